@@ -1,4 +1,4 @@
-"""What every test relies on: no hidden error, and one real Spark for those that need it."""
+"""Fixtures of all tests: no hidden errors, and one real Spark for the tests that need it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 OPT_IN = {"docker", "grafana"}
-"""Markers of what no package of the system brings: also under CI, these run where they can."""
+"""Markers of what no system package provides: even under CI, these tests run where they can."""
 
-# A busy CI machine is slow, not wrong; and it checks a change, by the same examples each time.
+# A busy CI machine is slow, not wrong; under CI, each run uses the same examples.
 settings.register_profile(
     "querypulse",
     deadline=None,
@@ -30,11 +30,11 @@ settings.register_profile(
 )
 settings.load_profile("querypulse")
 
-# Drivers of tests live for a minute: C2 and a concurrent collector cost them more than they give.
+# Drivers of tests live for a minute: C2 and a concurrent collector cost more than they gain.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
 
 CORES = 12
-"""More than most tests want: a task under ``continuous`` or ``realTime`` holds one for good."""
+"""More than most tests need: a task under ``continuous`` or ``realTime`` holds one for good."""
 
 SPARK_CONF = {
     "spark.default.parallelism": "4",
@@ -42,7 +42,7 @@ SPARK_CONF = {
     "spark.driver.host": "127.0.0.1",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.streaming.noDataProgressEventInterval": "1s",
-    # Without it, a query that cannot be stopped holds up whoever stops it for ever.
+    # Without it, stopping a query that cannot be stopped blocks for ever.
     "spark.sql.streaming.stopTimeout": "60s",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -51,7 +51,7 @@ SPARK_CONF = {
 
 @pytest.fixture(autouse=True)
 def no_contained_error(request, monkeypatch):
-    """An error that our own guard contained fails the test that caused it."""
+    """An error that the product's guard contains fails the test that caused it."""
     contained = []
     report = Guard.report
 
@@ -68,7 +68,7 @@ def no_contained_error(request, monkeypatch):
 
 @pytest.fixture(autouse=True)
 def thread_dump(request):
-    """Shortly before a test on Spark times out, its JVM says where each of its threads stands."""
+    """Shortly before a test on Spark times out, its JVM dumps its threads."""
     timer = threading.Timer(DUMP_SECONDS, dump_threads)
     timer.daemon = True
     if "spark" in request.keywords:
@@ -86,7 +86,7 @@ def dump_threads():
 
 @pytest.fixture
 def clean_environment(monkeypatch):
-    """No setting of whoever runs the tests."""
+    """Remove the querypulse settings of the environment."""
     for key in os.environ:
         if key.startswith("QUERYPULSE_"):
             monkeypatch.delenv(key)
@@ -94,7 +94,7 @@ def clean_environment(monkeypatch):
 
 @pytest.fixture
 def config(tmp_path):
-    """Writes the TOML file of settings; the answer is the environment that names it."""
+    """Write the TOML settings file; return the environment that names it."""
 
     def write(content):
         path = tmp_path / "pulse.toml"
@@ -106,7 +106,7 @@ def config(tmp_path):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    """One Spark for all tests that need one, with the connectors that exist for it."""
+    """One Spark for all tests that need one, with the connectors that exist for its version."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
@@ -123,8 +123,8 @@ def spark(tmp_path_factory):
     scope="session", params=["process", pytest.param("container", marks=pytest.mark.docker)]
 )
 def kafka(request, tmp_path_factory):
-    """One broker for all tests that need one; each has topics of its own."""
-    # By default it compacts every 15 s.
+    """One broker for all tests that need one; each test has topics of its own."""
+    # The default is to compact every 15 s.
     settings = {"log.cleaner.backoff.ms": "200"}
     contained = request.param == "container"
     broker = connectors.Kafka(tmp_path_factory.mktemp("kafka"), settings, contained=contained)
@@ -134,9 +134,9 @@ def kafka(request, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def observed(tmp_path_factory):
-    """A real Prometheus and Alertmanager that have watched a real driver's queries fall ill.
+    """A real Prometheus and Alertmanager that have observed the failing queries of a real driver.
 
-    Its tests come last: a stage that stays would keep the machine busy for the others.
+    Its tests run last: its processes keep the machine busy.
     """
     from support.observed import observed
 
@@ -146,7 +146,7 @@ def observed(tmp_path_factory):
 
 @pytest.fixture
 def pages():
-    """A webhook receiver that keeps what it is told."""
+    """A webhook receiver that keeps the alerts that it receives."""
     from support.pages import Pages
 
     with Pages() as receiver:
@@ -155,7 +155,7 @@ def pages():
 
 @pytest.fixture
 def watch(spark, pages):
-    """Attach to the tests' Spark; afterwards every query is stopped and nothing is left."""
+    """Attach to the tests' Spark; afterwards close every sidecar and stop every query."""
     from querypulse.sidecar import attach
 
     sidecars = []
@@ -191,7 +191,7 @@ def browser():
 
 @pytest.fixture
 def windows(browser):
-    """Opens windows; whatever their consoles complain of fails the test."""
+    """Opens browser windows; a complaint in their consoles fails the test."""
     from support.browser import Windows
 
     opened = Windows(browser)
@@ -208,7 +208,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Say how to get what they need; under CI a test left out is a failure."""
+    """Skip tests whose needs are missing, and say how to get them; under CI, refuse to run."""
     wanted = {marker for item in items for marker in needed(item)}
     missing = {
         marker: reason
@@ -234,7 +234,7 @@ def deselect(config, items, markers):
 
 
 def needed(item):
-    """Its markers; its keywords hold the names of its parameters too."""
+    """The markers of a test. Its keywords would also hold the names of its parameters."""
     return {marker.name for marker in item.iter_markers()}
 
 
@@ -246,7 +246,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @cache
 def needs():
-    """By marker: whether what its tests need is here, and what that is."""
+    """By marker: whether the needs of its tests are met, and what they are."""
     java = has("java") or "JAVA_HOME" in os.environ
     return {
         "spark": (java, "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"),
@@ -272,7 +272,7 @@ def needs():
 
 
 def _connectors():
-    """By connector: why it is not to be had; nothing is asked for where there is no Java."""
+    """By connector: why it is not available; without Java, nothing is downloaded."""
     java = has("java") or "JAVA_HOME" in os.environ
     return {name: connectors.trouble(name) if java else "needs Java" for name in connectors.KNOWN}
 

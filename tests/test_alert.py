@@ -1,4 +1,4 @@
-"""Alerts and incidents: their identity, which every receiver relies on, and their words."""
+"""Alerts and incidents: their identity, which every receiver relies on, and their texts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FINDING = Finding(
 )
 
 
-def test_the_key_is_readable():
+def test_key_is_readable():
     """Product, application, query, alert."""
     assert alert("bronze").key == "querypulse/etl/bronze/StreamingQueryFailed"
 
 
-def test_a_long_key_is_hashed_and_stays_distinct():
-    """PagerDuty takes 255 characters; two long names must not become one incident."""
+def test_long_key_is_hashed_and_stays_distinct():
+    """PagerDuty accepts 255 characters; two long names must not become one incident."""
     long = "q" * 300
     keys = {alert(long).key, alert(long + "x").key}
 
@@ -47,7 +47,7 @@ def test_a_long_key_is_hashed_and_stays_distinct():
     assert alert(long).key == alert(long).key
 
 
-def test_the_longest_plain_key_stays_plain():
+def test_longest_plain_key_stays_plain():
     """255 characters are allowed."""
     fits = "q" * (255 - len(alert("").key))
 
@@ -56,14 +56,14 @@ def test_the_longest_plain_key_stays_plain():
 
 
 def test_labels_are_the_identity_and_nothing_more():
-    """No run, no batch, no text of an error."""
+    """No run, no batch, no error text."""
     one = alert_of(FINDING, "etl", Guidance("https://r/{alertname}"), wall=1000.0)
 
     assert set(one.labels) == {"alertname", "app", "query", "severity"}
     assert replace(one, annotations={}).key == one.key
 
 
-def test_annotations_are_the_words_and_the_evidence():
+def test_annotations_are_the_texts_and_the_evidence():
     one = alert_of(
         replace(FINDING, evidence={"run_id": "1", "tasks": "none"}),
         "etl",
@@ -88,19 +88,19 @@ def test_annotations_are_the_words_and_the_evidence():
 # -- incidents --------------------------------------------------------------------------------
 
 
-def test_an_incident_is_known_by_its_first_alert():
+def test_incident_is_identified_by_its_first_alert():
     incident = Incident((alert("b"), alert("a", starts_at=900.0)))
 
     assert (incident.key, incident.name) == (alert("b").key, "StreamingQueryFailed")
     assert incident.starts_at == 900.0
 
 
-def test_an_incident_is_as_severe_as_its_worst_alert():
+def test_incident_is_as_severe_as_its_worst_alert():
     assert Incident((alert(severity="warning"), alert("b"))).severity == "critical"
     assert Incident((alert(severity="warning"),)).severity == "warning"
 
 
-def test_an_incident_is_over_when_the_last_alert_is():
+def test_incident_ends_with_its_last_alert():
     over, later = alert(ends_at=1010.0), alert("b", ends_at=1020.0)
 
     assert Incident((over, alert("b"))).ends_at is None

@@ -1,4 +1,4 @@
-"""Every member of a cluster is told, and one that listens is enough."""
+"""Every cluster member is notified, and one that accepts is enough."""
 
 import json
 import threading
@@ -25,29 +25,29 @@ def double():
         yield double
 
 
-def send(reported, *doubles, **options):
+def send(sent, *doubles, **options):
     receiver = Alertmanager([double.url for double in doubles], **options)
     try:
-        receiver.send(reported, NOW)
+        receiver.send(sent, NOW)
     finally:
         receiver.close()
 
 
-def refusal(reported, *doubles):
+def refusal(sent, *doubles):
     with pytest.raises(HttpError) as caught:
-        send(reported, *doubles)
+        send(sent, *doubles)
     return caught.value
 
 
-def ends_in(reported):
-    """For each alert, how long after now it is said to end, in seconds."""
+def ends_in(sent):
+    """For each alert, its announced end in seconds after now."""
     from datetime import datetime
 
-    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(reported, NOW)]
+    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(sent, NOW)]
     return [datetime.fromisoformat(end).timestamp() - NOW for end in ends]
 
 
-def test_an_alert_is_posted_with_all_that_identifies_and_explains_it(double):
+def test_alert_is_posted_with_labels_annotations_and_times(double):
     send(ONE, double, external_url="https://driver:9719/")
 
     assert double.alerts == [
@@ -61,46 +61,46 @@ def test_an_alert_is_posted_with_all_that_identifies_and_explains_it(double):
     ]
 
 
-def test_an_unknown_home_is_left_out(double):
+def test_unknown_external_url_is_left_out(double):
     send(ONE, double)
 
     assert "generatorURL" not in double.alerts[0]
 
 
-def test_several_alerts_are_one_array(double):
+def test_several_alerts_are_posted_as_one_array(double):
     send(SEVERAL, double)
 
     assert double.queries == list(FIVE)
     assert len(double.requests) == 1
 
 
-def test_what_is_critical_lapses_after_a_day_and_a_warning_after_four_minutes():
-    """A driver that died with its query must not make Alertmanager say that all is well."""
+def test_critical_alert_lapses_after_a_day_and_a_warning_after_four_minutes():
+    """If the driver dies with its query, Alertmanager must not declare the query healthy."""
     assert ends_in(ONE) == [24 * 3600]
     assert ends_in(incident(name="StreamingQueryLagging", severity="warning")) == [240]
 
 
-def test_what_has_ended_says_when():
+def test_ended_alert_states_its_end():
     assert api_alerts(ENDED_ONE, NOW)[0]["endsAt"] == "2026-11-21T09:03:08.500Z"
     assert ends_in(Incident((alert("a", ends_at=ENDED), alert("b"))))[1] == 24 * 3600
 
 
-def test_nothing_ends_before_it_began():
-    """Alertmanager would refuse it."""
-    (reported,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
+def test_alert_never_ends_before_it_starts():
+    """Alertmanager would reject it."""
+    (posted,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
 
-    assert reported["endsAt"] == reported["startsAt"]
+    assert posted["endsAt"] == posted["startsAt"]
 
 
-def test_it_is_reported_again_and_again_and_of_the_end_for_a_while():
-    """For it forgets what it does not hear."""
+def test_firing_alerts_are_repeated_and_resolved_ones_for_a_while():
+    """Alertmanager forgets alerts that are not repeated."""
     capabilities = Alertmanager.capabilities
 
     assert (capabilities.resend_seconds, capabilities.resend_resolved_seconds) == (60, 300)
     assert capabilities.reconciles
 
 
-def test_a_base_url_may_have_a_path():
+def test_base_url_may_have_a_path():
     with HttpDouble() as double:
         receiver = Alertmanager([f"{double.url}/am/"])
         receiver.send(ONE, NOW)
@@ -109,7 +109,7 @@ def test_a_base_url_may_have_a_path():
         assert double.requests[0].path == "/am/api/v2/alerts"
 
 
-def test_every_member_is_reported(double):
+def test_every_member_is_notified(double):
     with AlertmanagerDouble() as other:
         send(ONE, double, other)
 
@@ -117,7 +117,7 @@ def test_every_member_is_reported(double):
 
 
 @pytest.mark.parametrize("answer", [reply(503), reply(401), reply(400), reply(410), raw()])
-def test_one_member_that_listens_is_enough(double, answer, caplog):
+def test_one_accepting_member_is_enough(double, answer, caplog):
     with HttpDouble(otherwise=answer) as deaf:
         send(ONE, deaf, double)
 
@@ -125,8 +125,8 @@ def test_one_member_that_listens_is_enough(double, answer, caplog):
     assert caplog.text.count("a member did not take an alert") == 1
 
 
-def test_a_member_that_refuses_is_logged_once_until_it_listens_again(double, caplog):
-    """And then anew."""
+def test_refusing_member_is_logged_once_until_it_accepts_again(double, caplog):
+    """A refusal after that is logged again."""
     with HttpDouble(otherwise=reply(401)) as other:
         receiver = Alertmanager([double.url, other.url])
         receiver.send(ONE, NOW)
@@ -141,19 +141,19 @@ def test_a_member_that_refuses_is_logged_once_until_it_listens_again(double, cap
     assert caplog.text.count("answered 401") == 2
 
 
-def test_when_no_member_listens_the_soonest_second_try_decides():
-    """A member that is only down may be up in a second."""
+def test_if_all_members_fail_the_soonest_retry_wins():
+    """A member that is only down may be back within a second."""
     with HttpDouble(otherwise=reply(401)) as wrong, HttpDouble(otherwise=reply(503)) as down:
         assert refusal(ONE, wrong, down).answer is DeliveryOutcome.TRANSIENT
         assert refusal(ONE, wrong).answer is DeliveryOutcome.MISCONFIGURED
 
 
-def test_a_doubt_about_any_member_is_a_doubt():
+def test_doubt_about_one_member_makes_the_delivery_unsure():
     with HttpDouble(otherwise=reply(503)) as down, HttpDouble(otherwise=raw()) as broken:
         assert refusal(ONE, down, broken).may_have_arrived
 
 
-def test_members_that_hang_share_the_time_of_one(monkeypatch):
+def test_hanging_members_share_the_time_budget_of_one(monkeypatch):
     monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", 2.0)
     monkeypatch.setattr(alertmanager, "LEAST_SECONDS", 0.5)
     never = held(threading.Event(), reply(200))
@@ -164,8 +164,8 @@ def test_members_that_hang_share_the_time_of_one(monkeypatch):
     assert time.monotonic() - began < 3.5
 
 
-def test_one_alert_that_is_refused_does_not_cost_the_others(caplog):
-    """A batch is refused whole though its good alerts were taken; each is told alone."""
+def test_one_rejected_alert_does_not_cost_the_others(caplog):
+    """Alertmanager rejects a batch as a whole, so each alert is then posted alone."""
     with AlertmanagerDouble(disliked=frozenset({"gold"})) as double:
         send(SEVERAL, double)
 
@@ -174,23 +174,23 @@ def test_one_alert_that_is_refused_does_not_cost_the_others(caplog):
     assert "StreamingQueryFailed of gold is not taken" in caplog.text
 
 
-def test_a_batch_of_which_no_alert_is_taken_is_poison():
+def test_batch_without_any_accepted_alert_is_rejected():
     with AlertmanagerDouble(disliked=frozenset(FIVE)) as double:
         assert refusal(SEVERAL, double).answer is DeliveryOutcome.REJECTED
 
 
-def test_an_outage_during_the_single_posts_is_an_outage():
+def test_outage_during_the_single_posts_is_an_outage():
     with AlertmanagerDouble(reply(400), reply(200), reply(401)) as double:
         assert refusal(SEVERAL, double).answer is DeliveryOutcome.MISCONFIGURED
 
 
-def test_a_single_alert_that_is_refused_is_poison_at_once():
+def test_single_rejected_alert_is_not_retried():
     with AlertmanagerDouble(disliked=frozenset({"bronze"})) as double:
         assert refusal(ONE, double).answer is DeliveryOutcome.REJECTED
         assert len(double.requests) == 1
 
 
-def test_broken_text_is_valid_json_all_the_same(double):
+def test_broken_text_is_sent_as_valid_json(double):
     send(incident(reason="x\ud800"), double)
 
     assert json.loads(double.requests[0].body)[0]["annotations"]["reason"] == "x?"
@@ -199,7 +199,7 @@ def test_broken_text_is_valid_json_all_the_same(double):
 @pytest.mark.parametrize(
     "urls", [[], ["http://elsewhere:9093/s3cret"], ["https://ok:9093", "ftp://x/s3cret"]]
 )
-def test_urls_that_cannot_be_used_are_refused_at_the_start(urls):
+def test_unusable_urls_are_rejected_at_start(urls):
     with pytest.raises(ValueError, match="alertmanager_urls must") as caught:
         Alertmanager(urls)
 

@@ -1,11 +1,11 @@
-"""From a failure to Alertmanager's first notification, with the shipped routes and their own times."""
+"""Time from a failure to Alertmanager's first notification, with the shipped routes and timings."""
 
 import time
 
 import pytest
 from support.alertmanager import RealAlertmanager
 from support.deliveries import over
-from support.observed import Harness, with_shipped_times
+from support.observed import AlertReceivers, with_shipped_times
 from support.queries import until
 from support.receiver_incidents import incident
 
@@ -19,8 +19,8 @@ PROMISED_SECONDS = 15.0
 QUERIES = [f"query_{number}" for number in range(8)]
 
 
-def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_path):
-    with Harness() as harness:
+def test_failure_is_notified_in_time_despite_stale_resolves_at_start(tmp_path):
+    with AlertReceivers() as harness:
         real = RealAlertmanager(tmp_path, harness, with_shipped_times(harness.url))
         delivery = Delivery(Alertmanager([real.url]), Guard())
         try:
@@ -33,15 +33,15 @@ def test_a_failure_is_notified_in_time_whatever_was_resolved_at_the_start(tmp_pa
                 began = time.monotonic()
                 failures.append(incident(name, starts_at=time.time()))
                 delivery.offer(tuple(failures), left_open)
-                until(lambda name=name: reported(harness, name), f"{name} is notified", 30)
+                until(lambda name=name: is_notified(harness, name), f"{name} is notified", 30)
                 taken.append(time.monotonic() - began)
         finally:
             delivery.close(10)
             real.stop()
 
     assert max(taken) < PROMISED_SECONDS
-    assert not any(reported(harness, name) for name in QUERIES[2:])
+    assert not any(is_notified(harness, name) for name in QUERIES[2:])
 
 
-def reported(harness, query):
+def is_notified(harness, query):
     return any(one["labels"]["query"] == query for one in harness.reported)

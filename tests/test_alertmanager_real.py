@@ -1,11 +1,9 @@
-"""A real Alertmanager accepts what we send, shows it, and tells people of its end only when it
-has ended.
-"""
+"""A real Alertmanager accepts our alerts, shows them, and announces only real ends."""
 
 import time
 
 import pytest
-from support.alertmanager import RealAlertmanager, Reported
+from support.alertmanager import Notifications, RealAlertmanager
 from support.receiver_incidents import alert, incident
 
 from querypulse.alerting.alert import Incident
@@ -15,12 +13,12 @@ from querypulse.alerting.receivers.alertmanager_message import message
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 
 LAPSED_SOON_SECONDS = 4 * 60 - 4
-"""A warning posted so long ago lapses in four seconds."""
+"""A warning posted this long ago lapses in four seconds."""
 
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Reported() as reported:
+    with Notifications() as reported:
         alertmanager = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), reported)
         try:
             alertmanager.wait_until_ready()
@@ -36,29 +34,29 @@ def receiver(real):
     receiver.close()
 
 
-def fresh(*queries, ends_at=None, **words):
+def fresh(*queries, ends_at=None, **texts):
     """An incident that began a minute ago."""
-    return incident(*queries, starts_at=time.time() - 60, ends_at=ends_at, **words)
+    return incident(*queries, starts_at=time.time() - 60, ends_at=ends_at, **texts)
 
 
-def test_it_shows_what_fires_and_reports_of_its_end(real, receiver):
-    reported = fresh("shown", stack='a\n"b" <c> é')
-    receiver.send(reported, time.time())
+def test_firing_alert_is_shown_and_its_end_is_announced(real, receiver):
+    sent = fresh("shown", stack='a\n"b" <c> é')
+    receiver.send(sent, time.time())
     firing = real.reported.wait_until_said("shown", "firing")
     shown = real.alerts()["shown"]
 
-    assert shown["labels"] == reported.alerts[0].labels
-    assert shown["annotations"] == reported.alerts[0].annotations
+    assert shown["labels"] == sent.alerts[0].labels
+    assert shown["annotations"] == sent.alerts[0].annotations
     assert shown["generatorURL"] == "http://127.0.0.1:9719/"
     assert firing["alerts"][0]["annotations"]["stack"] == 'a\n"b" <c> é'
 
-    receiver.send(incident("shown", starts_at=reported.starts_at, ends_at=time.time()), time.time())
+    receiver.send(incident("shown", starts_at=sent.starts_at, ends_at=time.time()), time.time())
     real.reported.wait_until_said("shown", "resolved")
     assert "shown" not in real.alerts()
 
 
-def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, receiver):
-    """The driver that died with it sends nothing again: the warning beside it lapses, it stays."""
+def test_failed_query_is_not_resolved_when_the_driver_falls_silent(real, receiver):
+    """The dead driver sends nothing more: its warning lapses, its critical alert stays."""
     long_ago = time.time() - LAPSED_SOON_SECONDS
     receiver.send(fresh("lags", name="StreamingQueryLagging", severity="warning"), long_ago)
     receiver.send(fresh("dead"), long_ago)
@@ -70,20 +68,20 @@ def test_a_dead_query_is_not_said_to_be_well_when_the_driver_says_no_more(real, 
     assert "dead" in real.alerts()
 
 
-def test_a_warning_reported_again_does_not_lapse(real, receiver):
+def test_repeated_warning_does_not_lapse(real, receiver):
     long_ago = time.time() - LAPSED_SOON_SECONDS
     lagging = fresh("still_lags", name="StreamingQueryLagging", severity="warning")
     receiver.send(lagging, long_ago)
     receiver.send(lagging, time.time())
-    lapsing = fresh("lags_no_more", name="StreamingQueryLagging", severity="warning")
+    lapsing = fresh("lapses", name="StreamingQueryLagging", severity="warning")
     receiver.send(lapsing, long_ago)
-    real.reported.wait_until_said("lags_no_more", "resolved")
+    real.reported.wait_until_said("lapses", "resolved")
 
     assert ("still_lags", "resolved") not in real.reported.said()
     assert "still_lags" in real.alerts()
 
 
-def test_alerts_of_one_incident_end_each_for_itself(real, receiver):
+def test_alerts_of_one_incident_end_independently(real, receiver):
     both = fresh("first", "second")
     receiver.send(both, time.time())
     real.reported.wait_until_said("second", "firing")
@@ -98,17 +96,17 @@ def test_alerts_of_one_incident_end_each_for_itself(real, receiver):
     assert "second" in real.alerts()
 
 
-def test_a_resolve_of_what_it_does_not_know_reports_nobody(real, receiver):
-    """So a driver may resolve what an earlier one left open, if it did."""
-    receiver.send(fresh("never_told", ends_at=time.time()), time.time())
-    receiver.send(fresh("told_later"), time.time())
-    real.reported.wait_until_said("told_later", "firing")
+def test_resolve_of_an_unknown_alert_notifies_nobody(real, receiver):
+    """So a driver may resolve what an earlier driver possibly left open."""
+    receiver.send(fresh("never_fired", ends_at=time.time()), time.time())
+    receiver.send(fresh("fired_later"), time.time())
+    real.reported.wait_until_said("fired_later", "firing")
 
-    assert "never_told" not in {query for query, _ in real.reported.said()}
+    assert "never_fired" not in {query for query, _ in real.reported.said()}
 
 
-def test_a_resolve_after_a_restart_ends_what_the_dead_driver_left_open(real, receiver):
-    """It knows neither when the alert began nor its words; the labels are enough."""
+def test_resolve_after_a_restart_ends_the_alert_of_the_dead_driver(real, receiver):
+    """The new driver knows neither the start nor the annotations; the labels are enough."""
     receiver.send(fresh("left_open"), time.time())
     real.reported.wait_until_said("left_open", "firing")
     now = time.time()
@@ -116,8 +114,8 @@ def test_a_resolve_after_a_restart_ends_what_the_dead_driver_left_open(real, rec
     real.reported.wait_until_said("left_open", "resolved")
 
 
-def test_it_says_when_an_alert_was_posted_last_and_who_lives_posts_it_again(real, receiver):
-    """So what another driver has open is known from what a dead one has left."""
+def test_time_of_the_last_post_shows_which_alerts_are_still_repeated(real, receiver):
+    """The time separates the alerts of another live driver from those of a dead one."""
     now = time.time()
     receiver.send(fresh("held"), now)
     receiver.send(fresh("left"), now)
@@ -133,16 +131,16 @@ def test_it_says_when_an_alert_was_posted_last_and_who_lives_posts_it_again(real
 
 
 def posted(found):
-    """By query, when what is open was posted last."""
+    """For each query, when its open alert was last posted."""
     return {one.incident.alerts[0].labels["query"]: one.posted_at for one in found}
 
 
-def test_our_webhook_says_what_its_own_would(real, receiver):
-    """Common labels, fingerprints, statuses and types are Alertmanager's."""
-    reported = fresh("compared")
-    receiver.send(reported, time.time())
+def test_our_webhook_message_matches_alertmanagers_own(real, receiver):
+    """Common labels, fingerprints, statuses and types equal Alertmanager's."""
+    sent = fresh("compared")
+    receiver.send(sent, time.time())
     theirs = real.reported.wait_until_said("compared", "firing")
-    ours = message(reported, "hook")
+    ours = message(sent, "hook")
 
     assert set(ours) <= set(theirs)
     assert {name: type(value) for name, value in ours.items()} == {
@@ -156,7 +154,7 @@ def test_our_webhook_says_what_its_own_would(real, receiver):
         assert ours["alerts"][0][name] == theirs["alerts"][0][name], name
 
 
-def test_a_member_that_is_down_does_not_keep_the_others_from_knowing(real):
+def test_member_that_is_down_does_not_block_the_others(real):
     receiver = Alertmanager(["http://127.0.0.1:9", real.url])
     receiver.send(fresh("cluster"), time.time())
     receiver.close()

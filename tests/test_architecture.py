@@ -1,4 +1,4 @@
-"""The house keeps its shape: who may import whom, what may block, and how large things get."""
+"""The architecture: allowed imports, blocking calls, and size limits."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def modules_imported(name):
 
 
 def calls(name):
-    """What a file calls, as written."""
+    """The functions that a file calls, as written."""
     return [ast.unparse(node.func) for node in nodes(name, ast.Call)]
 
 
@@ -96,7 +96,7 @@ def is_demo(name):
 
 
 def isolated(script, folder):
-    """Run Python where the checkout is not on the path; the answer is what it printed."""
+    """Run Python where the checkout is not on the path; returns what it printed."""
     done = subprocess.run(
         [sys.executable, "-Ic", script], cwd=folder, capture_output=True, text=True
     )
@@ -111,12 +111,12 @@ def test_there_are_files_to_check():
 # -- imports ----------------------------------------------------------------------------------
 
 
-def test_imports_go_one_way_only():
+def test_imports_follow_the_allowed_direction():
     assert breaking(lambda name: folders_imported(name) - MAY_IMPORT[name.partition("/")[0]]) == {}
 
 
 def test_relative_imports_are_resolved_as_python_does():
-    """The test above is only as good as this."""
+    """The test above depends on this function."""
     assert folders_imported("alerting/rules/query_stopped.py") == {"alerting", "listener"}
     assert folders_imported("sidecar/demo/run.py") == {"sidecar"}
     assert folders_imported("sidecar/worker.py") == {"alerting", "listener", "sidecar"}
@@ -134,13 +134,13 @@ def test_no_relative_import_leaves_the_project():
     assert breaking(too_far) == {}
 
 
-def test_who_imports_pyspark_is_known():
+def test_only_known_files_import_pyspark():
     assert {name for name in FILES if modules_imported(name) & {"pyspark", "py4j"}} == (
         IMPORT_PYSPARK
     )
 
 
-def test_only_what_the_distribution_names_is_imported():
+def test_only_declared_dependencies_are_imported():
     allowed = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
     allowed |= {"pyspark", "py4j", "zstandard", "cramjam", *sys.stdlib_module_names}
 
@@ -167,7 +167,7 @@ def test_only_what_the_distribution_names_is_imported():
         "dashboards",
     ],
 )
-def test_pyspark_is_not_needed_to_import(module, tmp_path):
+def test_module_can_be_imported_without_pyspark(module, tmp_path):
     script = (
         f"import sys, querypulse.{module}; print(*sorted({{'pyspark', 'py4j'}} & set(sys.modules)))"
     )
@@ -175,7 +175,7 @@ def test_pyspark_is_not_needed_to_import(module, tmp_path):
     assert isolated(script, tmp_path) == []
 
 
-def test_the_root_offers_the_public_names_of_the_sidecar():
+def test_root_package_exports_the_sidecars_public_names():
     import querypulse
     from querypulse import QueryFailure, Settings, SettingsError, Sidecar, attach, sidecar
 
@@ -185,13 +185,13 @@ def test_the_root_offers_the_public_names_of_the_sidecar():
 
 
 @pytest.mark.parametrize("package", ["querypulse", "querypulse.listener", "querypulse.alerting"])
-def test_a_part_is_imported_without_the_sidecar(package, tmp_path):
+def test_package_can_be_imported_without_the_sidecar(package, tmp_path):
     script = f"import sys, {package}; print('querypulse.sidecar' in sys.modules)"
 
     assert isolated(script, tmp_path) == ["False"]
 
 
-def test_a_name_that_is_not_public_is_an_attribute_error():
+def test_unknown_name_is_an_attribute_error():
     import querypulse
     import querypulse.listener
     import querypulse.sidecar
@@ -201,11 +201,11 @@ def test_a_name_that_is_not_public_is_an_attribute_error():
             _ = module.nobody
 
 
-# -- what is installed ------------------------------------------------------------------------
+# -- installation -----------------------------------------------------------------------------
 
 
 def test_our_folders_are_not_importable_by_their_bare_names(tmp_path):
-    """``listener`` and ``sidecar`` may be names in somebody's own job."""
+    """``listener`` and ``sidecar`` may be modules of the user's own job."""
     script = (
         "from importlib.util import find_spec\n"
         f"print(*[name for name in {FOLDERS} if find_spec(name) is not None])"
@@ -236,21 +236,21 @@ def test_every_folder_with_code_is_a_package_and_is_installed(tmp_path):
 # -- size -------------------------------------------------------------------------------------
 
 
-def test_a_file_has_at_most_250_lines():
+def test_file_has_at_most_250_lines():
     lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
 
     assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
 
 
-def test_a_file_of_the_tools_has_at_most_250_lines_too():
-    """Their functions may be: a row of panels is one long list."""
+def test_tool_file_has_at_most_250_lines():
+    """Functions of the tools may be longer: a row of panels is one long list."""
     lines = {path: len(path.read_text().splitlines()) for path in (ROOT / "tools").rglob("*.py")}
 
     assert lines
     assert {path: count for path, count in lines.items() if count > MAX_FILE_LINES} == {}
 
 
-def test_a_function_has_at_most_50_lines():
+def test_function_has_at_most_50_lines():
     def too_long(name):
         functions = nodes(name, ast.FunctionDef, ast.AsyncFunctionDef)
         lines = {node.name: node.end_lineno - node.lineno + 1 for node in functions}
@@ -259,26 +259,26 @@ def test_a_function_has_at_most_50_lines():
     assert breaking(too_long) == {}
 
 
-# -- what may block, print, or run beside -----------------------------------------------------
+# -- blocking, printing, threads --------------------------------------------------------------
 
 
-def test_who_starts_threads_is_known():
+def test_only_known_files_start_threads():
     starts = {"threading.Thread", "Thread", "threading.Timer", "Timer", "ThreadPoolExecutor"}
 
     assert {name for name in FILES if starts & set(calls(name))} == START_THREADS
 
 
-def test_nobody_sleeps_outside_the_demo():
-    """What waits must be woken when it is time to stop; the server's pause is a twentieth of a
-    second, when the process is out of file descriptors.
+def test_nothing_sleeps_outside_the_demo():
+    """A waiting thread must wake up to stop; the only exception is the server's pause of a
+    twentieth of a second, when the process is out of file descriptors.
     """
     sleeping = breaking(lambda name: {"time.sleep", "sleep"} & set(calls(name)))
 
     assert {name for name in sleeping if not is_demo(name)} == {"exporter/reception.py"}
 
 
-def test_nobody_prints():
-    """A driver's output is the job's own."""
+def test_nothing_prints():
+    """The driver's output belongs to the job."""
     assert breaking(lambda name: {"print"} & set(calls(name))) == {}
 
 

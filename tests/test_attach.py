@@ -1,4 +1,4 @@
-"""``attach`` makes one sidecar for a SparkContext, whole or not at all, and never ends the job."""
+"""``attach`` makes one complete sidecar per SparkContext or none, and never ends the job."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from querypulse.sidecar.sidecar import SIDECARS
 
 PATIENCE_SECONDS = 10.0
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
-"""Neither a port nor brokers."""
+"""Without a port and without brokers."""
 
 
 class Probe:
-    """Polls a driver that has no queries, and takes the listener out at the end."""
+    """Polls a driver that has no queries, and removes the listener at the end."""
 
     def __init__(self, spark, path, *_):
         spark.require("probe")
@@ -59,7 +59,7 @@ class Probe:
 
 @pytest.fixture(autouse=True)
 def fakes(clean_environment, monkeypatch):
-    """All of a sidecar but what asks a real JVM; whatever ran is closed in the end."""
+    """Fake everything that asks a real JVM; close all sidecars at the end."""
     monkeypatch.setattr(session, "_known_session", lambda: None)
     monkeypatch.setattr(SparkContext, "_jvm", python_jvm())
     monkeypatch.setattr(observers, "SparkProbe", Probe)
@@ -92,7 +92,7 @@ def our_threads():
 # -- one sidecar --------------------------------------------------------------------------------
 
 
-def test_it_watches_at_once_and_nothing_is_left_after_closing(driver):
+def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     sidecar = attach(driver, **QUIET)
 
     assert SIDECARS.find(driver.sparkContext) is sidecar
@@ -105,7 +105,7 @@ def test_it_watches_at_once_and_nothing_is_left_after_closing(driver):
 
 
 @pytest.mark.contains_errors
-def test_a_last_flush_that_fails_keeps_nothing_running(driver, monkeypatch):
+def test_failed_final_flush_leaves_nothing_running(driver, monkeypatch):
     sidecar = attach(driver, **QUIET)
     monkeypatch.setattr(runtime.Runtime, "flush", fail)
     sidecar.close()
@@ -114,7 +114,7 @@ def test_a_last_flush_that_fails_keeps_nothing_running(driver, monkeypatch):
     assert our_threads() == []
 
 
-def test_a_second_attach_returns_the_same_sidecar(driver, fakes):
+def test_second_attach_returns_the_same_sidecar(driver, fakes):
     first = attach(driver, **QUIET)
 
     assert attach(driver) is first
@@ -132,12 +132,12 @@ def test_a_second_attach_returns_the_same_sidecar(driver, fakes):
     ],
     ids=["number", "list", "table", "default"],
 )
-def test_the_same_settings_in_other_words_are_the_same(driver, first, second):
+def test_equal_settings_in_another_form_are_the_same(driver, first, second):
     assert attach(driver, **QUIET, **first) is attach(driver, **second)
 
 
-def test_a_second_attach_with_other_settings_is_an_error_that_names_them(driver):
-    """A13: silently, the second call's receiver would never receive an alert."""
+def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
+    """Otherwise the second call's receiver would silently never receive an alert."""
     first = attach(driver, **QUIET, app_name="etl")
     with pytest.raises(SettingsError, match="'webhook_url', 'stall_floor_seconds'") as raised:
         attach(driver, app_name="etl", webhook_url="https://h/secret-path", stall_floor_seconds=5)
@@ -155,7 +155,7 @@ def test_a_second_attach_with_other_settings_is_an_error_that_names_them(driver)
         ({"http_port": "x"}, "argument http_port"),
     ],
 )
-def test_a_mistake_in_the_second_call_is_an_error_too(driver, arguments, named):
+def test_mistake_in_the_second_call_is_an_error(driver, arguments, named):
     first = attach(driver, **QUIET)
     with pytest.raises(SettingsError, match=named):
         attach(driver, **arguments)
@@ -163,7 +163,7 @@ def test_a_mistake_in_the_second_call_is_an_error_too(driver, arguments, named):
     assert attach(driver) is first
 
 
-def test_after_closing_other_settings_make_another_sidecar(driver):
+def test_other_settings_after_closing_make_another_sidecar(driver):
     first = attach(driver, **QUIET)
     first.close()
     second = attach(driver, **QUIET, stall_floor_seconds=5)
@@ -172,14 +172,14 @@ def test_after_closing_other_settings_make_another_sidecar(driver):
     assert second.settings.stall_floor_seconds == 5
 
 
-def test_a_sidecar_that_was_added_by_hand_is_the_one_that_attach_finds(driver):
+def test_attach_finds_a_sidecar_that_was_added_manually(driver):
     sidecar = Sidecar(spark=driver, **QUIET)
     driver.manager.addListener(sidecar.listener._jlistener)
 
     assert attach(driver) is sidecar
 
 
-def test_a_listener_that_was_added_by_hand_can_be_removed_after_closing(driver):
+def test_manually_added_listener_can_be_removed_after_closing(driver):
     sidecar = Sidecar(spark=driver, **QUIET)
     driver.manager.addListener(sidecar.listener._jlistener)
     sidecar.close()
@@ -189,14 +189,13 @@ def test_a_listener_that_was_added_by_hand_can_be_removed_after_closing(driver):
     assert our_threads() == []
 
 
-def test_each_context_has_a_sidecar_of_its_own(driver):
+def test_each_context_has_its_own_sidecar(driver):
     other = FakeDriver()
 
     assert attach(driver, **QUIET) is not attach(other, **QUIET)
 
 
 def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
-    """L13"""
     opening, second_opening = threading.Event(), threading.Event()
     open_path = starting.open_path
 
@@ -204,7 +203,7 @@ def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
         if opening.is_set():
             second_opening.set()
         opening.set()
-        # Longer than the other thread needs to get here, if nothing holds it.
+        # Longer than the other thread needs to get here if no lock stops it.
         second_opening.wait(0.3)
         return open_path(*args, **kwargs)
 
@@ -224,7 +223,7 @@ def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
     assert not second_opening.is_set()
 
 
-# -- an internal error ----------------------------------------------------------------------------
+# -- internal errors ------------------------------------------------------------------------------
 
 
 def fail(*_):
@@ -237,7 +236,7 @@ def refuse_everything(driver, patch):
 
 
 def refuse_a_thread(driver, patch):
-    """The other threads run already, as where the system has no more for us."""
+    """Only the worker's thread fails to start, as if the system had no more threads."""
     start = Loop.start
     patch.setattr(Loop, "start", lambda self: fail() if self.name == "worker" else start(self))
 
@@ -247,7 +246,7 @@ BREAK = {
     "a lost JVM": lambda driver, patch: driver.java_errors.update(
         bus=Py4JNetworkError("no answer")
     ),
-    "no way in": refuse_everything,
+    "no event path": refuse_everything,
     "the probe": lambda driver, patch: driver.java_errors.update(probe=RuntimeError("of ours")),
     "the worker": lambda driver, patch: patch.setattr(runtime.Runtime, "_make_worker", fail),
     "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
@@ -257,8 +256,7 @@ BREAK = {
 
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("break_it", BREAK.values(), ids=BREAK.keys())
-def test_an_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatch, break_it):
-    """L13"""
+def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatch, break_it):
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -275,7 +273,7 @@ def test_an_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeyp
 
 
 @pytest.mark.contains_errors
-def test_a_job_goes_on_to_wait_where_its_sidecar_could_not_start(driver):
+def test_job_waits_in_spark_if_its_sidecar_could_not_start(driver):
     driver.java_errors["probe"] = RuntimeError("an error of ours")
     sidecar = attach(driver, **QUIET)
     sidecar.await_any_failure()
@@ -285,7 +283,7 @@ def test_a_job_goes_on_to_wait_where_its_sidecar_could_not_start(driver):
 
 
 @pytest.mark.parametrize(("app", "warned"), [("pyspark-shell", 1), ("orders", 0)])
-def test_attach_warns_once_of_an_app_name_that_others_may_have(driver, caplog, app, warned):
+def test_attach_warns_once_of_a_generic_app_name(driver, caplog, app, warned):
     driver.sparkContext.appName = app
     with caplog.at_level(logging.WARNING, "querypulse"):
         sidecar = attach(driver, **QUIET)
@@ -297,7 +295,7 @@ def test_attach_warns_once_of_an_app_name_that_others_may_have(driver, caplog, a
 
 
 @pytest.mark.contains_errors
-def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
+def test_failed_start_is_logged_without_secrets(driver, caplog):
     driver.java_errors["probe"] = RuntimeError("password=hunter2hunter")
     with caplog.at_level(logging.WARNING, "querypulse"):
         attach(driver, **QUIET)
@@ -308,7 +306,7 @@ def test_a_sidecar_that_could_not_start_says_so_without_secrets(driver, caplog):
 
 
 @pytest.mark.contains_errors
-def test_a_second_try_after_an_internal_error_watches(driver):
+def test_attach_after_an_internal_error_starts_a_new_sidecar(driver):
     driver.java_errors["probe"] = RuntimeError("an error of ours")
     first = attach(driver, **QUIET)
     del driver.java_errors["probe"]
@@ -319,7 +317,7 @@ def test_a_second_try_after_an_internal_error_watches(driver):
     assert second.flush()
 
 
-def test_an_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
+def test_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
     """Ctrl-C in a notebook."""
     driver.java_errors["probe"] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -330,7 +328,7 @@ def test_an_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
     assert our_threads() == []
 
 
-def test_an_interrupt_while_the_listener_is_added_leaves_none_behind(driver, monkeypatch):
+def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, monkeypatch):
     def waits():
         frame = sys._current_frames()[threading.main_thread().ident]
         while frame is not None and frame.f_code is not Future.result.__code__:
@@ -338,7 +336,7 @@ def test_an_interrupt_while_the_listener_is_added_leaves_none_behind(driver, mon
         return frame is not None
 
     def interrupted(*arguments, **options):
-        until(waits, "the application waits for it")
+        until(waits, "the application waits for the listener")
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return open_path(*arguments, **options)
 
@@ -346,15 +344,15 @@ def test_an_interrupt_while_the_listener_is_added_leaves_none_behind(driver, mon
     with pytest.raises(KeyboardInterrupt):
         attach(driver, **QUIET)
 
-    until(lambda: not our_threads(), "the thread that was adding it has ended")
+    until(lambda: not our_threads(), "the thread that was adding the listener has ended")
     assert driver.bus.queues == []
 
 
-# -- what the user must know ----------------------------------------------------------------------
+# -- mistakes of the user -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [{"http_prot": 1}, {"webhook_url": "nowhere"}])
-def test_a_mistake_in_the_settings_is_raised_and_nothing_starts(driver, arguments):
+def test_mistake_in_the_settings_is_raised_and_nothing_starts(driver, arguments):
     with pytest.raises(SettingsError):
         attach(driver, **arguments)
 
@@ -362,15 +360,15 @@ def test_a_mistake_in_the_settings_is_raised_and_nothing_starts(driver, argument
     assert driver.queues == []
 
 
-def test_a_session_of_spark_connect_is_refused():
+def test_spark_connect_session_is_rejected():
     connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
 
     with pytest.raises(RuntimeError, match="Spark Connect is not supported"):
         attach(connect())
 
 
-def test_a_second_sidecar_on_one_spark_context_is_an_error_on_the_users_own_line(driver):
-    """It would watch the same queries, and be the one that reports none of them."""
+def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(driver):
+    """The second one would watch the same queries without reporting any of them."""
     first = attach(driver, **QUIET)
     with pytest.raises(SettingsError, match="another sidecar watches this SparkContext"):
         driver.manager.addListener(
@@ -380,18 +378,16 @@ def test_a_second_sidecar_on_one_spark_context_is_an_error_on_the_users_own_line
     assert attach(driver) is first
 
 
-# -- what people hand over, and what they see ---------------------------------------------------
+# -- arguments and representation ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("given", "kind"), [(None, "None"), ("spark", "str"), (7, "int")])
-def test_attach_says_what_it_needs_in_place_of_a_session(given, kind):
-    """B15"""
+def test_attach_error_states_what_it_needs_instead_of_a_session(given, kind):
     with pytest.raises(TypeError, match=rf"attach\(\) needs a SparkSession, given {kind}"):
         attach(given)
 
 
-def test_a_sidecar_shows_its_app_and_where_it_serves(driver):
-    """B15"""
+def test_repr_shows_the_app_and_the_url(driver):
     sidecar = attach(driver, http_port=0, source_interval_seconds=0, app_name="etl")
 
     assert repr(sidecar) == f"<Sidecar app='etl' url='{sidecar.url}' queries=0 alerts=0>"
@@ -400,8 +396,8 @@ def test_a_sidecar_shows_its_app_and_where_it_serves(driver):
     assert repr(Sidecar(Settings())) == "<Sidecar not started>"
 
 
-def test_a_query_may_be_named_by_itself(driver):
-    """B15: what it is called here is known by its id."""
+def test_query_object_can_be_given_instead_of_a_name(driver):
+    """The label of the query is found by its id."""
     sidecar = attach(driver, **QUIET)
     query = SimpleNamespace(id="7-7", name="bronse", runId="8-8")
 
@@ -414,7 +410,7 @@ def test_a_query_may_be_named_by_itself(driver):
 
 
 @pytest.mark.parametrize("call", ["expect_stop", "forget"])
-def test_a_query_may_be_given_as_name_or_by_position(driver, call):
+def test_query_can_be_given_by_keyword_or_position(driver, call):
     sidecar = attach(driver, **QUIET)
 
     with pytest.raises(ValueError, match="no query is named 'bronse'"):
@@ -423,8 +419,7 @@ def test_a_query_may_be_given_as_name_or_by_position(driver, call):
         getattr(sidecar, call)(SimpleNamespace(id="7-7", name="bronse"))
 
 
-def test_a_silence_that_matches_nothing_is_logged_with_what_may_be_meant(driver, caplog):
-    """B13"""
+def test_silence_that_matches_nothing_is_logged_with_a_suggestion(driver, caplog):
     sidecar = attach(driver, **QUIET, expected_queries=["billing"])
     caplog.clear()
     sidecar.silence("billing", minutes=1)
@@ -434,8 +429,7 @@ def test_a_silence_that_matches_nothing_is_logged_with_what_may_be_meant(driver,
     assert "query 'bilingg' matches nothing now; did you mean 'billing'?" in caplog.text
 
 
-def test_a_silence_is_taken_over_http(driver, tmp_path):
-    """B13"""
+def test_silence_can_be_posted_over_http(driver, tmp_path):
     (tmp_path / "token").write_text("t0ken")
     sidecar = attach(
         driver,
@@ -456,11 +450,10 @@ def test_a_silence_is_taken_over_http(driver, tmp_path):
     assert [one.queries for one in sidecar._components.silencing()] == ["bilingg"]
 
 
-# -- who may read -------------------------------------------------------------------------------
+# -- access -------------------------------------------------------------------------------------
 
 
-def test_a_server_that_strangers_could_read_stays_off_and_the_job_goes_on(driver, caplog):
-    """A23"""
+def test_server_that_anybody_could_read_stays_off_and_the_job_goes_on(driver, caplog):
     sidecar = attach(driver, http_host="0.0.0.0", http_port=0, source_interval_seconds=0)
     lines = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
 
@@ -470,7 +463,7 @@ def test_a_server_that_strangers_could_read_stays_off_and_the_job_goes_on(driver
     assert "http_allow_anonymous" in lines[0]
 
 
-def test_a_server_that_everybody_may_read_starts(driver, caplog):
+def test_server_starts_with_anonymous_access_allowed(driver, caplog):
     sidecar = attach(
         driver,
         http_host="0.0.0.0",
@@ -483,8 +476,7 @@ def test_a_server_that_everybody_may_read_starts(driver, caplog):
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-def test_a_token_that_is_rotated_is_wanted_from_then_on(driver, tmp_path):
-    """A24"""
+def test_rotated_token_is_required_from_then_on(driver, tmp_path):
     path = tmp_path / "token"
     path.write_text("old")
     sidecar = attach(driver, http_port=0, http_token_file=str(path), source_interval_seconds=0)
@@ -499,8 +491,8 @@ def test_a_token_that_is_rotated_is_wanted_from_then_on(driver, tmp_path):
     assert code("old") == 401
 
 
-def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
-    """A16: a FIFO without a writer blocks who opens it, as a file on a dead NFS server does."""
+def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path):
+    """Opening a FIFO without a writer blocks, like a file on a dead NFS server."""
     silences, key = tmp_path / "silences", tmp_path / "key"
     os.mkfifo(silences)
     key.write_text("k" * 32)
@@ -512,7 +504,7 @@ def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
     os.mkfifo(key)
 
     assert time.monotonic() - began < 5
-    until(lambda: is_reading("querypulse-secret-files"), "the thread has met the FIFO")
+    until(lambda: is_reading("querypulse-secret-files"), "the thread is blocked by the FIFO")
     before = sidecar._runtime.evaluated.snapshot.at
     until(lambda: sidecar._runtime.evaluated.snapshot.at > before + 1, "evaluation goes on")
     began = time.monotonic()
@@ -522,7 +514,7 @@ def test_files_on_a_mount_that_hangs_stop_no_evaluation(driver, tmp_path):
 
 
 def is_reading(name):
-    """Whether the thread of this name is inside of ``read_text``."""
+    """Whether the thread of this name is inside ``read_text``."""
     (thread,) = [one for one in threading.enumerate() if one.name == name]
     frame = sys._current_frames()[thread.ident]
     return "pathlib" in frame.f_code.co_filename or frame.f_code.co_name == "open"

@@ -1,4 +1,4 @@
-"""``await_any_failure`` ends for a query that failed or vanished, and when nothing can fail any more."""
+"""``await_any_failure`` ends when a query failed or vanished, or when nothing can fail any more."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def is_over(story, now=100.0, **policy):
     return nothing_left(story.state.snapshot(now), story.evaluate(now, **policy))
 
 
-# -- what ends it -----------------------------------------------------------------------------
+# -- failures that end the wait ---------------------------------------------------------------
 
 
-def test_a_failed_query_ends_it_with_its_name_and_reason():
+def test_failed_query_ends_the_wait_with_its_name_and_reason():
     error = failure(Story().started(at=0).ended(at=1, exception=CONFLICT), 1)
 
     assert isinstance(error, QueryFailure)
@@ -44,15 +44,14 @@ def test_a_failed_query_ends_it_with_its_name_and_reason():
     assert str(error) == "streaming query a: ConcurrentAppendException: Files were added"
 
 
-def test_a_query_that_is_gone_ends_it():
+def test_stopped_query_ends_the_wait():
     error = failure(Story().probe(run(), at=0).ended(at=1), 100)
 
     assert error.query == "a"
     assert "stopped without an exception" in error.reason
 
 
-def test_the_end_of_the_jvm_ends_it():
-    """L2"""
+def test_end_of_the_jvm_ends_the_wait():
     story = Story().probe(run(), run("b"), at=0).probe(at=1, context=Context.JVM_GONE)
     error = failure(story, 1)
 
@@ -62,24 +61,24 @@ def test_the_end_of_the_jvm_ends_it():
     )
 
 
-def test_the_end_of_the_jvm_ends_it_where_no_query_was_known():
+def test_end_of_the_jvm_ends_the_wait_even_without_a_known_query():
     assert failure(Story().probe(at=1, context=Context.JVM_GONE), 1).query == "*"
 
 
-def test_a_query_that_failed_before_the_jvm_ended_is_the_one_that_ends_it():
+def test_query_that_failed_before_the_jvm_ended_is_the_reported_one():
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
 
     assert failure(story.probe(at=2, context=Context.JVM_GONE), 2).query == "a"
 
 
-def test_the_first_of_several_ends_it():
+def test_first_of_several_failures_ends_the_wait():
     story = Story().started("b", at=0).started("a", at=0)
     story.ended("a", at=1, exception=CONFLICT).ended("b", at=2, exception=CONFLICT)
 
     assert failure(story, 3).query == "b"
 
 
-def test_a_failure_counts_behind_other_alerts():
+def test_failure_is_found_among_other_alerts():
     story = (
         Story().started("hung", at=0).started("dead", at=0).ended("dead", at=1, exception="a.B: c")
     )
@@ -99,19 +98,21 @@ def test_a_failure_counts_behind_other_alerts():
         (Story().started(at=0).ended(at=1, exception=CONFLICT), 2, {"overrides": [("*", {"ignore": True})]}),
         (Story().started(at=0).ended(at=1, exception=CONFLICT).started(run=2, at=2).commit(run=2, batch=0, at=3), 4, {}),
     ],
-    ids=["nothing", "healthy", "hung", "missing", "stopped just now", "completed", "ignored", "cured"],
+    ids=["nothing", "healthy", "hung", "missing", "stopped just now", "completed", "ignored", "recovered"],
 )  # fmt: skip
-def test_nothing_else_ends_it(story, now, policy):
+def test_nothing_else_ends_the_wait(story, now, policy):
     assert failure(story, now, **policy) is None
 
 
 # -- several processes on one JVM -----------------------------------------------------------------
 
-ELDER, YOUNGER = "1:mine 2:foreign", "2:mine 1:foreign"
+FIRST, SECOND = "1:mine 2:foreign", "2:mine 1:foreign"
 
 
 def shared(watchers, **sessions):
-    """Queries of this process and of another one, all started at 0 s; by name their sessions."""
+    """Queries of this process and of another, all started at 0 s; the keywords map names to
+    sessions.
+    """
     story = Story()
     for name, session in sessions.items():
         story.state.apply_event(Started(f"id-{name}", f"{name}-1", name, session=session), 0)
@@ -119,9 +120,8 @@ def shared(watchers, **sessions):
     return story
 
 
-@pytest.mark.parametrize("watchers", [ELDER, YOUNGER], ids=["first", "second"])
-def test_a_failure_of_another_process_query_does_not_end_it(watchers):
-    """S4"""
+@pytest.mark.parametrize("watchers", [FIRST, SECOND], ids=["first", "second"])
+def test_failure_of_another_process_does_not_end_the_wait(watchers):
     story = shared(watchers, mine="mine", theirs="foreign")
     story.ended("theirs", at=1, exception=CONFLICT)
 
@@ -129,54 +129,54 @@ def test_a_failure_of_another_process_query_does_not_end_it(watchers):
     assert failure(story.ended("mine", at=3, exception=CONFLICT), 4).query == "mine"
 
 
-def test_a_query_of_another_process_that_vanished_does_not_end_it():
-    story = shared(YOUNGER, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+def test_vanished_query_of_another_process_does_not_end_the_wait():
+    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
 
     assert failure(story, 500) is None
     story.state.own(parse_watchers("2:foreign 1:mine"))
     assert failure(story, 500).query == "theirs"
 
 
-def test_a_query_that_no_process_has_claimed_ends_the_wait_of_none():
-    """It may be anybody's: a process must not end for a query that is not its own."""
+def test_query_claimed_by_no_process_ends_no_wait():
+    """It may belong to any process, and a process must not end for a foreign query."""
     ended = [
         failure(shared(watchers, lost="").ended("lost", at=1, exception=CONFLICT), 2)
-        for watchers in (ELDER, YOUNGER)
+        for watchers in (FIRST, SECOND)
     ]
 
     assert ended == [None, None]
 
 
-def test_the_end_of_the_jvm_ends_the_wait_of_every_process():
-    for watchers in (ELDER, YOUNGER):
+def test_end_of_the_jvm_ends_the_wait_of_every_process():
+    for watchers in (FIRST, SECOND):
         story = shared(watchers, mine="mine", theirs="foreign")
 
         assert failure(story.probe(at=1, context=Context.JVM_GONE), 1).query == "*"
 
 
-def test_it_is_over_when_the_own_queries_have_completed_though_another_process_goes_on():
-    story = shared(ELDER, mine="mine", theirs="foreign").probe(run("mine", trigger=ONCE), at=1)
+def test_wait_ends_when_own_queries_completed_although_another_process_runs():
+    story = shared(FIRST, mine="mine", theirs="foreign").probe(run("mine", trigger=ONCE), at=1)
     assert not is_over(story)
 
     assert is_over(story.ended("mine", at=2))
 
 
-def test_queries_of_another_process_that_have_completed_are_no_reason_to_stop_waiting():
-    story = shared(ELDER, theirs="foreign").probe(run("theirs", trigger=ONCE), at=1)
+def test_completed_queries_of_another_process_do_not_end_the_wait():
+    story = shared(FIRST, theirs="foreign").probe(run("theirs", trigger=ONCE), at=1)
 
     assert not is_over(story.ended("theirs", at=2))
 
 
-def test_an_expected_query_of_another_process_ends_it():
-    """S3: it waits for those that its settings name, wherever they run."""
-    story = shared(YOUNGER, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
+def test_expected_query_of_another_process_ends_the_wait():
+    """The wait covers the queries that the settings name, wherever they run."""
+    story = shared(SECOND, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
     story.state.expected = frozenset({"theirs"})
 
     assert failure(story, 2).query == "theirs"
 
 
-def test_an_expected_query_of_another_process_that_is_gone_ends_it():
-    story = shared(YOUNGER, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+def test_missing_expected_query_of_another_process_ends_the_wait():
+    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
     story.state.expected = frozenset({"theirs"})
 
     assert failure(story, 50) is None
@@ -184,11 +184,11 @@ def test_an_expected_query_of_another_process_that_is_gone_ends_it():
     assert (error.query, "disappeared" in error.reason) == ("theirs", True)
 
 
-# -- a stall --------------------------------------------------------------------------------------
+# -- stalls -------------------------------------------------------------------------------------
 
 
 def stall(story, now, *, watched_by=None, **policy):
-    """What a critical stall ends it with, once the lifecycle has found it twice."""
+    """The error raised for a critical stall, once the lifecycle has found it twice."""
     lifecycle = Lifecycle(
         "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
     )
@@ -198,15 +198,15 @@ def stall(story, now, *, watched_by=None, **policy):
     return first_stall(Evaluated(snapshot, evaluation, lifecycle.alerts))
 
 
-def test_a_critical_stall_ends_it_where_it_was_asked_for():
-    """S3: a hang never ended the wait."""
+def test_critical_stall_ends_the_wait_if_requested():
+    """Without the request, a hang does not end the wait."""
     error = stall(hung_batch(until=175), 172)
 
     assert (error.query, error.reason.partition(":")[0]) == ("a", "batch_hung")
     assert failure(hung_batch(until=175), 172) is None
 
 
-def test_a_silent_jvm_ends_it_for_the_whole_driver():
+def test_silent_jvm_ends_the_wait_for_the_whole_driver():
     story = steady().started("b", at=0).commit("b", batch=2, at=100)
     story.probe(processing(batch=10), processing("b", batch=3), at=101)
 
@@ -225,18 +225,18 @@ def test_a_silent_jvm_ends_it_for_the_whole_driver():
     ],
     ids=["healthy", "within its window", "a warning", "critically slow, not stalled", "ignored", "failed"],
 )  # fmt: skip
-def test_no_other_trouble_is_a_stall(story, now, policy):
+def test_no_other_problem_counts_as_a_stall(story, now, policy):
     assert stall(story, now, **policy) is None
 
 
-def test_a_stall_that_was_found_once_may_be_a_glitch():
+def test_stall_found_once_may_be_a_glitch():
     story = hung_batch(until=175)
     evaluated = Evaluated(story.state.snapshot(172), story.evaluate(172), ())
 
     assert first_stall(evaluated) is None
 
 
-def test_a_stall_that_recovers_ends_nothing():
+def test_recovered_stall_does_not_end_the_wait():
     story = hung_batch(until=175)
     lifecycle = Lifecycle(
         "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
@@ -258,15 +258,15 @@ def test_a_stall_that_recovers_ends_nothing():
     [((), "mine", True), ((), "foreign", False), ({"a"}, "foreign", True)],
     ids=["its own", "another's", "another's, and expected"],
 )
-def test_of_queries_of_other_processes_only_the_expected_ones_end_it(expected, session, ends):
-    story = shared(ELDER, a=session)
+def test_stall_of_another_process_ends_the_wait_only_if_expected(expected, session, ends):
+    story = shared(FIRST, a=session)
     watched(story, (1, 300, processing(batch=1, tasks=0)))
     story.state.expected = frozenset(expected)
 
     assert (stall(story, 299) is not None) == ends
 
 
-# -- when nothing is left ---------------------------------------------------------------------
+# -- nothing left to wait for -----------------------------------------------------------------
 
 
 def completed(story=None, query="a", *, at=1):
@@ -274,14 +274,14 @@ def completed(story=None, query="a", *, at=1):
     return story.probe(run(query, trigger=ONCE), at=at - 1).ended(query, at=at)
 
 
-def test_it_is_over_when_every_query_has_completed():
+def test_wait_ends_when_every_query_completed():
     story = Story().probe(run(trigger=ONCE), run("b", trigger=ONCE), at=0)
     assert not is_over(story.ended(at=1))
 
     assert is_over(story.ended("b", at=2))
 
 
-def test_it_is_over_when_the_application_stopped_its_context():
+def test_wait_ends_when_the_application_stopped_its_context():
     story = Story().started(at=0).probe(run(), at=1, context=Context.STOPPED_BY_APPLICATION)
 
     assert is_over(story)
@@ -302,13 +302,13 @@ def test_it_is_over_when_the_application_stopped_its_context():
     ],
     ids=["nothing yet", "all missing", "one missing", "living", "stopped", "failed", "context died", "JVM gone", "one living"],
 )  # fmt: skip
-def test_it_is_not_over_while_something_can_still_fail(story, policy):
+def test_wait_goes_on_while_something_can_still_fail(story, policy):
     assert not is_over(story, **policy)
 
 
 @pytest.mark.parametrize("end", [None, CONFLICT])
-def test_an_ignored_query_keeps_nobody_waiting(end):
-    """Nothing depends on it, says its verdict; once it is dead nothing could ever end the wait."""
+def test_ignored_query_does_not_prolong_the_wait(end):
+    """Nothing depends on the ignored query; after its end, nothing could ever end the wait."""
     story = Story().probe(run(trigger=ONCE), run("scratch"), at=0).ended(at=1)
     story.ended("scratch", at=2, exception=end)
 
@@ -318,14 +318,14 @@ def test_an_ignored_query_keeps_nobody_waiting(end):
 # -- the wait itself --------------------------------------------------------------------------
 
 
-def test_it_waits_no_longer_than_allowed():
+def test_wait_respects_its_timeout():
     began = time.monotonic()
     Sidecar(Settings()).await_any_failure(timeout=0.05)
 
     assert 0.05 <= time.monotonic() - began < PATIENCE_SECONDS
 
 
-def test_a_closed_sidecar_is_not_waited_for():
+def test_closed_sidecar_does_not_wait():
     sidecar = Sidecar(Settings())
     sidecar.close()
     sidecar.await_any_failure()
@@ -344,7 +344,7 @@ def test_closing_ends_the_wait_of_another_thread():
 
 
 class Evaluating:
-    """The running parts of a sidecar, as far as the wait looks at them."""
+    """The running parts of a sidecar that the wait uses."""
 
     def __init__(self, story, now):
         self.evaluated = Evaluated(story.state.snapshot(now), story.evaluate(now), ())
@@ -355,7 +355,7 @@ class Evaluating:
     stop = flush
 
 
-def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
+def test_wait_raises_as_soon_as_the_worker_sees_that_the_jvm_is_gone():
     sidecar = Sidecar(Settings())
     story = Story().probe(run(), at=0)
     sidecar._runtime = Evaluating(story, 1)
@@ -379,15 +379,15 @@ def test_it_raises_as_soon_as_the_worker_has_seen_that_the_jvm_is_gone():
     assert not sidecar.closed
 
 
-def test_it_goes_on_waiting_while_only_another_process_query_has_failed():
+def test_wait_ignores_a_failure_of_another_process():
     sidecar = Sidecar(Settings())
-    story = shared(ELDER, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
+    story = shared(FIRST, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
     sidecar._runtime = Evaluating(story, 2)
 
     sidecar.await_any_failure(timeout=0.05)
 
 
-def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
+def test_wait_ends_for_a_stall_only_if_requested():
     sidecar = Sidecar(Settings())
     sidecar._runtime = Evaluating(hung_batch(until=175), 172)
     (finding,) = sidecar._runtime.evaluated.evaluation.findings
@@ -405,7 +405,7 @@ def test_it_goes_on_waiting_for_a_stalled_query_unless_it_was_asked_to_end():
     assert raised.value.query == "a"
 
 
-# -- where nothing is watched ---------------------------------------------------------------------
+# -- an unwatched driver --------------------------------------------------------------------------
 
 
 class Streams:
@@ -422,14 +422,14 @@ class Streams:
 
 
 @pytest.mark.parametrize(("timeout", "passed_on"), [(None, ()), (3.0, (3.0,))])
-def test_where_nothing_is_watched_it_waits_in_sparks_own_way(timeout, passed_on):
+def test_unwatched_driver_waits_with_sparks_own_method(timeout, passed_on):
     streams = Streams()
     wait_in_spark(streams, timeout)
 
     assert streams.waits == [passed_on]
 
 
-def test_where_nothing_is_watched_a_failed_query_ends_it_without_its_secrets():
+def test_failure_in_an_unwatched_driver_is_raised_without_secrets():
     error = StreamingQueryException("a failed: password=hunter2hunter")
     with pytest.raises(QueryFailure) as raised:
         wait_in_spark(Streams(error), None)

@@ -1,4 +1,4 @@
-"""A receiver that is down is left alone, but never for much longer than it is down."""
+"""A receiver that is down is left alone, but not for much longer than it is down."""
 
 import pytest
 from support.deliveries import incident, outage, wrong_token
@@ -19,22 +19,22 @@ def failed(times, breaker=None, **options):
 # -- the breaker ------------------------------------------------------------------------------
 
 
-def test_four_failures_hold_nothing():
+def test_four_failures_do_not_open_the_circuit():
     breaker = failed([0, 1, 3, 7])
 
     assert not breaker.is_open
     assert breaker.not_before <= 7
 
 
-def test_the_fifth_opens_it():
-    """A single page has failed at these times; the next is tried 22 seconds after the first."""
+def test_fifth_failure_opens_the_circuit():
+    """A single page has failed at these times; its next attempt is 22 seconds after the first."""
     breaker = failed([0, 1, 3, 7, 15])
 
     assert breaker.is_open
     assert breaker.not_before == 22
 
 
-def test_a_young_outage_is_polled_again_soon():
+def test_new_outage_is_probed_again_soon():
     """Five pages failed at once; a receiver that only restarts is back in a few seconds."""
     breaker, times = failed([0, 0, 0, 0, 0]), []
     while breaker.not_before <= 30:
@@ -44,12 +44,12 @@ def test_a_young_outage_is_polled_again_soon():
     assert times == [1, 3, 7, 15, 22, 30]
 
 
-def test_an_old_outage_is_left_alone_for_half_a_minute():
-    """Each was a hanging request of ten seconds."""
+def test_older_outage_pauses_for_half_a_minute():
+    """Each failure was a hanging request of ten seconds."""
     assert failed([0, 10, 20, 30, 40]).not_before == 70
 
 
-def test_the_pauses_double_up_to_five_minutes():
+def test_pauses_double_up_to_five_minutes():
     breaker = failed([0, 10, 20, 30])
     pauses, now = [], 40.0
     for _ in range(7):
@@ -60,34 +60,34 @@ def test_the_pauses_double_up_to_five_minutes():
     assert pauses == [30, 60, 120, 240, 300, 300, 300]
 
 
-def test_failures_out_of_turn_do_not_make_the_pause_longer():
-    """A flush overrides it; a job that flushes every second must not end up unheard."""
+def test_failures_during_a_pause_do_not_prolong_it():
+    """A flush overrides the pause; flushing every second must not block the alerts."""
     breaker = failed([0, 10, 20, 30, 40])
 
     after = failed(range(41, 69), breaker)
     assert (after.not_before, after.pauses) == (breaker.not_before, breaker.pauses)
 
 
-def test_a_wish_for_rest_is_granted_at_once():
+def test_retry_after_is_obeyed_at_once():
     breaker = Breaker().failed(10.0, retry_after=3.0)
 
     assert not breaker.is_open
     assert breaker.not_before == 13
 
 
-def test_who_asks_for_rest_is_up_again_and_is_taken_at_its_word():
-    """Three seconds, not the next minute; asked for again, the pauses go on."""
+def test_retry_after_replaces_the_next_pause():
+    """It is three seconds, not the next minute; if the receiver asks again, the pauses go on."""
     breaker = failed([0, 1, 3, 7, 15]).failed(30, retry_after=3.0)
     assert (breaker.is_open, breaker.not_before) == (True, 33)
 
     assert breaker.failed(33, retry_after=3.0).not_before == 63
 
 
-def test_a_wish_for_a_longer_rest_than_the_pause_is_granted():
+def test_retry_after_longer_than_the_pause_is_obeyed():
     assert failed([0, 0, 0, 0]).failed(0, retry_after=200.0).not_before == 200
 
 
-def test_a_new_page_waits_for_five_seconds_only_but_not_less_than_was_asked_for():
+def test_new_page_waits_five_seconds_or_the_retry_after():
     breaker = failed([0, 10, 20, 30, 40])
     assert (breaker.not_before, breaker.news_at) == (70, 45)
     assert breaker.failed(45).news_at == 50
@@ -95,31 +95,31 @@ def test_a_new_page_waits_for_five_seconds_only_but_not_less_than_was_asked_for(
     assert failed([0, 0, 0, 0]).failed(0, retry_after=100.0).news_at == 100
 
 
-# -- together with retries --------------------------------------------------------------------
+# -- with retries -----------------------------------------------------------------------------
 
 A, B, C = (PendingSend(incident(query), SendReason.TRIGGER) for query in "abc")
 
 
-class Play:
-    """A pace whose receiver is up or down as told."""
+class Simulation:
+    """A send schedule whose receiver is up or down as requested."""
 
-    def __init__(self, *wants):
-        self.pace = SendSchedule()
-        self.wants = list(wants)
+    def __init__(self, *pending):
+        self.schedule = SendSchedule()
+        self.pending = list(pending)
         self.now = 0.0
         self.attempts = []
 
     def until(self, end, error=None):
         """Attempt what is due up to then; each attempt fails with ``error``, or succeeds."""
-        while self.wants and (at := self.pace.next_at(self.wants, self.now)) <= end:
+        while self.pending and (at := self.schedule.next_at(self.pending, self.now)) <= end:
             self.now = max(self.now, at)
-            want = self.pace.choose(self.wants, self.now)
-            self.attempts.append((self.now, want.incident.alerts[0].labels["query"]))
+            send = self.schedule.choose(self.pending, self.now)
+            self.attempts.append((self.now, send.incident.alerts[0].labels["query"]))
             if error is None:
-                self.wants.remove(want)
-                self.pace.delivered(want.incident.key)
+                self.pending.remove(send)
+                self.schedule.delivered(send.incident.key)
             else:
-                self.pace.failed(want.incident.key, error, self.now, 0)
+                self.schedule.failed(send.incident.key, error, self.now, 0)
         self.now = end
         return self
 
@@ -128,161 +128,161 @@ class Play:
         return [at for at, _ in self.attempts]
 
 
-def test_an_outage_is_tried_again_after_1_2_4_8_seconds_and_then_every_so_often():
-    play = Play(A).until(1000, outage())
+def test_retries_in_an_outage_follow_the_schedule():
+    simulation = Simulation(A).until(1000, outage())
 
-    assert play.times == [0, 1, 3, 7, 15, 22, 30, 60, 120, 240, 480, 780]
+    assert simulation.times == [0, 1, 3, 7, 15, 22, 30, 60, 120, 240, 480, 780]
 
 
 @pytest.mark.parametrize(("seconds", "sent_at"), [(0.5, 1), (2, 3), (5, 7), (20, 22)])
 @pytest.mark.parametrize("count", [1, 2, 3, 8, 50])
-def test_a_short_outage_is_over_for_all_pages_at_once_and_soon(count, seconds, sent_at):
-    """However many wait: the first that gets through takes the others along."""
-    wants = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(count)]
-    play = Play(*wants).until(seconds, outage()).until(60)
+def test_short_outage_ends_soon_for_all_pages_at_once(count, seconds, sent_at):
+    """However many are pending, the first that gets through releases the others."""
+    pending = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(count)]
+    simulation = Simulation(*pending).until(seconds, outage()).until(60)
 
-    assert play.wants == []
-    (at,) = {at for at in play.times if at > seconds}
+    assert simulation.pending == []
+    (at,) = {at for at in simulation.times if at > seconds}
     assert at <= sent_at
 
 
-def test_what_a_flush_has_just_tried_goes_along_too():
+def test_page_just_tried_by_a_flush_is_released_too():
     """Its own pause is longer than the outage."""
-    play = Play(A, B, C).until(239, outage())
-    for _ in play.wants:
-        want = play.pace.choose(play.wants, 239.0, 1)
-        play.pace.failed(want.incident.key, outage(), 239.0, 1)
-    play.until(240)
+    simulation = Simulation(A, B, C).until(239, outage())
+    for _ in simulation.pending:
+        send = simulation.schedule.choose(simulation.pending, 239.0, 1)
+        simulation.schedule.failed(send.incident.key, outage(), 239.0, 1)
+    simulation.until(240)
 
-    assert play.wants == []
+    assert simulation.pending == []
 
 
-def test_many_pages_do_not_mean_many_attempts_in_an_outage():
-    """Each is tried once, five seconds apart; then they take turns at the circuit's pace."""
-    wants = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(50)]
-    times = Play(*wants).until(1000, outage()).times
+def test_many_pages_do_not_cause_many_attempts_in_an_outage():
+    """Each page is tried once, five seconds apart; then they alternate at the pace of the circuit."""
+    pending = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(50)]
+    times = Simulation(*pending).until(1000, outage()).times
 
     assert times[:9] == [0, 0, 0, 0, 0, 1, 3, 7, 12]
     assert len(times) < 65
 
 
-def test_a_new_critical_page_does_not_wait_for_the_end_of_a_long_pause():
-    """The receiver may be back for minutes; it takes the others along."""
-    play = Play(A).until(250, outage())
-    play.wants.append(B)
+def test_new_critical_page_does_not_wait_for_the_end_of_a_long_pause():
+    """The receiver may have recovered minutes ago; then the new page releases the others."""
+    simulation = Simulation(A).until(250, outage())
+    simulation.pending.append(B)
 
-    assert play.until(250).times[-2:] == [250, 250]
-    assert play.wants == []
-
-
-def test_a_new_critical_page_is_tried_once_and_then_waits_like_all():
-    play = Play(A).until(250, outage())
-    play.wants.append(B)
-
-    assert play.until(470, outage()).times[-2:] == [240, 250]
+    assert simulation.until(250).times[-2:] == [250, 250]
+    assert simulation.pending == []
 
 
-def test_a_new_warning_waits_like_all():
-    play = Play(A).until(250, outage())
-    play.wants = [PendingSend(incident("b", severity="warning"), SendReason.TRIGGER)]
+def test_new_critical_page_is_tried_once_and_then_waits_for_the_circuit():
+    simulation = Simulation(A).until(250, outage())
+    simulation.pending.append(B)
 
-    assert play.pace.next_at(play.wants, 250.0) == 480
+    assert simulation.until(470, outage()).times[-2:] == [240, 250]
 
 
-def test_an_outage_that_ends_in_a_wish_for_rest_ends_with_it():
+def test_new_warning_waits_for_the_circuit():
+    simulation = Simulation(A).until(250, outage())
+    simulation.pending = [PendingSend(incident("b", severity="warning"), SendReason.TRIGGER)]
+
+    assert simulation.schedule.next_at(simulation.pending, 250.0) == 480
+
+
+def test_outage_that_ends_with_a_retry_after_ends_on_time():
     """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202."""
-    play = Play(A).until(20, outage()).until(23, outage(retry_after=3.0)).until(60)
+    simulation = Simulation(A).until(20, outage()).until(23, outage(retry_after=3.0)).until(60)
 
-    assert play.times == [0, 1, 3, 7, 15, 22, 25]
-
-
-def test_a_wish_for_rest_after_failures_is_taken_at_its_word():
-    """Three seconds; the third failure of an outage would mean four."""
-    play = Play(A).until(2, outage()).until(3, outage(retry_after=3.0)).until(60)
-
-    assert play.times == [0, 1, 3, 6]
+    assert simulation.times == [0, 1, 3, 7, 15, 22, 25]
 
 
-def test_a_wish_for_rest_holds_everything_else_too():
-    """It is the receiver that is busy, not the one incident."""
-    play = Play(A, B).until(0, outage(retry_after=45.0)).until(44.9)
-    assert play.times == [0]
+def test_retry_after_following_failures_is_obeyed():
+    """Three seconds, where the third failure of an outage would mean four."""
+    simulation = Simulation(A).until(2, outage()).until(3, outage(retry_after=3.0)).until(60)
 
-    assert play.until(45).wants == []
-
-
-def test_a_short_wish_for_rest_does_not_make_a_pause_shorter():
-    """Answered again and again, the schedule is the usual one."""
-    play = Play(A).until(20, outage(retry_after=0.5))
-
-    assert play.times == [0, 1, 3, 7, 15]
+    assert simulation.times == [0, 1, 3, 6]
 
 
-def test_one_page_that_is_never_taken_does_not_keep_the_others():
-    """A receiver that answers 500 to that very page is open for others at each attempt."""
-    play = Play(A).until(100, outage())
-    play.wants.append(C)
-    want = play.pace.choose(play.wants, 120.0)
+def test_retry_after_delays_all_incidents():
+    """The receiver is busy, not just the one incident."""
+    simulation = Simulation(A, B).until(0, outage(retry_after=45.0)).until(44.9)
+    assert simulation.times == [0]
 
-    assert play.pace.is_open
-    assert want == C
-
-    play.pace.failed(C.incident.key, outage(), 120.0, 0)
-    assert play.pace.choose(play.wants, 240.0) == C, "it has had fewer turns"
+    assert simulation.until(45).pending == []
 
 
-def test_the_end_of_an_outage_is_no_reason_to_ask_again_where_the_token_is_wrong():
-    play = Play(C).until(0, wrong_token())
-    play.wants.append(A)
-    play.until(20, outage()).until(60)
+def test_short_retry_after_does_not_shorten_a_pause():
+    """If every answer carries it, the schedule is the usual one."""
+    simulation = Simulation(A).until(20, outage(retry_after=0.5))
 
-    assert play.attempts[0] == (0, "c")
-    assert play.attempts[-1] == (22, "a")
-    assert play.wants == [C]
+    assert simulation.times == [0, 1, 3, 7, 15]
 
 
-def test_a_wrong_token_does_not_open_the_circuit():
-    """The receiver is there; each page has its own slow schedule."""
-    play = Play(A, B).until(3000, wrong_token())
+def test_page_that_always_fails_does_not_block_the_others():
+    """If a receiver answers 500 to one page, each attempt may still try another one."""
+    simulation = Simulation(A).until(100, outage())
+    simulation.pending.append(C)
+    send = simulation.schedule.choose(simulation.pending, 120.0)
 
-    assert not play.pace.is_open
-    assert play.times == [at for at in range(0, 3001, 300) for _ in "ab"]
+    assert simulation.schedule.is_open
+    assert send == C
 
-
-def test_another_answer_closes_the_circuit():
-    """Even a refusal shows that the receiver is there."""
-    play = Play(A, B).until(20, outage())
-    assert play.pace.is_open
-
-    play.pace.failed(A.incident.key, wrong_token(), 30.0, 0)
-    assert not play.pace.is_open
-    assert play.pace.choose([A, B], 30.0) == B
+    simulation.schedule.failed(C.incident.key, outage(), 120.0, 0)
+    assert simulation.schedule.choose(simulation.pending, 240.0) == C, "it has had fewer attempts"
 
 
-def test_the_first_new_page_is_tried_at_once_while_others_fail():
-    """Before the circuit opens nobody waits for anybody."""
-    play = Play(A).until(2, outage())
-    play.wants.append(B)
-    play.until(2, None)
+def test_end_of_an_outage_does_not_retry_a_page_with_a_wrong_token():
+    simulation = Simulation(C).until(0, wrong_token())
+    simulation.pending.append(A)
+    simulation.until(20, outage()).until(60)
 
-    assert play.attempts[-1] == (2, "b")
+    assert simulation.attempts[0] == (0, "c")
+    assert simulation.attempts[-1] == (22, "a")
+    assert simulation.pending == [C]
 
 
-def test_a_flush_ignores_the_circuit_but_asks_each_page_only_once():
-    play = Play(A, B).until(20, outage())
+def test_wrong_token_does_not_open_the_circuit():
+    """The receiver answers; each page has its own slow schedule."""
+    simulation = Simulation(A, B).until(3000, wrong_token())
+
+    assert not simulation.schedule.is_open
+    assert simulation.times == [at for at in range(0, 3001, 300) for _ in "ab"]
+
+
+def test_any_other_answer_closes_the_circuit():
+    """Even a rejection shows that the receiver is up."""
+    simulation = Simulation(A, B).until(20, outage())
+    assert simulation.schedule.is_open
+
+    simulation.schedule.failed(A.incident.key, wrong_token(), 30.0, 0)
+    assert not simulation.schedule.is_open
+    assert simulation.schedule.choose([A, B], 30.0) == B
+
+
+def test_first_new_page_is_tried_at_once_while_others_fail():
+    """Until the circuit opens, no page waits for another."""
+    simulation = Simulation(A).until(2, outage())
+    simulation.pending.append(B)
+    simulation.until(2, None)
+
+    assert simulation.attempts[-1] == (2, "b")
+
+
+def test_flush_ignores_the_circuit_but_tries_each_page_only_once():
+    simulation = Simulation(A, B).until(20, outage())
     asked = []
     for _ in "ab":
-        asked.append(play.pace.choose([A, B], 20.0, 1))
-        play.pace.failed(asked[-1].incident.key, outage(), 20.0, 1)
+        asked.append(simulation.schedule.choose([A, B], 20.0, 1))
+        simulation.schedule.failed(asked[-1].incident.key, outage(), 20.0, 1)
 
     assert A in asked
     assert B in asked
-    assert play.pace.choose([A, B], 20.0, 1) is None
-    assert play.pace.is_attempted([A, B], 1)
+    assert simulation.schedule.choose([A, B], 20.0, 1) is None
+    assert simulation.schedule.is_attempted([A, B], 1)
 
 
-def test_repetitions_are_no_business_of_a_flush():
+def test_flush_skips_repeats():
     repetition = PendingSend(incident(), SendReason.REPEAT)
-    play = Play(A).until(20, outage())
+    simulation = Simulation(A).until(20, outage())
 
-    assert play.pace.choose([repetition], 20.0, 1) is None
+    assert simulation.schedule.choose([repetition], 20.0, 1) is None

@@ -1,4 +1,4 @@
-"""Every metric is used and none is invented: dashboards, rules, runbooks and documents against the exporter."""
+"""Dashboards, rules, runbooks and documents use every metric, and only metrics that exist."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from support.repository import (
 )
 
 UNUSED = {}
-"""Metric that no dashboard, rule or runbook uses -> why it is served all the same."""
+"""Metric that no dashboard, rule or runbook uses -> why it is exported anyway."""
 
 ELSEWHERE = {
     "querypulse_config": "an environment variable in lower case",
 }
 
 
-def without_annotations(dashboard):
+def queries_of(dashboard):
     """What Grafana asks Prometheus for: the queries of panels, variables and annotations."""
     return "\n".join(texts(dashboard, {"expr", "query", "definition"}))
 
@@ -42,27 +42,29 @@ def texts(value, keys, under=None):
     return [text for part in parts for text in texts(part, keys, under)]
 
 
-def asked():
-    """Where -> the names of our metrics that are asked for there."""
-    found = {f"grafana/{name}": without_annotations(one) for name, one in grafana().items()}
+def used_metrics():
+    """Place -> the names of our metrics that are queried there."""
+    found = {f"grafana/{name}": queries_of(one) for name, one in grafana().items()}
     found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
     for name, text in runbooks().items():
         found[f"runbooks/{name}.md"] = "\n".join(fenced(text, "promql"))
     return {where: metrics_in(text) for where, text in found.items()}
 
 
-@pytest.mark.parametrize("where", asked())
-def test_what_is_asked_for_is_served(where):
-    assert asked()[where] <= set(series())
+@pytest.mark.parametrize("where", used_metrics())
+def test_every_queried_metric_is_exported(where):
+    assert used_metrics()[where] <= set(series())
 
 
-def test_every_metric_is_asked_for_or_has_a_reason():
-    used = {series()[name] for names in asked().values() for name in names if name in series()}
+def test_every_metric_is_queried_or_has_a_reason():
+    used = {
+        series()[name] for names in used_metrics().values() for name in names if name in series()
+    }
 
     assert set(families()) - used == set(UNUSED)
 
 
-def test_the_manifest_asks_for_what_the_rules_ask_for():
+def test_manifest_queries_the_same_metrics_as_the_rules():
     rules, manifest = (
         metrics_in((DASHBOARDS / "prometheus" / name).read_text())
         for name in ("rules.yaml", "prometheus-rule.yaml")
@@ -72,7 +74,7 @@ def test_the_manifest_asks_for_what_the_rules_ask_for():
 
 
 def test_labels_in_selectors_are_labels_of_the_metric():
-    """``metric{label=...}``, with what Prometheus itself adds."""
+    """``metric{label=...}``, including the labels that Prometheus adds."""
     wrong = set()
     for where, text in selectors().items():
         for name, inner in re.findall(r"\b(\w+)\{([^{}]*)\}", text):
@@ -85,7 +87,7 @@ def test_labels_in_selectors_are_labels_of_the_metric():
 
 
 def selectors():
-    found = {f"grafana/{name}": without_annotations(one) for name, one in grafana().items()}
+    found = {f"grafana/{name}": queries_of(one) for name, one in grafana().items()}
     found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
     return found | {f"runbooks/{name}.md": text for name, text in runbooks().items()}
 
@@ -93,18 +95,18 @@ def selectors():
 # -- documents --------------------------------------------------------------------------------------
 
 
-def test_the_page_of_metrics_is_what_a_driver_serves():
-    """``make dashboards`` writes it anew."""
+def test_page_of_metrics_matches_what_a_driver_exports():
+    """``make dashboards`` writes the page."""
     assert (ROOT / "docs" / "metrics.md").read_text() == page()
 
 
 @pytest.mark.parametrize("name", markdown())
-def test_a_document_names_metrics_that_there_are(name):
-    """A prefix, as ``spark_streaming_query_*``, ends in an underscore and is no name."""
+def test_documents_name_only_existing_metrics(name):
+    """A prefix such as ``spark_streaming_query_*`` ends in an underscore and is no name."""
     named = set(METRIC.findall(re.sub(r"\w+_\*", "", markdown()[name])))
 
     assert named - set(ELSEWHERE) <= set(series()) | set(families())
 
 
-def test_every_metric_says_what_it_means():
+def test_every_metric_has_a_description():
     assert [name for name, one in families().items() if not one.documentation.endswith(".")] == []

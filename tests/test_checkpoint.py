@@ -1,4 +1,4 @@
-"""How far the logs of a checkpoint reach, found with few questions to the storage."""
+"""How far the logs of a checkpoint reach, found with few requests to the storage."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_only_names_of_digits_are_batches():
     assert ids_in(listing(*names), "offsets") == [0, 10]
 
 
-def test_ids_are_numbers_not_text():
+def test_ids_are_compared_as_numbers():
     assert max(ids_in(listing("9", "10", "100", "99"), "offsets")) == 100
 
 
-def test_an_empty_folder_holds_no_batch():
+def test_empty_folder_holds_no_batch():
     assert ids_in("Array()", "offsets") == []
 
 
@@ -61,7 +61,7 @@ def test_an_empty_folder_holds_no_batch():
         "hdfs://host:8020/commits/5, /offsets",
     ],
 )
-def test_the_path_of_a_checkpoint_is_not_taken_for_its_batches(folder):
+def test_digits_in_the_checkpoint_path_are_not_batches(folder):
     assert ids_in(listing("3", "4", folder=folder), "offsets") == [3, 4]
 
 
@@ -81,14 +81,14 @@ def followed(checkpoint, *, gaps=False):
     return logs
 
 
-def test_met_for_the_first_time_each_log_is_listed_once():
+def test_first_reading_lists_each_log_once():
     checkpoint = MemoryCheckpoint(offsets=range(5, 105), commits=range(5, 104))
 
     assert CheckpointLogs(checkpoint, gaps=False).read(0) == LoggedBatches(104, 103)
     assert checkpoint.questions() == {"list": 2, "has": 0}
 
 
-def test_a_log_that_stuck_still_is_never_listed_again():
+def test_unchanged_log_is_never_listed_again():
     checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(4))
     logs = followed(checkpoint)
 
@@ -96,7 +96,7 @@ def test_a_log_that_stuck_still_is_never_listed_again():
     assert checkpoint.questions() == {"list": 0, "has": 4 * 99}
 
 
-def test_a_log_that_grows_is_followed_without_listing():
+def test_growing_log_is_followed_without_listing():
     checkpoint = MemoryCheckpoint(offsets=[0], commits=[0])
     logs = followed(checkpoint)
     for batch in range(1, 20):
@@ -108,7 +108,7 @@ def test_a_log_that_grows_is_followed_without_listing():
     assert checkpoint.questions()["list"] == 0
 
 
-def test_a_log_far_ahead_is_listed_instead_of_climbed():
+def test_log_far_ahead_is_listed_instead_of_stepped_through():
     checkpoint = MemoryCheckpoint(offsets=[0], commits=[0])
     logs = followed(checkpoint)
     checkpoint.commit(*range(1, 1000))
@@ -117,7 +117,7 @@ def test_a_log_far_ahead_is_listed_instead_of_climbed():
     assert checkpoint.questions() == {"list": 2, "has": 2 * MAX_STEPS}
 
 
-def test_a_log_purged_beyond_what_was_known_is_listed():
+def test_log_purged_beyond_the_known_batch_is_listed():
     checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
     logs = followed(checkpoint)
     checkpoint.commit(*range(200, 300))
@@ -126,7 +126,7 @@ def test_a_log_purged_beyond_what_was_known_is_listed():
     assert logs.read(1) == LoggedBatches(299, 299)
 
 
-def test_a_purge_that_leaves_what_is_known_changes_nothing():
+def test_purge_that_keeps_the_known_batch_changes_nothing():
     checkpoint = MemoryCheckpoint(offsets=range(100), commits=range(99))
     logs = followed(checkpoint)
     checkpoint.purge(below=98)
@@ -135,7 +135,7 @@ def test_a_purge_that_leaves_what_is_known_changes_nothing():
     assert checkpoint.questions()["list"] == 0
 
 
-def test_a_checkpoint_that_does_not_exist_yet_has_empty_logs_until_it_does():
+def test_missing_checkpoint_has_empty_logs_until_it_exists():
     checkpoint = MemoryCheckpoint()
     logs = followed(checkpoint)
 
@@ -144,7 +144,7 @@ def test_a_checkpoint_that_does_not_exist_yet_has_empty_logs_until_it_does():
     assert logs.read(2) == LoggedBatches(0, None)
 
 
-def test_a_checkpoint_deleted_under_a_run_is_seen_as_empty():
+def test_checkpoint_deleted_under_a_run_is_seen_as_empty():
     checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
     logs = followed(checkpoint)
     checkpoint.purge(below=1000)
@@ -152,7 +152,7 @@ def test_a_checkpoint_deleted_under_a_run_is_seen_as_empty():
     assert logs.read(1) == LoggedBatches(None, None)
 
 
-def test_with_gaps_the_newest_is_found_by_listing_every_few_seconds_at_most():
+def test_log_with_gaps_is_listed_every_few_seconds_at_most():
     checkpoint = MemoryCheckpoint(offsets=[0, 5, 9], commits=[0, 5])
     logs = followed(checkpoint, gaps=True)
     checkpoint.commit(14)
@@ -164,7 +164,7 @@ def test_with_gaps_the_newest_is_found_by_listing_every_few_seconds_at_most():
 
 
 @pytest.mark.parametrize("gaps", [False, True])
-def test_after_a_refusal_the_next_reading_begins_where_the_last_one_was(gaps):
+def test_reading_resumes_where_it_was_after_a_storage_error(gaps):
     checkpoint = MemoryCheckpoint(offsets=range(3), commits=range(3))
     logs = followed(checkpoint, gaps=gaps)
     checkpoint.commit(3)
@@ -176,9 +176,9 @@ def test_after_a_refusal_the_next_reading_begins_where_the_last_one_was(gaps):
     assert logs.read(LIST_EVERY_SECONDS + 1) == LoggedBatches(3, 3)
 
 
-def test_a_batch_done_while_both_logs_are_read_does_not_poll_unfinished():
+def test_batch_finished_during_the_reading_does_not_look_unfinished():
     class Busy(MemoryCheckpoint):
-        """Plans and commits its next batch between any two questions."""
+        """Plans and commits its next batch between any two requests."""
 
         def _answer(self, question, answer):
             self.commit(max(self.logs["offsets"]) + 1)
@@ -190,7 +190,7 @@ def test_a_batch_done_while_both_logs_are_read_does_not_poll_unfinished():
         assert seen.planned <= seen.committed
 
 
-# -- what is said of a storage that refuses ----------------------------------------------------
+# -- storage errors ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,14 +205,14 @@ def test_a_batch_done_while_both_logs_are_read_does_not_poll_unfinished():
          "Can not create a Path from an empty string"),
         ("", ""),
     ],
-    ids=["as Py4J tells it", "as PySpark tells it", "nothing told"],
+    ids=["Py4J's form", "PySpark's form", "empty"],
 )  # fmt: skip
-def test_the_reason_is_the_java_exceptions_own_line(text, reason):
+def test_reason_is_the_java_exceptions_own_line(text, reason):
     assert short_reason(text) == reason
 
 
-def test_a_reason_holds_no_secret_and_is_short():
-    reported = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
+def test_reason_is_short_and_holds_no_secret():
+    text = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
 
-    assert "hunter2" not in short_reason(reported)
-    assert len(short_reason(reported)) <= REASON_CHARACTERS
+    assert "hunter2" not in short_reason(text)
+    assert len(short_reason(text)) <= REASON_CHARACTERS

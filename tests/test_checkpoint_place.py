@@ -1,4 +1,4 @@
-"""A checkpoint that the next start does not find again is named: once in the log, always in /status."""
+"""A checkpoint that does not survive a restart is reported: once in the log, always in /status."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LOCAL = "file:/tmp/cp"
         ("file:/dev/shm/cp", "under /dev/shm "),
     ],
 )
-def test_a_checkpoint_that_does_not_survive_has_a_problem(place, begins):
+def test_checkpoint_that_does_not_survive_has_a_problem(place, begins):
     assert checkpoint_problem(place).startswith(begins)
 
 
@@ -51,7 +51,7 @@ def test_a_checkpoint_that_does_not_survive_has_a_problem(place, begins):
         f"file:/mnt/{UUID}",
     ],
 )
-def test_a_checkpoint_of_which_nothing_says_so_has_none(place):
+def test_other_checkpoint_has_no_problem(place):
     assert checkpoint_problem(place) == ""
 
 
@@ -64,7 +64,7 @@ def warnings(caplog):
     return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
 
 
-def test_it_is_logged_once_for_each_query_and_not_for_each_run(caplog):
+def test_problem_is_logged_once_per_query_not_per_run(caplog):
     named, story = CheckpointWarnings(), Story()
     for number in (1, 2, 3):
         place = f"file:/tmp/temporary-{UUID[:-1]}{number}"
@@ -74,13 +74,13 @@ def test_it_is_logged_once_for_each_query_and_not_for_each_run(caplog):
     assert warnings(caplog) == [f"querypulse: the checkpoint of a is {TEMPORARY}"]
 
 
-def test_before_the_probe_knows_the_checkpoint_nothing_is_logged(caplog):
+def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
     CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
 
     assert warnings(caplog) == []
 
 
-def test_what_was_logged_is_remembered_of_a_bounded_number_of_queries(caplog, monkeypatch):
+def test_number_of_remembered_queries_is_limited(caplog, monkeypatch):
     monkeypatch.setattr(checkpoint_warnings, "MAX_REMEMBERED", 2)
     named = CheckpointWarnings()
     for name in ("a", "b", "c", "c", "a"):
@@ -89,7 +89,7 @@ def test_what_was_logged_is_remembered_of_a_bounded_number_of_queries(caplog, mo
     assert [one.split()[4] for one in warnings(caplog)] == ["a", "b", "c", "a"]
 
 
-def test_status_names_it_as_long_as_it_is_so():
+def test_status_shows_the_problem_as_long_as_it_exists():
     story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
     shown = {one.name: one.checkpoint_problem for one in status(board(story)).queries}
 

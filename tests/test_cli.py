@@ -1,4 +1,4 @@
-"""The command line says what is in force, refuses what cannot be, and how it went."""
+"""The command line prints the effective settings, rejects invalid ones, and sets its exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from querypulse.sidecar import cli
 from querypulse.sidecar.configuration.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
-COULD_NOT_BEGIN = 2
+USAGE_ERROR = 2
 
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 @pytest.fixture
 def check(monkeypatch, capsys):
-    """Runs ``querypulse check`` under settings; the answer is exit code, output, errors."""
+    """Run ``querypulse check`` with settings; returns exit code, output and errors."""
 
     def run(**settings):
         for name, value in settings.items():
@@ -40,7 +40,7 @@ def shown(output):
     return {name: tuple(part.strip() for part in rest.rsplit("  ", 1)) for name, rest in rows}
 
 
-def test_it_reports_its_version(capsys):
+def test_version_is_printed(capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["--version"])
 
@@ -63,7 +63,7 @@ def test_check_shows_every_setting_once_with_its_default(check):
 
 
 @pytest.mark.parametrize(
-    ("settings", "health"),
+    ("settings", "summary"),
     [
         ({}, "These settings can be used, but no receiver is configured, so nobody is notified"),
         (
@@ -72,11 +72,11 @@ def test_check_shows_every_setting_once_with_its_default(check):
         ),
     ],
 )
-def test_check_ends_with_a_health(check, settings, health):
+def test_check_ends_with_a_summary(check, settings, summary):
     code, output, _ = check(**settings)
 
     assert code == 0
-    assert output.splitlines()[-1].startswith(health)
+    assert output.splitlines()[-1].startswith(summary)
 
 
 def test_check_shows_every_link(check):
@@ -109,7 +109,7 @@ def test_check_shows_where_each_setting_came_from(check, tmp_path):
         ("Databricks Shell", "note: the app is called 'Databricks Shell'"),
     ],
 )
-def test_check_says_what_a_generic_app_name_costs(check, app_name, note):
+def test_check_explains_the_cost_of_a_generic_app_name(check, app_name, note):
     code, output, _ = check(**({} if app_name is None else {"app_name": app_name}))
 
     assert code == 0
@@ -117,7 +117,7 @@ def test_check_says_what_a_generic_app_name_costs(check, app_name, note):
     assert "left open are not resolved at the start" in output
 
 
-def test_check_says_nothing_of_a_name_of_its_own(check):
+def test_check_prints_no_note_about_a_specific_app_name(check):
     _, output, _ = check(app_name="orders")
 
     assert "note: " not in output
@@ -139,7 +139,7 @@ def test_check_masks_secrets_and_the_paths_of_webhooks(check, tmp_path):
     assert shown(output)["http_token_file"][0] == f'"{secret}"'
 
 
-def test_check_masks_what_receivers_hold(check):
+def test_check_masks_the_secrets_of_receivers(check):
     receivers = (
         '[{"type": "webhook", "name": "a", "url": "https://user:word@hooks.example.com/hidden"},'
         f'{{"type": "pagerduty", "name": "b", "routing_key": "{KEY}"}}]'
@@ -171,7 +171,7 @@ def test_check_masks_the_query_of_a_url_without_a_path(check):
     assert "hidden" not in output
 
 
-REFUSED = [
+REJECTED = [
     ({"colour": "1"}, "colour"),
     ({"stall_flor_seconds": "1"}, "stall_floor_seconds"),
     ({"http_port": "many"}, "http_port"),
@@ -213,18 +213,18 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "word"), REFUSED)
-def test_check_refuses_in_one_line_what_cannot_be_used(check, settings, word):
+@pytest.mark.parametrize(("settings", "word"), REJECTED)
+def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
     code, output, errors = check(**settings)
 
-    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert (code, output) == (USAGE_ERROR, "")
     assert errors.startswith("querypulse: ")
     assert errors.count("\n") == 1
     assert word in errors
     assert "hidden" not in errors
 
 
-def test_the_installed_command_is_this_one(monkeypatch):
+def test_installed_command_is_this_one(monkeypatch):
     from importlib.metadata import entry_points
 
     (script,) = entry_points(group="console_scripts", name="querypulse")
@@ -232,7 +232,7 @@ def test_the_installed_command_is_this_one(monkeypatch):
     assert script.load() is cli.main
 
 
-def test_on_a_machine_without_pyspark_settings_can_be_checked():
+def test_settings_can_be_checked_without_pyspark():
     """The package is blocked, as if it were not installed."""
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"

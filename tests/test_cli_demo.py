@@ -1,4 +1,4 @@
-"""The command line of the demo: what can be asked for, what cannot, and what it needs."""
+"""The command line of the demo: valid arguments, invalid ones, and requirements."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from querypulse.sidecar.demo.demo_settings import DemoSettings
 from querypulse.sidecar.demo.scenarios import SCENARIOS
 from querypulse.sidecar.installed import NotInstalledError, require_spark
 
-COULD_NOT_BEGIN = 2
+USAGE_ERROR = 2
 
 
 @pytest.fixture
 def scripts(monkeypatch):
-    """What demos were asked for, and never played."""
+    """The settings of the requested demos, which do not run."""
     asked = []
     play = lambda **arguments: asked.append(DemoSettings(**arguments)) or 7
     monkeypatch.setitem(cli._COMMANDS, "demo", play)
     return asked
 
 
-def test_a_demo_is_played_as_the_contract_says_unless_reported_otherwise(scripts):
+def test_demo_defaults_match_the_documentation(scripts):
     code = cli.main(["demo"])
 
     assert code == 7
@@ -32,7 +32,7 @@ def test_a_demo_is_played_as_the_contract_says_unless_reported_otherwise(scripts
     assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
 
 
-def test_every_part_of_a_demo_can_be_reported(scripts):
+def test_every_demo_setting_can_be_given(scripts):
     cli.main(
         [
             "demo",
@@ -54,7 +54,7 @@ def test_every_part_of_a_demo_can_be_reported(scripts):
     assert scripts == [DemoSettings("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
 
 
-def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp_path):
+def test_event_log_folder_may_exist_or_not(scripts, tmp_path):
     cli.main(["demo", "--event-log", str(tmp_path)])
     cli.main(["demo", "--event-log", str(tmp_path / "new")])
 
@@ -62,14 +62,14 @@ def test_the_event_log_may_be_kept_in_a_folder_that_is_there_or_not(scripts, tmp
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_every_scenario_can_be_asked_for(scripts, scenario):
+def test_every_scenario_can_be_requested(scripts, scenario):
     cli.main(["demo", "--scenario", scenario])
 
     assert scripts[0].scenario == scenario
 
 
 @pytest.mark.parametrize("pipeline", ["files", "delta"])
-def test_every_pipeline_can_be_asked_for(scripts, pipeline):
+def test_every_pipeline_can_be_requested(scripts, pipeline):
     cli.main(["demo", "--pipeline", pipeline, "--supervised", "--folder", "/nowhere/yet"])
 
     assert scripts == [DemoSettings(pipeline=pipeline, supervised=True, folder="/nowhere/yet")]
@@ -101,17 +101,17 @@ WRONG = [
 
 
 @pytest.mark.parametrize("arguments", WRONG)
-def test_wrong_arguments_end_with_2_and_say_so(scripts, capsys, arguments):
+def test_wrong_arguments_exit_with_2_and_a_message(scripts, capsys, arguments):
     with pytest.raises(SystemExit) as left:
         cli.main(arguments)
     output, errors = capsys.readouterr()
 
-    assert (left.value.code, output, scripts) == (COULD_NOT_BEGIN, "", [])
+    assert (left.value.code, output, scripts) == (USAGE_ERROR, "", [])
     assert "querypulse" in errors
 
 
 @pytest.mark.parametrize("arguments", [one for one in WRONG if len(one) == 3])
-def test_a_message_about_arguments_names_nothing_internal(scripts, capsys, arguments):
+def test_message_about_arguments_contains_no_internal_name(scripts, capsys, arguments):
     with pytest.raises(SystemExit):
         cli.main(arguments)
 
@@ -126,12 +126,12 @@ def test_help_names_every_command(capsys):
     assert {"demo", "check", "replay"} <= set(capsys.readouterr().out.split())
 
 
-# -- what it needs ------------------------------------------------------------------------------
+# -- requirements -------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def machine(monkeypatch):
-    """A machine that has Java, JAVA_HOME and PySpark, or not."""
+    """A machine with or without Java, JAVA_HOME and PySpark."""
 
     def have(*, java=True, java_home=None, pyspark=True):
         monkeypatch.setattr(installed.shutil, "which", lambda _: "/java" if java else None)
@@ -151,25 +151,25 @@ def machine(monkeypatch):
         ({"java": False, "pyspark": False}, ["Java 17"]),
     ],
 )
-def test_a_demo_that_cannot_begin_says_what_to_install(machine, capsys, has, words):
+def test_demo_that_cannot_start_says_what_to_install(machine, capsys, has, words):
     machine(**has)
     code = cli.main(["demo"])
     output, errors = capsys.readouterr()
 
-    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert (code, output) == (USAGE_ERROR, "")
     assert errors.startswith("querypulse: the demo needs ")
     assert errors.count("\n") == 1
     assert all(word in errors for word in words)
 
 
 @pytest.mark.parametrize("error", [ArtifactsError, BrokerError])
-def test_what_a_pipeline_cannot_have_ends_with_2_and_one_line(monkeypatch, capsys, error):
+def test_pipeline_error_exits_with_2_and_one_line(monkeypatch, capsys, error):
     def cannot(**_):
         raise error("no Delta Lake connector is known for Spark 9.9")
 
     monkeypatch.setitem(cli._COMMANDS, "demo", cannot)
 
-    assert cli.main(["demo"]) == COULD_NOT_BEGIN
+    assert cli.main(["demo"]) == USAGE_ERROR
     assert capsys.readouterr() == (
         "",
         "querypulse: no Delta Lake connector is known for Spark 9.9\n",
@@ -183,7 +183,7 @@ def test_java_on_the_path_or_in_java_home_is_enough(machine, has):
     require_spark()
 
 
-def test_an_empty_java_home_is_no_java(machine):
+def test_empty_java_home_does_not_count(machine):
     machine(java=False, java_home="")
     with pytest.raises(NotInstalledError):
         require_spark()

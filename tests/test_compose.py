@@ -1,4 +1,4 @@
-"""The stack to try holds together: what each part reads is there, and is right by its own tool."""
+"""The compose stack is consistent: every file exists, and each tool accepts its configuration."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def listening():
 # -- compose.yaml ---------------------------------------------------------------------------------
 
 
-def test_four_parts_and_nothing_else():
+def test_stack_has_exactly_four_services():
     assert set(SERVICES) == {"driver", "prometheus", "alertmanager", "grafana"}
 
 
@@ -55,7 +55,7 @@ def test_ports_are_published_on_loopback_only(name):
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_every_part_says_whether_it_is_well_on_a_port_of_its_own(name):
+def test_every_service_has_a_health_check_on_its_own_port(name):
     asked = [part for part in SERVICES[name]["healthcheck"]["test"] if "http://" in part]
     (port,) = re.findall(r"http://127\.0\.0\.1:(\d+)/", "".join(asked))
 
@@ -68,7 +68,7 @@ def test_images_are_pinned_to_one_release(name):
 
 
 @pytest.mark.parametrize("name", ["prometheus", "alertmanager"])
-def test_the_configuration_named_on_the_command_line_is_mounted(name):
+def test_configuration_named_on_the_command_line_is_mounted(name):
     flags = dict(flag.split("=", 1) for flag in SERVICES[name]["command"])
 
     assert on_host(name, flags["--config.file"]).is_file()
@@ -78,7 +78,7 @@ def test_the_configuration_named_on_the_command_line_is_mounted(name):
 
 
 def script(monkeypatch):
-    """What the driver's command asks the demo for."""
+    """The demo settings that the driver's command requests."""
     asked = []
     monkeypatch.setitem(
         cli._COMMANDS, "demo", lambda **arguments: asked.append(DemoSettings(**arguments)) or 0
@@ -88,14 +88,14 @@ def script(monkeypatch):
     return asked[0]
 
 
-def test_the_command_of_the_driver_is_one_that_the_demo_takes(monkeypatch):
+def test_driver_command_is_a_valid_demo_command(monkeypatch):
     asked = script(monkeypatch)
 
     assert asked.scenario == "failure"
     assert ("driver", asked.http_port) in listening()
 
 
-def test_the_driver_stays_long_enough_to_show_what_happened_to_it(monkeypatch):
+def test_driver_stays_up_long_enough_to_show_the_incident(monkeypatch):
     asked = script(monkeypatch)
 
     assert asked.duration - asked.after >= 10 * 60
@@ -105,11 +105,11 @@ def test_the_driver_stays_long_enough_to_show_what_happened_to_it(monkeypatch):
 @pytest.mark.parametrize(
     ("duration", "elapsed", "seconds"), [(None, 30, 5), (20, 30, 5), (28, 25, 5), (900, 130, 770)]
 )
-def test_a_demo_goes_on_for_its_duration_and_five_seconds_at_least(duration, elapsed, seconds):
+def test_demo_runs_for_its_duration_and_at_least_five_more_seconds(duration, elapsed, seconds):
     assert DemoSettings(duration=duration).remaining(elapsed) == seconds
 
 
-def test_the_settings_of_the_driver_are_settings():
+def test_driver_environment_contains_valid_settings():
     settings = load_settings({}, SERVICES["driver"]["environment"], {}).settings
 
     assert settings.http_host == "0.0.0.0"
@@ -124,7 +124,7 @@ def dockerfile():
     return text.replace("\\\n", " ")
 
 
-def test_the_driver_has_java_the_pyspark_of_the_tests_and_a_user_of_its_own():
+def test_driver_image_has_java_the_tested_pyspark_and_its_own_user():
     constraints = (ROOT / "constraints.txt").read_text().splitlines()
     (pyspark,) = re.findall(r"pyspark==\S+", dockerfile())
 
@@ -134,7 +134,7 @@ def test_the_driver_has_java_the_pyspark_of_the_tests_and_a_user_of_its_own():
     assert re.findall(r"^FROM (\S+)$", dockerfile(), re.MULTILINE) == ["python:3.12-slim-bookworm"]
 
 
-def test_what_the_dockerfile_copies_is_what_the_readme_puts_there():
+def test_dockerfile_copies_what_the_readme_puts_there():
     copied = re.findall(r"^COPY (\S+) ", dockerfile(), re.MULTILINE)
     readme = (FOLDER / "README.md").read_text()
     makefile = (ROOT / "Makefile").read_text()
@@ -160,15 +160,15 @@ def test_promtool_accepts_the_configuration_of_prometheus(tmp_path):
     assert re.search(r"SUCCESS: [1-9]\d* rules found", done.stdout)
 
 
-def test_prometheus_asks_and_reports_whom_it_should():
+def test_prometheus_scrapes_the_driver_and_notifies_alertmanager():
     config = read(FOLDER / "prometheus.yaml")
-    reported = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
+    notified = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     scraped = config["scrape_configs"][0]["static_configs"][0]
 
     assert {
-        port_of(f"http://{target}") for target in [*reported, *scraped["targets"]]
+        port_of(f"http://{target}") for target in [*notified, *scraped["targets"]]
     } <= listening()
-    assert reported == ["alertmanager:9093"]
+    assert notified == ["alertmanager:9093"]
     assert scraped["targets"] == ["driver:9719"]
     assert (
         f"127.0.0.1:{scraped['labels']['instance'].rpartition(':')[2]}:9719"
@@ -176,7 +176,7 @@ def test_prometheus_asks_and_reports_whom_it_should():
     )
 
 
-def test_alertmanager_routes_as_shipped_and_reports_nobody():
+def test_alertmanager_has_the_shipped_routes_and_notifies_nobody():
     shipped = read(DASHBOARDS / "alertmanager" / "alertmanager.yaml")
     own = read(on_host("alertmanager", "/etc/alertmanager/alertmanager.yaml"))
 
@@ -184,7 +184,7 @@ def test_alertmanager_routes_as_shipped_and_reports_nobody():
     assert own == {**shipped, "receivers": names}
 
 
-def test_alertmanagers_configuration_is_what_its_generator_makes(tmp_path):
+def test_alertmanager_configuration_matches_its_generator(tmp_path):
     subprocess.run([sys.executable, "-m", "tools.stack", str(tmp_path)], cwd=ROOT, check=True)
 
     made = (tmp_path / "alertmanager.yaml").read_text()
@@ -210,7 +210,7 @@ def run(*command):
 PROVISIONING = "/etc/grafana/provisioning"
 
 
-def test_grafana_finds_prometheus():
+def test_grafana_has_prometheus_as_data_source():
     (source,) = read(on_host("grafana", f"{PROVISIONING}/datasources/querypulse.yaml"))[
         "datasources"
     ]
@@ -237,7 +237,7 @@ def test_grafana_finds_the_dashboards():
     assert provider["type"] == "file"
 
 
-def test_nobody_but_viewers_gets_into_grafana():
+def test_grafana_admits_only_viewers():
     environment = SERVICES["grafana"]["environment"]
 
     assert environment["GF_AUTH_ANONYMOUS_ORG_ROLE"] == "Viewer"
@@ -246,8 +246,8 @@ def test_nobody_but_viewers_gets_into_grafana():
     assert not {name for name in environment if "ADMIN_PASSWORD" in name}
 
 
-def test_every_value_of_an_environment_is_text():
-    """Compose refuses a bare true, and writes numbers its own way."""
+def test_every_environment_value_is_text():
+    """Compose rejects a bare true, and formats numbers its own way."""
     values = [value for one in SERVICES.values() for value in one.get("environment", {}).values()]
 
     assert {type(value) for value in values} == {str}

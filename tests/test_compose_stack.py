@@ -1,4 +1,4 @@
-"""The stack to try, started in containers: opt-in, where a Docker engine answers."""
+"""The compose stack, started in containers: opt-in, requires a Docker engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.docker, pytest.mark.timeout(2 * STARTS_WITHIN_SECONDS)
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Started as its README says, from the code as it stands."""
+    """The stack, started as its README describes, from the current code."""
     folder = tmp_path_factory.mktemp("stack")
     assert cli.main(["dashboards", "export", str(folder)]) == 0
     wheels = folder / "compose" / "driver" / "wheels"
@@ -47,7 +47,7 @@ def found(promql):
     return get(f"{PROMETHEUS}/api/v1/query", query=promql)["data"]["result"]
 
 
-def test_prometheus_scrapes_the_driver_and_has_the_rules(stack):
+def test_prometheus_scrapes_the_driver_and_loads_the_rules(stack):
     until(lambda: found("spark_streaming_query_commits_total > 0"), SEEN_WITHIN_SECONDS)
     rules = get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
 
@@ -56,7 +56,7 @@ def test_prometheus_scrapes_the_driver_and_has_the_rules(stack):
     assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
 
 
-def test_grafana_shows_both_dashboards_to_who_polls(stack):
+def test_grafana_shows_both_dashboards_without_login(stack):
     uids = {one["uid"] for one in get(f"{GRAFANA}/api/search", type="dash-db")}
 
     assert uids == {"querypulse-fleet", "querypulse-query"}
@@ -80,17 +80,17 @@ def test_grafana_gets_figures_from_prometheus(stack):
     until(lambda: len(frames()) == 8, SEEN_WITHIN_SECONDS)
 
 
-def test_nobody_is_let_in_with_the_usual_password(stack):
+def test_default_password_is_rejected(stack):
     answer = requests.get(f"{GRAFANA}/api/org/users", auth=("admin", "admin"), timeout=10)
 
     assert answer.status_code in {401, 403}
 
 
-def test_the_death_of_a_query_arrives_at_alertmanager(stack):
-    def reported():
+def test_query_failure_arrives_at_alertmanager(stack):
+    def received():
         alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
         return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
 
     until(
-        lambda: ("StreamingQueryFailed", "alert_resolution") in reported(), 2 * SEEN_WITHIN_SECONDS
+        lambda: ("StreamingQueryFailed", "alert_resolution") in received(), 2 * SEEN_WITHIN_SECONDS
     )

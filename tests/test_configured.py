@@ -1,4 +1,4 @@
-"""Short forms and full form are one list of receivers, and what would mean nothing is refused."""
+"""Short forms and full form make one list of receivers, and meaningless settings are rejected."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def hook(name="a", **more):
     return {"type": "webhook", "name": name, "url": URL, **more}
 
 
-def test_without_settings_there_is_no_receiver():
+def test_default_has_no_receiver():
     assert found() == []
 
 
@@ -48,12 +48,12 @@ def test_without_settings_there_is_no_receiver():
         ({"slack_webhook_url_file": "/u"}, "slack"),
     ],
 )
-def test_a_short_form_makes_a_receiver_of_that_name(settings, name):
-    """An empty text as well: it is refused later, for it must not mean that nobody is told."""
+def test_short_form_makes_a_receiver_of_that_name(settings, name):
+    """Even an empty value does: it is rejected later, so that it cannot silently disable alerts."""
     assert found(**settings) == [(name, True)]
 
 
-def test_a_heartbeat_is_no_receiver():
+def test_heartbeat_is_not_a_receiver():
     assert found(heartbeat_url=URL) == []
 
 
@@ -66,7 +66,7 @@ def test_short_forms_come_before_the_full_form():
     ]
 
 
-def test_a_short_form_is_reported_everything_and_falls_back_on_nobody():
+def test_short_form_gets_everything_and_has_no_fallback():
     (one,) = configured(Settings(webhook_url=URL))
 
     assert one.given.severities == ("critical", "warning")
@@ -100,7 +100,7 @@ BOTH = [
 
 
 @pytest.mark.parametrize(("settings", "names"), BOTH)
-def test_a_secret_is_given_once(settings, names):
+def test_secret_is_given_as_value_or_file_not_both(settings, names):
     message = refused(**settings)
 
     assert names in message
@@ -108,7 +108,7 @@ def test_a_secret_is_given_once(settings, names):
 
 
 @pytest.mark.parametrize("kind", ["webhook", "slack", "pagerduty"])
-def test_a_receiver_without_its_place_is_refused(kind):
+def test_receiver_without_an_address_is_rejected(kind):
     field = "routing_key" if kind == "pagerduty" else "url"
 
     message = refused(receivers=[{"type": kind, "name": "a"}])
@@ -124,41 +124,41 @@ def test_a_receiver_without_its_place_is_refused(kind):
         ({"pagerduty_url": URL}, "pagerduty_routing_key_file"),
     ],
 )
-def test_a_part_without_its_whole_is_refused(settings, word):
+def test_setting_that_needs_another_one_is_rejected_alone(settings, word):
     message = refused(**settings)
 
     assert "needs " in message
     assert repr(word) in message
 
 
-def test_two_of_one_name_are_refused():
+def test_duplicate_receiver_names_are_rejected():
     assert refused(receivers=[hook(), hook()]) == "setting 'receivers': two are named 'a'"
 
 
-def test_a_name_that_a_short_form_has_is_taken():
+def test_name_of_a_used_short_form_is_taken():
     message = refused(receivers=[hook("webhook")], webhook_url=URL)
 
     assert message.startswith("setting 'receivers': two are named 'webhook'")
     assert "'webhook_...'" in message
 
 
-def test_the_name_of_the_heartbeat_is_taken():
+def test_name_of_the_heartbeat_is_taken():
     assert "'heartbeat'" in refused(receivers=[hook("heartbeat")])
 
 
 @pytest.mark.parametrize("name", ["webhook", "slack", "pagerduty", "alertmanager"])
-def test_a_name_that_no_short_form_uses_is_free(name):
+def test_name_of_an_unused_short_form_is_free(name):
     assert found(receivers=[hook(name)]) == [(name, False)]
 
 
-def test_one_may_fall_back_on_another_and_that_one_on_a_third():
+def test_fallbacks_can_be_chained():
     receivers = [hook("a", fallback="b"), hook("b", fallback="slack")]
 
     assert len(found(receivers=receivers, slack_webhook_url=URL)) == 3
 
 
 @pytest.mark.parametrize("fallback", ["c", "", "A", "a"])
-def test_a_fallback_that_is_no_other_receiver_is_refused(fallback):
+def test_unknown_fallback_is_rejected(fallback):
     message = refused(receivers=[hook("a", fallback=fallback), hook("b")])
 
     assert message == (
@@ -166,28 +166,28 @@ def test_a_fallback_that_is_no_other_receiver_is_refused(fallback):
     )
 
 
-def test_one_that_is_only_a_fallback_needs_no_severities():
+def test_receiver_that_is_only_a_fallback_needs_no_severities():
     assert len(found(receivers=[hook("a", fallback="b"), hook("b", severities=[])])) == 2
 
 
-def test_one_that_would_be_reported_nothing_is_refused():
+def test_receiver_that_would_never_be_notified_is_rejected():
     message = refused(receivers=[hook("a"), hook("b", severities=[])])
 
     assert message.startswith("receiver 'b': ")
     assert "'severities'" in message
 
 
-# -- in whose words -----------------------------------------------------------------------------
+# -- wording of errors --------------------------------------------------------------------------
 
 
-def test_a_message_about_a_short_form_is_in_the_words_of_the_settings():
+def test_error_about_a_short_form_uses_the_names_of_the_settings():
     (one,) = configured(Settings(webhook_url=URL))
 
     assert one.reworded("webhook_url must be https") == "webhook_url must be https"
     assert one.called("url_file") == "webhook_url_file"
 
 
-def test_a_message_about_a_table_names_it_and_is_in_its_words():
+def test_error_about_a_table_names_the_table_and_its_fields():
     (one,) = configured(Settings(receivers=[hook("oncall")]))
 
     assert one.reworded("webhook_url must be https") == "receiver 'oncall': url must be https"
@@ -195,7 +195,7 @@ def test_a_message_about_a_table_names_it_and_is_in_its_words():
     assert one.called("url_file") == "url_file"
 
 
-def test_of_two_names_the_longer_one_is_put_in_other_words():
+def test_longer_of_two_setting_names_is_replaced_first():
     settings = Settings(receivers=[{"type": "pagerduty", "name": "a", "routing_key_file": "/k"}])
     (one,) = configured(settings)
 
@@ -215,7 +215,7 @@ def test_of_two_names_the_longer_one_is_put_in_other_words():
         ),
     ],
 )
-def test_pagerduty_wakes_nobody_for_a_warning_unless_reported_so(settings, severities):
+def test_pagerduty_gets_no_warnings_by_default(settings, severities):
     (one,) = configured(msgspec.convert(settings, Settings))
 
     assert one.given.severities == severities

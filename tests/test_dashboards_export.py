@@ -1,4 +1,4 @@
-"""``querypulse dashboards export`` writes what is shipped, all of it or nothing."""
+"""``querypulse dashboards export`` writes all shipped files or none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from querypulse.sidecar.commands import export_dashboards
 from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 
 ROOT = Path(__file__).parent.parent
-COULD_NOT_BEGIN = 2
+USAGE_ERROR = 2
 RUNBOOK = "runbooks/StreamingQueryFailed.md"
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 @pytest.fixture
 def export(capsys):
-    """Runs the command; the answer is exit code, output, errors."""
+    """Run the command; returns exit code, output and errors."""
 
     def run(*arguments):
         code = cli.main(["dashboards", "export", *map(str, arguments)])
@@ -51,16 +51,16 @@ def committed():
 
 def assert_refused(answer, *words):
     code, output, errors = answer
-    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert (code, output) == (USAGE_ERROR, "")
     assert errors.startswith("querypulse: dashboards export: ")
     assert errors.count("\n") == 1
     assert [word for word in words if word not in errors] == []
 
 
-# -- what is written ------------------------------------------------------------------------------
+# -- exported files -------------------------------------------------------------------------------
 
 
-def test_everything_in_the_repository_is_exported_as_it_is(export, tmp_path):
+def test_all_data_files_are_exported_unchanged(export, tmp_path):
     code, output, errors = export(tmp_path / "here" / "stack")
 
     assert (code, errors) == (0, "")
@@ -69,19 +69,19 @@ def test_everything_in_the_repository_is_exported_as_it_is(export, tmp_path):
     assert output.splitlines()[-1].startswith(f"{len(committed())} files written below ")
 
 
-def test_what_is_written_is_named_line_by_line(export, tmp_path):
+def test_each_written_file_is_printed_on_its_own_line(export, tmp_path):
     _, output, _ = export(tmp_path)
 
     assert output.splitlines()[:-1] == [str(tmp_path / name) for name in sorted(committed())]
 
 
-def test_no_folder_of_data_is_forgotten():
+def test_every_data_folder_is_exported():
     folders = {path.name for path in (ROOT / "dashboards").iterdir() if path.is_dir()}
 
     assert folders - {"__pycache__"} <= set(export_dashboards.FOLDERS)
 
 
-def test_everybody_may_read_what_is_written(export, tmp_path):
+def test_exported_files_are_readable_by_everybody(export, tmp_path):
     export(tmp_path)
 
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*.*") if path.is_file()} == {
@@ -89,7 +89,7 @@ def test_everybody_may_read_what_is_written(export, tmp_path):
     }
 
 
-def test_a_second_export_writes_nothing(export, tmp_path):
+def test_second_export_writes_nothing(export, tmp_path):
     export(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     code, output, errors = export(tmp_path)
@@ -99,7 +99,7 @@ def test_a_second_export_writes_nothing(export, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
-def test_files_of_somebody_else_are_left_alone(export, tmp_path):
+def test_foreign_files_are_left_alone(export, tmp_path):
     (tmp_path / "grafana").mkdir()
     (tmp_path / "grafana" / "own.json").write_text("{}")
     code, *_ = export(tmp_path)
@@ -108,7 +108,7 @@ def test_files_of_somebody_else_are_left_alone(export, tmp_path):
     assert content(tmp_path) == {**committed(), "grafana/own.json": b"{}"}
 
 
-def test_links_to_runbooks_lead_where_the_setting_says(export, tmp_path, monkeypatch):
+def test_runbook_links_follow_the_setting(export, tmp_path, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks/")
     export(tmp_path)
 
@@ -121,9 +121,7 @@ def test_links_to_runbooks_lead_where_the_setting_says(export, tmp_path, monkeyp
 
 @pytest.mark.slow
 @pytest.mark.prometheus
-def test_exported_rules_pass_their_exported_tests_also_with_other_links(
-    export, tmp_path, monkeypatch
-):
+def test_exported_rules_pass_their_tests_with_other_runbook_links(export, tmp_path, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", "https://wiki.example.com/runbooks")
     export(tmp_path)
     folder = tmp_path / "prometheus" / "tests"
@@ -133,7 +131,7 @@ def test_exported_rules_pass_their_exported_tests_also_with_other_links(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_folder_may_be_reached_through_a_link(export, tmp_path):
+def test_target_folder_may_be_a_symbolic_link(export, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     code, *_ = export(tmp_path / "link")
@@ -142,7 +140,7 @@ def test_a_folder_may_be_reached_through_a_link(export, tmp_path):
     assert content(tmp_path / "real") == committed()
 
 
-# -- what is refused ------------------------------------------------------------------------------
+# -- refusals -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -155,7 +153,7 @@ def changed(export, tmp_path):
     return tmp_path
 
 
-def test_what_differs_is_not_overwritten_and_nothing_else_is_written(export, changed):
+def test_changed_file_is_not_overwritten_and_nothing_else_is_written(export, changed):
     before = content(changed)
 
     assert_refused(
@@ -164,7 +162,7 @@ def test_what_differs_is_not_overwritten_and_nothing_else_is_written(export, cha
     assert content(changed) == before
 
 
-def test_by_force_it_is_overwritten(export, changed):
+def test_force_overwrites_changed_files(export, changed):
     code, output, errors = export("--force", changed)
 
     assert (code, errors) == (0, "")
@@ -172,7 +170,7 @@ def test_by_force_it_is_overwritten(export, changed):
     assert len(output.splitlines()) == 4
 
 
-def test_of_many_that_differ_the_first_are_named(export, tmp_path):
+def test_only_the_first_of_many_changed_files_are_named(export, tmp_path):
     export(tmp_path)
     for path in (tmp_path / "runbooks").iterdir():
         path.write_text("ours\n")
@@ -182,7 +180,7 @@ def test_of_many_that_differ_the_first_are_named(export, tmp_path):
 
 
 def in_the_way(folder, name):
-    """Puts something where the command wants to write; the answer is the word it is told by."""
+    """Put an obstacle where the command writes; returns the expected text of the error."""
     target = folder / "runbooks" / "StreamingQueryFailed.md"
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
@@ -218,7 +216,7 @@ OBSTACLES = [
 
 @pytest.mark.parametrize("force", [(), ("--force",)])
 @pytest.mark.parametrize("obstacle", OBSTACLES)
-def test_what_stuck_in_the_way_stays_as_it_is(export, tmp_path, obstacle, force):
+def test_obstacle_is_left_as_it_is(export, tmp_path, obstacle, force):
     word = in_the_way(tmp_path / "stack", obstacle)
     before = content(tmp_path)
 
@@ -226,13 +224,11 @@ def test_what_stuck_in_the_way_stays_as_it_is(export, tmp_path, obstacle, force)
     assert content(tmp_path) == before
 
 
-def test_a_folder_that_cannot_be_made_is_said_in_one_line(export):
+def test_folder_that_cannot_be_created_is_reported_in_one_line(export):
     assert_refused(export("/proc/stack"), "/proc/stack")
 
 
-def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
-    export, tmp_path, monkeypatch
-):
+def test_unwritable_folder_is_reported_before_anything_is_written(export, tmp_path, monkeypatch):
     (tmp_path / "runbooks").mkdir()
     allowed = os.access
     monkeypatch.setattr(
@@ -245,9 +241,7 @@ def test_a_folder_that_may_not_be_written_to_is_said_before_anything_is_written(
     assert content(tmp_path) == {}
 
 
-def test_a_disk_that_fills_up_leaves_no_half_file_and_is_reported_with_1(
-    export, tmp_path, monkeypatch
-):
+def test_full_disk_leaves_no_partial_file_and_exits_with_1(export, tmp_path, monkeypatch):
     replaced = export_dashboards.write_whole
     written = []
 
@@ -268,19 +262,19 @@ def test_a_disk_that_fills_up_leaves_no_half_file_and_is_reported_with_1(
 
 
 @pytest.mark.parametrize("arguments", [[], ["export"], ["import", "x"], ["export", "a", "b"]])
-def test_wrong_arguments_end_with_2(arguments, capsys):
+def test_wrong_arguments_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as left:
         cli.main(["dashboards", *arguments])
 
-    assert left.value.code == COULD_NOT_BEGIN
+    assert left.value.code == USAGE_ERROR
     assert "querypulse" in capsys.readouterr().err
 
 
-def test_a_wrong_setting_is_refused_before_anything_is_written(export, tmp_path, monkeypatch):
+def test_wrong_setting_is_rejected_before_anything_is_written(export, tmp_path, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_COLOUR", "1")
     code, output, errors = export(tmp_path / "stack")
 
-    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert (code, output) == (USAGE_ERROR, "")
     assert "colour" in errors
     assert not (tmp_path / "stack").exists()
 
@@ -298,24 +292,24 @@ def test_a_wrong_setting_is_refused_before_anything_is_written(export, tmp_path,
         "https://hidden@h/x",
     ],
 )
-def test_an_address_of_runbooks_that_would_break_a_file_is_refused(
+def test_runbook_address_that_would_break_a_file_is_rejected(
     export, tmp_path, monkeypatch, address
 ):
     monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", address)
     code, output, errors = export(tmp_path / "stack")
 
-    assert (code, output) == (COULD_NOT_BEGIN, "")
+    assert (code, output) == (USAGE_ERROR, "")
     assert "setting 'runbook_base_url'" in errors
     assert "hidden" not in errors
     assert not (tmp_path / "stack").exists()
 
 
-# -- from the wheel -------------------------------------------------------------------------------
+# -- the wheel ------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_the_built_wheel_exports_the_same_without_the_checkout(tmp_path):
-    """Built from a copy, for a build writes into the folder it builds from."""
+def test_built_wheel_exports_the_same_files_without_the_checkout(tmp_path):
+    """The wheel is built from a copy, because a build writes into its source folder."""
     source, site = tmp_path / "source", tmp_path / "site"
     copy_checkout(source)
     run("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, source)
@@ -332,7 +326,7 @@ def test_the_built_wheel_exports_the_same_without_the_checkout(tmp_path):
 
 
 def copy_checkout(target):
-    """What git knows of, and what it does not know of yet but would take."""
+    """Copy the files that git tracks, and new ones that it does not ignore."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
     for name in listed.decode().split("\0"):

@@ -1,4 +1,4 @@
-"""How loudly it is told that data is in danger, and in which words."""
+"""The severity and the wording of a data loss alert."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def danger(story, now, **settings):
     ("now", "severity"),
     [(799, None), (801, "warning"), (999, "warning"), (1001, "critical"), (1201, "critical")],
 )
-def test_a_danger_grows_with_time(now, severity):
-    """The first waiting record was written at 100 s, and 1000 s are kept."""
+def test_severity_grows_with_time(now, severity):
+    """The first unread record was written at 100 s, and the retention is 1000 s."""
     found = danger(near_the_edge(now), now)
 
     assert (found.severity.value if found is not None else None) == severity
 
 
-def test_shares_are_settings_of_each_query():
+def test_ratios_can_be_set_per_query():
     allowed = {"data_loss_warning_ratio": 0.1, "data_loss_critical_ratio": 0.2}
 
     assert danger(dead_at(250), 250, overrides=[("a", allowed)]).severity is Severity.WARNING
@@ -39,7 +39,7 @@ def test_shares_are_settings_of_each_query():
     assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
 
 
-def test_it_says_how_old_the_first_waiting_record_is_and_how_much_time_is_left():
+def test_reason_states_the_age_of_the_oldest_unread_record_and_the_time_left():
     found = danger(dead_at(850), 850)
 
     assert found.reason == (
@@ -49,7 +49,7 @@ def test_it_says_how_old_the_first_waiting_record_is_and_how_much_time_is_left()
     assert found.summary == f"a is about to lose data: {found.reason}"
 
 
-def test_it_says_how_far_behind_the_edge_is():
+def test_reason_states_the_distance_to_the_retention_edge():
     found = danger(dead_at(850, kept=BY_SIZE), 850)
 
     assert found.reason == (
@@ -57,7 +57,7 @@ def test_it_says_how_far_behind_the_edge_is():
     )
 
 
-def test_it_says_what_is_lost():
+def test_reason_states_the_lost_offsets():
     found = danger(dead_at(1300), 1300)
 
     assert found.severity is Severity.CRITICAL
@@ -67,7 +67,7 @@ def test_it_says_what_is_lost():
     assert found.summary == f"a has lost data: {found.reason}"
 
 
-def test_the_worst_partition_is_reported_and_the_others_counted():
+def test_worst_partition_is_reported_and_the_others_are_counted():
     both = {"t/0": 100, "t/1": 60}
     committed = {"t/0": 101_000, "t/1": 100_600}
     ends = {
@@ -85,7 +85,7 @@ def test_the_worst_partition_is_reported_and_the_others_counted():
 
 
 @pytest.mark.parametrize(
-    ("seconds", "reported"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (119, "119 s"),
@@ -95,5 +95,5 @@ def test_the_worst_partition_is_reported_and_the_others_counted():
         (604_800, "7.0 d"),
     ],
 )
-def test_a_span_is_reported_in_the_unit_that_people_use(seconds, reported):
-    assert span(seconds) == reported
+def test_duration_is_printed_in_a_readable_unit(seconds, text):
+    assert span(seconds) == text

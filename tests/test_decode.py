@@ -1,4 +1,4 @@
-"""Spark's JSON becomes records, whatever its shape; what is not an event is said to be none."""
+"""Spark's JSON is decoded into records, whatever its shape; other text is rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def progress(**fields):
 
 
 @pytest.mark.parametrize(("kind", "text"), recorded())
-def test_everything_real_spark_said_decodes(kind, text):
+def test_every_recorded_event_of_spark_decodes(kind, text):
     event = decode(kind, text)
 
     assert isinstance(event, KINDS[kind])
@@ -34,12 +34,12 @@ def test_everything_real_spark_said_decodes(kind, text):
     assert len(event.run_id) == 36
 
 
-def test_the_recordings_hold_every_kind_in_both_shapes():
+def test_recordings_contain_every_kind_in_both_shapes():
     assert {kind for kind, _ in recorded(shape="json")} == set(EventKind)
     assert {kind for kind, _ in recorded(shape="event_log")} == set(EventKind)
 
 
-def test_live_event_and_event_log_report_the_same_of_a_batch():
+def test_live_events_and_event_log_decode_to_the_same_batches():
     def by_batch(shape):
         events = [decode(kind, text) for kind, text in recorded("progress", shape)]
         return {(e.run_id, e.batch_id): (e.committed, e.phase_seconds, e.sources) for e in events}
@@ -47,7 +47,7 @@ def test_live_event_and_event_log_report_the_same_of_a_batch():
     assert by_batch("json") == by_batch("event_log")
 
 
-def test_a_real_stateful_batch_has_its_state_and_watermark():
+def test_real_stateful_batch_has_its_state_and_watermark():
     events = [decode(kind, text) for kind, text in recorded("progress", "json")]
     stateful = [e for e in events if e.name == "stateful"]
 
@@ -68,11 +68,11 @@ def test_absent_fields_are_none_not_zero():
 
 
 @pytest.mark.parametrize("rate", ["NaN", "Infinity", "-Infinity", None, "fast"])
-def test_a_rate_that_is_no_number_is_none(rate):
+def test_rate_that_is_not_a_number_is_none(rate):
     assert progress(inputRowsPerSecond=rate).input_rows_per_second is None
 
 
-def test_minus_one_rows_of_a_v1_sink_are_unknown():
+def test_minus_one_output_rows_of_a_v1_sink_are_unknown():
     assert progress(sink={"numOutputRows": -1}).output_rows is None
 
 
@@ -80,12 +80,12 @@ def test_unknown_fields_are_ignored():
     assert progress(fromTheFuture={"a": [1]}).batch_id == 7
 
 
-def test_an_idle_progress_of_spark_3_4_is_not_a_commit():
+def test_idle_progress_of_spark_3_4_is_not_a_commit():
     assert not progress(durationMs={"latestOffset": 1, "triggerExecution": 1}).committed
     assert progress(durationMs={"addBatch": 1, "triggerExecution": 3}).committed
 
 
-def test_the_first_watermark_is_not_1970():
+def test_first_watermark_is_zero_not_a_date_in_1970():
     assert progress(eventTime={"watermark": "1970-01-01T00:00:00.000Z"}).watermark_timestamp == 0
     assert (
         progress(eventTime={"watermark": "2026-01-01T00:00:00.500Z"}).watermark_timestamp
@@ -110,7 +110,7 @@ def test_the_first_watermark_is_not_1970():
         (True, False, None),
     ],
 )
-def test_lag_is_known_only_where_both_offsets_are(end, latest, lag):
+def test_lag_is_known_only_if_both_offsets_are_known(end, latest, lag):
     source = {"description": "s", "endOffset": end, "latestOffset": latest}
 
     assert progress(sources=[source]).sources[0].lag_offsets == lag
@@ -120,7 +120,7 @@ def test_lag_is_known_only_where_both_offsets_are(end, latest, lag):
     "text", ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}']
 )
 @pytest.mark.parametrize("kind", list(EventKind))
-def test_what_is_no_event_is_refused_without_quoting_it(kind, text):
+def test_text_that_is_no_event_is_rejected(kind, text):
     with pytest.raises(DecodeError):
         decode(kind, text)
 
@@ -137,7 +137,7 @@ FIELDS = ["name", "batchDuration", "durationMs", "eventTime", "stateOperators", 
 
 
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values))
-def test_a_progress_of_any_shape_decodes_or_is_refused(fields):
+def test_progress_of_any_shape_is_decoded_or_rejected(fields):
     try:
         event = progress(**fields)
     except DecodeError:

@@ -1,4 +1,4 @@
-"""The shell around the outbox: one thread, one request at a time, never in anybody's way."""
+"""The thread around the outbox: one request at a time, and never in the way of others."""
 
 import os
 import threading
@@ -30,7 +30,7 @@ from querypulse.listener.guard import Guard
 
 
 def booked(delivery: Delivery) -> None:
-    """Waits until the attempt under way is in the account."""
+    """Wait until the attempt in progress is recorded."""
     with delivery._changed:
         assert delivery._changed.wait_for(lambda: not delivery._in_flight, PATIENCE_SECONDS)
 
@@ -44,7 +44,7 @@ Deliver = Callable[..., Delivery]
 
 @pytest.fixture
 def deliver() -> Iterator[Deliver]:
-    """Starts deliveries, and closes them in the end."""
+    """Start deliveries, and close them at the end."""
     started: list[Delivery] = []
 
     def start(receiver: Receiver, **options) -> Delivery:
@@ -59,8 +59,8 @@ def deliver() -> Iterator[Deliver]:
     assert not left
 
 
-class Shelf:
-    """A spool that keeps every row it was ever offered."""
+class MemorySpool:
+    """A spool that keeps every entry it was ever offered."""
 
     def __init__(self):
         self.offers = []
@@ -69,11 +69,11 @@ class Shelf:
         self.offers.append((receiver, entries))
 
 
-# -- telling ----------------------------------------------------------------------------------
+# -- sending ----------------------------------------------------------------------------------
 
 
-def test_incidents_are_reported_when_they_come_and_when_they_go(deliver):
-    """Level-triggered: only the set of open incidents is handed over, again and again."""
+def test_incidents_are_sent_when_they_start_and_when_they_end(deliver):
+    """Delivery is level-triggered: each offer is the whole set of open incidents."""
     recorder = Recorder()
     delivery = deliver(recorder)
     a, b = incident("a"), incident("b")
@@ -86,8 +86,8 @@ def test_incidents_are_reported_when_they_come_and_when_they_go(deliver):
     assert delivery.pending == 0
 
 
-def test_a_resolve_waits_for_its_trigger(deliver):
-    """Also when the trigger may have arrived, or not: then it is sent again before."""
+def test_resolve_waits_for_its_trigger(deliver):
+    """If the trigger may not have arrived, it is sent again before the resolve."""
     recorder = Recorder(a=[lost_answer()])
     recorder.free.clear()
     delivery = deliver(recorder)
@@ -101,8 +101,8 @@ def test_a_resolve_waits_for_its_trigger(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
 
 
-def test_the_newest_set_wins_and_offering_never_waits(deliver):
-    """While a receiver hangs, the worker goes on; a warning taken back meanwhile is not told."""
+def test_newest_set_wins_and_offering_never_blocks(deliver):
+    """The worker goes on while a receiver hangs; a warning that ended in between is not sent."""
     recorder = Recorder()
     recorder.free.clear()
     delivery = deliver(recorder)
@@ -120,8 +120,8 @@ def test_the_newest_set_wins_and_offering_never_waits(deliver):
     assert delivery.losses["obsolete"] == 1
 
 
-def test_what_fails_does_not_block_the_rest(deliver):
-    """Critical first; the failing one keeps its turn for later."""
+def test_failing_incident_does_not_block_the_others(deliver):
+    """Critical incidents go first; the failing one is retried later."""
     recorder = Recorder(a=[wrong_token(), outage()])
     delivery = deliver(recorder)
     delivery.offer(
@@ -134,8 +134,8 @@ def test_what_fails_does_not_block_the_rest(deliver):
     assert delivery.pending == 1
 
 
-def test_a_failed_page_is_tried_again_when_its_time_has_come(deliver):
-    """On the monotonic clock: 1 s after an outage, 300 s after a wrong token."""
+def test_failed_page_is_retried_when_due(deliver):
+    """Retries use the monotonic clock: 1 s after an outage, 300 s after a wrong token."""
     clock = Clock()
     recorder = Recorder(a=[outage(), wrong_token()])
     delivery = deliver(recorder, clock=clock)
@@ -149,8 +149,8 @@ def test_a_failed_page_is_tried_again_when_its_time_has_come(deliver):
     assert delivery.outcomes == outcomes(delivered=1, transient=1, misconfigured=1)
 
 
-def test_an_open_circuit_delays_all_and_drops_nothing(deliver):
-    """Five failures in a row; what comes then waits for the next attempt, and goes along."""
+def test_open_circuit_delays_everything_and_drops_nothing(deliver):
+    """The circuit opens after five failures in a row; new incidents wait for the next attempt."""
     clock = Clock()
     recorder = Recorder()
     recorder.always = outage()
@@ -172,7 +172,7 @@ def test_an_open_circuit_delays_all_and_drops_nothing(deliver):
     assert recorder.sent[5] == ("f", "firing")
 
 
-def test_only_what_the_route_takes_is_reported(deliver):
+def test_only_routed_incidents_are_sent(deliver):
     recorder = Recorder()
     delivery = deliver(recorder, route=Route(severities=("critical",), queries=("a*",)))
     delivery.offer((incident("a1"), incident("b"), incident("a2", severity="warning")))
@@ -181,8 +181,8 @@ def test_only_what_the_route_takes_is_reported(deliver):
     assert recorder.sent == [("a1", "firing")]
 
 
-def test_what_a_receiver_was_reported_stays_its_own_until_it_ends(deliver):
-    """It is only a warning by now; left alone it would stay open."""
+def test_delivered_incident_stays_with_its_receiver_until_it_ends(deliver):
+    """It is only a warning by now; without further messages it would stay open."""
     recorder = Recorder()
     delivery = deliver(recorder, route=Route(severities=("critical",)))
     for one in (incident(), incident(severity="warning"), over(incident(severity="warning"), WALL)):
@@ -192,8 +192,8 @@ def test_what_a_receiver_was_reported_stays_its_own_until_it_ends(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
-def test_what_a_receiver_was_reported_and_has_ended_is_its_own_no_more(deliver):
-    """Though it still repeats the end: the next occurrence goes by the route."""
+def test_next_occurrence_of_an_ended_incident_follows_the_route(deliver):
+    """Even while the receiver still gets repeats of the end."""
     recorder = Recorder(
         capabilities=ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
     )
@@ -207,7 +207,7 @@ def test_what_a_receiver_was_reported_and_has_ended_is_its_own_no_more(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
-def test_closings_follow_the_route_too(deliver):
+def test_stale_resolves_follow_the_route(deliver):
     recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder, route=Route(queries=("a",)))
     delivery.offer((), (over(incident("b"), WALL), over(incident("a"), WALL)))
@@ -215,21 +215,21 @@ def test_closings_follow_the_route_too(deliver):
     assert recorder.wait_for(1) == [("a", "resolved")]
 
 
-def test_closings_that_are_the_very_same_are_compared_once(deliver, monkeypatch):
-    polled = []
-    monkeypatch.setattr(Route, "takes", lambda _, one: polled.append(one) or True)
+def test_unchanged_stale_resolves_are_compared_once(deliver, monkeypatch):
+    compared = []
+    monkeypatch.setattr(Route, "takes", lambda _, one: compared.append(one) or True)
     delivery = deliver(Recorder(capabilities=ReceiverCapabilities(reconciles=True)))
     stale_resolves = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
     for _ in range(10):
         delivery.offer((), stale_resolves)
-    assert len(polled) == 5
+    assert len(compared) == 5
 
     delivery.offer((), stale_resolves[:2])
-    assert len(polled) == 7
+    assert len(compared) == 7
 
 
-def test_closings_are_sent_by_a_process_that_has_nothing_else_to_report(deliver):
-    """Its thread waits for something to change by then, and nothing but the closings does."""
+def test_stale_resolves_are_sent_even_if_there_is_nothing_else_to_send(deliver):
+    """The thread waits for a change by then, and the stale resolves are the only one."""
     recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder)
     delivery.offer(())
@@ -241,7 +241,7 @@ def test_closings_are_sent_by_a_process_that_has_nothing_else_to_report(deliver)
     assert recorder.sent == [("a", "resolved")]
 
 
-def test_a_flush_does_not_wait_for_closings(deliver):
+def test_flush_does_not_wait_for_stale_resolves(deliver):
     recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
     delivery = deliver(recorder)
     delivery.offer((), [over(incident(f"q{number}"), WALL) for number in range(50)])
@@ -250,8 +250,8 @@ def test_a_flush_does_not_wait_for_closings(deliver):
     assert len(recorder.sent) < 3
 
 
-def test_a_receiver_that_forgets_is_reported_again_without_anything_new(deliver):
-    """By its own thread, on the wall clock."""
+def test_receiver_that_forgets_gets_repeats_without_a_new_incident(deliver):
+    """The delivery's thread repeats the message, by the wall clock."""
     wall = Clock(WALL)
     recorder = Recorder(capabilities=ReceiverCapabilities(resend_seconds=60.0))
     delivery = deliver(recorder, wall=wall)
@@ -263,10 +263,10 @@ def test_a_receiver_that_forgets_is_reported_again_without_anything_new(deliver)
     assert recorder.wait_for(2) == [("a", "firing")] * 2
 
 
-# -- what is said -----------------------------------------------------------------------------
+# -- logging ----------------------------------------------------------------------------------
 
 
-def test_an_error_is_logged_when_it_changes(deliver, caplog):
+def test_error_is_logged_when_it_changes(deliver, caplog):
     """Once for many pages and attempts; a wrong token as an error, an outage as a warning."""
     recorder = Recorder(
         a=[wrong_token(), wrong_token(), wrong_token("answered 404"), outage()],
@@ -293,7 +293,7 @@ def test_an_error_is_logged_when_it_changes(deliver, caplog):
         (gone(), "410; kept, next attempt in 3600 s"),
     ],
 )
-def test_what_is_not_tried_again_soon_is_said_as_an_error(deliver, caplog, error, end):
+def test_long_retry_pause_is_logged_as_an_error(deliver, caplog, error, end):
     recorder = Recorder(a=[error])
     delivery = deliver(recorder)
     delivery.offer((incident("a", "b"),))
@@ -308,7 +308,7 @@ def test_what_is_not_tried_again_soon_is_said_as_an_error(deliver, caplog, error
     assert record.getMessage().endswith(end)
 
 
-def test_a_receiver_that_answered_410_once_takes_what_comes_later(deliver):
+def test_receiver_that_answered_410_once_accepts_later_incidents(deliver):
     recorder = Recorder(a=[gone()])
     delivery = deliver(recorder)
     delivery.offer((incident("a"),))
@@ -320,8 +320,8 @@ def test_a_receiver_that_answered_410_once_takes_what_comes_later(deliver):
 
 
 @pytest.mark.contains_errors
-def test_a_bug_in_a_receiver_is_contained(deliver, caplog):
-    """Counted, logged, and the page is tried again."""
+def test_bug_in_a_receiver_is_contained(deliver, caplog):
+    """The bug is counted and logged, and the page is retried."""
     delivery = deliver(Recorder(a=[KeyError("bug")]))
     delivery.offer((incident(),))
     while not delivery.flush(PATIENCE_SECONDS):
@@ -331,50 +331,50 @@ def test_a_bug_in_a_receiver_is_contained(deliver, caplog):
     assert delivery._guard.errors == {"deliver-recorder": 1}
 
 
-# -- the rows ---------------------------------------------------------------------------------
+# -- the spool --------------------------------------------------------------------------------
 
 
-def test_with_nothing_to_report_the_spool_is_left_alone(deliver):
-    """Somebody offers four times a second, as long as the job lives."""
-    shelf = Shelf()
-    delivery = deliver(Recorder(), spool=shelf)
+def test_spool_is_left_alone_if_there_is_nothing_to_send(deliver):
+    """Offers arrive four times a second for as long as the job lives."""
+    spool = MemorySpool()
+    delivery = deliver(Recorder(), spool=spool)
     for _ in range(3):
         delivery.offer(())
 
-    assert shelf.offers == [("recorder", ())]
+    assert spool.offers == [("recorder", ())]
 
 
-def test_the_spool_hears_of_what_was_forgotten_between_two_offers(deliver):
-    """The thread forgets a resolve that it need not repeat, but has nothing to save then."""
-    shelf, clock = Shelf(), Clock(WALL)
+def test_spool_learns_of_entries_dropped_between_two_offers(deliver):
+    """The thread drops a resolve that needs no more repeats, and saves nothing at that moment."""
+    spool, clock = MemorySpool(), Clock(WALL)
     recorder = Recorder(
         capabilities=ReceiverCapabilities(resend_seconds=0.1, resend_resolved_seconds=30.0)
     )
-    delivery = deliver(recorder, spool=shelf, wall=clock)
+    delivery = deliver(recorder, spool=spool, wall=clock)
     for incidents in ((incident(),), ()):
         delivery.offer(incidents)
         assert delivery.flush(PATIENCE_SECONDS)
-    assert shelf.offers[-1][1]
+    assert spool.offers[-1][1]
     clock.now += 60.0
     delivery.flush(PATIENCE_SECONDS)
-    until(lambda: not delivery._outbox.entries, "it is forgotten")
+    until(lambda: not delivery._outbox.entries, "the entry is dropped")
     delivery.offer(())
 
-    assert shelf.offers[-1] == ("recorder", ())
+    assert spool.offers[-1] == ("recorder", ())
 
 
 def test_every_step_is_offered_to_the_spool(deliver):
-    """The doubt while a request is under way, too: the process may be killed in that moment."""
-    shelf = Shelf()
-    delivery = deliver(Recorder(), spool=shelf)
+    """Including the unsure state during a request, because the process may be killed then."""
+    spool = MemorySpool()
+    delivery = deliver(Recorder(), spool=spool)
     delivery.offer((incident(),))
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.offer(())
     assert delivery.flush(PATIENCE_SECONDS)
-    reported = [[entry.state for entry in entries] for _, entries in shelf.offers]
+    states = [[entry.state for entry in entries] for _, entries in spool.offers]
 
-    assert {name for name, _ in shelf.offers} == {"recorder"}
-    assert reported == [
+    assert {name for name, _ in spool.offers} == {"recorder"}
+    assert states == [
         [DeliveryState.NOTHING],
         [DeliveryState.UNSURE],
         [DeliveryState.FIRING],
@@ -384,16 +384,16 @@ def test_every_step_is_offered_to_the_spool(deliver):
     ]
 
 
-def test_a_successor_reports_what_was_left_and_nothing_twice(deliver):
-    shelf, down = Shelf(), Recorder(b=[outage()])
-    earlier = deliver(down, spool=shelf)
+def test_successor_sends_what_was_left_and_nothing_twice(deliver):
+    spool, down = MemorySpool(), Recorder(b=[outage()])
+    earlier = deliver(down, spool=spool)
     earlier.offer((incident("a"), incident("b")))
     down.wait_for(2)
     booked(earlier)
     earlier.close(PATIENCE_SECONDS)
     recorder = Recorder()
     delivery = deliver(recorder)
-    delivery.restore(shelf.offers[-1][1])
+    delivery.restore(spool.offers[-1][1])
     delivery.offer((incident("a"), incident("b")))
     assert delivery.flush(PATIENCE_SECONDS)
 
@@ -404,7 +404,7 @@ def test_a_successor_reports_what_was_left_and_nothing_twice(deliver):
 
 
 def test_flush_returns_as_soon_as_everything_was_attempted(deliver):
-    """It does not sit out its deadline on a receiver that is down."""
+    """A receiver that is down does not use up the flush's deadline."""
     recorder = Recorder(a=[wrong_token() for _ in range(9)], b=[outage() for _ in range(9)])
     delivery = deliver(recorder)
     delivery.offer((incident("a"), incident("b")))
@@ -431,8 +431,8 @@ def test_flush_ignores_an_open_circuit(deliver):
     assert delivery.pending == 0
 
 
-def test_after_a_flush_the_circuit_holds_again():
-    """It was an exception for what was pending then. Here the test is the delivery's thread."""
+def test_circuit_is_in_effect_again_after_a_flush():
+    """The flush only bypassed it for pending messages. The test acts as the delivery's thread."""
     clock, recorder = Clock(), Recorder()
     recorder.always = outage()
     delivery = Delivery(recorder, Guard(), clock=clock)
@@ -449,8 +449,8 @@ def test_after_a_flush_the_circuit_holds_again():
     assert ("f", "firing") not in recorder.sent
 
 
-def test_flush_does_not_outlast_its_deadline(deliver):
-    """Not even when a receiver hangs."""
+def test_flush_respects_its_deadline(deliver):
+    """Even while a receiver hangs."""
     recorder = Recorder()
     recorder.free.clear()
     delivery = deliver(recorder)
@@ -459,13 +459,13 @@ def test_flush_does_not_outlast_its_deadline(deliver):
     assert delivery.flush(0.05) is False
 
 
-def test_flush_with_nothing_to_report_is_true_at_once(deliver):
+def test_flush_without_incidents_succeeds_at_once(deliver):
     """Before the first page and after the last."""
     assert deliver(Recorder()).flush(PATIENCE_SECONDS)
 
 
 def test_close_is_idempotent_and_ends_a_flush(deliver):
-    """Also when nothing was ever started."""
+    """Even if the delivery was never started."""
     recorder = Recorder()
     delivery = Delivery(recorder, Guard())
     delivery.offer((incident(),))
@@ -477,8 +477,8 @@ def test_close_is_idempotent_and_ends_a_flush(deliver):
 
 
 @pytest.mark.contains_errors
-def test_a_receiver_that_cannot_close_is_contained():
-    """Closing goes on."""
+def test_receiver_that_cannot_close_is_contained():
+    """Closing continues."""
     recorder = Recorder()
     recorder.close = lambda: 1 / 0
     guard = Guard()
@@ -487,8 +487,8 @@ def test_a_receiver_that_cannot_close_is_contained():
     assert guard.errors == {"close-recorder": 1}
 
 
-def test_a_forked_child_delivers_nothing_and_touches_nothing(deliver):
-    """Its locks may be held for ever, its connections are the parent's: it must not even wait."""
+def test_forked_child_delivers_nothing_and_touches_nothing(deliver):
+    """Its locks may be held forever and its connections are the parent's, so it must not wait."""
     recorder = Recorder(a=[outage() for _ in range(99)])
     delivery = deliver(recorder)
     delivery.offer((incident("a"),))

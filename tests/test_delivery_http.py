@@ -49,7 +49,7 @@ def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
 
 
 def test_close_is_quick_while_a_server_hangs():
-    """The request under way is cut; the job does not wait for a webhook."""
+    """The request in progress is cut; the job does not wait for a webhook."""
     hanging = held(threading.Event(), reply(200))
     with HttpDouble(otherwise=hanging) as double, delivering(webhook(double)) as delivery:
         delivery.offer((PAGE,))
@@ -61,8 +61,8 @@ def test_close_is_quick_while_a_server_hangs():
         assert "querypulse-deliver-webhook" not in {one.name for one in threading.enumerate()}
 
 
-def test_a_webhook_that_was_down_is_reported_in_the_end():
-    """First nothing but 503, then it is back: trigger and resolve, in order, once."""
+def test_webhook_that_was_down_is_notified_in_the_end():
+    """The server answers 503 at first; then trigger and resolve arrive in order, once each."""
     down = reply(503)
     with HttpDouble(otherwise=down) as double, delivering(webhook(double)) as delivery:
         delivery.offer((PAGE,))
@@ -77,8 +77,8 @@ def test_a_webhook_that_was_down_is_reported_in_the_end():
     assert statuses == [False, True]
 
 
-def test_an_incident_whose_answer_was_lost_is_closed_all_the_same():
-    """PagerDuty took the trigger and hung up; the alert ended meanwhile."""
+def test_incident_whose_answer_was_lost_is_resolved():
+    """PagerDuty accepts the trigger and hangs up; the alert ends in the meantime."""
     with paging() as (double, delivery):
 
         def take_and_hang_up(handler):
@@ -98,8 +98,8 @@ def test_an_incident_whose_answer_was_lost_is_closed_all_the_same():
     assert double.incidents == {PAGE.key: 1}
 
 
-def test_pagerduty_gets_back_what_a_wrong_key_cost(caplog):
-    """Refused while the key is wrong, kept, and paged when it is put right."""
+def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
+    """The page is kept while the key is wrong, and sent once it is corrected."""
     with paging() as (double, delivery), caplog.at_level(logging.DEBUG):
         double.otherwise = reply(403)
         delivery.offer((PAGE,))
@@ -111,8 +111,8 @@ def test_pagerduty_gets_back_what_a_wrong_key_cost(caplog):
     assert ROUTING_KEY not in caplog.text
 
 
-def test_an_outage_of_20_seconds_and_a_busy_minute_deliver_exactly_one_page():
-    """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202; told 25 seconds late."""
+def test_outage_and_rate_limit_deliver_exactly_one_page():
+    """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 25 seconds late."""
     clock, taken = Clock(), []
 
     def take(handler):
@@ -138,13 +138,13 @@ def test_an_outage_of_20_seconds_and_a_busy_minute_deliver_exactly_one_page():
 
 
 def outage(busy, then):
-    """When attempts are due, and what answers then."""
+    """The times at which attempts are due, and the answer at each."""
     down = [(now, reply(500)) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
     return [*down, (22.0, busy), (25.0, then)]
 
 
 def wait_for_attempt(delivery, before):
-    """One more attempt is booked."""
+    """Wait until one more attempt is recorded."""
     with delivery._changed:
         assert delivery._changed.wait_for(
             lambda: sum(delivery.outcomes.values()) > before and not delivery._in_flight,
@@ -152,7 +152,7 @@ def wait_for_attempt(delivery, before):
         )
 
 
-LAST_WORDS = """
+EXIT_SCRIPT = """
 import atexit, sys
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.outbox.delivery import Delivery
@@ -165,17 +165,17 @@ delivery.start()
 labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "severity": "critical"}
 
 @atexit.register
-def tell():
+def notify():
     delivery.offer((Incident((Alert(labels, {}, 1000.0),)),))
     print(delivery.flush(5.0))
     delivery.close(1.0)
 """
 
 
-def test_an_alert_still_leaves_while_the_interpreter_exits():
-    """A driver often exits right after its query died; no new thread can start by then."""
+def test_alert_is_sent_while_the_interpreter_exits():
+    """A driver often exits right after its query failed; no new thread can start by then."""
     with HttpDouble() as double:
-        command = [sys.executable, "-I", "-c", LAST_WORDS, double.url]
+        command = [sys.executable, "-I", "-c", EXIT_SCRIPT, double.url]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
 
     assert (done.stdout.strip(), done.stderr) == ("True", "")

@@ -1,4 +1,4 @@
-"""The incident that started this project, for real: Kafka, Delta Lake, and a second writer."""
+"""The incident that started this project, on real Kafka and Delta Lake with a second writer."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
 
 PATIENCE_SECONDS = 280
 TABLE = "spark_catalog.fleet.alert_resolution"
-DEATH = ("firing", "StreamingQueryFailed", "alert_resolution")
+FAILURE = ("firing", "StreamingQueryFailed", "alert_resolution")
 ENDED_BY_FAILURE = 3
 
 
 def facts(result):
-    """What the demo closes with."""
+    """The facts that the demo prints at the end."""
     _, _, text = result.stdout.partition("\nThe facts\n")
     return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines()[:7])
 
 
-def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the_table(pages):
+def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(pages):
     result = demo(
         "--pipeline", "delta", "--after", 1, "--webhook-url", pages.url, timeout=PATIENCE_SECONDS
     )
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.reported == [DEATH]
-    reported = pages.pages[0].annotations
-    assert reported["error_class"].startswith("DELTA_CONCURRENT_APPEND")
-    assert reported["exception"] == "ConcurrentAppendException"
-    assert reported["table"] == TABLE
-    assert reported["summary"].endswith(
+    assert pages.reported == [FAILURE]
+    annotations = pages.pages[0].annotations
+    assert annotations["error_class"].startswith("DELTA_CONCURRENT_APPEND")
+    assert annotations["exception"] == "ConcurrentAppendException"
+    assert annotations["table"] == TABLE
+    assert annotations["summary"].endswith(
         f"] alert_resolution failed: ConcurrentAppendException on table {TABLE}"
     )
-    assert "a concurrent MERGE added data" in reported["reason"]
-    assert reported["siblings"].startswith("7 of 8 queries healthy")
-    assert reported["python_line"].endswith("in merge")
+    assert "a concurrent MERGE added data" in annotations["reason"]
+    assert annotations["siblings"].startswith("7 of 8 queries healthy")
+    assert annotations["python_line"].endswith("in merge")
     known = facts(result)
     assert float(known["death to webhook"].removesuffix(" s")) < 10
     assert known["job"] == (
@@ -47,13 +47,13 @@ def test_of_eight_queries_one_dies_of_deltas_own_conflict_and_its_page_names_the
     assert "Traceback" not in result.stdout + result.stderr
 
 
-def test_supervised_the_same_death_ends_the_process_for_its_scheduler_to_restart(pages):
+def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages):
     result = demo(
         "--pipeline", "delta", "--supervised", "--queries", 2, "--after", 0,
         "--webhook-url", pages.url, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
 
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
-    assert pages.reported == [DEATH]
+    assert pages.reported == [FAILURE]
     assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
     assert facts(result)["job"] == "ended by its own await_any_failure()"

@@ -1,4 +1,4 @@
-"""How far a Delta table's log reaches is found out with few questions, whatever became of it."""
+"""The end of a Delta table's log is found with few requests, even after the table was replaced."""
 
 from __future__ import annotations
 
@@ -16,50 +16,50 @@ from querypulse.listener.sources.delta_log import (
 
 
 class Log:
-    """The log of a table that holds these versions; counts what it is asked."""
+    """The log of a table with these versions; counts the requests."""
 
     def __init__(self, versions):
-        self.there = set(versions)
-        self.asked = 0
+        self.present = set(versions)
+        self.requests = 0
         self.listed = 0
 
     def has(self, version):
-        self.asked += 1
-        return version in self.there
+        self.requests += 1
+        return version in self.present
 
     def versions(self):
         self.listed += 1
-        return list(self.there)
+        return list(self.present)
 
 
 @given(oldest=st.integers(0, 50), count=st.integers(1, 3000), known=st.integers(0, 3100))
-def test_the_end_is_found_from_wherever_it_was_known_last(oldest, count, known):
+def test_end_is_found_from_any_earlier_position(oldest, count, known):
     log = Log(range(oldest, oldest + count))
 
     assert end_of(log, known) == oldest + count
 
 
 @pytest.mark.parametrize(("new", "most"), [(0, 2), (1, 3), (7, 8), (1000, 25), (100_000, 40)])
-def test_it_costs_few_questions_and_no_listing(new, most):
+def test_search_needs_few_requests_and_no_listing(new, most):
     log = Log(range(1000 + new))
 
     assert end_of(log, 1000) == 1000 + new
-    assert log.asked <= most
+    assert log.requests <= most
     assert log.listed == 0
 
 
-def test_a_table_that_was_replaced_by_a_shorter_one_is_listed():
+def test_shorter_replacement_of_a_table_is_listed():
     log = Log(range(2))
 
     assert end_of(log, 5) == 2
     assert log.listed == 1
 
 
-def test_a_table_whose_log_begins_after_what_was_known_is_listed():
+def test_log_that_starts_after_the_known_version_is_listed():
     assert end_of(Log(range(40, 60)), 5) == 60
 
 
-def test_a_table_without_any_version_ends_at_0():
+def test_table_without_versions_ends_at_0():
     assert (end_of(Log(()), 0), end_of(Log(()), 7)) == (0, 0)
 
 
@@ -76,12 +76,12 @@ def test_a_table_without_any_version_ends_at_0():
         (None, None),
     ],
 )
-def test_a_version_is_read_when_no_file_of_it_is_left(position, version):
+def test_version_is_read_once_all_its_files_are_read(position, version):
     assert first_unread(position) == version
 
 
 def test_only_commits_are_versions():
-    """As ``FileUtil.stat2Paths`` and ``ScalaRunTime.stringOf`` list the log of a real table."""
+    """The format in which ``FileUtil.stat2Paths`` and ``ScalaRunTime.stringOf`` list a real log."""
     log = "file:/t/_delta_log"
     names = [
         commit_name(7), commit_name(8), f"{10:020d}.crc", f"{10:020d}.checkpoint.parquet", "_last_checkpoint",

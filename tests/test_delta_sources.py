@@ -1,4 +1,4 @@
-"""Queries on real Delta tables: how much waits, what became of the table, and why a query died."""
+"""Queries on real Delta tables: unread versions, replaced tables, and the causes of failures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATIENCE = 90
 
 @pytest.fixture
 def table(spark, tmp_path):
-    """Makes tables in folders of this test."""
+    """Creates tables in folders of this test."""
     return lambda name: DeltaTable(spark, tmp_path / name)
 
 
@@ -26,10 +26,10 @@ def lag(sidecar, name):
     return query.lag_offsets if query is not None else None
 
 
-# -- how much waits ---------------------------------------------------------------------------
+# -- unread versions --------------------------------------------------------------------------
 
 
-def test_versions_that_wait_are_counted_while_a_query_hangs_and_after_its_death(table, watch):
+def test_unread_versions_are_counted_while_a_query_hangs_and_after_it_failed(table, watch):
     orders, trap = table("orders").write(3), Trap()
     sidecar = watch(source_interval_seconds=0.2)
     query = start(orders.stream(), "orders", trap)
@@ -41,22 +41,26 @@ def test_versions_that_wait_are_counted_while_a_query_hangs_and_after_its_death(
     try:
         until(
             lambda: lag(sidecar, "orders") == len(orders.history()) - 3 == 3,
-            "three wait",
+            "three are unread",
             timeout=PATIENCE,
         )
     finally:
         trap.die.set()
         trap.hold.clear()
         trap.free.set()
-    until(lambda: not query.isActive or query.exception(), "it dies", timeout=PATIENCE)
+    until(lambda: not query.isActive or query.exception(), "the query fails", timeout=PATIENCE)
     orders.write(2)
-    waits = len(orders.history()) - 4
-    assert waits == 4
-    until(lambda: lag(sidecar, "orders") == waits, "more wait, though it is dead", timeout=PATIENCE)
+    unread = len(orders.history()) - 4
+    assert unread == 4
+    until(
+        lambda: lag(sidecar, "orders") == unread,
+        "more are unread after the failure",
+        timeout=PATIENCE,
+    )
 
 
-def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
-    """Delta's offset moves beyond commits without data too: they are no lag."""
+def test_no_version_is_unread_after_commits_without_data(table, watch):
+    """Delta's offset also moves past commits without data: they are no lag."""
     facts = table("facts").write(2)
     sidecar = watch(source_interval_seconds=0.2)
     query = start(facts.stream(skipChangeCommits="true"), "facts")
@@ -77,36 +81,34 @@ def test_no_version_waits_after_whatever_commit_delta_knows(table, watch):
 
 
 def read_up_to(sidecar, name):
-    """The first version that the query has not read, as it is known to the sidecar."""
+    """The first version that the query has not read, as the sidecar knows it."""
     polls = known(sidecar, name).polls
     return polls[0].committed.get("") if polls else None
 
 
 def known(sidecar, name):
-    """The query as querypulse knows it, with what is not shown."""
+    """The query as querypulse knows it, with details that are not published."""
     queries = sidecar._runtime.evaluated.snapshot.queries
     return next(query for query in queries if query.name == name)
 
 
-def test_a_table_that_grows_faster_than_it_is_read_shows_its_lag_in_versions_and_seconds(
-    table, watch
-):
+def test_growing_table_shows_its_lag_in_versions_and_seconds(table, watch):
     busy = table("busy").write(8)
     sidecar = watch(source_interval_seconds=0.2)
     trap = Trap()
     trap.work = lambda batch: time.sleep(0.3)
     start(busy.stream(startingVersion=0, maxFilesPerTrigger=1), "busy", trap)
-    until(lambda: lag(sidecar, "busy"), "some wait", timeout=PATIENCE)
+    until(lambda: lag(sidecar, "busy"), "some are unread", timeout=PATIENCE)
     poll = known(sidecar, "busy").polls[0]
     assert 0 < time.time() - poll.waiting_since[""] < 60
     until(lambda: lag(sidecar, "busy") == 0, "all is read", timeout=PATIENCE)
     assert known(sidecar, "busy").polls[0].waiting_since == {}
 
 
-# -- what became of the table -----------------------------------------------------------------
+# -- changes to the table ---------------------------------------------------------------------
 
 
-def test_a_replaced_table_is_reported_though_its_query_idles_without_a_word(table, watch, pages):
+def test_replaced_table_is_reported_although_its_query_idles_silently(table, watch, pages):
     old, new = table("replaced").write(5), table("new").write(2)
     sidecar = watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
     query = start(old.stream(), "replaced")
@@ -121,7 +123,7 @@ def test_a_replaced_table_is_reported_though_its_query_idles_without_a_word(tabl
     assert pages.reported == [("firing", "StreamingOffsetsRewound", "replaced")]
 
 
-# -- why a query died -------------------------------------------------------------------------
+# -- causes of failures -----------------------------------------------------------------------
 
 
 def overwritten(table):
@@ -131,7 +133,7 @@ def overwritten(table):
 
 
 def vacuumed(table):
-    """Its files are gone while it is behind."""
+    """The files of the table are deleted before the query reads them."""
     trap = Trap()
     trap.hold.set()
     start(table.stream(maxFilesPerTrigger=1), "vacuumed", trap)
@@ -143,7 +145,7 @@ def vacuumed(table):
 
 
 def outrun(table):
-    """Its log is cleaned up beyond where it has read."""
+    """The table's log is cleaned up past the query's position."""
     query = start(table.stream(), "outrun", checkpoint=table.folder.with_suffix(".checkpoint"))
     query.processAllAvailable()
     query.stop()
@@ -173,7 +175,7 @@ def dropped(table):
     table.drop()
 
 
-DEATHS = [
+FAILURES = [
     (overwritten, "DELTA_SOURCE_TABLE_IGNORE_CHANGES", "Detected a data update"),
     (vacuumed, "FAILED_READ_FILE.FILE_NOT_EXIST", "File does not exist"),
     (outrun, "DELTA_LOG_FILE_NOT_FOUND_FOR_STREAMING_SOURCE", "your query is lagging behind"),
@@ -183,23 +185,25 @@ DEATHS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=[kill.__name__ for kill, *_ in DEATHS])
-def test_who_dies_of_its_table_is_reported_why(table, watch, pages, death):
-    kill, error_class, words = death
+@pytest.mark.parametrize("failure", FAILURES, ids=[kill.__name__ for kill, *_ in FAILURES])
+def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(
+    table, watch, pages, failure
+):
+    kill, error_class, text = failure
     watch()
     kill(table(kill.__name__).write(3))
     page = pages.wait_for("StreamingQueryFailed", kill.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
-    assert words in error_of(page.annotations)
+    assert text in error_of(page.annotations)
     assert error_class in page.annotations["reason"]
 
 
-# -- nobody is told for nothing -----------------------------------------------------------------
+# -- no false alarms ----------------------------------------------------------------------------
 
 
-def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tmp_path):
-    """Idle, first version after idleness, catching up, joined with a busy source, run by the clock."""
+def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tmp_path):
+    """Idle, first version after idleness, catching up, joined with a busy source, scheduled."""
     watch(source_interval_seconds=0.2, stall_floor_seconds=FLOOR)
     idle, late, behind = (table(name).write(2) for name in ("idle", "late", "behind"))
     beside, loop = table("beside").write(2), table("loop").write(2)

@@ -1,4 +1,4 @@
-"""The demo, whole: each scenario is seen and told, and nothing else is."""
+"""The whole demo: each scenario produces its page and no other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED_BY_FAILURE = 3
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (
             ["--after", "5"],
@@ -59,18 +59,18 @@ ENDED_BY_FAILURE = 3
     ],
     ids=["failure", "hang", "stop", "healthy"],
 )
-def test_each_scenario_is_seen_and_reported(arguments, said):
+def test_each_scenario_is_detected_and_reported(arguments, expected):
     result = demo(*arguments)
 
     assert result.returncode == 0, result.stdout + result.stderr
-    reported = unwrapped(result.stdout)
-    assert [text for text in said if text not in reported] == [], result.stdout
+    printed = unwrapped(result.stdout)
+    assert [text for text in expected if text not in printed] == [], result.stdout
     assert ("PAGE" in result.stdout) == ("healthy" not in arguments)
     assert "Traceback" not in result.stdout + result.stderr
     assert "Exception in thread" not in result.stderr
 
 
-def test_supervised_a_death_ends_the_job_and_the_next_start_takes_the_page_back(pages, tmp_path):
+def test_supervised_failure_ends_the_job_and_the_next_start_resolves_the_page(pages, tmp_path):
     stays = ["--queries", "2", "--folder", tmp_path / "job", "--webhook-url", pages.url]
     first = demo("--supervised", "--after", "0", *stays)
 
@@ -85,7 +85,7 @@ def test_supervised_a_death_ends_the_job_and_the_next_start_takes_the_page_back(
     assert pages.reported[1:] == [("resolved", "StreamingQueryFailed", "alert_resolution")]
 
 
-def test_pages_go_to_a_webhook_of_ones_own(pages):
+def test_pages_go_to_the_users_own_webhook(pages):
     result = demo("--after", "1", "--queries", "2", "--webhook-url", pages.url)
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -93,7 +93,7 @@ def test_pages_go_to_a_webhook_of_ones_own(pages):
     assert "death to webhook" in result.stdout
 
 
-def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
+def test_exactly_one_page_arrives_through_a_receiver_outage():
     with FailingReceiver(outage=20) as receiver:
         result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
 
@@ -105,25 +105,27 @@ def test_through_an_outage_of_its_receiver_exactly_one_page_arrives():
 
 @pytest.fixture
 def playing(tmp_path):
-    """A demo of two queries that goes on while the test looks; gives its status page."""
-    path = tmp_path / "said"
-    with path.open("w+") as said:
+    """A demo of two queries that runs during the test; yields the address of its status page."""
+    path = tmp_path / "output"
+    with path.open("w+") as output:
         process = subprocess.Popen(
             [*COMMAND, "--queries", "2", "--after", "5"],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             stdin=subprocess.DEVNULL,
         )
         try:
             address = r"status page: (http://127\.0\.0\.1:\d+/)"
-            yield until(lambda: re.search(address, path.read_text()), "its address is told", 90)[1]
+            yield until(lambda: re.search(address, path.read_text()), "its address is printed", 90)[
+                1
+            ]
             assert process.wait(120) == 0, path.read_text()
         finally:
             process.kill()
             process.wait()
 
 
-def test_the_page_of_the_demo_is_served_while_the_incident_happens(playing):
+def test_status_page_is_served_during_the_incident(playing):
     def failed():
         queries = requests.get(f"{playing}status", timeout=10).json()["queries"]
         return [query["name"] for query in queries if query["state"] == "failed"]
@@ -133,7 +135,7 @@ def test_the_page_of_the_demo_is_served_while_the_incident_happens(playing):
 
 
 @pytest.mark.browser
-def test_a_browser_sees_the_incident_while_it_happens(playing, windows):
+def test_browser_shows_the_incident_as_it_happens(playing, windows):
     page = windows.open(playing)
     page.wait_for_selector("text=All 2 queries are healthy.", timeout=90_000)
     page.wait_for_selector(
@@ -144,18 +146,18 @@ def test_a_browser_sees_the_incident_while_it_happens(playing, windows):
     page.wait_for_selector("text=The monitor was shut down", timeout=60_000)
 
 
-def test_ctrl_c_ends_it_cleanly(tmp_path):
-    with (tmp_path / "said").open("w+") as said:
+def test_ctrl_c_ends_the_demo_cleanly(tmp_path):
+    with (tmp_path / "output").open("w+") as output:
         process = subprocess.Popen(
             [*COMMAND, "--queries", "2", "--after", "100"],
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
         try:
             until(
-                lambda: "2 of 2 queries healthy" in (tmp_path / "said").read_text(),
+                lambda: "2 of 2 queries healthy" in (tmp_path / "output").read_text(),
                 "all are healthy",
                 90,
             )
@@ -164,6 +166,6 @@ def test_ctrl_c_ends_it_cleanly(tmp_path):
             assert process.wait(30) == 130
         finally:
             process.kill()
-        text = (tmp_path / "said").read_text()
+        text = (tmp_path / "output").read_text()
         assert "interrupted" in text
         assert "Traceback" not in text

@@ -1,4 +1,4 @@
-"""What the demo on Kafka and Delta Lake needs is had, or said not to be had; without a network."""
+"""The Kafka and Delta Lake demo fetches what it needs or reports what is missing; no network."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from querypulse.sidecar.demo.pipelines.kinds import PIPELINES
 
 PACKAGES = Packages(("org.example:thing:1.0",))
 OTHERS = Packages(("org.example:thing:1.0",), ("org.example:other",))
-NOBODY = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
-"""Sends every request to a port where nobody listens."""
+UNREACHABLE = "-Dhttps.proxyHost=127.0.0.1 -Dhttps.proxyPort=1"
+"""A proxy on a port where nothing listens."""
 
 
-# -- where they lie ---------------------------------------------------------------------------
+# -- the folder -------------------------------------------------------------------------------
 
 
-def test_artifacts_lie_where_the_environment_says(monkeypatch):
+def test_artifact_folder_comes_from_the_environment(monkeypatch):
     monkeypatch.setenv(ARTIFACTS_VARIABLE, "/big/disk")
 
     assert cache_folder() == Path("/big/disk")
 
 
 @pytest.mark.parametrize(("cache", "folder"), [("/c", "/c"), ("", "/home/me/.cache")])
-def test_artifacts_lie_in_the_users_cache_otherwise(monkeypatch, cache, folder):
+def test_artifact_folder_defaults_to_the_users_cache(monkeypatch, cache, folder):
     monkeypatch.delenv(ARTIFACTS_VARIABLE, raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.setenv("HOME", "/home/me")
@@ -44,7 +44,7 @@ def test_artifacts_lie_in_the_users_cache_otherwise(monkeypatch, cache, folder):
 
 
 def lay(folder, packages, *names):
-    """As an earlier call has left it."""
+    """Create the files that an earlier call leaves."""
     jars = [folder / name for name in names]
     for jar in jars:
         jar.write_text("")
@@ -54,7 +54,7 @@ def lay(folder, packages, *names):
 
 @pytest.fixture
 def asked(monkeypatch):
-    """What would have been fetched."""
+    """The packages that would have been fetched."""
     wanted = []
 
     def resolve(packages, folder, say):
@@ -66,61 +66,61 @@ def asked(monkeypatch):
     return wanted
 
 
-def test_what_lies_there_is_not_fetched_again(tmp_path, asked):
+def test_existing_jars_are_not_fetched_again(tmp_path, asked):
     jars = lay(tmp_path, PACKAGES, "a.jar", "b.jar")
 
     assert (fetch([PACKAGES], tmp_path), asked) == (jars, [])
 
 
-def test_a_listing_of_which_a_jar_is_missing_counts_for_nothing(tmp_path, asked):
+def test_listing_with_a_missing_jar_is_ignored(tmp_path, asked):
     lay(tmp_path, PACKAGES, "a.jar", "b.jar")[1].unlink()
 
     assert fetch([PACKAGES], tmp_path) == [tmp_path / "new.jar"]
     assert asked == [PACKAGES]
 
 
-def test_other_exclusions_are_other_packages(tmp_path, asked):
+def test_packages_with_other_exclusions_are_fetched_separately(tmp_path, asked):
     lay(tmp_path, PACKAGES, "a.jar")
     fetch([OTHERS], tmp_path)
 
     assert asked == [OTHERS]
 
 
-def test_a_jar_of_two_packages_is_taken_once(tmp_path, asked):
+def test_jar_shared_by_two_packages_is_listed_once(tmp_path, asked):
     lay(tmp_path, PACKAGES, "a.jar", "b.jar")
     lay(tmp_path, OTHERS, "b.jar", "c.jar")
 
     assert [jar.name for jar in fetch([PACKAGES, OTHERS], tmp_path)] == ["a.jar", "b.jar", "c.jar"]
 
 
-def test_who_asks_is_reported_what_is_fetched(tmp_path, asked, capsys):
-    said = []
-    fetch([PACKAGES], tmp_path, said.append)
+def test_caller_is_informed_of_each_fetch(tmp_path, asked, capsys):
+    messages = []
+    fetch([PACKAGES], tmp_path, messages.append)
 
-    assert (said, capsys.readouterr().err) == (["fetching"], "")
+    assert (messages, capsys.readouterr().err) == (["fetching"], "")
 
 
-def test_nobody_who_listens_is_reported_on_standard_error(tmp_path, asked, capsys):
+def test_fetch_is_reported_on_standard_error_by_default(tmp_path, asked, capsys):
     fetch([PACKAGES], tmp_path)
 
     assert capsys.readouterr().err == "querypulse: fetching\n"
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_error_names_a_folder_that_cannot_be_created(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(ArtifactsError, match=r"file/cache \(.*QUERYPULSE_ARTIFACTS"):
         fetch([PACKAGES], tmp_path / "file" / "cache", lambda _: None)
 
 
 @pytest.mark.spark
-def test_a_registry_that_cannot_be_reached_is_said_with_what_was_wanted(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", NOBODY)
-    said = []
-    with pytest.raises(ArtifactsError) as reported:
-        fetch([PACKAGES], tmp_path, said.append)
+def test_error_for_an_unreachable_registry_names_the_package(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", UNREACHABLE)
+    messages = []
+    with pytest.raises(ArtifactsError) as raised:
+        fetch([PACKAGES], tmp_path, messages.append)
 
-    assert said == ["fetching org.example:thing:1.0 from Maven Central"]
-    message = str(reported.value)
+    assert messages == ["fetching org.example:thing:1.0 from Maven Central"]
+    message = str(raised.value)
     assert message.startswith(
         f"cannot fetch org.example:thing:1.0 from Maven Central into {tmp_path}"
     )
@@ -129,32 +129,32 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_was_wanted(tmp_path
     assert list(tmp_path.glob("*.list")) == []
 
 
-# -- what Ivy says ----------------------------------------------------------------------------
+# -- Ivy's output -----------------------------------------------------------------------------
 
 
-def hear(text):
-    said = []
-    talk = IvyTalk(said.append)
+def talk_of(text):
+    messages = []
+    talk = IvyTalk(messages.append)
     os.write(talk.stderr, text.encode())
     talk.close()
-    return said, talk.trouble
+    return messages, talk.trouble
 
 
-def test_a_download_is_reported_by_the_name_of_its_file():
-    said, _ = hear(
+def test_download_is_reported_by_its_file_name():
+    messages, _ = talk_of(
         "\tfound io.delta#delta-storage;4.4.0 in central\n"
         "downloading https://repo/io/delta/delta-storage/4.4.0/delta-storage-4.4.0.jar ...\n"
         "\t[SUCCESSFUL ] io.delta#delta-storage;4.4.0!delta-storage.jar (56ms)\n"
     )
 
-    assert said == ["fetching delta-storage-4.4.0.jar"]
+    assert messages == ["fetching delta-storage-4.4.0.jar"]
 
 
-def test_a_download_is_reported_when_it_begins():
-    said = []
-    talk = IvyTalk(said.append)
+def test_download_is_reported_when_it_starts():
+    messages = []
+    talk = IvyTalk(messages.append)
     os.write(talk.stderr, b"downloading https://repo/a-1.jar ...\n")
-    until(lambda: said, "it is told")
+    until(lambda: messages, "the download is reported")
     talk.close()
 
 
@@ -174,15 +174,15 @@ def test_a_download_is_reported_when_it_begins():
         ("", "there was no output"),
     ],
 )
-def test_trouble_is_what_ivy_says_of_it(text, trouble):
-    assert hear(text)[1] == trouble
+def test_trouble_is_taken_from_ivys_output(text, trouble):
+    assert talk_of(text)[1] == trouble
 
 
-# -- which connectors -------------------------------------------------------------------------
+# -- versions of the connectors ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("spark", ["4.0.0", "4.1.3", "4.2.0"])
-def test_connectors_are_those_of_the_installed_spark(spark):
+def test_connectors_match_the_installed_spark(spark):
     (connector, tokens), (delta,) = connectors.kafka(spark), connectors.delta(spark)
 
     assert connector.coordinates == (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",)
@@ -192,12 +192,12 @@ def test_connectors_are_those_of_the_installed_spark(spark):
 
 @pytest.mark.parametrize("find", [connectors.kafka, connectors.delta, connectors.iceberg])
 @pytest.mark.parametrize("spark", ["4.3.0", "3.5.9", "5.0.0", "4"])
-def test_a_spark_without_a_connector_is_reported_which_to_install(find, spark):
+def test_spark_without_a_connector_names_the_version_to_install(find, spark):
     with pytest.raises(ArtifactsError, match=rf"connector is known for Spark {spark}.*pip install"):
         find(spark)
 
 
-def test_a_pipeline_without_connectors_begins_nothing(tmp_path, monkeypatch):
+def test_pipeline_without_connectors_starts_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(connectors, "installed_spark", lambda: "9.9.0")
     pipeline = PIPELINES["delta"](tmp_path, 2, print)
     with pytest.raises(ArtifactsError, match=r"9\.9\.0"):
@@ -211,7 +211,7 @@ def test_a_pipeline_without_connectors_begins_nothing(tmp_path, monkeypatch):
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """A program that stands for Java: it formats, and then does what is written."""
+    """A fake Java: it accepts the formatting of the storage, and then runs the given script."""
 
     def write(script):
         home = tmp_path / "jdk"
@@ -224,13 +224,13 @@ def java(tmp_path, monkeypatch):
     return write
 
 
-def test_a_broker_that_ends_by_itself_is_reported_with_its_last_words(tmp_path, java):
+def test_broker_that_exits_is_reported_with_its_last_output(tmp_path, java):
     java("echo port in use; exit 1")
     with pytest.raises(BrokerError, match="does not start: port in use"):
         Broker([], tmp_path).start()
 
 
-def test_a_broker_that_does_not_listen_in_time_is_ended(tmp_path, java, monkeypatch):
+def test_broker_that_does_not_listen_in_time_is_killed(tmp_path, java, monkeypatch):
     monkeypatch.setattr(broker, "START_SECONDS", 0.2)
     java("exec sleep 60")
     stuck = Broker([], tmp_path)
@@ -240,28 +240,28 @@ def test_a_broker_that_does_not_listen_in_time_is_ended(tmp_path, java, monkeypa
     assert stuck.pid is None
 
 
-def test_of_a_broker_that_said_much_the_end_is_reported(tmp_path, java):
+def test_only_the_end_of_long_broker_output_is_reported(tmp_path, java):
     java("seq 100000; exit 1")
-    with pytest.raises(BrokerError) as reported:
+    with pytest.raises(BrokerError) as raised:
         Broker([], tmp_path).start()
 
-    assert str(reported.value).endswith("100000")
-    assert len(str(reported.value)) < 2 * broker.OUTPUT_CHARACTERS
+    assert str(raised.value).endswith("100000")
+    assert len(str(raised.value)) < 2 * broker.OUTPUT_CHARACTERS
 
 
-def test_a_storage_that_cannot_be_made_is_reported(tmp_path, java):
+def test_storage_that_cannot_be_formatted_is_reported(tmp_path, java):
     java("")
     (tmp_path / "jdk/bin/java").write_text("#!/bin/sh\necho disk is full; exit 1\n")
     with pytest.raises(BrokerError, match="no storage for a Kafka broker: disk is full"):
         Broker([], tmp_path)
 
 
-def test_a_broker_that_was_never_started_can_be_killed(tmp_path, java):
+def test_broker_that_was_never_started_can_be_killed(tmp_path, java):
     java("")
     Broker([], tmp_path).kill()
 
 
-def test_the_guard_ends_what_it_guards_when_nobody_is_left_to(tmp_path):
+def test_guard_kills_the_broker_when_its_parent_is_gone(tmp_path):
     guarded = broker.subprocess.Popen(["sleep", "60"])
     guard = broker._guard(guarded.pid)
     time.sleep(0.05)

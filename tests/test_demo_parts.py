@@ -1,4 +1,4 @@
-"""The parts of the demo do what its story needs, without Spark."""
+"""The parts of the demo work as the scenarios need, without Spark."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(batches=200, seed=1):
     return [row for batch in islice(telemetry(seed), batches) for row in batch]
 
 
-def test_the_same_seed_reports_the_same_telemetry():
+def test_same_seed_produces_the_same_telemetry():
     assert rows(20) == rows(20)
     assert rows(20, seed=1) != rows(20, seed=2)
 
@@ -42,25 +42,27 @@ def test_every_row_fits_the_schema():
         assert {"vehicle", "kind", "value"} <= set(row) <= columns
 
 
-def test_every_kind_of_reading_comes_in_every_few_batches():
+def test_every_kind_of_reading_appears_within_a_few_batches():
     assert {row["kind"] for row in rows(5)} == {*KINDS, "alert"}
 
 
-def test_an_alert_is_resolved_only_after_it_was_created_and_only_once():
+def test_alert_is_resolved_only_once_and_only_after_it_was_created():
     actions = {}
     for row in rows():
         if row["kind"] == "alert":
             actions.setdefault(row["alert_id"], []).append(row["action"])
 
-    assert all(reported in (["CREATE"], ["CREATE", "RESOLVE"]) for reported in actions.values())
-    assert 0 < sum(reported == ["CREATE"] for reported in actions.values()) <= 5
+    assert all(
+        actions_of_one in (["CREATE"], ["CREATE", "RESOLVE"]) for actions_of_one in actions.values()
+    )
+    assert 0 < sum(actions_of_one == ["CREATE"] for actions_of_one in actions.values()) <= 5
 
 
 def test_every_action_has_a_status():
     assert {row["action"] for row in rows() if "action" in row} == set(STATUS)
 
 
-def test_a_fleet_sends_telemetry_until_it_is_stopped(monkeypatch):
+def test_fleet_sends_telemetry_until_it_is_stopped(monkeypatch):
     monkeypatch.setattr(telemetry_module, "SECONDS_BETWEEN", 0.001)
     sent = []
     fleet = Fleet(sent.append)
@@ -71,11 +73,11 @@ def test_a_fleet_sends_telemetry_until_it_is_stopped(monkeypatch):
     assert sent == list(islice(telemetry(), len(sent)))
 
 
-def test_a_fleet_that_never_drove_can_be_stopped():
+def test_fleet_that_never_started_can_be_stopped():
     Fleet(print).stop()
 
 
-def test_readings_are_laid_down_as_whole_files(tmp_path):
+def test_readings_are_written_as_whole_files(tmp_path):
     drop, batches = FileDrop(tmp_path), list(islice(telemetry(), 3))
     for rows in batches:
         drop(rows)
@@ -87,7 +89,7 @@ def test_readings_are_laid_down_as_whole_files(tmp_path):
     ] == batches
 
 
-def test_who_begins_again_writes_over_no_file(tmp_path):
+def test_new_file_drop_overwrites_no_file(tmp_path):
     FileDrop(tmp_path)([{"kind": "trip"}])
     FileDrop(tmp_path)([{"kind": "door"}])
 
@@ -97,40 +99,40 @@ def test_who_begins_again_writes_over_no_file(tmp_path):
 # -- names ------------------------------------------------------------------------------------
 
 
-def test_a_job_of_eight_has_one_table_for_each_kind():
+def test_job_of_eight_queries_has_one_table_for_each_kind():
     assert domain_names(6) == [f"{kind}_status" for kind in KINDS]
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 7, 13, 40])
-def test_any_number_of_tables_has_names_of_known_kinds_no_two_the_same(count):
+def test_any_number_of_tables_gets_unique_names_of_known_kinds(count):
     names = domain_names(count)
 
     assert len(set(names)) == len(names) == count
     assert all(name.partition("_")[0] in KINDS for name in names)
 
 
-def test_a_second_table_of_a_kind_has_a_number():
+def test_second_table_of_a_kind_has_a_number():
     assert domain_names(8)[6:] == ["position_status_1", "battery_status_1"]
 
 
 @pytest.mark.parametrize("queries", [2, 8, 20])
 @pytest.mark.parametrize("kind", PIPELINES.values())
-def test_bronze_starts_first_and_the_fated_query_last(tmp_path, kind, queries):
+def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind, queries):
     names = kind(tmp_path, queries, print).names
 
     assert (names[0], names[-1], len(set(names))) == (BRONZE, ALERTS, queries)
 
 
 @pytest.mark.parametrize("name", domain_names(20))
-def test_a_domain_table_has_a_kind_that_is_sent(name):
+def test_domain_table_has_a_kind_that_is_sent(name):
     assert kind_of(name) in KINDS
 
 
-def test_files_need_nothing_before_spark_starts(tmp_path):
-    said = []
-    pipeline = PIPELINES[FILES](tmp_path, 2, said.append)
+def test_file_pipeline_needs_no_preparation(tmp_path):
+    messages = []
+    pipeline = PIPELINES[FILES](tmp_path, 2, messages.append)
 
-    assert (pipeline.prepare(), said) == ({}, [])
+    assert (pipeline.prepare(), messages) == ({}, [])
     pipeline.close()
 
 
@@ -176,7 +178,7 @@ def test_several_alerts_of_one_message_are_several_pages(receiver):
     assert [page.labels["query"] for page in receiver.pages] == ["a", "b"]
 
 
-def test_who_only_polls_brings_no_page(receiver):
+def test_get_request_creates_no_page(receiver):
     answer = requests.get(receiver.url, timeout=PATIENCE_SECONDS)
 
     assert answer.status_code == 501
@@ -187,7 +189,7 @@ def test_only_this_machine_can_page(receiver):
     assert receiver.url.startswith("http://127.0.0.1:")
 
 
-def test_a_closed_receiver_listens_no_more():
+def test_closed_receiver_accepts_no_connection():
     receiver = PageReceiver()
     receiver.close()
     with pytest.raises(requests.ConnectionError):
@@ -204,16 +206,16 @@ def query(name, state):
     return QueryStatus(**{**blank, "name": name, "state": state})
 
 
-def test_each_line_begins_with_the_seconds_since_the_beginning(capsys):
+def test_each_line_starts_with_the_seconds_since_the_start(capsys):
     DemoOutput().say("hello")
 
     assert capsys.readouterr().out == "[   0.0 s] hello\n"
 
 
-def test_how_many_are_well_is_reported_whenever_it_changes_and_only_then(capsys):
+def test_number_of_healthy_queries_is_printed_only_when_it_changes(capsys):
     output = DemoOutput()
-    well = [query("a", "running"), query("b", "idle")]
-    for queries in ([], well, well, [*well[:1], query("b", "failed")], well):
+    healthy = [query("a", "running"), query("b", "idle")]
+    for queries in ([], healthy, healthy, [*healthy[:1], query("b", "failed")], healthy):
         output.queries(queries)
     lines = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
 
@@ -226,13 +228,13 @@ def test_how_many_are_well_is_reported_whenever_it_changes_and_only_then(capsys)
 
 
 @pytest.mark.parametrize("state", ["failed", "missing", "stalled", "starting", "stopped"])
-def test_who_is_not_well_is_named(capsys, state):
+def test_unhealthy_query_is_named(capsys, state):
     DemoOutput().queries([query("a", state)])
 
     assert capsys.readouterr().out.endswith(f"0 of 1 queries healthy (a {state})\n")
 
 
-def test_of_many_in_one_state_the_number_is_reported(capsys):
+def test_many_queries_in_one_state_are_counted(capsys):
     queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
     DemoOutput().queries(queries)
 
@@ -249,17 +251,17 @@ def page(**annotations):
     return ReceivedAlert(0.0, "firing", labels, annotations)
 
 
-def test_a_page_shows_what_the_one_on_call_needs(capsys):
+def test_page_shows_what_the_person_on_call_needs(capsys):
     DemoOutput().page(page(summary="[etl] a failed", reason="boom", query_id="1", window=""), 0.123)
-    reported = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
     for text in ("0.12 s later", "StreamingQueryFailed", "critical", "[etl] a failed", "boom"):
-        assert text in reported
-    assert "query_id" not in reported
-    assert "window" not in reported
+        assert text in printed
+    assert "query_id" not in printed
+    assert "window" not in printed
 
 
-def test_a_page_that_is_taken_back_is_one_line(capsys):
+def test_resolved_page_is_one_line(capsys):
     labels = {"alertname": "StreamingQueryFailed", "query": "a", "severity": "critical"}
     headline = "Resolved: [etl] a commits again after 4 min"
     DemoOutput().page(
@@ -269,28 +271,28 @@ def test_a_page_that_is_taken_back_is_one_line(capsys):
     assert capsys.readouterr().out == f"[   0.0 s] {headline}\n"
 
 
-def test_a_reason_that_the_headline_gives_is_not_shown_twice(capsys):
+def test_reason_contained_in_the_headline_is_not_repeated(capsys):
     DemoOutput().page(page(summary="[etl] a failed: E: boom", reason="E: boom"), 0)
 
     assert capsys.readouterr().out.count("boom") == 1
 
 
-def test_a_long_reason_is_folded_not_cut(capsys):
+def test_long_reason_is_wrapped_not_cut(capsys):
     reason = " ".join(f"word{number}" for number in range(60))
     DemoOutput().page(page(reason=reason), 0)
-    reported = capsys.readouterr().out
+    printed = capsys.readouterr().out
 
-    assert all(word in reported for word in reason.split())
-    assert max(map(len, reported.splitlines())) <= 82
+    assert all(word in printed for word in reason.split())
+    assert max(map(len, printed.splitlines())) <= 82
 
 
-def test_a_page_without_words_is_a_page(capsys):
+def test_page_without_annotations_is_printed(capsys):
     DemoOutput().page(page(), 0)
 
     assert "StreamingQueryFailed" in capsys.readouterr().out
 
 
-def test_the_facts_come_in_the_order_given(capsys):
+def test_facts_are_printed_in_the_given_order(capsys):
     DemoOutput().facts({"scenario": "failure", "page": "none"})
     lines = capsys.readouterr().out.split("\n")
 

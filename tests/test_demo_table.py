@@ -1,4 +1,4 @@
-"""The table of the demo's eighth query, and what befalls it there."""
+"""The table of the demo's eighth query, and the scenarios that strike it."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ def table(tmp_path):
     return AlertTable(tmp_path)
 
 
-def test_an_empty_table_has_no_version(table):
+def test_empty_table_has_no_version(table):
     assert table.read() == (-1, {})
 
 
-def test_a_merge_keeps_what_was_there_and_the_later_action_wins(table):
+def test_merge_keeps_existing_rows_and_the_later_action_wins(table):
     table.merge({"a": "open", "b": "open"})
     table.merge({"b": "resolved", "c": "open"})
 
     assert table.read() == (1, {"a": "open", "b": "resolved", "c": "open"})
 
 
-def test_versions_go_on_past_nine(table):
+def test_versions_continue_past_nine(table):
     for number in range(12):
         table.merge({str(number): "open"})
 
     assert table.read()[0] == 11
 
 
-def test_a_second_writer_makes_the_merge_fail_and_keeps_its_own_rows(table):
+def test_second_writer_fails_the_merge_and_keeps_its_own_rows(table):
     table.merge({"a": "open"})
     table.rival = lambda: table.commit(1, {"a": "compacted"})
     with pytest.raises(ConcurrentAppendException, match="version 1 was committed by another"):
@@ -52,7 +52,7 @@ def test_a_second_writer_makes_the_merge_fail_and_keeps_its_own_rows(table):
     assert table.read() == (1, {"a": "compacted"})
 
 
-def test_after_a_conflict_trying_again_works(table):
+def test_merge_succeeds_when_retried_after_a_conflict(table):
     table.rival = lambda: table.commit(0, {})
     with pytest.raises(ConcurrentAppendException):
         table.merge({"a": "open"})
@@ -62,7 +62,7 @@ def test_after_a_conflict_trying_again_works(table):
     assert table.read() == (1, {"a": "open"})
 
 
-def test_a_version_is_never_written_twice(table):
+def test_version_is_never_written_twice(table):
     table.commit(0, {"a": "open"})
     with pytest.raises(ConcurrentAppendException):
         table.commit(0, {"a": "resolved"})
@@ -85,7 +85,7 @@ def lock(tmp_path):
     return WriterLock(tmp_path / "lock")
 
 
-def test_a_lock_that_is_taken_keeps_others_waiting_until_it_is_given_back(lock):
+def test_held_lock_keeps_writers_waiting_until_it_is_released(lock):
     lock.take()
     passed = threading.Event()
     writer = threading.Thread(target=lambda: lock.wait() or passed.set())
@@ -97,7 +97,7 @@ def test_a_lock_that_is_taken_keeps_others_waiting_until_it_is_given_back(lock):
     assert passed.is_set()
 
 
-def test_giving_a_lock_back_twice_does_no_harm(lock):
+def test_releasing_a_lock_twice_is_harmless(lock):
     lock.take()
     lock.give_back()
     lock.give_back()
@@ -107,26 +107,26 @@ def test_giving_a_lock_back_twice_does_no_harm(lock):
 # -- scenarios ------------------------------------------------------------------------------------
 
 
-def test_the_scenarios_are_those_of_the_contract():
+def test_scenarios_are_the_documented_ones():
     assert list(SCENARIOS) == ["failure", "hang", "stop", "healthy"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values())
-def test_a_scenario_is_reported_by_an_alert_that_has_a_runbook(scenario):
+def test_scenario_raises_an_alert_that_has_a_runbook(scenario):
     assert (scenario.alertname is None) == (scenario.name == NONE)
     if scenario.alertname is not None:
         assert (RUNBOOKS / f"{scenario.alertname}.md").is_file()
         assert scenario.within_seconds > 0
 
 
-def test_supervision_ends_a_job_for_those_that_are_gone_and_for_no_others():
+def test_supervision_ends_the_job_only_for_ended_queries():
     ending = {name for name, scenario in SCENARIOS.items() if scenario.ends_supervised}
 
     assert ending == {"failure", "stop"}
 
 
 class Batch:
-    """What the chosen query gets, without Spark."""
+    """What the alert query gets as a batch, without Spark."""
 
     def select(self, *_):
         return self
@@ -136,22 +136,22 @@ class Batch:
 
 
 class Query:
-    """Merges until it dies, as the chosen query does."""
+    """Merges until it fails, as the alert query does."""
 
     def __init__(self, pipeline):
         self.status = {"isTriggerActive": False}
-        self.deaths = []
+        self.failures = []
         self.stopped = threading.Event()
         self._pipeline = pipeline
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def _run(self):
-        while not self.deaths and not self.stopped.wait(0.01):
+        while not self.failures and not self.stopped.wait(0.01):
             try:
                 self._pipeline._pair(Batch(), 0)
             except ConcurrentAppendException as error:
-                self.deaths.append(error)
+                self.failures.append(error)
 
     def stop(self):
         self.stopped.set()
@@ -162,7 +162,7 @@ class Query:
 
 @pytest.fixture
 def pipeline(tmp_path):
-    """A job on files whose chosen query runs, without Spark."""
+    """A job on files whose alert query runs, without Spark."""
     pipeline = FilePipeline(tmp_path, 2, lambda _: None)
     pipeline.table.merge({"a": "open"})
     pipeline.queries[ALERTS] = Query(pipeline)
@@ -171,17 +171,17 @@ def pipeline(tmp_path):
     pipeline.queries[ALERTS].join()
 
 
-def test_who_dies_dies_of_a_second_writer_once_and_its_rows_stay(pipeline):
+def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
     before = time.time()
-    died_at = SCENARIOS["failure"].strike(pipeline)
+    failed_at = SCENARIOS["failure"].strike(pipeline)
     pipeline.queries[ALERTS].join()
 
-    assert before <= died_at <= time.time()
-    assert len(pipeline.queries[ALERTS].deaths) == 1
+    assert before <= failed_at <= time.time()
+    assert len(pipeline.queries[ALERTS].failures) == 1
     assert pipeline.table.read()[1]["a"] == "open"
 
 
-def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
+def test_failure_scenario_times_out_if_no_query_runs(pipeline, monkeypatch):
     monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
     pipeline.stop_query(ALERTS)
     pipeline.queries[ALERTS].join()
@@ -189,7 +189,7 @@ def test_a_second_writer_that_finds_nobody_gives_up(pipeline, monkeypatch):
         SCENARIOS["failure"].strike(pipeline)
 
 
-def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
+def test_hang_scenario_blocks_the_query_until_the_lock_is_released(pipeline):
     SCENARIOS["hang"].strike(pipeline)
     time.sleep(0.05)
     stuck_at, _ = pipeline.table.read()
@@ -197,24 +197,24 @@ def test_who_hangs_hangs_in_a_lock_nobody_gives_back(pipeline):
 
     assert pipeline.table.read()[0] == stuck_at
     pipeline.lock.give_back()
-    until(lambda: pipeline.table.read()[0] > stuck_at, "it goes on")
+    until(lambda: pipeline.table.read()[0] > stuck_at, "the query goes on")
 
 
-def test_who_stops_is_stopped(pipeline):
+def test_stop_scenario_stops_the_query(pipeline):
     SCENARIOS["stop"].strike(pipeline)
 
     assert pipeline.queries[ALERTS].stopped.is_set()
 
 
-def test_who_is_healthy_is_left_alone(pipeline):
-    stuck_at, _ = pipeline.table.read()
+def test_healthy_scenario_leaves_the_query_alone(pipeline):
+    before, _ = pipeline.table.read()
     SCENARIOS[NONE].strike(pipeline)
-    until(lambda: pipeline.table.read()[0] > stuck_at, "it goes on")
+    until(lambda: pipeline.table.read()[0] > before, "the query goes on")
 
-    assert pipeline.queries[ALERTS].deaths == []
+    assert pipeline.queries[ALERTS].failures == []
 
 
-def test_a_query_is_stopped_between_two_batches(pipeline):
+def test_query_is_stopped_between_two_batches(pipeline):
     query = pipeline.queries[ALERTS]
     query.status = {"isTriggerActive": True}
     stopping = threading.Thread(target=lambda: pipeline.stop_query(ALERTS))

@@ -1,4 +1,4 @@
-"""Where the demo's main thread waits: in the trap of the incident, or out of it."""
+"""Where the demo's main thread waits: in the trap of the incident, or outside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_SECONDS = 10.0
 
 
 class Job:
-    """Stands for a query, which is waited for, and for a sidecar, which is asked."""
+    """A query and a sidecar in one; the demo waits for either."""
 
     def __init__(self, failure=None):
         self.failure = failure
@@ -41,27 +41,27 @@ def blocked(job):
 
 
 @pytest.mark.parametrize("waiting", [blocked, Supervised])
-def test_a_job_in_which_nothing_is_reported_waits_until_it_is_let_go(waiting):
+def test_job_without_a_failure_waits_until_it_is_released(waiting):
     job = Job()
     here = waiting(job)
-    polled = []
+    was_over = []
 
     def poll():
         while not main_thread_stuck_in(here.where):
             job.over.wait(0.01)
-        polled.append(job.over.is_set())
+        was_over.append(job.over.is_set())
         here.let_go()
 
-    looker = threading.Thread(target=poll)
-    looker.start()
+    poller = threading.Thread(target=poll)
+    poller.start()
 
     assert here.wait() is None
-    looker.join(PATIENCE_SECONDS)
-    assert polled == [False]
+    poller.join(PATIENCE_SECONDS)
+    assert was_over == [False]
     assert not main_thread_stuck_in(here.where)
 
 
-def test_a_failure_ends_the_wait_of_a_supervised_job():
+def test_failure_ends_the_wait_of_a_supervised_job():
     failure = QueryFailure("alerts", "boom")
 
     assert Supervised(Job(failure)).wait() is failure
@@ -71,7 +71,5 @@ def test_a_failure_ends_the_wait_of_a_supervised_job():
     ("as_expected", "failed", "code"),
     [(True, False, 0), (True, True, 3), (False, False, 1), (False, True, 1)],
 )
-def test_the_exit_code_says_whether_it_was_reported_and_whether_the_job_failed(
-    as_expected, failed, code
-):
+def test_exit_code_shows_the_result_and_whether_the_job_failed(as_expected, failed, code):
     assert _exit_code(as_expected, failed=failed) == code

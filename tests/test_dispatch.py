@@ -1,4 +1,4 @@
-"""Several receivers at once: each has its own, and a fallback when it does not listen."""
+"""Several receivers: each gets its own incidents, and a fallback takes over when one fails."""
 
 import threading
 
@@ -23,8 +23,8 @@ from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.listener.guard import Guard
 
 
-class House:
-    """Receivers by name, each with a route, and the dispatch before them."""
+class Harness:
+    """Receivers by name, each with a route, behind one dispatch."""
 
     def __init__(self, routes, **recorders):
         self.clock, self.wall = Clock(), Clock(WALL)
@@ -42,7 +42,7 @@ class House:
             delivery.start()
 
     def offer(self, *incidents, after=0.0, stale_resolves=()):
-        """Offer, ``after`` seconds later, and let every receiver be told or fail."""
+        """Offer ``after`` seconds later, and let every delivery succeed or fail."""
         self.clock.now += after
         self.wall.now += after
         self.dispatch.offer(incidents, stale_resolves)
@@ -53,8 +53,8 @@ class House:
             delivery.flush(PATIENCE_SECONDS)
         return self
 
-    def state(self, name):
-        """What that receiver was told, repeated failures left out."""
+    def sent(self, name):
+        """The messages of that receiver, without repeats."""
         return list(dict.fromkeys(self.recorders[name].sent))
 
     def close(self):
@@ -63,15 +63,15 @@ class House:
 
 
 @pytest.fixture
-def house():
-    houses = []
+def harness():
+    harnesses = []
 
     def build(routes, **recorders):
-        houses.append(House(routes, **recorders))
-        return houses[-1]
+        harnesses.append(Harness(routes, **recorders))
+        return harnesses[-1]
 
     yield build
-    for one in houses:
+    for one in harnesses:
         one.close()
     assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
 
@@ -86,8 +86,8 @@ PAGER = Route(fallback="phone")
 PHONE = Route(severities=())
 
 
-def test_each_receiver_is_reported_what_is_its_own(house):
-    one = house(
+def test_each_receiver_gets_only_incidents_it_is_routed(harness):
+    one = harness(
         {
             "pager": Route(severities=("critical",)),
             "chat": Route(),
@@ -96,53 +96,53 @@ def test_each_receiver_is_reported_what_is_its_own(house):
     )
     one.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
 
-    assert sorted(one.state("pager")) == [("*", "firing"), ("a", "firing")]
-    assert len(one.state("chat")) == 3
-    assert sorted(one.state("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
+    assert sorted(one.sent("pager")) == [("*", "firing"), ("a", "firing")]
+    assert len(one.sent("chat")) == 3
+    assert sorted(one.sent("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
 
 
-def test_a_fallback_is_reported_when_the_first_has_not_taken_it_in_time(house):
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(harness):
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=59.0)
-    assert one.state("phone") == []
+    assert one.sent("phone") == []
 
     one.offer(incident(), after=1.0).settle()
-    assert one.state("phone") == [("a", "firing")]
+    assert one.sent("phone") == [("a", "firing")]
 
 
-def test_a_fallback_is_not_reported_of_what_was_taken(house):
-    one = house({"pager": PAGER, "phone": PHONE})
+def test_fallback_is_not_notified_of_accepted_incidents(harness):
+    one = harness({"pager": PAGER, "phone": PHONE})
     one.offer(incident())
     one.offer(incident(), incident("b"), after=3600.0)
     one.offer(after=3600.0).settle()
 
-    assert one.state("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
-    assert one.state("phone") == []
+    assert one.sent("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
+    assert one.sent("phone") == []
 
 
-def test_a_fallback_is_reported_at_once_of_what_will_never_be_taken(house):
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
+def test_fallback_is_notified_at_once_of_rejected_incidents(harness):
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
     one.offer(incident())
     one.offer(incident(), after=0.25).settle()
 
-    assert one.state("phone") == [("a", "firing")]
+    assert one.sent("phone") == [("a", "firing")]
 
 
-def test_a_fallback_has_everything_while_the_first_answers_410(house):
-    """What was pending then, and what comes later."""
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+def test_fallback_gets_everything_while_the_first_receiver_answers_410(harness):
+    """The fallback gets pending incidents and later ones."""
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
     one.offer(incident("a"), incident("b"))
     one.offer(incident("a"), incident("b"), incident("c"), after=0.25)
     one.offer(incident("a"), incident("b"), incident("c"), after=61.0)
     one.settle()
 
-    assert sorted(one.state("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
+    assert sorted(one.sent("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
 
 
-def test_a_fallback_goes_on_being_reported_until_the_end(house):
-    """Also when the first takes everything again meanwhile."""
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+def test_fallback_is_notified_until_the_incident_ends(harness):
+    """Even if the first receiver works again in the meantime."""
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=60.0)
     one.recorders["pager"].always = None
@@ -150,12 +150,12 @@ def test_a_fallback_goes_on_being_reported_until_the_end(house):
     one.offer(after=60.0)
 
     assert one.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
-    assert one.state("pager")[-1] == ("a", "resolved")
+    assert one.sent("pager")[-1] == ("a", "resolved")
 
 
-def test_a_page_that_is_over_before_the_first_took_it_is_not_lost(house):
-    """The fallback hears that it was, and that it is over, once."""
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+def test_page_that_ended_before_the_first_receiver_took_it_is_not_lost(harness):
+    """The fallback gets the trigger and the resolve, once each."""
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
     one.offer(incident())
     one.offer(over(incident(), WALL + 5), after=5.0)
     for _ in range(5):
@@ -165,9 +165,9 @@ def test_a_page_that_is_over_before_the_first_took_it_is_not_lost(house):
     assert one.deliveries["pager"].pending == 1
 
 
-def test_the_next_occurrence_is_handed_over_too(house):
-    """The first is still down, and still has not told of the one before."""
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+def test_next_occurrence_is_escalated_too(harness):
+    """The first receiver is still down and has not accepted the previous occurrence."""
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
     for start in (0.0, 200.0):
         firing = incident(starts_at=WALL + start)
         one.offer(firing, after=40.0)
@@ -177,30 +177,30 @@ def test_the_next_occurrence_is_handed_over_too(house):
     assert one.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
 
 
-def test_a_muted_incident_is_no_fallbacks_business(house):
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+def test_muted_incident_is_not_escalated(harness):
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
     for _ in range(3):
         one.offer(incident(muted="silenced until noon"), after=60.0)
 
-    assert one.state("phone") == []
+    assert one.sent("phone") == []
 
 
-def test_a_chain_of_fallbacks_is_gone_down_link_by_link(house):
+def test_fallback_chain_is_followed_link_by_link(harness):
     routes = {"a": Route(fallback="b"), "b": Route((), fallback="c"), "c": PHONE}
-    one = house(routes, a=failing(outage()), b=failing(outage()))
+    one = harness(routes, a=failing(outage()), b=failing(outage()))
     one.offer(incident())
     one.offer(incident(), after=60.0)
-    assert one.state("c") == []
+    assert one.sent("c") == []
     one.offer(incident(), after=60.0)
 
-    assert one.state("c") == [("a", "firing")]
+    assert one.sent("c") == [("a", "firing")]
 
 
 @pytest.mark.parametrize("loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}])
-def test_a_loop_of_fallbacks_ends(house, loop):
-    """Everybody is told, nobody twice, and nothing hangs."""
+def test_fallback_loop_ends(harness, loop):
+    """Every receiver is notified exactly once, and nothing hangs."""
     routes = {name: Route(fallback=fallback) for name, fallback in loop.items()}
-    one = house(routes, **{name: failing(wrong_token()) for name in loop})
+    one = harness(routes, **{name: failing(wrong_token()) for name in loop})
     for _ in range(4):
         one.offer(incident(), after=60.0)
     for recorder in one.recorders.values():
@@ -211,38 +211,38 @@ def test_a_loop_of_fallbacks_ends(house, loop):
     assert all(recorder.sent == [("a", "firing")] for recorder in one.recorders.values())
 
 
-def test_before_the_driver_exits_the_fallback_has_everything_at_once(house):
-    """There will be no 60 seconds."""
-    one = house({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+def test_shutdown_escalates_everything_at_once(harness):
+    """The driver does not live for another 60 seconds."""
+    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
     one.offer(incident())
     one.dispatch.escalate_to_fallback()
     one.settle()
 
-    assert one.state("phone") == [("a", "firing")]
+    assert one.sent("phone") == [("a", "firing")]
 
 
-def test_a_fallback_that_is_no_receiver_is_an_error():
+def test_unknown_fallback_is_an_error():
     delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
 
     with pytest.raises(ValueError, match=r"'pager'.*'phnoe' \(receivers: pager\)"):
         Dispatch((delivery,))
 
 
-def test_closings_go_to_those_that_reconcile(house):
-    one = house(
+def test_stale_resolves_go_to_receivers_that_reconcile(harness):
+    one = harness(
         {"pager": Route(), "chat": Route()},
         pager=Recorder(capabilities=ReceiverCapabilities(reconciles=True)),
     )
     one.offer(stale_resolves=(over(incident(), WALL),))
 
     assert one.recorders["pager"].wait_for(1) == [("a", "resolved")]
-    assert one.state("chat") == []
+    assert one.sent("chat") == []
 
 
 # -- successors -------------------------------------------------------------------------------
 
 
-class Shelf:
+class MemorySpool:
     """A spool in memory."""
 
     def __init__(self):
@@ -252,40 +252,40 @@ class Shelf:
         self.entries[receiver] = entries
 
 
-def entries_of(house):
-    return {name: delivery._outbox.entries for name, delivery in house.deliveries.items()}
+def entries_of(harness):
+    return {name: delivery._outbox.entries for name, delivery in harness.deliveries.items()}
 
 
-def test_a_successor_has_each_receivers_entries_and_says_what_is_open(house):
-    """The newest revision of each; what is over is none of them, yet it is resolved."""
-    earlier = house({"pager": Route(), "chat": Route()}, chat=failing(outage()))
+def test_successor_restores_each_receivers_entries_and_returns_open_incidents(harness):
+    """It returns the newest revision of each open incident; ended ones are still resolved."""
+    earlier = harness({"pager": Route(), "chat": Route()}, chat=failing(outage()))
     earlier.offer(incident("a"), incident("b"))
     earlier.offer(incident("a", revision=1))
-    successor = house({"pager": Route(), "chat": Route()})
+    successor = harness({"pager": Route(), "chat": Route()})
     restored = successor.dispatch.restore(entries_of(earlier))
     successor.offer(*restored)
 
     assert [(one.key, one.revision) for one in restored] == [(incident("a").key, 1)]
-    assert successor.state("pager") == []
-    assert sorted(successor.state("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
+    assert successor.sent("pager") == []
+    assert sorted(successor.sent("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
 
 
-def test_entries_of_a_receiver_that_is_no_more_are_forgotten(house):
-    """Kept, they would be inherited again at every start, and told to all others."""
-    earlier = house({"pager": Route(), "chat": Route()})
+def test_entries_of_a_removed_receiver_are_dropped(harness):
+    """Otherwise they would be restored at every start and sent to all other receivers."""
+    earlier = harness({"pager": Route(), "chat": Route()})
     earlier.offer(incident())
-    shelf = Shelf()
-    delivery = Delivery(Recorder("chat"), Guard(), spool=shelf)
+    spool = MemorySpool()
+    delivery = Delivery(Recorder("chat"), Guard(), spool=spool)
     entries = {"pager": entries_of(earlier)["pager"]}
 
-    assert Dispatch((delivery,), spool=shelf).restore(entries) == ()
-    assert shelf.entries == {"pager": (), "chat": ()}
+    assert Dispatch((delivery,), spool=spool).restore(entries) == ()
+    assert spool.entries == {"pager": (), "chat": ()}
 
 
-def test_a_page_that_a_receiver_that_is_no_more_was_not_reported_is_reported_to_the_others(house):
-    earlier = house({"pager": Route()}, pager=failing(outage()))
+def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(harness):
+    earlier = harness({"pager": Route()}, pager=failing(outage()))
     earlier.offer(incident())
-    successor = house({"chat": Route()})
+    successor = harness({"chat": Route()})
     successor.offer(*successor.dispatch.restore(entries_of(earlier)))
 
-    assert successor.state("chat") == [("a", "firing")]
+    assert successor.sent("chat") == [("a", "firing")]

@@ -1,7 +1,7 @@
-"""With a fallback nobody is missed as long as one of two listens: played by chance.
+"""No page is lost as long as one of two receivers works: a random test.
 
-The pager is up, down, poisoned or gone as chance has it, the phone up or down; drivers are
-killed between steps, and their successors have the rows.
+The pager randomly works, fails, rejects or answers 410, the phone works or fails; drivers are
+killed between steps, and their successors restore the entries.
 """
 
 import msgspec
@@ -31,7 +31,9 @@ MODES = {
 
 
 class Line:
-    """A receiver; ``open`` is what it believes, ``received`` every trigger it took."""
+    """A receiver; ``open`` holds the incidents it believes open, ``received`` every trigger it
+    took.
+    """
 
     capabilities = ReceiverCapabilities(per_minute=100.0)
 
@@ -53,17 +55,17 @@ class Line:
             raise MODES[self.mode]
 
     def close(self):
-        """Nothing is held."""
+        """Nothing needs closing."""
 
 
-class House(RuleBasedStateMachine):
+class TwoReceivers(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.clock, self.wall = Clock(), Clock(WALL)
         self.pager, self.phone = Line("pager"), Line("phone")
         self.fires = {}
-        self.must_hear = {}
-        self.was_deaf = False
+        self.must_receive = {}
+        self.has_rejected = False
         self.begin()
 
     def begin(self):
@@ -75,12 +77,12 @@ class House(RuleBasedStateMachine):
         self.dispatch = Dispatch(self.deliveries, wall=self.wall)
 
     @rule(query=st.sampled_from(QUERIES))
-    def fall_failing(self, query):
+    def start_failing(self, query):
         if query not in self.fires:
             self.pass_time(1.0)
             self.fires[query] = incident(query, starts_at=self.wall.now)
             if query not in self.pager.open | self.phone.open:
-                self.must_hear[query, self.wall.now] = len(
+                self.must_receive[query, self.wall.now] = len(
                     self.pager.received + self.phone.received
                 )
             self.offer()
@@ -98,21 +100,21 @@ class House(RuleBasedStateMachine):
     @rule(mode=st.sampled_from(sorted(MODES)))
     def the_pager_changes(self, mode):
         self.pager.mode = mode
-        self.was_deaf |= mode == "poisoned"
+        self.has_rejected |= mode == "poisoned"
 
     @rule(mode=st.sampled_from(["up", "down", "wrong token"]))
     def the_phone_changes(self, mode):
         self.phone.mode = mode
 
     @rule()
-    def be_killed(self):
+    def crash(self):
         entries = {one.name: one._outbox.entries for one in self.deliveries}
         kept = msgspec.json.decode(
             msgspec.json.encode(entries), type=dict[str, tuple[OutboxEntry, ...]]
         )
         self.begin()
         restored = {said(one)[0] for one in self.dispatch.restore(kept)}
-        assert restored >= set(self.fires), "something open was forgotten"
+        assert restored >= set(self.fires), "an open incident was forgotten"
         self.offer()
 
     def pass_time(self, seconds):
@@ -120,7 +122,7 @@ class House(RuleBasedStateMachine):
         self.wall.now += seconds
 
     def offer(self):
-        """One round of the worker, and what the threads make of it."""
+        """One evaluation of the worker, and the steps of the delivery threads."""
         self.dispatch.offer(self.fires.values())
         for one in self.deliveries:
             while (one._outbox.next_at(self.clock.now, self.wall.now) or 0) <= self.clock.now:
@@ -134,14 +136,16 @@ class House(RuleBasedStateMachine):
         for _ in range(40):
             self.pass_time(400.0)
             self.offer()
-        for (query, starts_at), received_before in self.must_hear.items():
+        for (query, starts_at), received_before in self.must_receive.items():
             received = {*self.pager.received, *self.phone.received}
             later = (self.pager.received + self.phone.received)[received_before:]
-            assert (query, starts_at) in received or query in dict(later), f"{query} was missed"
+            assert (query, starts_at) in received or query in dict(later), (
+                f"the page of {query} was lost"
+            )
         assert self.phone.open <= set(self.fires)
-        if not self.was_deaf:
+        if not self.has_rejected:
             assert self.pager.open == set(self.fires)
 
 
-class TestHouse(House.TestCase):
+class TestTwoReceivers(TwoReceivers.TestCase):
     settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

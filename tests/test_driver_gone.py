@@ -1,4 +1,4 @@
-"""When the JVM of the driver has ended, one alert says so and names the queries that ended with it."""
+"""If the JVM of the driver has ended, one alert names the queries that ended with it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def running(*queries):
 
 
 def finding(story, *, context=Context.JVM_GONE, now=102, **settings):
-    """What the rule finds after one more poll of the probe."""
+    """The finding after one more poll of the probe."""
     story.probe(at=101, context=context)
     return driver_down.check(story.state.snapshot(now), now, policy(**settings))
 
 
-def test_it_names_the_living_queries_and_is_critical_at_once():
+def test_alert_names_the_live_queries_and_is_critical_at_once():
     found = finding(running("c", "a", "b"), now=101)
 
     assert (found.alertname, found.query, found.severity, found.state) == (
@@ -35,15 +35,15 @@ def test_it_names_the_living_queries_and_is_critical_at_once():
     assert found.summary == f"driver is down: {found.reason}"
 
 
-def test_it_counts_one_query_as_one():
+def test_alert_counts_one_query_in_the_singular():
     assert "and 1 streaming query with it: a" in finding(running("a")).reason
 
 
-def test_it_fires_for_a_driver_without_a_query_too():
+def test_alert_fires_for_a_driver_without_queries():
     assert finding(Story()).reason.endswith("ended; no query was running")
 
 
-def test_it_does_not_count_what_ended_before_or_is_ignored():
+def test_alert_does_not_count_ended_or_ignored_queries():
     story = running("a", "b", "scratch").ended("b", at=100.5, exception=CONFLICT)
 
     found = finding(story, overrides=[("scratch", {"ignore": True})])
@@ -51,7 +51,7 @@ def test_it_does_not_count_what_ended_before_or_is_ignored():
     assert found.reason.endswith("1 streaming query with it: a")
 
 
-def test_it_names_no_more_than_a_page_can_hold():
+def test_alert_names_a_limited_number_of_queries():
     names = [f"q{number:03}" for number in range(driver_down.MAX_NAMED + 5)]
     found = finding(running(*names))
 
@@ -61,16 +61,16 @@ def test_it_names_no_more_than_a_page_can_hold():
 
 @pytest.mark.parametrize("context", [each for each in Context if each is not Context.JVM_GONE])
 @pytest.mark.parametrize("now", [101, 100_000])
-def test_it_is_silent_while_the_jvm_exists_however_its_context_ended(context, now):
+def test_alert_is_silent_while_the_jvm_exists(context, now):
     assert finding(running("a", "b", "c"), context=context, now=now) is None
 
 
-def test_it_is_silent_before_the_probe_has_reported_anything():
+def test_alert_is_silent_before_the_first_probe_report():
     assert driver_down.check(Story().state.snapshot(900), 900, policy()) is None
 
 
-def test_what_the_queries_were_when_the_jvm_ended_is_kept():
-    """A report without runs says that a run has vanished; one of a JVM that is gone does not."""
+def test_states_of_the_queries_are_kept_when_the_jvm_ends():
+    """A report without runs means that they vanished; a report that the JVM is gone does not."""
     story = running("a", "b").ended("b", at=100.5, exception=CONFLICT)
     finding(story)
 

@@ -1,4 +1,4 @@
-"""Events come by the best way that the driver allows, and by the next one where it refuses that."""
+"""Events use the best path that the driver allows, and fall back to the next one."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from querypulse.listener.jvm import NETWORK_ERRORS
 from querypulse.listener.ownership import ALONE
 from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS
 
-REFUSED = Py4JError("not whitelisted")
-REFUSALS = {
+NOT_ALLOWED = Py4JError("not whitelisted")
+ERRORS_FOR = {
     "bus_queue": {},
-    "session_listeners": {"bus": REFUSED},
-    "python_proxy": {"janino": REFUSED},
-    "python_callbacks": {"janino": REFUSED, "proxy": REFUSED},
+    "session_listeners": {"bus": NOT_ALLOWED},
+    "python_proxy": {"janino": NOT_ALLOWED},
+    "python_callbacks": {"janino": NOT_ALLOWED, "proxy": NOT_ALLOWED},
 }
-"""What a driver must refuse for each way to be the best one left."""
+"""The calls that a driver must refuse so that each path is the best one left."""
 NEEDS_ERRORS = pytest.param("python_callbacks", marks=pytest.mark.contains_errors)
-"""The guard counts the refusal of the raw proxy as an error."""
+"""The guard counts the refused raw proxy as an error."""
 ALL_PATHS = ["bus_queue", "session_listeners", "python_proxy", NEEDS_ERRORS]
 IN_SESSIONS = ALL_PATHS[1:]
 OF_THE_JVM = ALL_PATHS[:2]
 
 
 class Spark(FakeDriver):
-    """A driver, our listener, and what PySpark has been asked for."""
+    """A driver, our listener, and the calls into PySpark."""
 
     def __init__(self, monkeypatch, **java_errors):
         super().__init__(**java_errors)
@@ -66,22 +66,22 @@ class Spark(FakeDriver):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """Makes a driver with what it refuses, by part."""
+    """Create a driver that refuses the given parts."""
     return lambda **java_errors: Spark(monkeypatch, **java_errors)
 
 
 def opened(driver, name, *, by_hand=False):
-    """A driver for which this way is the best one left, and the way."""
-    spark = driver(**REFUSALS[name])
+    """A driver for which this path is the best one left, and the path."""
+    spark = driver(**ERRORS_FOR[name])
     path = spark.open(by_hand=by_hand)
     assert path.name == name
     return spark, path
 
 
-# -- the best way that is left --------------------------------------------------------------------
+# -- the best path --------------------------------------------------------------------------------
 
 
-def test_a_queue_of_our_own_on_the_bus_is_the_best_way(driver):
+def test_own_queue_on_the_bus_is_the_best_path(driver):
     spark, path = opened(driver, "bus_queue")
 
     assert spark.bus.queues == [spark.queue]
@@ -93,8 +93,10 @@ def test_a_queue_of_our_own_on_the_bus_is_the_best_way(driver):
 @pytest.mark.parametrize(
     "part", ["bus", "listener_bus"], ids=["our listener refused", "the bus itself refused"]
 )
-@pytest.mark.parametrize("refused", [REFUSED, PySparkException("refused")], ids=["py4j", "pyspark"])
-def test_a_bus_that_refuses_us_leaves_the_listener_of_each_session(driver, part, refused):
+@pytest.mark.parametrize(
+    "refused", [NOT_ALLOWED, PySparkException("refused")], ids=["py4j", "pyspark"]
+)
+def test_refused_bus_falls_back_to_session_listeners(driver, part, refused):
     spark = driver(**{part: refused})
     path = spark.open()
 
@@ -106,7 +108,7 @@ def test_a_bus_that_refuses_us_leaves_the_listener_of_each_session(driver, part,
     assert spark.callback_servers == []
 
 
-def test_a_bus_that_forgets_the_listener_just_added_leaves_the_sessions_too(driver):
+def test_bus_that_loses_our_listener_falls_back_to_session_listeners(driver):
     spark = driver()
     spark.bus.forgets = True
 
@@ -114,8 +116,10 @@ def test_a_bus_that_forgets_the_listener_just_added_leaves_the_sessions_too(driv
     assert spark.queue.closes == 0
 
 
-@pytest.mark.parametrize("refused", [REFUSED, PySparkException("refused")], ids=["py4j", "pyspark"])
-def test_a_driver_that_refuses_janino_leaves_a_python_proxy(driver, refused):
+@pytest.mark.parametrize(
+    "refused", [NOT_ALLOWED, PySparkException("refused")], ids=["py4j", "pyspark"]
+)
+def test_driver_without_janino_falls_back_to_a_python_proxy(driver, refused):
     spark = driver(janino=refused)
     path = spark.open()
 
@@ -125,14 +129,14 @@ def test_a_driver_that_refuses_janino_leaves_a_python_proxy(driver, refused):
     assert spark.callback_servers == [spark.sparkContext._gateway]
 
 
-def test_a_package_without_its_java_sources_leaves_a_python_proxy(driver, monkeypatch):
+def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
     monkeypatch.setattr("querypulse.listener.driver_class.__package__", "querypulse.exporter")
 
     assert driver().open().name == "python_proxy"
 
 
 @pytest.mark.contains_errors
-def test_a_driver_that_refuses_the_raw_proxy_leaves_pysparks_own_callbacks(driver):
+def test_refused_raw_proxy_falls_back_to_pysparks_own_callbacks(driver):
     spark, path = opened(driver, "python_callbacks")
 
     assert path.source is spark.listener.mailbox
@@ -140,16 +144,16 @@ def test_a_driver_that_refuses_the_raw_proxy_leaves_pysparks_own_callbacks(drive
     assert spark.manager.added == [path.java_listener]
 
 
-def test_a_queue_that_no_way_feeds_is_closed(driver):
-    spark = driver(bus=REFUSED, sessions=REFUSED)
+def test_unused_queue_is_closed(driver):
+    spark = driver(bus=NOT_ALLOWED, sessions=NOT_ALLOWED)
 
     assert spark.open().name == "python_proxy"
     assert spark.queue.closes == 1
 
 
-def test_each_refusal_is_logged_with_its_reason(driver, caplog):
+def test_each_refused_path_is_logged_with_its_reason(driver, caplog):
     caplog.set_level(logging.WARNING, "querypulse")
-    driver(bus=Py4JError("password=hunter2hunter on the bus"), sessions=REFUSED).open()
+    driver(bus=Py4JError("password=hunter2hunter on the bus"), sessions=NOT_ALLOWED).open()
     logged = [record.getMessage() for record in caplog.records]
 
     assert len(logged) == 2
@@ -159,12 +163,12 @@ def test_each_refusal_is_logged_with_its_reason(driver, caplog):
     assert "not whitelisted" in logged[1]
 
 
-# -- what is no refusal ---------------------------------------------------------------------------
+# -- errors that are no refusal -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 @pytest.mark.parametrize("part", ["janino", "listener_bus", "bus"])
-def test_a_lost_jvm_is_no_refusal(driver, part, lost):
+def test_lost_jvm_is_raised_and_causes_no_fallback(driver, part, lost):
     spark = driver(**{part: lost("no answer")})
     with pytest.raises(lost, match="no answer"):
         spark.open()
@@ -172,8 +176,8 @@ def test_a_lost_jvm_is_no_refusal(driver, part, lost):
     assert (spark.manager.added, spark.callback_servers) == ([], [])
 
 
-def test_a_jvm_lost_while_a_session_is_asked_is_no_refusal(driver):
-    spark = driver(bus=REFUSED, sessions=Py4JNetworkError("no answer"))
+def test_jvm_lost_during_a_session_call_is_raised(driver):
+    spark = driver(bus=NOT_ALLOWED, sessions=Py4JNetworkError("no answer"))
     with pytest.raises(Py4JNetworkError):
         spark.open()
 
@@ -181,15 +185,15 @@ def test_a_jvm_lost_while_a_session_is_asked_is_no_refusal(driver):
 
 
 @pytest.mark.parametrize("name", ["python_proxy", NEEDS_ERRORS])
-def test_a_session_that_forgets_the_listener_just_added_is_an_error(driver, name):
-    """L22: an attach that watches nothing must not look like one that watches."""
-    spark = driver(**REFUSALS[name])
+def test_session_that_loses_the_new_listener_is_an_error(driver, name):
+    """An attach that watches nothing must not seem to watch."""
+    spark = driver(**ERRORS_FOR[name])
     spark.manager.forgets = True
     with pytest.raises(NotListeningError):
         spark.open()
 
 
-def test_a_driver_that_forgets_every_listener_is_an_error(driver):
+def test_driver_that_loses_every_listener_is_an_error(driver):
     spark = driver()
     spark.bus.forgets = spark.manager.forgets = True
     with pytest.raises(NotListeningError):
@@ -198,26 +202,26 @@ def test_a_driver_that_forgets_every_listener_is_an_error(driver):
     assert spark.queue.closes == 1
 
 
-def test_a_session_that_refuses_the_last_way_is_an_error(driver):
-    spark = driver(janino=REFUSED)
-    spark.manager.refusal = REFUSED
+def test_session_that_refuses_the_last_path_is_an_error(driver):
+    spark = driver(janino=NOT_ALLOWED)
+    spark.manager.refusal = NOT_ALLOWED
     with pytest.raises(Py4JError, match="not whitelisted"):
         spark.open()
 
 
-# -- a listener that is added by hand ---------------------------------------------------------------
+# -- a manually added listener ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ALL_PATHS)
-def test_by_hand_nothing_is_added_to_the_session(driver, name):
-    """PySpark adds ``java_listener`` itself, and starts the callback server where it must."""
+def test_manual_mode_adds_nothing_to_the_session(driver, name):
+    """PySpark adds ``java_listener`` itself, and starts the callback server if needed."""
     spark, path = opened(driver, name, by_hand=True)
 
     assert (spark.manager.added, spark.callback_servers) == ([], [])
     assert path.java_listener is not None
 
 
-def test_by_hand_the_bus_feeds_us_before_pyspark_adds_the_listener(driver):
+def test_manual_mode_uses_the_bus_before_pyspark_adds_the_listener(driver):
     spark, path = opened(driver, "bus_queue", by_hand=True)
 
     assert spark.bus.queues == [spark.queue]
@@ -225,7 +229,7 @@ def test_by_hand_the_bus_feeds_us_before_pyspark_adds_the_listener(driver):
 
 
 @pytest.mark.parametrize("name", IN_SESSIONS)
-def test_by_hand_the_first_check_finds_what_pyspark_has_added(driver, name):
+def test_manual_mode_finds_the_listener_at_the_first_check(driver, name):
     spark, path = opened(driver, name, by_hand=True)
     assert path.check(0.0).registered
     spark.manager.addListener(path.java_listener)
@@ -238,8 +242,8 @@ def test_by_hand_the_first_check_finds_what_pyspark_has_added(driver, name):
 # -- checking ---------------------------------------------------------------------------------
 
 
-def forget(spark):
-    """Spark drops our listener, as after an interrupt."""
+def drop_listener(spark):
+    """Spark drops our listener, as it does after an interrupt."""
     spark.bus.queues.clear()
     del spark.manager.listeners[1:]
 
@@ -251,10 +255,10 @@ def times_registered(spark, path):
 
 
 @pytest.mark.parametrize("name", ALL_PATHS)
-def test_a_check_puts_back_what_spark_dropped_and_counts_it(driver, name):
+def test_check_restores_a_dropped_listener_and_counts_it(driver, name):
     spark, path = opened(driver, name)
     path.check(0.0)
-    forget(spark)
+    drop_listener(spark)
     checks = [path.check(number * CHECK_EVERY_SECONDS) for number in (0.9, 1, 2, 3)]
 
     assert [health.reregistrations for health in checks] == [0, 1, 1, 1]
@@ -262,9 +266,9 @@ def test_a_check_puts_back_what_spark_dropped_and_counts_it(driver, name):
     assert times_registered(spark, path) == 1
 
 
-def test_a_bus_that_takes_nothing_back_is_reported(driver):
+def test_bus_that_rejects_the_restored_listener_is_reported(driver):
     spark, path = opened(driver, "bus_queue")
-    forget(spark)
+    drop_listener(spark)
     spark.bus.forgets = True
 
     assert not path.check(0.0).registered
@@ -273,8 +277,7 @@ def test_a_bus_that_takes_nothing_back_is_reported(driver):
 
 
 @pytest.mark.parametrize("name", ALL_PATHS)
-def test_the_first_check_reads_what_spark_dropped_before_we_came(driver, name):
-    """L14"""
+def test_first_check_counts_events_dropped_before_the_attach(driver, name):
     spark, path = opened(driver, name)
     spark.bus.dropped = spark.bus.shared_drops[SHARED_QUEUE] = 37
 
@@ -285,16 +288,16 @@ def test_the_first_check_reads_what_spark_dropped_before_we_came(driver, name):
 
 
 @pytest.mark.parametrize("name", IN_SESSIONS)
-def test_drops_that_spark_refuses_to_count_are_unknown(driver, name):
+def test_unreadable_drop_count_is_unknown(driver, name):
     spark, path = opened(driver, name)
-    spark.java_errors["metrics"] = REFUSED
+    spark.java_errors["metrics"] = NOT_ALLOWED
 
     assert path.check(0.0).dropped_events is None
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 @pytest.mark.parametrize("name", IN_SESSIONS)
-def test_a_lost_jvm_is_no_unknown_count_of_drops(driver, name, lost):
+def test_lost_jvm_is_raised_instead_of_an_unknown_drop_count(driver, name, lost):
     spark, path = opened(driver, name)
     spark.java_errors["metrics"] = lost("no answer")
 
@@ -305,7 +308,7 @@ def test_a_lost_jvm_is_no_unknown_count_of_drops(driver, name, lost):
 # -- other sessions -----------------------------------------------------------------------------
 
 
-def test_the_bus_carries_other_sessions_without_a_listener_in_them(driver):
+def test_bus_covers_other_sessions_without_a_listener_in_them(driver):
     _, path = opened(driver, "bus_queue")
     other = Manager()
     path.cover(Execution(other))
@@ -314,7 +317,7 @@ def test_the_bus_carries_other_sessions_without_a_listener_in_them(driver):
 
 
 @pytest.mark.parametrize("name", IN_SESSIONS)
-def test_another_session_gets_the_listener_when_one_of_its_queries_is_met(driver, name):
+def test_other_session_gets_the_listener_when_its_first_query_is_seen(driver, name):
     _, path = opened(driver, name)
     other = Manager()
     path.cover(Execution(other))
@@ -333,7 +336,7 @@ def test_only_the_bus_counts_jobs(driver):
 
 
 @pytest.mark.parametrize("name", OF_THE_JVM)
-def test_a_queue_in_the_jvm_knows_the_other_processes(driver, name):
+def test_queue_in_the_jvm_knows_the_other_processes(driver, name):
     spark, path = opened(driver, name)
     assert path.ownership.is_alone
     spark.queue.answers = [answer(watchers="7:session-1 5:session-2")]
@@ -343,7 +346,7 @@ def test_a_queue_in_the_jvm_knows_the_other_processes(driver, name):
     assert not path.ownership.covers("session-2")
 
 
-def test_a_python_listener_knows_no_other_process(driver):
+def test_python_listener_knows_no_other_process(driver):
     assert opened(driver, "python_proxy")[1].ownership == ALONE
 
 
@@ -351,7 +354,7 @@ def test_a_python_listener_knows_no_other_process(driver):
 
 
 @pytest.mark.parametrize("name", ALL_PATHS)
-def test_release_takes_out_what_was_added_and_may_be_repeated(driver, name):
+def test_release_removes_what_was_added_and_is_idempotent(driver, name):
     spark, path = opened(driver, name)
     other = Manager()
     path.cover(Execution(other))
@@ -364,8 +367,8 @@ def test_release_takes_out_what_was_added_and_may_be_repeated(driver, name):
     assert path.java_listener is None
 
 
-def test_the_listener_stays_known_where_somebody_may_want_to_remove_it(driver):
-    """PySpark removes only the very object that it has added."""
+def test_manually_added_listener_stays_known_for_its_removal(driver):
+    """PySpark removes only the very object that it added."""
     spark, path = opened(driver, "bus_queue", by_hand=True)
     added = path.java_listener
     spark.listener.wirings += 1
@@ -374,7 +377,7 @@ def test_the_listener_stays_known_where_somebody_may_want_to_remove_it(driver):
     assert path.java_listener is added
 
 
-def test_the_queue_is_closed_even_where_a_session_cannot_be_asked(driver):
+def test_queue_is_closed_even_if_a_session_cannot_be_reached(driver):
     spark, path = opened(driver, "session_listeners")
     spark.manager.refusal = Py4JNetworkError("no answer")
     with pytest.raises(Py4JNetworkError):

@@ -1,4 +1,4 @@
-"""What the event queue in the JVM answers, and when its events arrived on our clock."""
+"""The answers of the event queue in the JVM, and the arrival times of events on our clock."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def started(at, session="", trigger=""):
     return "started", at, session, trigger, '{"id": "i"}'
 
 
-# -- the answer of the JVM ----------------------------------------------------------------------
+# -- answers of the JVM -------------------------------------------------------------------------
 
 
 @given(
@@ -87,7 +87,7 @@ def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
 
 
 @given(st.text(st.sampled_from("0123456789x-:" + FIELD + RECORD), max_size=40))
-def test_a_text_that_is_no_answer_is_a_value_error_and_nothing_else(text):
+def test_text_that_is_no_answer_raises_only_a_value_error(text):
     for parse in (parse_answer, parse_job_counts):
         try:
             parse(text)
@@ -98,7 +98,7 @@ def test_a_text_that_is_no_answer_is_a_value_error_and_nothing_else(text):
 @pytest.mark.parametrize(
     "text", ["", RECORD, "1", FIELD.join("123456"), FIELD.join("123456") + RECORD]
 )
-def test_an_answer_that_was_cut_short_is_refused(text):
+def test_truncated_answer_is_rejected(text):
     with pytest.raises(ValueError):
         parse_answer(text)
 
@@ -122,10 +122,10 @@ def test_jobs_of_no_query_are_counted_without_an_id():
     }
 
 
-# -- taking -------------------------------------------------------------------------------------
+# -- taking events ------------------------------------------------------------------------------
 
 
-def test_an_event_is_received_with_all_that_the_jvm_knew_of_it(driver, queue):
+def test_event_is_received_with_its_session_and_trigger(driver, queue):
     driver.queue.answers = [answer(started(0, "s-1", "OneTimeTrigger"))]
 
     (received,) = queue.take(1.0)
@@ -134,7 +134,7 @@ def test_an_event_is_received_with_all_that_the_jvm_knew_of_it(driver, queue):
     )
 
 
-def test_the_jvm_waits_for_as_long_as_the_reader(driver, queue):
+def test_jvm_waits_for_as_long_as_the_reader(driver, queue):
     driver.queue.answers = [answer()] * 3
     for timeout in (0, 0.25, 1.0):
         queue.take(timeout)
@@ -142,7 +142,7 @@ def test_the_jvm_waits_for_as_long_as_the_reader(driver, queue):
     assert driver.queue.waits == [0, 250, 1000]
 
 
-def test_drops_are_counted_by_kind_and_what_waits_is_the_depth(driver, queue):
+def test_drops_are_counted_by_kind_and_waiting_events_are_the_depth(driver, queue):
     assert (queue.drops, queue.depth) == ({}, 0)
     driver.queue.answers = [answer(waiting=40, dropped=(3, 1, 2))]
     queue.take(1.0)
@@ -156,7 +156,7 @@ def test_drops_are_counted_by_kind_and_what_waits_is_the_depth(driver, queue):
     assert queue.depth == 40
 
 
-def test_events_of_an_answer_that_never_came_are_counted(driver, queue):
+def test_events_of_a_lost_answer_are_counted(driver, queue):
     driver.queue.answers = [answer(started(0)), answer(started(1), started(2)), answer(started(3))]
     queue.take(1.0)
     driver.queue.take(0)
@@ -165,7 +165,7 @@ def test_events_of_an_answer_that_never_came_are_counted(driver, queue):
     assert queue.drops["connection_lost"] == 2
 
 
-def test_a_process_is_alone_until_an_answer_names_another(driver, queue):
+def test_process_is_alone_until_an_answer_names_another(driver, queue):
     driver.queue.answers = [answer(), answer(watchers="7:s-7 5:s-5"), answer(watchers="7:s-7")]
     owners = [queue.ownership]
     for _ in range(3):
@@ -181,14 +181,14 @@ def test_a_process_is_alone_until_an_answer_names_another(driver, queue):
     assert owners[3].is_alone
 
 
-def test_an_unknown_kind_of_event_is_refused(driver, queue):
+def test_unknown_kind_of_event_is_rejected(driver, queue):
     driver.queue.answers = [answer(("paused", 1, "", "", "{}"))]
 
     with pytest.raises(ValueError, match="paused"):
         queue.take(1.0)
 
 
-def test_the_queue_is_made_with_bounds_and_all_queries_of_the_context(driver, queue):
+def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, queue):
     assert driver.queue.prepared == (driver.executions, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
 
 
@@ -200,7 +200,7 @@ def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
     assert (driver.queue.claims, driver.queue.wakes) == (["s-1"], 1)
 
 
-def test_a_closed_queue_is_empty_and_the_jvm_is_not_asked(driver, queue):
+def test_closed_queue_is_empty_and_makes_no_call_to_the_jvm(driver, queue):
     java = driver.queue
     queue.close()
     queue.close()
@@ -210,7 +210,7 @@ def test_a_closed_queue_is_empty_and_the_jvm_is_not_asked(driver, queue):
     assert (java.closes, java.waits, java.wakes) == (1, [], 0)
 
 
-def test_a_queue_that_cannot_be_closed_is_not_asked_again(driver, queue):
+def test_queue_that_failed_to_close_is_not_used_again(driver, queue):
     def refuse():
         raise Py4JError("refused")
 
@@ -221,11 +221,11 @@ def test_a_queue_that_cannot_be_closed_is_not_asked_again(driver, queue):
     assert queue.take(1.0) == []
 
 
-# -- when an event arrived ------------------------------------------------------------------------
+# -- arrival times --------------------------------------------------------------------------------
 
 
 def take(driver, queue, clock, *, jvm_now, at, latency=0.0):
-    """Our arrival time of one event at ``at`` on the JVM's clock; times are seconds."""
+    """Our arrival time of one event that arrived at ``at`` on the JVM's clock, in seconds."""
     clock.now = OURS + jvm_now + latency
     driver.queue.answers.append(answer(started(round(at * NANOS)), now=round(jvm_now * NANOS)))
     (received,) = queue.take(1.0)
@@ -233,14 +233,14 @@ def take(driver, queue, clock, *, jvm_now, at, latency=0.0):
 
 
 OURS = 5000.0
-"""What our clock shows when the JVM's shows 0."""
+"""Our clock's time when the JVM's clock shows 0."""
 
 
-def test_an_arrival_is_given_on_our_clock(driver, queue, clock):
+def test_arrival_time_is_given_on_our_clock(driver, queue, clock):
     assert take(driver, queue, clock, jvm_now=12.0, at=10.5) == pytest.approx(10.5)
 
 
-def test_the_fastest_answer_so_far_knows_the_clocks_best(driver, queue, clock):
+def test_fastest_answer_so_far_sets_the_clock_offset(driver, queue, clock):
     slow = take(driver, queue, clock, jvm_now=10.0, at=9.0, latency=0.7)
     fast = take(driver, queue, clock, jvm_now=11.0, at=9.0, latency=0.1)
     slower = take(driver, queue, clock, jvm_now=30.0, at=9.0, latency=12.0)
@@ -248,7 +248,7 @@ def test_the_fastest_answer_so_far_knows_the_clocks_best(driver, queue, clock):
     assert [slow, fast, slower] == pytest.approx([9.7, 9.1, 9.1])
 
 
-def test_a_jvm_whose_clock_is_ahead_or_negative_is_followed(driver, clock):
+def test_any_offset_of_the_jvms_clock_is_followed(driver, clock):
     for offset in (-1e6, 0.0, 1e6):
         queue = EventQueue(driver, clock)
         java, clock.now = driver.queues[-1], 1000.0
@@ -261,8 +261,8 @@ SECONDS = st.floats(min_value=0, max_value=1000)
 
 
 @given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=10))
-def test_no_event_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
-    """Each round: how long after the last one, how old its event is, how long its answer took."""
+def test_event_never_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
+    """Each round: the pause since the last one, the age of its event, the latency of its answer."""
     driver, clock = FakeDriver(), Clock()
     queue, jvm_now, fastest = EventQueue(driver, clock), 0.0, float("inf")
     for pause, age, latency in rounds:
@@ -275,19 +275,19 @@ def test_no_event_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
         assert seen <= jvm_now + latency + 1e-6
 
 
-# -- the class in the driver ----------------------------------------------------------------------
+# -- the compiled class ---------------------------------------------------------------------------
 
 
-def test_a_driver_without_our_sources_says_so(driver, monkeypatch):
-    """As where the package was copied without its ``.java`` files."""
+def test_missing_java_sources_are_reported(driver, monkeypatch):
+    """For example if the package was copied without its ``.java`` files."""
     monkeypatch.setattr("querypulse.listener.driver_class.__package__", "querypulse.exporter")
 
     with pytest.raises(FileNotFoundError, match=r"EventQueue\.java"):
         EventQueue(driver)
 
 
-def test_each_compile_gives_its_classes_names_of_their_own(driver):
-    """Py4J remembers methods by the name of a class, and would call those of an earlier one."""
+def test_each_compilation_uses_new_class_names(driver):
+    """Py4J caches methods by class name, and would call those of an earlier class."""
     for _ in range(2):
         compile_in_driver(driver.sparkContext._jvm, "EventQueue", "JobCounter", "Watchers")
     first, second = (

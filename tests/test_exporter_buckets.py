@@ -1,4 +1,4 @@
-"""The histogram value."""
+"""The value type behind histograms."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from querypulse.exporter.buckets import Buckets
 SECONDS = st.floats(0, 20, allow_nan=False)
 
 
-def test_a_bound_is_inclusive_and_the_last_slot_takes_what_is_above():
+def test_bound_is_inclusive_and_the_last_slot_takes_larger_values():
     buckets = Buckets.of(1.0, 2.0).add([0.5, 1.0, 1.5, 99.0])
     assert buckets == Buckets((1.0, 2.0), (2, 1, 1), 102.0)
     assert buckets.count == 4
 
 
-def test_adding_leaves_the_original_as_it_was():
+def test_adding_does_not_change_the_original():
     empty = Buckets.of(1.0)
     empty.add([0.5])
     assert empty == Buckets((1.0,), (0, 0), 0.0)
 
 
 @given(st.lists(SECONDS), st.lists(SECONDS))
-def test_adding_in_two_goes_is_adding_at_once(first, second):
+def test_adding_in_two_steps_equals_adding_at_once(first, second):
     empty = Buckets.of(0.1, 1.0, 10.0)
     at_once, in_two = empty.add(first + second), empty.add(first).add(second)
     assert in_two.counts == at_once.counts
@@ -44,5 +44,5 @@ def test_adding_in_two_goes_is_adding_at_once(first, second):
         ([5.0], 0.0, 10.0),
     ],
 )
-def test_the_bound_of_a_share_is_an_upper_limit_for_that_many_samples(samples, share, bound):
+def test_bound_of_a_share_is_an_upper_limit_for_that_share_of_samples(samples, share, bound):
     assert Buckets.of(1.0, 10.0).add(samples).bound_of(share) == bound

@@ -31,14 +31,14 @@ from querypulse.exporter import reception, request_handler
         b"GET /metrics HTTP/1.1\r\n" + b"x: y\r\n" * 200 + b"\r\n",
     ],
 )
-def test_nonsense_is_survived_in_silence(request_bytes, capfd):
+def test_malformed_requests_are_survived_silently(request_bytes, capfd):
     with serving(full_board()) as server:
         raw(server, request_bytes)
         assert get(server, "/livez").status_code == 200
     assert capfd.readouterr() == ("", "")
 
 
-def test_an_endless_head_is_cut_off():
+def test_endless_header_is_cut_off():
     def send_on_and_on(client):
         while True:
             client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
@@ -59,7 +59,7 @@ def test_requests_leave_nothing_on_standard_error(capfd, caplog):
     assert caplog.records == []
 
 
-def test_livez_is_answered_at_once_among_24_silent_clients():
+def test_livez_is_answered_at_once_despite_24_silent_clients():
     with serving(full_board()) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
@@ -68,7 +68,7 @@ def test_livez_is_answered_at_once_among_24_silent_clients():
         assert time.monotonic() - began < 0.9
 
 
-def test_more_silent_clients_than_there_is_room_for_make_room():
+def test_excess_silent_clients_are_dropped():
     with serving(full_board()) as server, ExitStack() as silent:
         for _ in range(2 * reception.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
@@ -85,14 +85,14 @@ def test_silent_clients_hold_no_thread():
         wait_until(lambda: len(our_threads()) == 1)
 
 
-def test_a_silent_client_is_let_go_after_a_second():
+def test_silent_client_is_dropped_after_a_second():
     with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
         began = time.monotonic()
         assert client.recv(1) == b""
         assert 0.8 < time.monotonic() - began < 5
 
 
-def test_a_driver_that_does_not_let_us_run_blames_no_client_for_it(monkeypatch):
+def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
     clock = Clock(100.0)
     monkeypatch.setattr(reception.time, "monotonic", clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -112,7 +112,7 @@ def test_a_driver_that_does_not_let_us_run_blames_no_client_for_it(monkeypatch):
         received.close()
 
 
-def test_livez_has_places_of_its_own_while_every_other_is_taken():
+def test_livez_has_reserved_slots():
     shown, busy, go_on = full_board(), [], threading.Event()
 
     def newest():
@@ -128,7 +128,7 @@ def test_livez_has_places_of_its_own_while_every_other_is_taken():
         assert {answer.result().status_code for answer in answers} == {200}
 
 
-def test_a_body_sent_to_livez_takes_no_place_that_is_kept():
+def test_body_sent_to_livez_takes_no_reserved_slot():
     with serving(full_board()) as server, ExitStack() as posting:
         for _ in range(4):
             client = posting.enter_context(socket.create_connection(address(server), 10))
@@ -137,7 +137,7 @@ def test_a_body_sent_to_livez_takes_no_place_that_is_kept():
 
 
 @pytest.mark.parametrize("line", [b"GET /livez x HTTP/1.1", b"GET /livez HTTP/9x", b"GET /livez"])
-def test_nonsense_about_livez_takes_no_place_that_is_kept(line):
+def test_malformed_livez_request_takes_no_reserved_slot(line):
     with serving(full_board()) as server, ExitStack() as clients:
         for _ in range(4):
             client = clients.enter_context(socket.create_connection(address(server), 10))
@@ -147,7 +147,7 @@ def test_nonsense_about_livez_takes_no_place_that_is_kept(line):
         assert time.monotonic() - began < 0.9
 
 
-def test_a_client_that_drips_is_cut_off(monkeypatch):
+def test_dripping_client_is_cut_off(monkeypatch):
     monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
 
     def drip_until_closed(client):
@@ -165,7 +165,7 @@ def test_a_client_that_drips_is_cut_off(monkeypatch):
         assert time.monotonic() - began < 5
 
 
-def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
+def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     monkeypatch.setattr(request_handler, "IO_SECONDS", 0.3)
     many = board(expected=tuple(f"query-{number:04}" for number in range(3000)))
     with serving(many) as server:
@@ -176,7 +176,7 @@ def test_a_client_that_does_not_take_its_answer_is_let_go(monkeypatch):
         assert get(server, "/livez").status_code == 200
 
 
-def test_eight_requests_are_served_at_once_and_the_others_wait_their_turn():
+def test_eight_requests_are_served_at_once_and_the_others_wait():
     shown, busy, go_on = full_board(), [], threading.Event()
 
     def newest():
@@ -192,14 +192,14 @@ def test_eight_requests_are_served_at_once_and_the_others_wait_their_turn():
         assert {answer.result().status_code for answer in answers} == {200}
 
 
-def test_many_scrapes_at_once_see_the_same():
+def test_concurrent_scrapes_get_the_same_answer():
     with serving(full_board()) as server, ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: get(server, "/metrics"), range(100)))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.content for answer in answers}) == 1
 
 
-def test_a_body_that_comes_late_does_not_take_the_answer_back():
+def test_late_body_does_not_revoke_the_answer():
     request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n"
     with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
         client.sendall(request)
@@ -208,9 +208,9 @@ def test_a_body_that_comes_late_does_not_take_the_answer_back():
         assert client.recv(12) == b"HTTP/1.0 405"
 
 
-def wait_until(true):
-    """Look again and again, for at most 10 s."""
+def wait_until(condition):
+    """Check repeatedly, for at most 10 s."""
     deadline = time.monotonic() + 10
-    while not true():
+    while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""What those outside may know of a driver: that it lives, and whether it should."""
+"""The heartbeat of a driver, and whether outside monitors should expect it to be alive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from querypulse.listener.probing import Context
 BEAT = {("shop",): WALL - 0.5}
 
 
-def needed(story=None, **changes):
+def expected(story=None, **changes):
     return values(board(story, **changes), "querypulse_driver_expected_timestamp_seconds")
 
 
@@ -21,7 +21,7 @@ def committing() -> Story:
     return Story().started(at=0).commit(batch=1, at=90)
 
 
-def test_the_heartbeat_goes_by_its_app():
+def test_heartbeat_has_the_app_as_label():
     assert values(board(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
 
 
@@ -36,12 +36,12 @@ def test_the_heartbeat_goes_by_its_app():
     ],
     ids=["runs", "idles", "failed", "vanished", "another_ended"],
 )
-def test_a_driver_is_needed_while_a_query_should_go_on(story):
-    assert needed(story, now=200.0) == BEAT
+def test_driver_is_expected_while_a_query_should_run(story):
+    assert expected(story, now=200.0) == BEAT
 
 
-def test_a_driver_is_needed_for_a_query_of_the_roster_that_nobody_has_seen():
-    assert needed(expected=("bronze",)) == BEAT
+def test_driver_is_expected_for_an_expected_query_that_was_never_seen():
+    assert expected(expected=("bronze",)) == BEAT
 
 
 @pytest.mark.parametrize(
@@ -56,29 +56,29 @@ def test_a_driver_is_needed_for_a_query_of_the_roster_that_nobody_has_seen():
     ],
     ids=["no_query", "available_now", "once", "to_be_stopped", "stopped", "spark_stopped"],
 )
-def test_a_driver_is_not_needed_when_nothing_in_it_should_go_on(story):
-    assert needed(story) == {}
+def test_driver_is_not_expected_if_no_query_should_run(story):
+    assert expected(story) == {}
 
 
-def test_a_driver_without_a_heartbeat_yet_is_not_said_to_be_needed():
-    assert needed(committing(), monitor=Monitor()) == {}
+def test_driver_without_a_heartbeat_is_not_expected():
+    assert expected(committing(), monitor=Monitor()) == {}
 
 
-def test_a_query_that_is_ignored_is_not_watched_and_needs_no_driver():
+def test_ignored_query_has_no_alerting_and_expects_no_driver():
     shown = board(committing(), overrides=(("a", {"ignore": True}),))
 
     assert of_query(shown, "a", "alerting_enabled") == {(): 0}
     assert values(shown, "querypulse_driver_expected_timestamp_seconds") == {}
 
 
-def test_idleness_is_a_sign_of_life_though_nothing_is_committed():
+def test_idleness_is_activity_without_a_commit():
     shown = board(committing().idle(at=95))
 
     assert of_query(shown, "a", "last_activity_timestamp_seconds") == {(): WALL - 5}
     assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
 
 
-def test_a_batch_whose_tasks_finish_does_not_stand_still():
+def test_batch_whose_tasks_finish_makes_progress():
     story = committing().probe(processing(batch=2, tasks=1), at=92)
     story.probe(processing(batch=2, tasks=2), at=97)
     shown = board(story)
@@ -87,7 +87,7 @@ def test_a_batch_whose_tasks_finish_does_not_stand_still():
     assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
 
 
-def test_a_query_that_waits_or_has_ended_does_not_stand_still():
+def test_waiting_or_ended_query_has_no_stuck_time():
     story = committing().probe(processing(batch=2), at=92)
 
     assert of_query(board(story.ended(at=95)), "a", "no_progress_seconds") == {}

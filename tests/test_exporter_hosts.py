@@ -1,4 +1,4 @@
-"""A page of a stranger cannot read a server on loopback by a name of its own (DNS rebinding)."""
+"""A foreign web page cannot read a loopback server under its own host name (DNS rebinding)."""
 
 from __future__ import annotations
 
@@ -41,28 +41,28 @@ STRANGE = [
 
 
 @pytest.mark.parametrize("host", OWN)
-def test_a_name_of_this_machine_or_an_address_is_answered(host):
+def test_name_of_this_machine_or_an_address_is_accepted(host):
     assert is_own_name(host, "driver-a")
 
 
 @pytest.mark.parametrize("host", STRANGE)
-def test_any_other_name_is_not(host):
+def test_any_other_name_is_rejected(host):
     assert not is_own_name(host, "driver-a")
 
 
 @pytest.mark.parametrize("path", ["/", "/livez", "/status", "/metrics"])
-def test_a_server_on_loopback_misdirects_a_strange_name(path):
+def test_loopback_server_rejects_a_foreign_host_name(path):
     with serving(full_board()) as server:
         assert get(server, path, Host="evil.example").status_code == 421
         assert get(server, path, Host="localhost").status_code == 200
 
 
-def test_a_request_without_a_host_is_answered():
+def test_request_without_a_host_is_answered():
     with serving(full_board()) as server:
         assert raw(server, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
 
 
-def test_a_server_for_other_machines_answers_to_every_name():
+def test_server_for_other_machines_accepts_every_host_name():
     with serving(full_board(), host="0.0.0.0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"Host": "driver.example.com"}

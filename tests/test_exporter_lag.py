@@ -1,4 +1,4 @@
-"""What /metrics and /status say of lag: the broker's word where there is one, and no old word."""
+"""Lag in /metrics and /status: the broker's figure if there is one, and no outdated figure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = "spark_streaming_source_lag_seconds"
 
 
 def seen(at, committed, latest, since=None):
-    """A look at topic t, on the clock of the board."""
+    """A poll of topic t, on the clock of the published state."""
     ages = {} if since is None else {"t/0": WALL - NOW + since}
     ends = {"t/0": latest}
     return SourcePoll(
@@ -24,7 +24,7 @@ def seen(at, committed, latest, since=None):
     )
 
 
-def asked(story, *polls, trouble=""):
+def polled(story, *polls, trouble=""):
     unreadable = {"a-1": trouble} if trouble else {}
     story.state.apply_sources(SourceReport(0.0, {"a-1": dict(enumerate(polls))}, unreadable))
     return story
@@ -32,8 +32,8 @@ def asked(story, *polls, trouble=""):
 
 def committed_at(at, *, end=5, latest=5, sources=1):
     story = Story().started("a", at=1)
-    reported = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
-    story.state.apply_event(progress("a", batch=1, sources=reported), at)
+    source_progress = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
+    story.state.apply_event(progress("a", batch=1, sources=source_progress), at)
     return story
 
 
@@ -41,54 +41,54 @@ def lag(story, name=OFFSETS, now=NOW):
     return values(board(story, now=now), name, app="shop", query="a")
 
 
-def test_the_brokers_figure_stuck_in_for_sparks_which_stays_beside_it():
-    story = asked(committed_at(10, end=5, latest=8), seen(90, 5, 50))
+def test_broker_lag_replaces_sparks_which_has_its_own_metric():
+    story = polled(committed_at(10, end=5, latest=8), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45}
     assert lag(story, "spark_streaming_source_lag_reported_offsets") == {("0",): 3}
 
 
-def test_a_source_of_which_nobody_can_be_asked_shows_sparks_figure():
-    story = asked(committed_at(10, end=5, latest=8, sources=2), seen(90, 5, 50))
+def test_source_that_cannot_be_polled_shows_sparks_figure():
+    story = polled(committed_at(10, end=5, latest=8, sources=2), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45, ("1",): 3}
 
 
-def test_the_sum_leaves_out_sparks_figure_once_it_is_older_than_the_window():
-    story = asked(committed_at(10, end=5, latest=8, sources=2), seen(30, 5, 50))
+def test_sum_excludes_sparks_figure_once_it_is_older_than_the_window():
+    story = polled(committed_at(10, end=5, latest=8, sources=2), seen(30, 5, 50))
 
     assert status(board(story, now=60)).queries[0].lag_offsets == 48
     assert status(board(story, now=90)).queries[0].lag_offsets == 45
 
 
-def test_the_age_of_what_waits_grows_with_the_clock_while_nothing_is_committed():
-    story = asked(committed_at(10), seen(50, 5, 50, since=40))
+def test_lag_in_seconds_grows_while_nothing_is_committed():
+    story = polled(committed_at(10), seen(50, 5, 50, since=40))
 
     assert lag(story, SECONDS) == {("0",): 60}
     assert status(board(story, now=NOW)).queries[0].lag_seconds == 60
 
 
-def test_after_a_commit_the_age_is_that_of_the_last_poll():
-    """What waited then may have been read since."""
-    story = asked(committed_at(10), seen(50, 5, 50, since=40))
+def test_lag_in_seconds_after_a_commit_is_that_of_the_last_poll():
+    """The records that were unread then may have been read since."""
+    story = polled(committed_at(10), seen(50, 5, 50, since=40))
     story.commit("a", batch=2, at=60)
 
     assert lag(story, SECONDS) == {("0",): 10}
 
 
-def test_the_lag_of_a_dead_query_goes_on_growing():
-    story = asked(committed_at(10), seen(20, 5, 6, since=15)).ended("a", at=25, exception=CONFLICT)
+def test_lag_of_a_failed_query_keeps_growing():
+    story = polled(committed_at(10), seen(20, 5, 6, since=15)).ended("a", at=25, exception=CONFLICT)
     first = lag(story), lag(story, SECONDS)
-    asked(story, seen(90, 5, 500, since=15))
+    polled(story, seen(90, 5, 500, since=15))
 
     assert first == ({("0",): 1}, {("0",): 85})
     assert (lag(story), lag(story, SECONDS)) == ({("0",): 495}, {("0",): 85})
 
 
-def test_nothing_waits_for_no_time_and_an_unknown_time_is_absent():
+def test_lag_in_seconds_is_zero_without_unread_records_and_absent_if_unknown():
     nothing, unknown = (
-        asked(committed_at(10), seen(90, 5, 5)),
-        asked(committed_at(10), seen(90, 5, 6)),
+        polled(committed_at(10), seen(90, 5, 5)),
+        polled(committed_at(10), seen(90, 5, 6)),
     )
 
     assert lag(nothing, SECONDS) == {("0",): 0}
@@ -96,50 +96,52 @@ def test_nothing_waits_for_no_time_and_an_unknown_time_is_absent():
     assert lag(unknown) == {("0",): 1}
 
 
-def test_a_record_from_the_future_has_not_waited():
-    assert lag(asked(committed_at(10), seen(90, 5, 6, since=500)), SECONDS) == {("0",): 0}
+def test_record_from_the_future_has_zero_lag():
+    assert lag(polled(committed_at(10), seen(90, 5, 6, since=500)), SECONDS) == {("0",): 0}
 
 
-def test_a_broker_that_is_silent_for_a_moment_keeps_its_figure():
-    story = asked(committed_at(10), seen(90, 5, 50), trouble="no answer")
+def test_broker_that_is_briefly_silent_keeps_its_figure():
+    story = polled(committed_at(10), seen(90, 5, 50), trouble="no answer")
 
     assert lag(story) == {("0",): 45}
 
 
-def test_what_a_silent_broker_said_long_ago_is_no_figure_and_sparks_is_none_either():
-    story = asked(committed_at(10, end=5, latest=8), seen(20, 5, 50, since=15), trouble="no answer")
+def test_outdated_broker_figure_is_removed_and_not_replaced_by_sparks():
+    story = polled(
+        committed_at(10, end=5, latest=8), seen(20, 5, 50, since=15), trouble="no answer"
+    )
     shown = board(story, now=300.0)
 
     assert values(shown, OFFSETS, app="shop", query="a") == {}
     assert values(shown, SECONDS, app="shop", query="a") == {}
     assert values(shown, "spark_streaming_topic_lag_offsets", app="shop", query="a") == {}
-    asked_at = values(
+    polled_at = values(
         shown, "spark_streaming_source_last_success_timestamp_seconds", app="shop", query="a"
     )
-    assert asked_at == {("0",): WALL - NOW + 20}
+    assert polled_at == {("0",): WALL - NOW + 20}
 
 
 @pytest.mark.parametrize("answers", [True, False])
-def test_polls_are_as_old_as_the_interval_allows_while_the_broker_answers(answers):
-    story = asked(committed_at(10), seen(20, 5, 50), trouble="" if answers else "no answer")
+def test_poll_age_is_limited_only_while_the_broker_fails(answers):
+    story = polled(committed_at(10), seen(20, 5, 50), trouble="" if answers else "no answer")
 
     assert bool(values(board(story, now=600.0), OFFSETS, app="shop", query="a")) is answers
 
 
-def test_topics_have_a_figure_each_and_what_has_no_topic_has_none():
+def test_each_topic_has_its_own_figure():
     topics = SourcePoll(
         "Kafka", {"t/0": 1, "t/1": 1, "u/0": 1}, {}, {"t/0": 3, "t/1": 4, "u/0": 1}, at=90
     )
     table = SourcePoll("Delta", {"": 1}, {}, {"": 4}, at=90)
-    story = asked(committed_at(10), topics, table)
+    story = polled(committed_at(10), topics, table)
 
     assert lag(story, "spark_streaming_topic_lag_offsets") == {("0", "t"): 5, ("0", "u"): 0}
     assert lag(story) == {("0",): 5, ("1",): 3}
 
 
-def test_partitions_have_a_figure_on_request_only():
+def test_partition_figures_are_exported_only_on_request():
     table = SourcePoll("Delta", {"": 1}, {}, {"": 4}, at=90)
-    story = asked(committed_at(10), seen(90, 5, 50), table)
+    story = polled(committed_at(10), seen(90, 5, 50), table)
     name = "spark_streaming_partition_lag_offsets"
 
     assert list(lag(story, name).values()) == [45]

@@ -1,4 +1,4 @@
-"""The exposition, read back by Prometheus' own parsers."""
+"""The exposition, parsed by Prometheus' own parsers."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ CATALOGUE = (
 
 
 @pytest.mark.parametrize(("parse", "render"), FORMATS)
-def test_the_catalogue_is_the_contract_in_both_formats(parse, render):
+def test_metrics_are_the_documented_ones_in_both_formats(parse, render):
     assert {sample.name for sample in samples(full_board(), parse, render)} == CATALOGUE
 
 
-def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
+def test_only_streaming_metrics_carry_app_and_query():
     for sample in samples(full_board()):
         streaming = sample.name.startswith("spark_streaming_")
         assert ({"app", "query"} <= sample.labels.keys()) is streaming
@@ -94,16 +94,16 @@ def test_all_streaming_metrics_carry_app_and_query_and_no_other_metric_does():
         ("batch_duration_seconds_count", 1),
     ],
 )
-def test_a_busy_query_shows_each_figure(name, expected):
+def test_busy_query_exports_each_figure(name, expected):
     assert of_query(full_board(), "busy", name) == {(): expected}
 
 
 @pytest.mark.parametrize("label", ["dead", "absent"])
-def test_a_query_that_need_not_read_rows_has_no_limit_for_it(label):
+def test_query_without_an_input_limit_exports_none(label):
     assert of_query(full_board(), label, "expected_input_seconds") == {}
 
 
-def test_figures_split_by_one_more_label():
+def test_figures_can_have_one_more_label():
     shown = full_board()
     assert of_query(shown, "busy", "phase_duration_seconds") == {
         ("addBatch",): 1.5, ("walCommit",): 0.1,
@@ -113,8 +113,8 @@ def test_figures_split_by_one_more_label():
     }  # fmt: skip
 
 
-def test_a_topic_shows_how_much_of_its_retention_is_used_up_and_left():
-    """The first waiting record was written at 40 s of 100, and 600 s are kept."""
+def test_topic_exports_used_and_remaining_retention():
+    """The first unread record was written at 40 s of 100, and the retention is 600 s."""
     used = values(
         full_board(), "spark_streaming_topic_retention_used_ratio", app="shop", query="busy"
     )
@@ -126,7 +126,7 @@ def test_a_topic_shows_how_much_of_its_retention_is_used_up_and_left():
     assert left == {("0", "t"): pytest.approx(540)}
 
 
-def test_a_topic_shows_its_worst_partition():
+def test_topic_exports_its_worst_partition():
     story = Story().started(at=0)
     since = {"t/0": 10, "t/1": 40}
     ends = {
@@ -140,13 +140,13 @@ def test_a_topic_shows_its_worst_partition():
     }
 
 
-def test_a_topic_of_which_nobody_knows_what_it_keeps_has_no_series():
+def test_topic_with_unknown_retention_has_no_series():
     shown = board(Story().started(at=0).ask(at=60, committed=5))
 
     assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
-def test_a_source_goes_by_its_index_and_one_without_lag_is_left_out():
+def test_source_is_labelled_by_its_index_and_omitted_without_lag():
     lags = values(full_board(), "spark_streaming_source_lag_offsets", app="shop", query="busy")
     assert lags == {("0",): 30, ("2",): 12}
 
@@ -157,7 +157,7 @@ def test_every_state_has_a_series_and_exactly_one_is_1():
         assert shown == {(name,): float(name == state) for name in STATES}
 
 
-def test_info_reports_the_run_and_failure_info_the_error():
+def test_info_contains_the_run_and_failure_info_the_error():
     shown = full_board()
     assert of_query(shown, "busy", "info") == {
         # query_id, run_id, sink, trigger
@@ -167,7 +167,7 @@ def test_info_reports_the_run_and_failure_info_the_error():
     assert of_query(shown, "busy", "failure_info") == {}
 
 
-def test_the_batch_histogram_is_cumulative_up_to_infinity():
+def test_batch_histogram_is_cumulative_up_to_infinity():
     story = Story().started(at=0)
     for batch, seconds in enumerate((0.05, 0.1, 7.0, 99999.0)):
         story.commit(batch=batch, at=batch + 1, seconds=seconds)
@@ -177,13 +177,13 @@ def test_the_batch_histogram_is_cumulative_up_to_infinity():
     assert buckets[("+Inf",)] == 4
 
 
-def test_a_dead_query_keeps_its_series_and_is_not_active():
+def test_failed_query_keeps_its_series_and_is_not_active():
     shown = full_board()
     assert of_query(shown, "dead", "active") == {(): 0}
     assert of_query(shown, "dead", "start_timestamp_seconds") == {(): WALL - 80}
 
 
-def test_moments_and_figures_are_absent_until_they_exist():
+def test_unknown_timestamps_and_figures_are_absent():
     story = Story().started(at=0)
     names = {sample.name for sample in samples(board(story, monitor=Monitor()))}
     for absent in (
@@ -202,7 +202,7 @@ def test_moments_and_figures_are_absent_until_they_exist():
         assert absent not in names
 
 
-def test_a_query_on_the_roster_has_its_counters_at_0_before_it_is_seen():
+def test_expected_query_has_counters_at_0_before_it_is_seen():
     shown = full_board()
     for counter in ("commits_total", "restarts_total", "input_rows_total"):
         assert of_query(shown, "absent", counter) == {(): 0}
@@ -213,7 +213,7 @@ def test_a_query_on_the_roster_has_its_counters_at_0_before_it_is_seen():
     assert of_query(shown, "absent", "info") == {}
 
 
-def test_counters_only_grow_over_a_restart():
+def test_counters_continue_over_a_restart():
     story = Story().started(at=0).commit(batch=1, at=10).ended(at=20, exception=CONFLICT)
     story.started(run=2, at=30).commit(run=2, batch=2, at=40)
     shown = board(story)
@@ -221,7 +221,7 @@ def test_counters_only_grow_over_a_restart():
     assert of_query(shown, "a", "restarts_total") == {(): 1}
 
 
-def test_figures_that_are_not_numbers_are_left_out():
+def test_values_that_are_not_numbers_are_omitted():
     story = Story().started(at=0)
     odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
                    processed_rows_per_second=math.inf)  # fmt: skip
@@ -240,14 +240,14 @@ def test_no_created_series_and_no_duplicates(render):
     assert len(series) == len(set(series))
 
 
-def test_the_process_wide_registry_is_left_alone():
+def test_process_wide_registry_is_left_alone():
     before = generate_latest(REGISTRY)
     text(full_board())
     assert b"querypulse" not in generate_latest(REGISTRY)
     assert b"querypulse" not in before
 
 
-def test_a_scrape_sees_the_newest_board():
+def test_scrape_sees_the_newest_published_state():
     boards = [full_board()]
     collector = QueryCollector(lambda: boards[-1])
     assert b'query="busy"' in generate_latest(collector)

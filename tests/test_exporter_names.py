@@ -1,4 +1,4 @@
-"""Names of every kind as label values, and promtool's opinion of it all."""
+"""Label values of every kind, and promtool's checks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(("parse", "render"), FORMATS)
-def test_a_hostile_name_is_a_valid_label(name, parse, render):
+def test_hostile_name_is_a_valid_label(name, parse, render):
     shown = board(Story().started("q", at=0), expected=(name,), app=name)
     readable = name.encode("utf-8", "replace").decode()
     label = base_label(name).encode("utf-8", "replace").decode()
@@ -48,7 +48,7 @@ def test_any_name_survives_both_formats(name):
         assert [sample.labels["query"] for sample in actives] == [base_label(name)]
 
 
-def test_two_queries_of_one_name_do_not_share_series():
+def test_two_queries_with_one_name_do_not_share_series():
     story = Story().started("a", at=0).started_again("a", at=1)
     names = {s.labels["query"] for s in samples(board(story)) if "query" in s.labels}
     assert len(names) == 2
@@ -56,7 +56,7 @@ def test_two_queries_of_one_name_do_not_share_series():
 
 @pytest.mark.prometheus
 @pytest.mark.parametrize("shown", [None, full_board(), board(expected=tuple(HOSTILE[:6]))])
-def test_promtool_finds_nothing_to_complain_about(shown):
+def test_promtool_reports_no_problem(shown):
     checked = subprocess.run(
         [shutil.which("promtool"), "check", "metrics"],
         input=text(shown).encode(),

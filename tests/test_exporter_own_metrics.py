@@ -14,7 +14,7 @@ from querypulse.exporter.published_state import Monitor
 from querypulse.listener import version as version_module
 
 
-def test_the_monitor_counts_known_kinds_from_0():
+def test_monitor_counts_known_kinds_from_0():
     shown = full_board(monitor=Monitor(receivers=("webhook",)))
     assert values(shown, "querypulse_events_total") == {
         ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
@@ -36,7 +36,7 @@ def test_the_monitor_counts_known_kinds_from_0():
     assert values(shown, "querypulse_probe_duration_seconds_count") == {(): 0}
 
 
-def test_the_monitor_shows_what_it_counted():
+def test_monitor_exports_its_counters():
     shown = full_board()
     assert values(shown, "querypulse_heartbeat_timestamp_seconds") == {(): WALL - 0.5}
     assert values(shown, "querypulse_mailbox_depth") == {(): 3}
@@ -56,7 +56,7 @@ def test_the_monitor_shows_what_it_counted():
     assert values(shown, "querypulse_callback_duration_seconds_bucket", le="1e-05") == {(): 2}
 
 
-def test_pings_of_the_heartbeat_are_counted_beside_receivers():
+def test_heartbeat_pings_are_counted_as_deliveries():
     monitor = Monitor(receivers=("webhook",), deliveries={("heartbeat", "delivered"): 3})
     shown = full_board(monitor=monitor)
 
@@ -64,14 +64,14 @@ def test_pings_of_the_heartbeat_are_counted_beside_receivers():
     assert values(shown, "querypulse_alerts_lost_total", receiver="heartbeat") == {}
 
 
-def test_alerts_of_one_name_are_counted_together():
+def test_alerts_with_one_name_are_counted_together():
     story = Story().started("a", at=0).started("b", at=0)
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
     firing = values(board(story), "querypulse_alerts_firing")
     assert firing == {("StreamingQueryFailed", "critical"): 2}
 
 
-def test_each_open_alert_has_a_series_with_the_labels_it_is_reported_with():
+def test_each_open_alert_has_a_series_with_its_labels():
     story = Story().started("a", at=0).started("b", at=0).ended("a", at=10, exception=CONFLICT)
     shown = board(story)
 
@@ -81,26 +81,26 @@ def test_each_open_alert_has_a_series_with_the_labels_it_is_reported_with():
     assert sample.value == 1
 
 
-def test_an_alert_of_the_whole_driver_has_a_star_for_its_query():
-    deaf = alert("*", name="QuerypulseEventsMissing", severity="warning")
-    shown = replace(board(), alerts=(deaf,))
+def test_alert_of_the_whole_driver_has_a_star_as_query():
+    events_missing = alert("*", name="QuerypulseEventsMissing", severity="warning")
+    shown = replace(board(), alerts=(events_missing,))
 
     assert values(shown, "spark_streaming_query_alert") == {
         ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
     }
 
 
-def test_while_all_is_well_no_series_of_an_alert_exists():
+def test_no_alert_series_exists_while_everything_is_healthy():
     assert values(board(Story().started(at=99)), "spark_streaming_query_alert") == {}
 
 
-def test_before_the_first_board_there_is_only_the_build():
+def test_only_build_info_is_exported_before_the_first_evaluation():
     (sample,) = samples(None)
     assert (sample.name, sample.value) == ("querypulse_build_info", 1)
     assert sample.labels == {"version": version("querypulse")}
 
 
-def test_shipped_as_plain_files_the_version_is_unknown(monkeypatch):
+def test_version_is_unknown_if_shipped_as_plain_files(monkeypatch):
     def not_installed(name):
         raise PackageNotFoundError(name)
 

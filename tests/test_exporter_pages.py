@@ -1,4 +1,4 @@
-"""What each path answers, over real HTTP on loopback."""
+"""The answer of each path, over real HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_metrics_are_prometheus_text():
         "application/openmetrics-text;version=nonsense\t;escaping=\x01",
     ],
 )
-def test_metrics_are_openmetrics_when_asked_for(accept):
+def test_metrics_are_openmetrics_on_request(accept):
     with serving(full_board()) as server:
         answer = get(server, "/metrics", Accept=accept)
     assert answer.headers["Content-Type"].startswith(
@@ -48,7 +48,7 @@ def test_metrics_are_openmetrics_when_asked_for(accept):
     assert list(parse_openmetrics(answer.text))
 
 
-def test_status_is_the_same_as_the_snapshot():
+def test_status_equals_the_snapshot():
     shown = full_board()
     with serving(shown) as server:
         answer = get(server, "/status")
@@ -56,7 +56,7 @@ def test_status_is_the_same_as_the_snapshot():
     assert msgspec.json.decode(answer.content, type=Status) == status(shown)
 
 
-def test_livez_asks_whether_the_worker_beats():
+def test_livez_shows_whether_the_worker_is_alive():
     beats = [True]
     with serving(full_board(), alive=lambda: beats[-1]) as server:
         assert get(server, "/livez").status_code == 200
@@ -64,7 +64,7 @@ def test_livez_asks_whether_the_worker_beats():
         assert get(server, "/livez").status_code == 503
 
 
-def test_readyz_is_200_when_all_is_well_and_reports_why_not():
+def test_readyz_is_200_when_healthy_and_otherwise_gives_reasons():
     with serving(HEALTHY) as server:
         answer = get(server, "/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
@@ -75,7 +75,7 @@ def test_readyz_is_200_when_all_is_well_and_reports_why_not():
         assert reasons == {"dead": "failed", "absent": "starting"}
 
 
-def test_before_the_first_board_only_metrics_and_livez_answer_200():
+def test_only_metrics_and_livez_answer_200_before_the_first_evaluation():
     with serving(None) as server:
         codes = {path: get(server, path).status_code for path in PATHS}
         assert codes == {"/metrics": 200, "/status": 503, "/livez": 200, "/readyz": 503}
@@ -92,13 +92,13 @@ def test_any_other_path_is_not_found(path):
         assert raw(server, f"GET {path} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.0 404 ")
 
 
-def test_a_query_string_changes_nothing():
+def test_query_string_changes_nothing():
     with serving(full_board()) as server:
         assert get(server, "/livez?verbose=1").status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_head_answers_the_headers_of_get_alone(path):
+def test_head_answers_only_the_headers_of_get(path):
     with serving(full_board()) as server:
         head = requests.head(server.url + path, headers={"Accept-Encoding": "identity"}, timeout=10)
         full = get(server, path, **{"Accept-Encoding": "identity"})
@@ -114,7 +114,7 @@ def test_any_other_method_is_not_allowed(method):
     assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
-def test_long_answers_are_compressed_when_accepted():
+def test_long_answers_are_compressed_if_accepted():
     with serving(full_board()) as server:
         plain = get(server, "/metrics", **{"Accept-Encoding": "identity"})
         packed = get(server, "/metrics", **{"Accept-Encoding": "br, gzip"})
@@ -126,13 +126,13 @@ def test_long_answers_are_compressed_when_accepted():
     assert "Content-Encoding" not in short.headers
 
 
-def test_the_server_header_reports_no_version():
+def test_server_header_contains_no_version():
     with serving(None) as server:
         assert get(server, "/livez").headers["Server"] == "querypulse"
         assert get(server, "/nonsense").headers["Server"] == "querypulse"
 
 
-def test_a_runbook_is_open_to_who_follows_a_link_in_a_message():
+def test_runbooks_need_no_token():
     with serving(
         HEALTHY, token="s3cret", runbook={"StreamingQueryFailed": "# StreamingQueryFailed"}.get
     ) as server:
@@ -142,7 +142,7 @@ def test_a_runbook_is_open_to_who_follows_a_link_in_a_message():
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_a_token_is_asked_for_on_every_path(path):
+def test_token_is_required_on_every_path(path):
     with serving(HEALTHY, token="s3cret-ü") as server:
         missing = get(server, path)
         assert missing.status_code == 401
@@ -155,14 +155,14 @@ def test_a_token_is_asked_for_on_every_path(path):
             assert get(server, path, Authorization=right.encode()).status_code == 200
 
 
-def test_an_unknown_path_or_method_reports_a_stranger_nothing():
+def test_unknown_path_or_method_reveals_nothing_without_a_token():
     with serving(None, token="t") as server:
         assert get(server, "/nonsense").status_code == 401
         assert requests.post(server.url + "/metrics", timeout=10).status_code == 401
 
 
 @pytest.mark.contains_errors
-def test_a_page_that_breaks_answers_500_is_counted_and_hurts_nothing(capfd):
+def test_error_in_a_page_answers_500_and_is_counted(capfd):
     guard = Guard()
     faults = [RuntimeError("secret detail")]
 
@@ -183,7 +183,7 @@ def test_a_page_that_breaks_answers_500_is_counted_and_hurts_nothing(capfd):
 
 
 @pytest.mark.contains_errors
-def test_a_heartbeat_that_cannot_be_read_answers_500():
+def test_error_in_livez_answers_500():
     def broken():
         raise RuntimeError
 
@@ -191,7 +191,7 @@ def test_a_heartbeat_that_cannot_be_read_answers_500():
         assert get(server, "/livez").status_code == 500
 
 
-def test_status_is_json_for_hostile_names():
+def test_status_is_valid_json_for_hostile_names():
     name = '"}\n\\<script>\u2028'
     with serving(board(expected=(name,))) as server:
         answer = get(server, "/status")

@@ -1,4 +1,4 @@
-"""The HTTP server's life: ports, threads, the end."""
+"""The HTTP server's life cycle: ports, threads, shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from querypulse.exporter.server import HttpServer
 from querypulse.listener.guard import Guard
 
 
-def test_all_threads_are_daemons_of_ours():
+def test_all_threads_are_our_daemons():
     seen = []
     with serving(None, alive=lambda: bool(seen.extend(our_threads())) or True) as server:
         get(server, "/livez")
@@ -25,7 +25,7 @@ def test_all_threads_are_daemons_of_ours():
 
 
 @pytest.mark.contains_errors
-def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
+def test_driver_out_of_threads_loses_only_one_answer(monkeypatch):
     guard = Guard()
     start = threading.Thread.start
     java_errors = [RuntimeError("can't start new thread")]
@@ -43,7 +43,7 @@ def test_a_driver_out_of_threads_loses_one_answer_only(monkeypatch):
         assert get(server, "/livez").status_code == 200
 
 
-def test_a_living_fork_of_the_driver_does_not_keep_the_port():
+def test_live_fork_of_the_driver_does_not_keep_the_port():
     reader, writer = os.pipe()
     forked, say = os.pipe()
     with serving(None) as server:
@@ -54,7 +54,7 @@ def test_a_living_fork_of_the_driver_does_not_keep_the_port():
             os.write(say, b"!")
             os.read(reader, 1)
             os._exit(0)
-        # Its first steps are the close of what it inherited.
+        # The fork first closes what it inherited.
         os.read(forked, 1)
     try:
         with pytest.raises(ConnectionRefusedError):
@@ -69,7 +69,7 @@ def test_a_living_fork_of_the_driver_does_not_keep_the_port():
             os.close(end)
 
 
-def test_a_taken_port_is_an_os_error_and_leaves_no_thread():
+def test_port_in_use_is_an_os_error_and_leaves_no_thread():
     with serving(None) as first:
         port = address(first)[1]
         second = HttpServer("127.0.0.1", port, lambda: None, lambda: True, Guard())
@@ -81,13 +81,13 @@ def test_a_taken_port_is_an_os_error_and_leaves_no_thread():
 
 
 @pytest.mark.parametrize("host", ["no such host", "203.0.113.1"])
-def test_a_host_that_is_not_ours_is_an_os_error(host):
+def test_unknown_host_is_an_os_error(host):
     server = HttpServer(host, 0, lambda: None, lambda: True, Guard())
     with pytest.raises(OSError):
         server.start()
 
 
-def test_the_url_has_the_port_that_was_found():
+def test_url_has_the_assigned_port():
     server = HttpServer("127.0.0.1", 9719, lambda: None, lambda: True, Guard())
     assert server.url == "http://127.0.0.1:9719"
     with serving(None) as started:
@@ -96,7 +96,7 @@ def test_the_url_has_the_port_that_was_found():
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
-def test_the_url_of_an_ipv6_host_has_brackets():
+def test_url_of_an_ipv6_host_has_brackets():
     with serving(None, host="::1") as server:
         assert server.url.startswith("http://[::1]:")
         assert get(server, "/livez").status_code == 200

@@ -1,4 +1,4 @@
-"""What /status shows, and whether all is ready."""
+"""The contents of /status, and readiness."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def with_health(shown, label, state, reason=""):
     return msgspec.structs.replace(shown, health=health)
 
 
-def test_the_states_and_outcomes_are_those_of_alerting():
+def test_states_and_outcomes_match_those_of_alerting():
     assert tuple(state.value for state in QueryState) == STATES
     assert talk.OUTCOMES == DELIVERY_OUTCOMES
     assert outbox.LOSSES == LOSS_REASONS
 
 
-def test_json_has_the_fields_of_the_contract_and_what_the_page_needs_besides():
+def test_json_has_the_documented_fields():
     shown = as_json(full_board())
     assert list(shown) == [
         "app",
@@ -63,7 +63,7 @@ def test_json_has_the_fields_of_the_contract_and_what_the_page_needs_besides():
     assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
 
 
-def test_a_busy_query_shows_its_commit_its_batch_and_the_sum_of_its_known_lags():
+def test_busy_query_shows_its_commit_its_batch_and_the_sum_of_known_lags():
     busy = queries(full_board())["busy"]
     assert (busy.id, busy.run_id, busy.state) == ("id-busy", "busy-1", "running")
     assert busy.last_commit_batch == 7
@@ -81,44 +81,44 @@ LAST = {"input_rows_per_second": 5.0, "sources": (source(5, 9),)}
 @pytest.mark.parametrize(
     ("what", "story", "now"),
     [
-        ("it failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30),
-        ("it stopped", Story().commit(batch=0, at=10, **LAST).ended(at=20), 30),
-        ("it hangs", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80),
-        ("its last batch is long ago", Story().commit(batch=0, at=10, **LAST).idle(at=80), 80),
+        ("failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30),
+        ("stopped", Story().commit(batch=0, at=10, **LAST).ended(at=20), 30),
+        ("hung", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80),
+        ("last batch long ago", Story().commit(batch=0, at=10, **LAST).idle(at=80), 80),
     ],
 )
-def test_a_rate_of_the_past_is_not_shown_as_one_of_the_present(what, story, now):
+def test_outdated_input_rate_is_not_shown(what, story, now):
     assert queries(board(story, now=now))["a"].input_rows_per_second is None, what
 
 
 @pytest.mark.parametrize(
     ("what", "story", "now", "lag"),
     [
-        ("it failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30, None),
-        ("it hangs", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80, None),
-        ("it runs", Story().commit(batch=0, at=10, **LAST), 30, 4),
-        ("it is idle, which proves it", Story().commit(batch=0, at=10, **LAST).idle(at=80), 90, 4),
+        ("failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30, None),
+        ("hung", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80, None),
+        ("running", Story().commit(batch=0, at=10, **LAST), 30, 4),
+        ("idle", Story().commit(batch=0, at=10, **LAST).idle(at=80), 90, 4),
     ],
 )  # fmt: skip
-def test_lag_as_spark_reported_it_is_shown_while_it_is_of_the_present(what, story, now, lag):
+def test_lag_reported_by_spark_is_shown_only_while_it_is_current(what, story, now, lag):
     assert queries(board(story, now=now))["a"].lag_offsets == lag, what
 
 
-def test_lag_at_the_broker_is_shown_of_a_dead_query_too():
+def test_broker_lag_is_shown_for_a_failed_query():
     story = Story().commit(batch=0, at=10, **LAST).ask(at=20, committed=5, latest=45)
     story.ended(at=25, exception=CONFLICT)
 
     assert queries(board(story, now=30))["a"].lag_offsets == 40
 
 
-def test_the_moment_and_the_start_of_a_run_are_iso_8601():
+def test_timestamps_are_iso_8601():
     shown = full_board()
     assert status(shown).at == "2023-11-14T22:13:20.000+00:00"
     assert queries(shown)["busy"].started_at == "2023-11-14T22:11:50.000+00:00"
     assert queries(shown)["absent"].started_at is None
 
 
-def test_a_busy_query_shows_how_it_runs_and_how_its_batches_went():
+def test_busy_query_shows_its_trigger_sink_rates_and_batches():
     busy = queries(full_board())["busy"]
     assert (busy.expected, busy.ignored, busy.restarts) == (True, False, 0)
     assert (busy.trigger, busy.sink) == ("ProcessingTime(10 s)", "noop")
@@ -127,12 +127,12 @@ def test_a_busy_query_shows_how_it_runs_and_how_its_batches_went():
     assert busy.last_idle_age_seconds is None
 
 
-def test_an_idle_query_shows_since_when_it_was_seen_to_have_nothing_to_do():
+def test_idle_query_shows_since_when_it_is_idle():
     story = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
     assert queries(board(story))["a"].last_idle_age_seconds == 10.0
 
 
-def test_the_last_thirty_batches_are_shown_as_they_were_and_outlive_a_restart():
+def test_last_thirty_batches_are_shown_and_survive_a_restart():
     story = Story().started(at=0)
     for batch in range(40):
         story.commit(batch=batch, at=batch, seconds=1.0)
@@ -141,35 +141,35 @@ def test_the_last_thirty_batches_are_shown_as_they_were_and_outlive_a_restart():
     assert shown == (*(1.0,) * 29, 500.0)
 
 
-def test_who_is_ignored_and_who_is_on_the_roster_is_shown():
+def test_ignored_and_expected_queries_are_marked():
     shown = board(Story().started(at=0).started("b", at=0), expected=("b",))
-    reported = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
-    assert reported == {"a": (False, False), "b": (True, False)}
+    marks = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
+    assert marks == {"a": (False, False), "b": (True, False)}
     ignored = {**shown.health, "a": QueryHealth(QueryState.IDLE, ignored=True)}
     assert queries(msgspec.structs.replace(shown, health=ignored))["a"].ignored is True
 
 
-def test_a_dead_query_shows_its_error_and_no_batch_in_flight():
+def test_failed_query_shows_its_error_and_no_batch_in_flight():
     dead = queries(full_board())["dead"]
     assert (dead.state, dead.error_class) == ("failed", "ConcurrentAppendException")
     assert "ConcurrentAppendException" in dead.reason
     assert dead.batch_in_flight_seconds is None
 
 
-def test_the_error_of_an_earlier_run_stays_until_the_next_run_recovers():
+def test_error_of_an_earlier_run_stays_until_the_next_run_commits():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT).started(run=2, at=20)
     assert queries(board(story))["a"].error_class == "ConcurrentAppendException"
     story.commit(run=2, batch=1, at=30)
     assert queries(board(story))["a"].error_class is None
 
 
-def test_asking_for_offsets_is_not_a_batch_in_flight():
+def test_polling_for_offsets_is_not_a_batch_in_flight():
     asking = run(message="Getting offsets from KafkaV2", busy=True)
     story = Story().started(at=0).probe(asking, at=10)
     assert queries(board(story))["a"].batch_in_flight_seconds is None
 
 
-def test_a_query_on_the_roster_is_shown_before_anybody_has_seen_it():
+def test_expected_query_is_shown_before_it_is_seen():
     absent = queries(full_board())["absent"]
     assert (absent.id, absent.run_id, absent.last_commit_batch) == (None, None, None)
     assert (absent.state, absent.reason) == ("starting", "expected, not seen yet")
@@ -182,17 +182,17 @@ def test_queries_without_a_health_are_shown_as_not_evaluated_yet():
     assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
 
 
-def test_a_state_is_plain_text_and_not_an_enum_member():
+def test_state_is_plain_text_and_not_an_enum_member():
     assert all(type(query.state) is str for query in status(full_board()).queries)
 
 
-def test_an_unnamed_query_goes_by_its_short_id():
+def test_unnamed_query_is_shown_by_its_short_id():
     story = Story()
     story.probe(run(None), at=1)
     assert list(queries(board(story))) == ["id-None"]
 
 
-def test_alerts_report_when_they_began_in_iso_8601():
+def test_alerts_state_their_start_in_iso_8601():
     (alert,) = as_json(full_board())["alerts"]
     assert alert["labels"] == {
         "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
@@ -201,7 +201,7 @@ def test_alerts_report_when_they_began_in_iso_8601():
     assert alert["starts_at"] == "2023-11-14T22:13:20.000+00:00"
 
 
-def test_the_monitor_shows_all_its_facts():
+def test_monitor_shows_all_its_fields():
     shown = as_json(full_board())["monitor"]
     assert set(shown) == set(Monitor.__struct_fields__)
     assert (shown["listener_path"], shown["listener_registered"]) == ("bus_queue", True)
@@ -219,12 +219,12 @@ def test_the_monitor_shows_all_its_facts():
     assert shown["callback_duration_seconds"]["p99_seconds"] == 1.0
 
 
-def test_an_empty_board_has_a_status():
+def test_empty_state_has_a_status():
     assert as_json(board(monitor=Monitor()))["queries"] == []
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_each_state_makes_ready_or_unready(state):
+def test_each_state_is_ready_or_unready(state):
     story = Story().started(at=0).commit(batch=1, at=10)
     answer = readiness(with_health(board(story), "a", state, "because"))
     unready = state in (
@@ -235,7 +235,7 @@ def test_each_state_makes_ready_or_unready(state):
     assert answer.reasons == ((Reason("a", state, "because"),) if unready else ())
 
 
-def test_ready_needs_every_query_of_the_roster_and_every_other():
+def test_readiness_covers_expected_queries_and_all_others():
     answer = readiness(full_board())
     assert [(reason.query, reason.state) for reason in answer.reasons] == [
         ("dead", "failed"),
@@ -243,28 +243,27 @@ def test_ready_needs_every_query_of_the_roster_and_every_other():
     ]
 
 
-def test_nothing_is_ready_before_the_first_poll():
+def test_nothing_is_ready_before_the_first_evaluation():
     assert readiness(None).ready is False
 
 
-def test_a_driver_without_queries_and_roster_is_ready():
+def test_driver_without_queries_is_ready():
     assert readiness(board()).ready is True
 
 
-def test_a_roster_that_was_never_evaluated_is_not_ready():
+def test_expected_query_that_was_never_evaluated_is_not_ready():
     shown = msgspec.structs.replace(board(expected=("a",)), health={})
     assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
 
 
-def test_showing_changes_nothing():
+def test_rendering_changes_nothing():
     shown = full_board()
     assert as_json(shown) == as_json(shown)
     assert shown.monitor == MONITOR
     assert shown.snapshot == full_story().state.snapshot(100.0)
 
 
-def test_a_long_name_is_shown_once_and_bounded_also_while_it_is_only_expected():
-    """L24"""
+def test_long_name_is_shown_once_and_shortened_even_while_only_expected():
     name = "n" * 10_000
     absent = status(board(expected=(name,)))
     present = status(
@@ -276,7 +275,7 @@ def test_a_long_name_is_shown_once_and_bounded_also_while_it_is_only_expected():
         assert (len(query.name), query.expected) == (100, True)
 
 
-def test_two_queries_of_one_expected_name_are_both_expected():
+def test_two_queries_with_one_expected_name_are_both_expected():
     story = IdStory().start("11111111", "r1", at=0, session="s1")
     story.start("22222222", "r2", at=1, session="s2")
 
@@ -284,7 +283,7 @@ def test_two_queries_of_one_expected_name_are_both_expected():
     assert shown == {"q": True, "q-22222222": True}
 
 
-def test_what_is_suppressed_names_what_suppresses_it():
+def test_suppressed_alert_names_the_suppressing_one():
     def alert(alertname, query, reason):
         labels = {"alertname": alertname, "query": query}
         return SimpleNamespace(labels=labels, annotations={"reason": reason}, starts_at=0.0)

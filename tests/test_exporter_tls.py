@@ -54,13 +54,13 @@ def test_metrics_are_served_over_tls(files):
         assert "spark_streaming_query_active" in answer.text
 
 
-def test_a_long_answer_arrives_whole(files):
+def test_long_answer_arrives_whole(files):
     with serving(full_board(app="x" * 200_000), tls=tls(files)) as server:
         answer = get(server, files, headers={"Accept-Encoding": "identity"})
     assert len(answer.content) == int(answer.headers["Content-Length"]) > 1_000_000
 
 
-def test_silent_clients_do_not_hold_a_handshake_up(files):
+def test_silent_clients_do_not_delay_a_handshake(files):
     with serving(full_board(), tls=tls(files)) as server:
         silent = [socket.create_connection(address(server)) for _ in range(3)]
         began = time.monotonic()
@@ -70,7 +70,7 @@ def test_silent_clients_do_not_hold_a_handshake_up(files):
             client.close()
 
 
-def test_livez_is_answered_at_once_among_silent_clients(files):
+def test_livez_is_answered_at_once_despite_silent_clients(files):
     with serving(full_board(), tls=tls(files)) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
@@ -79,7 +79,7 @@ def test_livez_is_answered_at_once_among_silent_clients(files):
         assert time.monotonic() - began < 1.5
 
 
-def test_a_client_that_begins_no_handshake_is_let_go(files, monkeypatch):
+def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
     monkeypatch.setattr(reception, "HANDSHAKE_SECONDS", 0.3)
     with (
         serving(full_board(), tls=tls(files)) as server,
@@ -88,7 +88,7 @@ def test_a_client_that_begins_no_handshake_is_let_go(files, monkeypatch):
         assert client.recv(1) == b""
 
 
-def test_a_new_certificate_is_shown_once_it_is_read_again(files, tmp_path):
+def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
     paths = {name: shutil.copy(files[name], tmp_path) for name in ("cert", "key")}
     with serving(full_board(), tls=tls(paths)) as server:
         assert not server.renew()
@@ -103,7 +103,7 @@ def test_a_new_certificate_is_shown_once_it_is_read_again(files, tmp_path):
         assert ssl.get_server_certificate(address(server), timeout=10) != before
 
 
-def test_a_client_silent_after_the_handshake_is_let_go(files, monkeypatch):
+def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
     monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
@@ -116,7 +116,7 @@ def test_a_client_silent_after_the_handshake_is_let_go(files, monkeypatch):
         assert get(server, files).status_code == 200
 
 
-def test_plain_http_is_refused_in_silence(files, capfd):
+def test_plain_http_is_rejected_silently(files, capfd):
     with serving(full_board(), tls=tls(files)) as server:
         with pytest.raises(requests.ConnectionError):
             requests.get(server.url.replace("https", "http"), timeout=10)
@@ -124,14 +124,14 @@ def test_plain_http_is_refused_in_silence(files, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_only_clients_of_the_client_ca_may_read(files):
+def test_only_clients_of_the_client_ca_are_accepted(files):
     with serving(full_board(), tls=tls(files, client_ca_file=files["ca"])) as server:
         assert get(server, files, cert=files["client"]).status_code == 200
         with pytest.raises(requests.ConnectionError):
             get(server, files)
 
 
-def test_a_token_is_asked_for_over_tls_too(files):
+def test_token_is_required_over_tls(files):
     with serving(full_board(), tls=tls(files), token="t") as server:
         assert get(server, files).status_code == 401
         headers = {"Authorization": "Bearer t"}
@@ -139,7 +139,7 @@ def test_a_token_is_asked_for_over_tls_too(files):
 
 
 @pytest.mark.parametrize("field", ["cert_file", "key_file", "client_ca_file"])
-def test_a_file_that_cannot_be_read_is_an_error_that_names_it(files, field, tmp_path):
+def test_unreadable_file_is_an_error_that_names_it(files, field, tmp_path):
     nonsense = tmp_path / "nonsense.pem"
     nonsense.write_text("nonsense")
     for path in (str(tmp_path / "missing.pem"), str(nonsense)):
@@ -153,7 +153,7 @@ def test_a_file_that_cannot_be_read_is_an_error_that_names_it(files, field, tmp_
         assert our_threads() == []
 
 
-def test_an_encrypted_key_is_an_error_and_asks_nobody(files, tmp_path):
+def test_encrypted_key_is_an_error_without_a_prompt(files, tmp_path):
     locked = str(tmp_path / "locked.pem")
     subprocess.run(
         ["openssl", "pkey", "-in", files["key"], "-aes256", "-passout", "pass:x", "-out", locked],

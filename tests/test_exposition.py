@@ -1,4 +1,4 @@
-"""Our exposition is byte for byte that of ``prometheus_client``, whatever the figures and labels."""
+"""Our exposition equals that of ``prometheus_client`` byte for byte, for any values and labels."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from querypulse.exporter.query_collector import QueryCollector, all_families
 NAMES = ("query", "app")
 FORMATS = [(as_text, generate_latest), (as_openmetrics, generate_openmetrics)]
 
-# Half a surrogate pair breaks any exposition; families never let one in.
+# Half a surrogate pair breaks any exposition; families never contain one.
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 labels = st.lists(st.tuples(texts, texts), unique=True, max_size=4)
 values = st.floats() | st.integers(-(2**70), 2**70) | st.booleans()
 
 
 class Made(Collector):
-    """A collector of families that are there already."""
+    """A collector of given families."""
 
     def __init__(self, *families):
         self._families = families
@@ -40,7 +40,7 @@ class Made(Collector):
 
 @st.composite
 def figures(draw):
-    """The same family as ours and as the library's, as all of these."""
+    """The same family as ours and as the library's, for every kind of value."""
     kind, name = draw(
         st.sampled_from([(core.CounterMetricFamily, "a_total"), (core.GaugeMetricFamily, "a")])
     )
@@ -99,19 +99,19 @@ def test_any_families_are_written_as_the_library_writes_them(ours, theirs, made)
 
 @pytest.mark.parametrize(("ours", "theirs"), FORMATS)
 @pytest.mark.parametrize("shown", [None, board(), full_board()])
-def test_so_is_all_that_we_serve(ours, theirs, shown):
+def test_our_metrics_are_written_as_the_library_writes_them(ours, theirs, shown):
     assert ours(all_families(shown)) == theirs(QueryCollector(lambda: shown))
 
 
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan, 0, 1e21, 1234567.0, 1e-9])
-def test_a_figure_is_written_as_go_writes_it(value):
+def test_value_is_written_as_go_writes_it(value):
     family = Family("a", "")
     family.samples.append(("a", (), (), value))
 
     assert as_text([family]) == generate_latest(Made(core.GaugeMetricFamily("a", "", value=value)))
 
 
-def test_every_name_of_ours_is_one_that_needs_no_escaping():
+def test_our_names_need_no_escaping():
     for family in QueryCollector(full_board).collect():
         for sample in family.samples:
             assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", sample.name)

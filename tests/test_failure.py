@@ -1,4 +1,4 @@
-"""The cause of a death is found in Spark's exception text, without its secrets."""
+"""The cause of a failure is found in Spark's exception text, without its secrets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def real_deaths(spark):
         ("3.5.9", None, "RuntimeException", "plain jvm failure"),
     ],
 )
-def test_a_real_death_is_reported_by_its_innermost_cause(spark, query, error_class, message):
+def test_real_failure_is_reported_by_its_innermost_cause(spark, query, error_class, message):
     exception, spark_class = next((e, c) for name, e, c in real_deaths(spark) if name == query)
 
     failure = describe_failure(exception, spark_class)
@@ -60,7 +60,7 @@ def test_a_real_death_is_reported_by_its_innermost_cause(spark, query, error_cla
     assert "hunter2" not in failure.message
 
 
-def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
+def test_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
     text = (
         "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
         "Traceback (most recent call last):\n"
@@ -76,7 +76,7 @@ def test_a_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
 
 
 def delta_conflict(table):
-    """As Spark 4.2 and Delta Lake 4.4 tell it when a MERGE in ``foreachBatch`` loses."""
+    """The text from Spark 4.2 and Delta Lake 4.4 when a MERGE in ``foreachBatch`` loses."""
     return (
         "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
         "Traceback (most recent call last):\n"
@@ -96,7 +96,7 @@ def delta_conflict(table):
 @pytest.mark.parametrize(
     "table", ["spark_catalog.fleet.alert_resolution", "delta.`file:/tables/alert_resolution`"]
 )
-def test_a_real_delta_conflict_names_condition_exception_and_table(table):
+def test_real_delta_conflict_names_condition_exception_and_table(table):
     failure = describe_failure(delta_conflict(table), "FOREACH_BATCH_USER_FUNCTION_ERROR")
 
     assert failure.error_class == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
@@ -123,11 +123,11 @@ def test_a_real_delta_conflict_names_condition_exception_and_table(table):
         ("", ""),
     ],
 )
-def test_only_a_table_that_is_named_is_reported(message, table):
+def test_only_a_named_table_is_reported(message, table):
     assert describe_failure(f"a.b.C: {message}").table == table
 
 
-def test_a_secret_in_the_name_of_a_table_does_not_get_out():
+def test_secret_in_a_table_name_is_removed():
     text = "a.b.C: in table delta.`abfss://c@h/t?sig=hunter2%3D` no"
 
     assert "hunter2" not in describe_failure(text).table
@@ -136,11 +136,11 @@ def test_a_secret_in_the_name_of_a_table_does_not_get_out():
 @pytest.mark.parametrize(
     "text", ["", "\n\n", "boom", ": : :", "Traceback (most recent call last):"]
 )
-def test_any_text_has_a_class(text):
+def test_any_text_has_an_error_class(text):
     assert describe_failure(text).error_class
 
 
-def test_a_python_worker_that_failed_in_a_task_is_reported_by_its_python_error():
+def test_python_worker_failure_in_a_task_is_reported_by_its_python_error():
     text = (
         "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0 "
         "failed 4 times, most recent failure: Lost task 0.3 in stage 3.0 (TID 9) (10.0.0.7 executor 2): "
@@ -152,8 +152,8 @@ def test_a_python_worker_that_failed_in_a_task_is_reported_by_its_python_error()
     assert describe_failure(text).reason == "ZeroDivisionError: division by zero"
 
 
-def test_a_python_worker_is_reported_by_its_python_error_though_spark_has_a_class_for_it():
-    """Spark 4.3; that a Python worker failed says nothing."""
+def test_python_error_wins_over_sparks_class_for_python_workers():
+    """Spark 4.3: that a Python worker failed explains nothing."""
     text = (
         "org.apache.spark.api.python.PythonException: [PYTHON_EXCEPTION] An exception was thrown "
         "from Python worker:\nTraceback (most recent call last):\n"
@@ -190,7 +190,7 @@ def test_sparks_own_class_wins_over_the_java_class():
         "Caused by: org.apache.spark.rpc.RpcEnvStoppedException: RpcEnv already stopped.",
     ],
 )
-def test_the_last_words_under_a_stopped_context_are_known(text):
+def test_errors_of_a_stopped_context_are_recognised(text):
     assert died_of_stopped_context(text)
 
 
@@ -203,7 +203,7 @@ def test_the_last_words_under_a_stopped_context_are_known(text):
         'value of "com.acme.Rules.load()" is null',
     ],
 )
-def test_a_failure_of_its_own_is_not_a_stopped_context(text):
+def test_other_failures_are_not_a_stopped_context(text):
     assert not died_of_stopped_context(text)
 
 
@@ -230,7 +230,7 @@ SECRETS = [
 
 
 @pytest.mark.parametrize(("text", "secret"), SECRETS)
-def test_a_planted_secret_is_gone_and_stays_gone(text, secret):
+def test_planted_secret_is_removed_for_good(text, secret):
     clean = redact(text)
 
     assert secret not in clean
@@ -242,7 +242,7 @@ def test_a_planted_secret_is_gone_and_stays_gone(text, secret):
     "text",
     ["Files were added to partition [day=1]", "batch 812 of run 4f: token", "tokens processed 5"],
 )
-def test_plain_words_stay(text):
+def test_plain_text_stays(text):
     assert redact(text) == text
 
 
@@ -250,7 +250,7 @@ def test_plain_words_stay(text):
     "text",
     ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000],
 )
-def test_hostile_text_takes_no_time_to_speak_of(text):
+def test_hostile_text_is_redacted_quickly(text):
     began = time.process_time()
     redact(text)
 

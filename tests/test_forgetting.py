@@ -1,4 +1,4 @@
-"""``sidecar.forget`` and the bounds of what is remembered."""
+"""``sidecar.forget``, and limits on what is remembered."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def forget(harness, name):
     return harness.step()
 
 
-# -- a query that will not come back ----------------------------------------------------------
+# -- forgetting a query -----------------------------------------------------------------------
 
 
-def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
+def test_forgetting_a_query_resolves_its_alerts_and_ends_its_series():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
     forget(harness, "a")
     assert (names(harness), harness.worker.evaluated.evaluation.findings) == ([], ())
@@ -40,7 +40,7 @@ def test_the_alerts_of_a_forgotten_query_resolve_and_its_series_end():
     assert harness.worker.evaluated.alerts == ()
 
 
-def test_a_forgotten_query_is_expected_no_more():
+def test_forgotten_query_is_no_longer_expected():
     harness = WorkerHarness(start_grace_seconds=1.0)
     harness.worker.policy = replace(harness.worker.policy, expected=("a", "b"))
     harness.worker.state.expected = frozenset("ab")
@@ -52,13 +52,13 @@ def test_a_forgotten_query_is_expected_no_more():
     assert {one.query for one in harness.worker.evaluated.evaluation.findings} == {"b"}
 
 
-def test_a_living_query_is_not_forgotten():
+def test_live_query_is_not_forgotten():
     harness = forget(WorkerHarness().started().step(), "a")
 
     assert names(harness) == ["a"]
 
 
-def test_only_the_dead_one_of_two_namesakes_is_forgotten():
+def test_only_the_ended_query_of_two_with_one_name_is_forgotten():
     story = IdStory().start("11111111", "r1", at=0, session="s1")
     story.start("22222222", "r2", at=1, session="s2").fails("11111111", "r1", at=2)
     story.state.forget_name("q")
@@ -67,29 +67,29 @@ def test_only_the_dead_one_of_two_namesakes_is_forgotten():
 
 
 class Parts:
-    """What ``announcing`` needs of the running parts."""
+    """The parts of the runtime that ``announcing`` needs."""
 
     def __init__(self, harness, expected=()):
         self.evaluated = harness.worker.evaluated
         self.board = self
         self.expected = expected
-        self.asked = []
+        self.forgotten = []
 
     def forget(self, name):
-        self.asked.append(name)
+        self.forgotten.append(name)
 
 
-def asked(harness, name, **settings):
+def forgotten_by(harness, name, **settings):
     parts = Parts(harness, **settings)
     announcing.forget(parts, lambda: False, name)
-    return parts.asked
+    return parts.forgotten
 
 
-def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten():
-    dead = WorkerHarness().started().ended().step()
+def test_ended_and_expected_queries_can_be_forgotten():
+    ended = WorkerHarness().started().ended().step()
 
-    assert asked(dead, "a") == ["a"]
-    assert asked(dead, "b", expected=("b",)) == ["b"]
+    assert forgotten_by(ended, "a") == ["a"]
+    assert forgotten_by(ended, "b", expected=("b",)) == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -100,12 +100,12 @@ def test_a_dead_query_an_expected_one_and_all_dead_unnamed_ones_can_be_forgotten
         ("unnamed", "no query is named 'unnamed'"),
     ],
 )
-def test_what_cannot_be_forgotten_is_an_error_that_says_why(name, message):
+def test_query_that_cannot_be_forgotten_is_an_error_with_a_reason(name, message):
     with pytest.raises(ValueError, match=message):
-        asked(WorkerHarness().started().step(), name, expected=("bronze",))
+        forgotten_by(WorkerHarness().started().step(), name, expected=("bronze",))
 
 
-def test_the_end_that_is_still_on_its_way_is_waited_for():
+def test_forget_waits_for_a_pending_end_event():
     harness = WorkerHarness().started().step()
     parts = Parts(harness)
 
@@ -114,18 +114,18 @@ def test_the_end_that_is_still_on_its_way_is_waited_for():
         return False
 
     announcing.forget(parts, flush, "a")
-    assert parts.asked == ["a"]
+    assert parts.forgotten == ["a"]
 
 
-def test_a_sidecar_that_watches_nothing_knows_no_query():
+def test_sidecar_that_watches_nothing_knows_no_query():
     with pytest.raises(ValueError, match=r"no query is named 'bronse'; known: \[\]"):
         Sidecar(Settings(http_port=-1)).forget("bronse")
 
 
-# -- bounds -----------------------------------------------------------------------------------
+# -- limits -----------------------------------------------------------------------------------
 
 
-def test_past_runs_are_remembered_up_to_a_bound_the_newest_last():
+def test_number_of_remembered_past_runs_is_limited():
     past = PastQueries()
     for number in range(MAX_PAST_RUNS + 5):
         past.add_run(f"id-{number}", f"r-{number}", "q")
@@ -135,7 +135,7 @@ def test_past_runs_are_remembered_up_to_a_bound_the_newest_last():
     assert past.label_of_run("r-5") == past.label_of_id("id-5") == "q"
 
 
-def test_forgotten_queries_are_remembered_up_to_a_bound_the_unnamed_go_first():
+def test_number_of_remembered_forgotten_queries_is_limited_and_unnamed_ones_go_first():
     story = IdStory()
     for number in range(MAX_FORGOTTEN + 5):
         story.start(f"id-{number}", f"r-{number}", f"q-{number}" if number else None, at=0)
@@ -150,7 +150,7 @@ def test_forgotten_queries_are_remembered_up_to_a_bound_the_unnamed_go_first():
     assert queries[0].label not in known
 
 
-def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
+def test_query_restarted_forever_under_new_ids_takes_limited_memory():
     story = IdStory()
     for number in range(300):
         story.start(f"id-{number}", f"r-{number}", at=number)
@@ -162,7 +162,7 @@ def test_a_query_restarted_for_ever_under_new_ids_takes_bounded_memory():
     assert story.state.query("id-0") is query
 
 
-def test_a_query_forgotten_by_its_label_is_expected_no_more_by_its_name():
+def test_query_forgotten_by_its_label_is_no_longer_expected_by_its_name():
     name = "n" * 150
     state = State(0.0, [name])
     state.apply_event(Started("id-0", "run-0", name), 1.0)
@@ -173,7 +173,7 @@ def test_a_query_forgotten_by_its_label_is_expected_no_more_by_its_name():
     assert (label != name, state.expected) == (True, frozenset())
 
 
-def test_a_living_namesake_stays_expected():
+def test_live_query_with_the_same_name_stays_expected():
     state = State(0.0, ["twin"])
     state.apply_event(Started("id-0", "run-0", "twin", session="s1"), 1.0)
     state.apply_event(Started("id-1", "run-1", "twin", session="s2"), 1.0)
@@ -184,7 +184,7 @@ def test_a_living_namesake_stays_expected():
     assert state.expected == {"twin"}
 
 
-def test_of_queries_without_a_name_one_that_has_failed_is_forgotten_last():
+def test_failed_unnamed_query_is_forgotten_last():
     state = State(0.0)
     for number in range(MAX_GONE_UNNAMED + 10):
         ids = f"{number:08}-id", f"run-{number}"

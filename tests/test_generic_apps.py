@@ -1,4 +1,4 @@
-"""A generic app name may be another living driver's: nothing is resolved by it alone."""
+"""Another live driver may use the same generic app name, so it alone resolves nothing."""
 
 import logging
 
@@ -12,17 +12,17 @@ OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Sh
 
 
 @pytest.mark.parametrize("app", [*GENERIC, "databricks shell", "PYSPARK-SHELL"])
-def test_what_platforms_call_an_application_without_a_name_is_generic(app):
+def test_default_app_name_of_a_platform_is_generic(app):
     assert is_generic(app)
 
 
 @pytest.mark.parametrize("app", OWN)
-def test_a_name_of_its_own_is_not_generic(app):
+def test_specific_app_name_is_not_generic(app):
     assert not is_generic(app)
     assert problem_of(app) == ""
 
 
-def test_the_warning_names_the_app_and_the_setting(caplog):
+def test_warning_names_the_app_and_the_setting(caplog):
     with caplog.at_level(logging.WARNING, "querypulse"):
         warn_of_app_name("pyspark-shell")
         warn_of_app_name("orders")

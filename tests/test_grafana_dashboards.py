@@ -1,4 +1,4 @@
-"""The dashboards as they are shipped: made by the generator, well laid out, leading somewhere."""
+"""The shipped dashboards: generated, laid out without gaps, and with working links."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def strings(value):
 
 
 def values_of(value, key):
-    """Every value that stands under ``key`` in a piece of JSON."""
+    """Every value under ``key`` in a piece of JSON."""
     if isinstance(value, list):
         return [found for part in value for found in values_of(part, key)]
     if not isinstance(value, dict):
@@ -44,7 +44,7 @@ def values_of(value, key):
 
 
 def overlap(one, other):
-    """Whether two places in the grid have a cell in common."""
+    """Whether two grid positions have a cell in common."""
     return (
         one["x"] < other["x"] + other["w"]
         and other["x"] < one["x"] + one["w"]
@@ -53,11 +53,11 @@ def overlap(one, other):
     )
 
 
-def test_both_dashboards_are_there():
+def test_both_dashboards_exist():
     assert set(DASHBOARDS) == set(ORDER)
 
 
-def test_what_is_committed_is_what_the_generator_makes(tmp_path):
+def test_committed_dashboards_match_the_generator(tmp_path):
     subprocess.run([sys.executable, "-m", "tools.grafana", str(tmp_path)], cwd=ROOT, check=True)
 
     made = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -73,7 +73,7 @@ def test_no_two_panels_overlap(name):
     assert all(place["x"] >= 0 and place["x"] + place["w"] <= 24 for place in places)
 
 
-def test_panels_that_share_a_cell_would_be_noticed():
+def test_overlapping_panels_are_detected():
     place = {"x": 0, "y": 0, "w": 12, "h": 8}
 
     assert overlap(place, {"x": 11, "y": 7, "w": 1, "h": 1})
@@ -82,7 +82,7 @@ def test_panels_that_share_a_cell_would_be_noticed():
 
 
 @each_dashboard
-def test_every_line_of_panels_is_filled_to_the_right_edge(name):
+def test_every_row_of_panels_spans_the_full_width(name):
     lines = {}
     for panel in DASHBOARDS[name]["panels"]:
         lines.setdefault(panel["gridPos"]["y"], []).append(panel["gridPos"])
@@ -94,18 +94,18 @@ def test_every_line_of_panels_is_filled_to_the_right_edge(name):
 
 
 @each_dashboard
-def test_panels_have_numbers_of_their_own(name):
+def test_panel_ids_are_unique(name):
     numbers = [panel["id"] for panel in DASHBOARDS[name]["panels"]]
 
     assert len(set(numbers)) == len(numbers)
 
 
-def test_no_two_panels_of_a_dashboard_have_one_title():
+def test_panel_titles_are_unique_within_a_dashboard():
     assert len(every_panel()) == sum(len(panels(dashboard)) for dashboard in DASHBOARDS.values())
 
 
 @each_dashboard
-def test_it_can_be_provisioned_as_it_is(name):
+def test_dashboard_can_be_provisioned_as_it_is(name):
     dashboard = DASHBOARDS[name]
 
     assert re.fullmatch(r"[A-Za-z0-9_-]{1,40}", dashboard["uid"])
@@ -116,20 +116,20 @@ def test_it_can_be_provisioned_as_it_is(name):
 
 
 @each_dashboard
-def test_the_variables_come_in_the_agreed_order(name):
+def test_variables_come_in_the_agreed_order(name):
     names = [variable["name"] for variable in DASHBOARDS[name]["templating"]["list"]]
 
     assert names == ORDER[name]
 
 
 @each_dashboard
-def test_a_name_from_a_variable_is_escaped_for_its_regex(name):
-    """Grafana does that for variables of many values only."""
+def test_value_of_a_variable_is_escaped_for_its_regex(name):
+    """Grafana does that only for multi-value variables."""
     assert all(variable["multi"] for variable in variables(DASHBOARDS[name]))
 
 
 @each_dashboard
-def test_a_panel_that_may_be_empty_says_what_that_means(name):
+def test_panel_that_may_be_empty_explains_what_that_means(name):
     silent = [
         panel["title"]
         for panel in panels(DASHBOARDS[name])
@@ -140,8 +140,8 @@ def test_a_panel_that_may_be_empty_says_what_that_means(name):
 
 
 @each_dashboard
-def test_a_number_that_is_not_known_is_not_green(name):
-    """With no value, Grafana takes the colour of the first step."""
+def test_unknown_number_is_not_green(name):
+    """Without a value, Grafana uses the colour of the first step."""
     numbers = [panel for panel in panels(DASHBOARDS[name]) if panel["type"] == "stat"]
     first = {
         panel["fieldConfig"]["defaults"]["thresholds"]["steps"][0]["color"] for panel in numbers
@@ -151,14 +151,14 @@ def test_a_number_that_is_not_known_is_not_green(name):
 
 
 @each_dashboard
-def test_only_the_palette_of_the_colour_blind_is_used(name):
+def test_only_colour_blind_safe_colours_are_used(name):
     colours = set(re.findall(r"#[0-9A-Fa-f]{6}\b", json.dumps(DASHBOARDS[name])))
 
     assert colours <= OKABE_ITO
 
 
 @each_dashboard
-def test_every_state_has_its_word_and_the_worst_its_highest_number(name):
+def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
     options = [one for one in values_of(DASHBOARDS[name], "options") if isinstance(one, dict)]
     maps = [one for one in options if "15" in one]
     worst_first = {str(15 - place): state for place, state in enumerate(STATES)}
@@ -170,15 +170,15 @@ def test_every_state_has_its_word_and_the_worst_its_highest_number(name):
 
 
 @each_dashboard
-def test_the_picture_in_the_documents_shows_every_panel(name):
-    """An old picture would not; tests/test_spark_grafana.py draws new ones."""
+def test_picture_in_the_documentation_shows_every_panel(name):
+    """An outdated picture does not; tests/test_spark_grafana.py draws new ones."""
     picture = ET.parse(ROOT / "docs" / "pictures" / f"{name}.svg")
     words = {found.text for found in picture.iter()}
 
     assert {panel["title"] for panel in DASHBOARDS[name]["panels"]} <= words
 
 
-# -- where they lead --------------------------------------------------------------------------
+# -- links ------------------------------------------------------------------------------------
 
 
 def urls(dashboard):
@@ -187,7 +187,7 @@ def urls(dashboard):
     return {*values_of(dashboard, "url"), *written}
 
 
-def leads_somewhere(url):
+def has_target(url):
     if url.startswith("/d/"):
         return url[3:].partition("?")[0] in {board["uid"] for board in DASHBOARDS.values()}
     if url.startswith(f"{RUNBOOKS}/"):
@@ -197,22 +197,22 @@ def leads_somewhere(url):
 
 
 @each_dashboard
-def test_every_link_leads_somewhere(name):
+def test_every_link_has_a_target(name):
     found = urls(DASHBOARDS[name])
 
     assert len(found) > 8
-    assert [url for url in found if not leads_somewhere(url)] == []
+    assert [url for url in found if not has_target(url)] == []
 
 
 @pytest.mark.parametrize(
     "url", ["/d/querypulse-other?x", f"{RUNBOOKS}/NoSuchAlert.md", "https://example.com/"]
 )
-def test_a_link_that_leads_nowhere_would_be_noticed(url):
-    assert not leads_somewhere(url)
+def test_link_without_a_target_is_detected(url):
+    assert not has_target(url)
 
 
 @each_dashboard
-def test_a_link_to_a_dashboard_takes_the_choices_along(name):
+def test_link_to_a_dashboard_keeps_the_selected_variables(name):
     inside = [url for url in urls(DASHBOARDS[name]) if url.startswith("/d/")]
 
     for url in inside:
@@ -220,7 +220,7 @@ def test_a_link_to_a_dashboard_takes_the_choices_along(name):
         assert "${app:queryparam}" in url or ":percentencode}" in url
 
 
-def test_the_runbooks_are_where_alerts_say_they_are():
+def test_runbooks_are_at_the_address_that_alerts_link():
     from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
 
     assert RUNBOOKS == DEFAULT_RUNBOOKS

@@ -1,6 +1,6 @@
 """The rules of Grafana's dashboard-linter that concern Prometheus, in our own words.
 
-Their names are the linter's. What we leave out on purpose stands in ``EXCLUDED``, with why.
+Their names are the linter's. ``EXCLUDED`` lists the deliberate exceptions and their reasons.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ EXCLUDED = {
     "target-instance-rule": "ALERTS is made by Prometheus itself and has no instance",
     "target-rate-interval-rule": "a total counts the time shown: $__range",
 }
-"""Where a rule is broken on purpose; the tests below say how far."""
+"""Deliberate exceptions to a rule; the tests below show their extent."""
 
 PROMETHEUS = {"type": "prometheus", "uid": "${datasource}"}
 RANGES = re.compile(r"(\w+)\s*\([^()]*\{[^{}]*\}\[([^\]]+)\]")
@@ -114,7 +114,7 @@ def test_target_rate_interval(name):
 
 @each_target
 def test_target_counter_agg(name):
-    """A counter restarts at 0 with its driver: only its growth means anything."""
+    """A counter restarts at 0 with its driver, so only its growth is meaningful."""
     for metric, matchers in selectors(every_target()[name]["expr"]):
         if metric.endswith(("_total", "_bucket", "_sum", "_count")):
             used = re.escape(f"{metric}{{{matchers}}}[")
@@ -126,8 +126,8 @@ def test_uneditable_dashboard(name):
     assert DASHBOARDS[name]["editable"] is False
 
 
-def test_the_linters_for_targets_see_what_they_are_about():
-    """They read PromQL by its signs, so they must find something in ours."""
+def test_target_rules_find_promql_to_check():
+    """The rules match PromQL by regular expressions, so they must find something in ours."""
     functions = {
         function for one in every_target().values() for function, _ in RANGES.findall(one["expr"])
     }

@@ -1,4 +1,4 @@
-"""The dashboards' PromQL: it parses, and speaks of metrics that the exporter has."""
+"""The dashboards' PromQL parses and uses metrics that the exporter has."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from support.panels import DASHBOARDS, every_expression, every_target, filled, s
 
 from querypulse.exporter.query_collector import QueryCollector
 
-OF_PROMETHEUS = {"ALERTS"}
-"""Prometheus makes these itself."""
+FROM_PROMETHEUS = {"ALERTS"}
+"""Series that Prometheus creates itself."""
 
 
 def shipped():
-    """The name of every series the exporter may have."""
+    """The names of all series that the exporter may have."""
     families = list(QueryCollector(full_board).collect())
     endings = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket", "_sum", "_count"]}
     return {f"{one.name}{end}" for one in families for end in endings.get(one.type, [""])}
 
 
 def checked(tmp_path, expressions):
-    """What promtool says of PromQL, each put into a rule of its own."""
+    """The result of promtool for these expressions, each in a rule of its own."""
     rules = [
         {"record": f"expression_{number}", "expr": expression}
         for number, expression in enumerate(expressions)
@@ -47,18 +47,18 @@ def test_every_query_parses(tmp_path):
 
 
 @pytest.mark.prometheus
-def test_a_query_that_does_not_parse_would_be_noticed(tmp_path):
+def test_query_that_does_not_parse_is_detected(tmp_path):
     assert checked(tmp_path, ["sum by (app ("]).returncode != 0
 
 
-def test_every_metric_used_is_one_the_exporter_has():
+def test_every_used_metric_exists():
     used = {metric for one in every_expression().values() for metric, _ in selectors(one)}
 
     assert len(used) > 30
-    assert used - shipped() == OF_PROMETHEUS
+    assert used - shipped() == FROM_PROMETHEUS
 
 
-def test_every_metric_of_a_variable_is_one_the_exporter_has():
+def test_every_metric_of_a_variable_exists():
     asked = [one["query"]["query"] for board in DASHBOARDS.values() for one in variables(board)]
 
     assert all(
@@ -68,8 +68,8 @@ def test_every_metric_of_a_variable_is_one_the_exporter_has():
 
 
 @pytest.mark.parametrize("name", every_target())
-def test_a_legend_uses_labels_that_its_query_keeps(name):
-    """The live tests see it too, but not for a line that happens to be rightly absent."""
+def test_legend_uses_labels_that_its_query_keeps(name):
+    """The live tests check this too, but not for a series that is rightly absent."""
     target = every_target()[name]
     used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
     kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))

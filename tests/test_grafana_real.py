@@ -1,4 +1,4 @@
-"""A real Grafana takes the shipped dashboards as they are and answers each of their panels.
+"""A real Grafana accepts the shipped dashboards unchanged and answers all their panels.
 
 Runs where a Docker engine answers or GRAFANA_HOME names an installation.
 """
@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.grafana,
     pytest.mark.prometheus,
     pytest.mark.slow,
-    pytest.mark.timeout(900),  # an image has to come first
+    pytest.mark.timeout(900),  # the image may have to be pulled
 ]
 
 SHIPPED = Path(querypulse.dashboards.__file__).parent / "grafana"
@@ -53,14 +53,14 @@ def shipped(uid):
 
 
 def panels(dashboard):
-    """Those inside collapsed rows too."""
+    """All panels, including those inside collapsed rows."""
     for panel in dashboard["panels"]:
         yield panel
         yield from panel.get("panels", ())
 
 
-def asked(dashboard, panel):
-    """A panel's targets as the browser sends them: the browser fills in the variables."""
+def requests_of(dashboard, panel):
+    """A panel's targets as the browser sends them, with the variables filled in."""
     text = json.dumps(panel["targets"]).replace("${datasource}", grafanas.DATASOURCE)
     for variable in dashboard["templating"]["list"]:
         name = re.escape(variable["name"])
@@ -70,22 +70,22 @@ def asked(dashboard, panel):
 
 
 def answers(grafana, dashboard):
-    """Of each panel that asks: its title, a target's letter, Grafana's answer."""
+    """For each panel with targets: its title, a target's letter, Grafana's answer."""
     for panel in panels(dashboard):
         if panel.get("targets"):
-            for letter, answer in grafana.ask(asked(dashboard, panel)).items():
+            for letter, answer in grafana.ask(requests_of(dashboard, panel)).items():
                 yield panel["title"], letter, answer
 
 
 def rows(answer):
-    """How many points there are in all of an answer's series."""
+    """The number of points in all series of an answer."""
     return sum(
         len(frame["data"]["values"][0]) for frame in answer["frames"] if frame["data"]["values"]
     )
 
 
 @pytest.mark.parametrize("uid", UIDS)
-def test_it_serves_every_panel_that_is_shipped(grafana, uid):
+def test_grafana_serves_every_shipped_panel(grafana, uid):
     def described(dashboard):
         return {(one["id"], one["type"], one.get("title", "")) for one in panels(dashboard)}
 
@@ -96,13 +96,13 @@ def test_it_serves_every_panel_that_is_shipped(grafana, uid):
 
 
 @pytest.mark.parametrize("uid", UIDS)
-def test_it_answers_the_targets_of_every_panel(grafana, uid):
+def test_grafana_answers_the_targets_of_every_panel(grafana, uid):
     found = list(answers(grafana, shipped(uid)))
-    refused = [one for one in found if "error" in one[2] or one[2].get("status", 200) != 200]
+    failed = [one for one in found if "error" in one[2] or one[2].get("status", 200) != 200]
 
-    assert refused == []
+    assert failed == []
     assert any(rows(answer) for _, _, answer in found)
 
 
-def test_provisioning_finds_no_fault(grafana):
+def test_provisioning_reports_no_error(grafana):
     assert grafana.faults() == []

@@ -28,7 +28,7 @@ def read_and_written(dashboard):
 
 
 def lost(ours, theirs, path=""):
-    """What stands in ours and not in theirs, each by its path."""
+    """The paths of the keys that are in ours and not in theirs."""
     if isinstance(ours, dict) and isinstance(theirs, dict):
         gone = [f"{path}/{key}" for key in ours if key not in theirs]
         kept = [key for key in ours if key in theirs]
@@ -56,14 +56,14 @@ def test_no_key_is_lost(name):
         ('"useValueForTime"', '"useValueForTimes"'),
     ],
 )
-def test_a_misspelt_key_would_be_lost(right, wrong):
+def test_misspelt_key_is_lost(right, wrong):
     misspelt = json.dumps(DASHBOARDS["fleet"]).replace(right, wrong)
 
     assert lost(json.loads(misspelt), read_and_written(misspelt)) != []
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_every_unit_is_one_that_grafana_knows(name):
+def test_grafana_knows_every_unit(name):
     from grafana_foundation_sdk.models import units
 
     known = {value for value in vars(units).values() if isinstance(value, str)}
@@ -74,7 +74,7 @@ def test_every_unit_is_one_that_grafana_knows(name):
 
 
 def units_in(value):
-    """Every unit: of a panel, and of single columns or lines."""
+    """Every unit of a panel and of its columns or lines."""
     if isinstance(value, list):
         return [unit for part in value for unit in units_in(part)]
     if not isinstance(value, dict):

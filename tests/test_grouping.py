@@ -1,4 +1,4 @@
-"""What begins together is one incident; what begins later has one of its own."""
+"""Alerts that start together form one incident; one that starts later gets its own."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ ALONE = [
     ("two at once", failing(10, "ab"), ["a", "b"]),
     ("three within more than the window", [*failing(10, "a"), *failing(15, "b"), *failing(21, "c")], ["a", "b", "c"]),
     ("two and two, a minute apart", [*failing(10, "ab"), *failing(70, "cd")], ["a", "b", "c", "d"]),
-    ("three names of one query each", [*failing(10, "a"), *failing(10, "b", "StreamingQueryStopped"), *failing(10, "c", "StreamingQueryStalled")], ["a", "b", "c"]),
-    ("one query that is sick of two things", failing(10, "a", "StreamingQueryFailed+StreamingQueryFlapping"), ["a", "a"]),
-    ("three ills of the whole driver", failing(10, "*", "QuerypulseMonitoringDegraded+QuerypulseEventsMissing+StreamingQueryStopped"), ["*"]),
+    ("three alert names with one query each", [*failing(10, "a"), *failing(10, "b", "StreamingQueryStopped"), *failing(10, "c", "StreamingQueryStalled")], ["a", "b", "c"]),
+    ("one query with two alerts", failing(10, "a", "StreamingQueryFailed+StreamingQueryFlapping"), ["a", "a"]),
+    ("three alerts of the whole driver", failing(10, "*", "QuerypulseMonitoringDegraded+QuerypulseEventsMissing+StreamingQueryStopped"), ["*"]),
     ("the driver and two queries", [*failing(10, "ab", "StreamingBatchSlow"), *failing(10, "*", "StreamingBatchSlow")], ["*", "a", "b"]),
-    ("five, one after the other", [entry for n, query in enumerate("abcde") for entry in failing(10 + n, query)], ["a", "b", "c", "d", "e"]),
+    ("five in succession", [entry for n, query in enumerate("abcde") for entry in failing(10 + n, query)], ["a", "b", "c", "d", "e"]),
 ]  # fmt: skip
 TOGETHER = [
     ("eight at once", failing(10, EIGHT), [EIGHT]),
     ("three at once", failing(10, "abc"), ["abc"]),
-    ("one, and two more in the window", [*failing(10, "a"), *failing(20, "bc")], ["a", "bc"]),
-    ("two, and one more in the window", [*failing(10, "ab"), *failing(20, "c")], ["a", "b", "c"]),
+    ("one, then two more within the window", [*failing(10, "a"), *failing(20, "bc")], ["a", "bc"]),
+    ("two, then one more within the window", [*failing(10, "ab"), *failing(20, "c")], ["a", "b", "c"]),
     ("a fourth after a group", [*failing(10, "abc"), *failing(15, "d")], ["abc", "d"]),
-    ("three, and three more in the window: one group of a name at a time", [*failing(10, "abc"), *failing(20, "def")], ["abc", "d", "e", "f"]),
-    ("three, and three more after the window", [*failing(10, "abc"), *failing(21, "def")], ["abc", "d", "e", "f"]),
-    ("three of each of two names", [*failing(10, "abc"), *failing(10, "def", "StreamingQueryStopped")], ["abc", "def"]),
-    ("three stalls are told at the second look", failing(10, "abc", "StreamingQueryStalled"), ["abc"]),
+    ("three, then three more within the window: one open group per alert name", [*failing(10, "abc"), *failing(20, "def")], ["abc", "d", "e", "f"]),
+    ("three, then three more after the window", [*failing(10, "abc"), *failing(21, "def")], ["abc", "d", "e", "f"]),
+    ("three queries for each of two alert names", [*failing(10, "abc"), *failing(10, "def", "StreamingQueryStopped")], ["abc", "def"]),
+    ("three stalls are reported at the second evaluation", failing(10, "abc", "StreamingQueryStalled"), ["abc"]),
 ]  # fmt: skip
 
 
@@ -49,7 +49,7 @@ def named(rows):
 
 
 @pytest.mark.parametrize(("story", "incidents"), named(ALONE))
-def test_what_begins_alone_is_reported_alone(story, incidents):
+def test_alert_that_starts_alone_is_reported_alone(story, incidents):
     harness = LifecycleHarness().play(story, 100)
 
     assert members(harness) == incidents
@@ -57,17 +57,17 @@ def test_what_begins_alone_is_reported_alone(story, incidents):
 
 
 @pytest.mark.parametrize(("story", "incidents"), named(TOGETHER))
-def test_what_begins_together_is_one(story, incidents):
+def test_alerts_that_start_together_are_grouped(story, incidents):
     assert members(LifecycleHarness().play(story, 100)) == incidents
 
 
-def test_how_many_and_how_soon_are_settings():
+def test_group_size_and_window_are_configurable():
     few = LifecycleHarness(group_min_queries=2, group_window_seconds=60.0)
 
     assert members(few.play([*failing(10, "a"), *failing(69, "bc")], 100)) == ["a", "bc"]
 
 
-def test_a_group_has_a_key_of_its_own_so_that_those_of_its_members_stay_free():
+def test_group_key_leaves_the_members_keys_free():
     harness = LifecycleHarness().play([*failing(10, "cab"), *failing(18, "d")], 90)
 
     assert keys(harness) == ["*/StreamingQueryFailed", "d/StreamingQueryFailed"]
@@ -76,7 +76,7 @@ def test_a_group_has_a_key_of_its_own_so_that_those_of_its_members_stay_free():
     ]
 
 
-def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
+def test_group_of_escalated_warnings_has_its_own_key():
     harness = LifecycleHarness().play(failing(10, "abc", "StreamingBatchSlow"), 20)
     harness.warnings = frozenset()
     harness.play([], 21)
@@ -89,7 +89,7 @@ def test_a_group_of_what_has_become_critical_has_a_key_of_its_own():
     )
 
 
-def test_the_whole_driver_that_falls_failing_as_a_group_did_has_a_key_of_its_own():
+def test_driver_alert_after_a_group_of_the_same_name_has_its_own_key():
     harness = LifecycleHarness().play(
         [*failing(10, "abc", "StreamingQueryStalled"), *failing(60, "*", "StreamingQueryStalled")],
         90,
@@ -98,10 +98,10 @@ def test_the_whole_driver_that_falls_failing_as_a_group_did_has_a_key_of_its_own
     assert keys(harness) == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
 
 
-def test_while_the_whole_driver_has_the_key_of_a_group_each_is_reported_by_itself():
+def test_queries_are_reported_alone_while_a_driver_alert_holds_the_group_key():
     story = [
         *failing(10, "*", "StreamingQueryStalled"),
-        *failing(20, "*", "well"),
+        *failing(20, "*", "healthy"),
         *failing(20, "abc", "StreamingQueryStalled"),
     ]
     harness = LifecycleHarness().play(story, 60)
@@ -113,7 +113,7 @@ def test_while_the_whole_driver_has_the_key_of_a_group_each_is_reported_by_itsel
     ]
 
 
-def test_one_of_a_group_of_warnings_that_becomes_critical_is_reported_by_itself():
+def test_group_member_that_becomes_critical_is_reported_alone():
     harness = LifecycleHarness().play(
         [*failing(10, "abc", "StreamingDataLossRisk"), (50, "b", "StreamingDataLossRisk!")], 60
     )
@@ -122,7 +122,7 @@ def test_one_of_a_group_of_warnings_that_becomes_critical_is_reported_by_itself(
     assert keys(harness) == ["*/StreamingDataLossRisk", "b/StreamingDataLossRisk/critical"]
 
 
-def test_after_a_group_is_over_its_key_is_free_again():
+def test_key_of_a_resolved_group_can_be_used_again():
     story = [*failing(10, "abc"), *all_of(20, "idle", "abc"), *failing(90, "bcd")]
     harness = LifecycleHarness().play(story, 100)
 
@@ -134,7 +134,7 @@ def test_after_a_group_is_over_its_key_is_free_again():
     assert keys(harness) == ["*/StreamingQueryFailed"]
 
 
-def test_who_is_well_stays_listed_with_an_end():
+def test_recovered_member_stays_listed_with_its_end():
     harness = LifecycleHarness().play([*failing(10, "abc"), (20, "b", "idle")], 100)
     (incident,) = harness.incidents
 
@@ -142,8 +142,8 @@ def test_who_is_well_stays_listed_with_an_end():
     assert (incident.ends_at, incident.revision) == (None, 0)
 
 
-def test_who_fails_again_after_it_recovered_has_an_incident_of_its_own():
-    """And leaves the group: two messages that say different things of one query help nobody."""
+def test_member_that_fails_again_gets_its_own_incident():
+    """The member leaves the group, because contradictory messages about a query confuse."""
     harness = LifecycleHarness().play(
         [*failing(10, "abc"), (20, "b", "idle"), (90, "b", "StreamingQueryFailed")], 100
     )
@@ -155,7 +155,7 @@ def test_who_fails_again_after_it_recovered_has_an_incident_of_its_own():
     assert (group.revision, own.revision) == (0, 0)
 
 
-def test_who_fails_again_and_recovers_again_ends_its_own_incident_only():
+def test_second_recovery_of_a_member_ends_only_its_own_incident():
     cycle = [(20, "b", "idle"), (90, "b", "StreamingQueryFailed"), (100, "b", "idle")]
     harness = LifecycleHarness().play([*failing(10, "abc"), *cycle], 140)
 
@@ -167,7 +167,7 @@ def test_who_fails_again_and_recovers_again_ends_its_own_incident_only():
     assert members(harness) == ["ac"]
 
 
-def test_it_is_over_when_the_last_is_well():
+def test_group_ends_when_its_last_member_recovers():
     story = [*failing(10, "abc"), (20, "a", "idle"), (40, "b", "idle"), (60, "c", "idle")]
     harness = LifecycleHarness().play(story, 90)
     (incident,) = harness.incidents
@@ -177,7 +177,7 @@ def test_it_is_over_when_the_last_is_well():
     assert harness.tick() == ()
 
 
-def test_one_that_fails_in_the_moment_the_last_recovers_is_reported_by_itself():
+def test_member_that_fails_as_the_last_one_recovers_is_reported_alone():
     harness = LifecycleHarness().play(
         [*failing(10, "abc"), *all_of(20, "idle", "ab"), (40, "c", "idle")], 69
     )
@@ -190,7 +190,7 @@ def test_one_that_fails_in_the_moment_the_last_recovers_is_reported_by_itself():
     ]
 
 
-def test_a_member_that_dies_leaves_the_stalled_and_is_reported_as_dead():
+def test_member_that_fails_leaves_the_stalled_group_and_is_reported_as_failed():
     harness = LifecycleHarness().play(
         [*failing(10, "abc", "StreamingQueryStalled"), *failing(30, "b")], 60
     )
@@ -204,7 +204,7 @@ def test_a_member_that_dies_leaves_the_stalled_and_is_reported_as_dead():
     )
 
 
-def test_a_group_that_all_die_is_one_page_of_each_kind():
+def test_stalled_group_that_fails_is_one_page_per_alert_name():
     harness = LifecycleHarness().play(
         [*failing(10, EIGHT, "StreamingQueryStalled"), *failing(30, EIGHT)], 60
     )
@@ -216,7 +216,7 @@ def test_a_group_that_all_die_is_one_page_of_each_kind():
     ]
 
 
-def test_a_reminder_speaks_of_the_whole_while_any_is_failing():
+def test_reminder_lists_the_whole_group_while_any_member_fails():
     harness = LifecycleHarness(repeat_interval_seconds=100.0)
     harness.play([*failing(10, "abc"), *all_of(20, "idle", "ab")], 250)
 

@@ -1,4 +1,4 @@
-"""What the guard and everybody else of us logs holds no secret."""
+"""The guard and all our loggers log no secret."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def logged(caplog):
 
 @pytest.fixture
 def redacted_log():
-    """Puts a filter on our logger, as a sidecar does."""
+    """Put a filter on our logger, as a sidecar does."""
     filters = []
 
     def put(redactor):
@@ -50,7 +50,7 @@ def failing(text):
 
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
-def test_a_contained_error_is_logged_with_its_traceback_and_without_its_secrets(secret, logged):
+def test_contained_error_is_logged_with_its_traceback_and_without_secrets(secret, logged):
     Guard().attempt("here", failing(secret.text))
 
     assert secret.secret not in logged()
@@ -60,7 +60,7 @@ def test_a_contained_error_is_logged_with_its_traceback_and_without_its_secrets(
 
 
 @pytest.mark.contains_errors
-def test_an_error_that_cannot_even_be_printed_is_still_reported(logged):
+def test_error_that_cannot_be_printed_is_still_reported(logged):
     class Odd(Exception):
         def __str__(self):
             raise ValueError(HUNTER)
@@ -75,7 +75,7 @@ def test_an_error_that_cannot_even_be_printed_is_still_reported(logged):
 
 
 @pytest.mark.contains_errors
-def test_an_error_whose_traceback_cannot_be_made_does_not_get_past_the_guard(logged):
+def test_error_with_a_broken_traceback_does_not_escape_the_guard(logged):
     def fail():
         error = SyntaxError(HUNTER)
         error.filename, error.lineno, error.text, error.offset = "x", 1, 7, 3
@@ -87,7 +87,7 @@ def test_an_error_whose_traceback_cannot_be_made_does_not_get_past_the_guard(log
 
 
 @pytest.mark.contains_errors
-def test_the_url_in_an_error_of_the_http_client_is_not_logged(logged):
+def test_url_in_an_error_of_the_http_client_is_not_logged(logged):
     url = f"/hook/{HUNTER}"
     pool = HTTPConnectionPool("127.0.0.1", 1)
 
@@ -104,17 +104,17 @@ def test_the_url_in_an_error_of_the_http_client_is_not_logged(logged):
     assert logged().count("Max retries exceeded with url: [redacted]") >= 2
 
 
-# -- the log of all of us -------------------------------------------------------------------------
+# -- our loggers ----------------------------------------------------------------------------------
 
 
-def test_our_log_holds_nothing_that_the_redactor_knows(redacted_log, logged):
+def test_our_log_contains_nothing_that_the_redactor_knows(redacted_log, logged):
     redacted_log(Redactor([HUNTER], patterns=[r"ACME-\d"]))
     log.warning("querypulse: %s and %d of %s", HUNTER, 3, "ACME-1")
 
     assert logged().endswith("querypulse: [redacted] and 3 of [redacted]")
 
 
-def test_a_traceback_in_our_log_is_redacted_too(redacted_log, logged):
+def test_traceback_in_our_log_is_redacted(redacted_log, logged):
     redacted_log(Redactor([HUNTER]))
     try:
         failing(HUNTER)()
@@ -126,16 +126,16 @@ def test_a_traceback_in_our_log_is_redacted_too(redacted_log, logged):
     assert "RuntimeError: while at it: [redacted]" in logged()
 
 
-def test_where_a_record_was_logged_is_redacted_too(redacted_log, logged):
-    redacted_log(Redactor(["logged_is_redacted_too"]))
+def test_stack_of_a_log_record_is_redacted(redacted_log, logged):
+    redacted_log(Redactor(["of_a_log_record_is_redacted"]))
     log.warning("querypulse: here", stack_info=True)
 
     assert "def test" not in logged()
-    assert "logged_is_redacted_too" not in logged()
+    assert "of_a_log_record_is_redacted" not in logged()
 
 
 @pytest.mark.parametrize("arguments", [("a", "b"), (), ("a", 3, 4)])
-def test_a_record_that_cannot_be_formatted_is_withheld(redacted_log, caplog, arguments):
+def test_record_that_cannot_be_formatted_is_withheld(redacted_log, caplog, arguments):
     redacted_log(Redactor())
     record = log.makeRecord("querypulse", logging.ERROR, __file__, 1, "%s of %d", arguments, None)
 
@@ -144,7 +144,7 @@ def test_a_record_that_cannot_be_formatted_is_withheld(redacted_log, caplog, arg
     assert "a" not in record.args
 
 
-def test_a_record_whose_redaction_fails_is_withheld(redacted_log, logged):
+def test_record_whose_redaction_fails_is_withheld(redacted_log, logged):
     def fail(_):
         raise ValueError(HUNTER)
 
@@ -155,7 +155,7 @@ def test_a_record_whose_redaction_fails_is_withheld(redacted_log, logged):
     assert HUNTER not in logged()
 
 
-def test_a_percent_sign_in_a_message_survives(redacted_log, logged):
+def test_percent_sign_in_a_message_survives(redacted_log, logged):
     redacted_log(Redactor())
     log.warning("querypulse: %s", "100% of %s")
 

@@ -1,4 +1,4 @@
-"""Alerts lead to the status page, a dashboard, the Spark UI and a runbook that can be reached."""
+"""Alerts link to the status page, a dashboard, the Spark UI and a runbook, all reachable."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, 
 # -- links ------------------------------------------------------------------------------------------
 
 
-def test_without_settings_an_alert_leads_to_the_published_runbook_alone():
+def test_default_alert_links_only_to_the_published_runbook():
     shown = annotations(guidance(Settings()))
 
     assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
     assert not {"dashboard_url", "spark_ui_url"} & set(shown)
 
 
-def test_with_an_external_url_the_driver_has_the_runbook_itself():
+def test_external_url_links_to_the_runbook_served_by_the_driver():
     shown = annotations(guidance(Settings(external_url=f"{HOME}/")))
 
     assert shown["runbook_url"] == f"{HOME}/runbooks/StreamingQueryFailed"
 
 
-def test_runbooks_of_ones_own_stay_where_they_are():
+def test_own_runbook_address_takes_precedence():
     own = Settings(external_url=HOME, runbook_base_url="https://wiki.example/pulse/")
 
     assert (
@@ -61,7 +61,7 @@ def test_runbooks_of_ones_own_stay_where_they_are():
     )
 
 
-def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
+def test_alert_about_a_dead_driver_links_to_the_published_runbook():
     shown = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
 
     assert shown["runbook_url"] == f"{DEFAULT_RUNBOOKS}/StreamingQueryFailed.md"
@@ -78,13 +78,13 @@ def test_a_driver_that_is_down_is_not_asked_for_its_runbook():
         ("o", "unnamed", f"https://grafana.example/d/q?var-app=o&var-query={ALL_QUERIES}"),
     ],
 )
-def test_a_dashboard_is_opened_at_the_query(app, query, url):
+def test_dashboard_link_selects_the_query(app, query, url):
     shown = annotations(guidance(Settings(dashboard_url=BOARD)), app=app, query=query)
 
     assert shown["dashboard_url"] == url
 
 
-def test_the_spark_ui_is_linked_where_there_is_one():
+def test_spark_ui_is_linked_if_there_is_one():
     assert annotations(guidance(Settings(), "http://d:4040"))["spark_ui_url"] == "http://d:4040"
 
 
@@ -116,7 +116,7 @@ def test_the_spark_ui_is_linked_where_there_is_one():
         "https://driver/{job}",
     ],
 )
-def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
+def test_unusable_address_is_rejected_by_its_setting_name(name, url):
     with pytest.raises(SettingsError) as error:
         make_components(Settings(**{name: url}), Guard())
 
@@ -136,7 +136,7 @@ def test_what_is_no_address_to_follow_is_refused_by_its_name(name, url):
         "https://driver/%3Fto/%23panel/",
     ],
 )
-def test_an_address_to_follow_is_taken_as_it_is(name, url):
+def test_usable_address_is_accepted_unchanged(name, url):
     make_components(Settings(**{name: url}), Guard())
 
 
@@ -144,14 +144,14 @@ def test_an_address_to_follow_is_taken_as_it_is(name, url):
 @pytest.mark.parametrize(
     "url", ["https://driver/d?owner=a@b", "https://driver/d?to=now#panel", "https://wiki/#/pulse"]
 )
-def test_a_dashboard_or_a_wiki_may_have_a_query_string_and_a_fragment(name, url):
+def test_dashboard_or_wiki_address_may_have_a_query_string_and_a_fragment(name, url):
     make_components(Settings(**{name: url}), Guard())
 
 
 @pytest.mark.parametrize(
     "rest", ["?token=hidden", "?", "/?a=b#hidden", "#hidden", "/#", "/orders?to=/hidden"]
 )
-def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to_it(rest):
+def test_external_url_may_have_nothing_after_its_path(rest):
     with pytest.raises(SettingsError) as error:
         make_components(Settings(external_url=f"{HOME}{rest}"), Guard())
 
@@ -162,7 +162,7 @@ def test_an_external_url_with_more_than_a_path_is_refused_for_paths_are_added_to
 
 
 @pytest.mark.parametrize("url", ["https://u:part#rest@driver/", "https://u:part?rest@driver/"])
-def test_no_part_of_a_password_is_shown_where_it_polls_like_a_query_string(url):
+def test_no_part_of_a_password_is_shown_even_if_it_resembles_a_query_string(url):
     with pytest.raises(SettingsError) as error:
         make_components(Settings(external_url=url), Guard())
 
@@ -170,12 +170,12 @@ def test_no_part_of_a_password_is_shown_where_it_polls_like_a_query_string(url):
 
 
 @pytest.mark.parametrize("outside", [guidance, guidance_from_outside])
-def test_a_password_in_the_address_of_the_runbooks_never_gets_into_an_alert(outside):
+def test_password_in_the_runbook_address_never_gets_into_an_alert(outside):
     with pytest.raises(SettingsError, match="'runbook_base_url'"):
         outside(Settings(external_url=HOME, runbook_base_url="https://u:hidden@wiki.example/"))
 
 
-def test_only_a_dashboards_address_has_places_to_fill():
+def test_only_a_dashboard_address_has_placeholders():
     make_components(Settings(dashboard_url=BOARD), Guard())
     with pytest.raises(SettingsError, match="external_url"):
         make_components(Settings(external_url="https://d/{app}"), Guard())
@@ -197,15 +197,15 @@ class NoUi:
         (NoUi(), ""),
     ],
 )
-def test_a_spark_without_ui_is_no_error(context, url):
+def test_spark_without_ui_is_no_error(context, url):
     assert spark_ui_url(type("Spark", (), {"sparkContext": context})()) == url
 
 
-# -- in each receiver's own form --------------------------------------------------------------------
+# -- receivers --------------------------------------------------------------------------------------
 
 
 def sent(**settings: str) -> dict:
-    """What the receiver of these settings is sent."""
+    """The body that a receiver with these settings gets."""
     with HttpDouble() as double:
         known = {name: value.format(url=double.url) for name, value in settings.items()}
         (receiver,) = receivers(Settings(external_url=f"{HOME}/", **known))
@@ -214,13 +214,13 @@ def sent(**settings: str) -> dict:
     return json.loads(double.requests[0].body)
 
 
-def test_a_webhook_leads_to_the_status_page():
+def test_webhook_message_links_to_the_status_page():
     body = sent(webhook_url="{url}")
 
     assert (body["externalURL"], body["alerts"][0]["generatorURL"]) == (HOME, HOME)
 
 
-def test_alertmanager_leads_to_the_status_page():
+def test_alertmanager_message_links_to_the_status_page():
     with HttpDouble() as double:
         (receiver,) = receivers(Settings(external_url=HOME, alertmanager_urls=(double.url,)))
         receiver.send(ONE, time.time())
@@ -229,7 +229,7 @@ def test_alertmanager_leads_to_the_status_page():
     assert json.loads(double.requests[0].body)[0]["generatorURL"] == HOME
 
 
-def test_pagerduty_leads_to_the_status_page_and_everywhere_else():
+def test_pagerduty_event_links_to_the_status_page_and_the_runbook():
     with PagerDutyDouble() as double:
         settings = Settings(
             external_url=HOME,
@@ -250,7 +250,7 @@ def test_pagerduty_leads_to_the_status_page_and_everywhere_else():
 
 
 @pytest.mark.parametrize("name", sorted(runbooks()))
-def test_the_driver_serves_every_runbook(name):
+def test_driver_serves_every_runbook(name):
     with serving(full_board(), runbook=runbook) as server:
         answer = get(server, f"/runbooks/{name}")
 
@@ -258,7 +258,7 @@ def test_the_driver_serves_every_runbook(name):
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
 
 
-def test_a_link_from_one_runbook_to_another_can_be_followed():
+def test_link_between_runbooks_works():
     with serving(full_board(), runbook=runbook) as server:
         assert (
             get(server, "/runbooks/StreamingQueryFailed.md").text
@@ -275,18 +275,18 @@ def test_nothing_else_is_served_as_a_runbook(path):
         assert get(server, path).status_code == 404
 
 
-def test_an_alert_brings_the_next_steps_of_its_runbook():
+def test_alert_contains_the_next_steps_of_its_runbook():
     steps = annotations(guidance(Settings()))["next_steps"]
 
     assert steps.splitlines()[0].startswith("1. ")
     assert steps in runbooks()["StreamingQueryFailed"]
 
 
-def test_an_alert_without_a_runbook_brings_no_steps():
+def test_alert_without_a_runbook_contains_no_next_steps():
     assert "next_steps" not in annotations(Guidance("https://r/{alertname}"))
 
 
-def test_a_proxy_may_pass_the_name_of_the_external_url_on():
+def test_proxy_may_forward_the_host_of_the_external_url():
     with serving(full_board(), external_name="driver.example") as server:
         assert get(server, "/livez", Host="driver.example").status_code == 200
         assert get(server, "/livez", Host="stranger.example").status_code != 200

@@ -1,9 +1,9 @@
-"""A query is well when it shows it, and not when its finding has merely gone."""
+"""A query has recovered when it shows activity, not when its finding is merely gone."""
 
 from __future__ import annotations
 
 import pytest
-from support.lifecycle_harness import CALM_STATES
+from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
@@ -23,7 +23,7 @@ def is_recovering(story, now, severity="critical", **settings) -> bool:
 
 
 def has_recovered(story, since, now, **settings) -> bool:
-    """Whether calm since ``since`` proves anything after 30 s."""
+    """Whether a recovery since ``since`` is proven after 30 s."""
     before = health(story(since), since, **settings).recovery("a", "critical", None)
     assert before is not None
     return health(story(now), now, **settings).has_recovered("a", before, 30.0)
@@ -33,42 +33,46 @@ def started():
     return Story().started(at=0).probe(run(busy=True), at=0)
 
 
-NOT_CALM = [
-    ("it failed", started().ended(at=5, exception=CONFLICT), 10),
-    ("it is gone", started().ended(at=5), 100),
-    ("it ended, and the grace runs", started().ended(at=5), 10),
-    ("it vanished, and the grace runs", started().probe(at=5), 10),
-    ("its context stopped by itself", started().probe(run(), at=5, context=Context.STOPPED), 10),
-    ("it stalls", started(), 200),
-    ("it has just started", started(), 10),
-    ("a start after a failure", started().ended(at=5, exception=CONFLICT).started(run=2, at=6), 10),
+NOT_RECOVERING = [
+    ("failed", started().ended(at=5, exception=CONFLICT), 10),
+    ("stopped", started().ended(at=5), 100),
+    ("ended, within the grace period", started().ended(at=5), 10),
+    ("vanished, within the grace period", started().probe(at=5), 10),
+    ("the context stopped by itself", started().probe(run(), at=5, context=Context.STOPPED), 10),
+    ("stalled", started(), 200),
+    ("just started", started(), 10),
+    ("started after a failure", started().ended(at=5, exception=CONFLICT).started(run=2, at=6), 10),
 ]
-CALM = [
-    ("it committed", started().commit(batch=0, at=5), 10),
-    ("its end was announced", started().expect_stop().ended(at=5), 10),
+RECOVERING = [
+    ("committed", started().commit(batch=0, at=5), 10),
+    ("announced its end", started().expect_stop().ended(at=5), 10),
     ("the application stopped", started().probe(run(), at=5, context=Context.STOPPED_BY_APPLICATION), 10),
-    ("it completed", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), 100),
-    ("it vanished, and was to end by itself", Story().probe(run(trigger=AVAILABLE_NOW), at=0).probe(at=5), 100),
-    ("it ended, and nobody knows its trigger", Story().started(at=0).ended(at=5), 100),
-    ("nobody knows it", Story(), 100),
+    ("completed", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5), 100),
+    ("vanished, with a trigger that ends by itself", Story().probe(run(trigger=AVAILABLE_NOW), at=0).probe(at=5), 100),
+    ("ended, with an unknown trigger", Story().started(at=0).ended(at=5), 100),
+    ("unknown query", Story(), 100),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in NOT_CALM])
-def test_it_is_not_calm(story, now):
+@pytest.mark.parametrize(
+    ("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in NOT_RECOVERING]
+)
+def test_query_is_not_recovering(story, now):
     assert not is_recovering(story, now)
 
 
-@pytest.mark.parametrize(("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in CALM])
-def test_it_is_calm(story, now):
+@pytest.mark.parametrize(
+    ("story", "now"), [pytest.param(*row[1:], id=row[0]) for row in RECOVERING]
+)
+def test_query_is_recovering(story, now):
     assert is_recovering(story, now)
 
 
-def test_a_query_of_the_roster_that_nobody_has_seen_is_not_calm():
+def test_expected_query_that_was_never_seen_is_not_recovering():
     assert not is_recovering(Story(), 10, expected=["a"])
 
 
-def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
+def test_ignored_query_recovers_in_any_state_after_some_time():
     story = started().ended(at=5, exception=CONFLICT)
     ignored = {"overrides": [("a", {"ignore": True})]}
 
@@ -76,8 +80,8 @@ def test_an_ignored_query_is_calm_however_it_fares_and_needs_time_only():
     assert has_recovered(lambda now: story, 10, 40, **ignored)
 
 
-@pytest.mark.parametrize("state", sorted(set(QueryState) - set(CALM_STATES.values())))
-def test_a_warning_is_open_in_every_failing_state_and_a_critical_alert_in_the_grave_ones(state):
+@pytest.mark.parametrize("state", sorted(set(QueryState) - set(STATES_WITHOUT_ALERT.values())))
+def test_warning_stays_open_in_every_unhealthy_state_and_critical_in_grave_ones(state):
     snapshot = started().state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)
     grave = state in {
@@ -93,50 +97,50 @@ def test_a_warning_is_open_in_every_failing_state_and_a_critical_alert_in_the_gr
 
 def commits(*at):
     def story(now):
-        reported = started()
+        current = started()
         for batch, moment in enumerate(at):
             if moment <= now:
-                reported.commit(batch=batch, at=moment)
-        return reported
+                current.commit(batch=batch, at=moment)
+        return current
 
     return story
 
 
-def test_two_commits_prove_it_and_time_does_not_alone():
+def test_recovery_needs_two_commits_and_time():
     assert has_recovered(commits(5, 15, 25), 10, 40)
     assert not has_recovered(commits(5, 15, 25), 10, 39)
     assert not has_recovered(commits(5, 15), 10, 40)
     assert not has_recovered(commits(5, 6, 7), 10, 40)
 
 
-def test_idleness_proves_it_when_it_came_after():
+def test_later_idleness_proves_recovery():
     assert has_recovered(lambda now: Story().started(at=0).idle(at=min(now, 11)), 10, 40)
     assert not has_recovered(lambda now: Story().started(at=0).idle(at=10), 10, 40)
 
 
-def test_a_calm_that_lasts_keeps_its_beginning_and_what_it_began_with():
+def test_ongoing_recovery_keeps_its_start_and_commit_count():
     recovery = health(commits(5)(10), 10).recovery("a", "critical", None)
 
     assert recovery == RecoveryWindow(10, 1)
     assert health(commits(5, 15)(20), 20).recovery("a", "critical", recovery) == recovery
 
 
-def test_no_calm_begins_while_a_query_is_starting():
-    """N1 of the simulator: a stalled query that was started again resolved with its second commit."""
+def test_recovery_does_not_begin_while_a_query_is_starting():
+    """Otherwise a restarted query that had stalled would resolve with its second commit."""
     assert health(started(), 40).recovery("a", "critical", None) is None
     assert health(started().commit(batch=0, at=50), 50).recovery(
         "a", "critical", None
     ) == RecoveryWindow(50, 1)
 
 
-def test_a_calm_goes_on_while_the_next_run_is_starting():
-    """Of an ``availableNow`` loop each run would begin it again."""
+def test_recovery_continues_while_the_next_run_is_starting():
+    """Otherwise each run of an ``availableNow`` loop would restart the recovery."""
     assert health(started(), 40).recovery(
         "a", "critical", RecoveryWindow(2.0, 0)
     ) == RecoveryWindow(2.0, 0)
 
 
-def test_another_query_of_the_same_name_begins_its_calm_again():
+def test_another_query_with_the_same_name_restarts_the_recovery():
     assert health(commits(5)(20), 20).recovery(
         "a", "critical", RecoveryWindow(10, 7)
     ) == RecoveryWindow(20, 1)

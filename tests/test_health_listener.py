@@ -1,4 +1,4 @@
-"""On Spark's own threads the listener keeps an event and does nothing else, in every way it is called."""
+"""On Spark's own threads the listener only stores the event, whichever way it is called."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ EVENTS = {
 
 
 def own(kind):
-    """The first recorded event of a kind, of the Spark in use."""
+    """The first recorded event of a kind, from the Spark version in use."""
     ((kind, text), *_) = recorded(kind, "json", spark=SPARK)
     return kind, EVENTS[kind].fromJson(json.loads(text))
 
 
 class Gateway:
-    """Py4J's connection to a JVM that must not be asked."""
+    """Py4J's connection to a JVM that must not be called."""
 
     address, port = "127.0.0.1", 0
     gateway_property = SimpleNamespace(auto_field=False, enable_memory_management=False)
 
     def send_command(self, command):
-        raise AssertionError(f"the JVM was asked on Spark's thread: {command!r}")
+        raise AssertionError(f"the JVM was called on Spark's thread: {command!r}")
 
 
 def handle():
-    """A JVM event as Py4J hands it over; every use of it would be a command to the JVM."""
+    """A JVM event as Py4J passes it; every use of it would be a call to the JVM."""
     return JavaObject("o7", Gateway())
 
 
@@ -78,7 +78,7 @@ class Wrapper:
 
 
 class Listening:
-    """A listener, and what it has started."""
+    """A listener, and a count of what it starts."""
 
     def __init__(self, capacity=100, start=None):
         self.guard = Guard()
@@ -103,7 +103,9 @@ class Listening:
         return self.listener.proxy()[1].proxy
 
     def callbacks(self):
-        """Where the raw proxy is refused and PySpark's own callbacks bring the events."""
+        """The listener when the raw proxy is refused and PySpark's own callbacks deliver the
+        events.
+        """
         self.listener._takes_callbacks = True
         return self.listener
 
@@ -113,7 +115,7 @@ class Listening:
 
 
 class Imports:
-    """Py4J's connection, which takes the imports of a JVM view."""
+    """Py4J's connection, which records the imports of a JVM view."""
 
     def __init__(self):
         self.commands = []
@@ -125,7 +127,7 @@ class Imports:
 
 @pytest.fixture
 def jvm(monkeypatch):
-    """A JVM that has both wrapper classes, as every classic Spark."""
+    """A JVM that has both wrapper classes, like every classic Spark."""
     names = {_WRAPPER: Wrapper, STOCK_WRAPPER: Wrapper}
     jvm = SimpleNamespace(**names, _gateway_client=Imports(), _id="rj")
     monkeypatch.setattr(SparkContext, "_jvm", jvm)
@@ -136,7 +138,7 @@ def jvm(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", list(EventKind))
-def test_the_raw_proxy_keeps_the_handle_without_touching_it(jvm, kind):
+def test_raw_proxy_stores_the_handle_without_using_it(jvm, kind):
     listening, event = Listening(), handle()
     before = time.monotonic()
     getattr(listening.raw(), METHODS[kind])(event)
@@ -162,8 +164,8 @@ FORGERIES = [
 
 @pytest.mark.parametrize("forged", FORGERIES, ids=lambda forged: type(forged).__name__)
 @pytest.mark.parametrize("method", METHODS.values())
-def test_what_is_no_handle_of_the_jvm_is_counted_as_forged_and_goes_no_further(jvm, method, forged):
-    """L9: Py4J's callback port asks for no token."""
+def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, method, forged):
+    """Py4J's callback port requires no token."""
     listening = Listening()
     getattr(listening.raw(), method)(forged)
 
@@ -183,7 +185,7 @@ def test_forged_events_take_no_room_from_real_ones(jvm):
     assert listening.listener.refused == {"forged": 1000}
 
 
-def test_starts_and_ends_are_kept_where_progress_has_no_room(jvm):
+def test_starts_and_ends_are_stored_when_progress_has_no_room(jvm):
     listening = Listening(capacity=0)
     raw = listening.raw()
     for method in METHODS.values():
@@ -196,7 +198,7 @@ def test_starts_and_ends_are_kept_where_progress_has_no_room(jvm):
     assert listening.listener.mailbox.drops["progress_mailbox_full"] == 2
 
 
-def test_every_callback_is_timed_and_the_samples_are_bounded(jvm):
+def test_every_callback_is_timed_and_the_number_of_samples_is_limited(jvm):
     listening = Listening()
     raw = listening.raw()
     for _ in range(5):
@@ -207,7 +209,7 @@ def test_every_callback_is_timed_and_the_samples_are_bounded(jvm):
     assert listening.listener.callback_durations.maxlen is not None
 
 
-def test_the_raw_proxy_names_the_java_interface_that_it_implements(jvm):
+def test_raw_proxy_names_the_java_interface_it_implements(jvm):
     name, wrapper = Listening().listener.proxy()
 
     assert name == PROXY
@@ -215,7 +217,7 @@ def test_the_raw_proxy_names_the_java_interface_that_it_implements(jvm):
 
 
 @pytest.mark.contains_errors
-def test_pysparks_own_callbacks_are_taken_where_the_raw_proxy_is_refused(jvm):
+def test_pysparks_callbacks_are_used_if_the_raw_proxy_is_refused(jvm):
     delattr(jvm, _WRAPPER)
     listening = Listening()
     name, wrapper = listening.listener.proxy()
@@ -229,7 +231,7 @@ def test_pysparks_own_callbacks_are_taken_where_the_raw_proxy_is_refused(jvm):
 
 
 @pytest.mark.contains_errors
-def test_a_driver_that_refuses_every_proxy_says_so(jvm):
+def test_driver_that_refuses_every_proxy_is_an_error(jvm):
     def refuse(proxy):
         raise Py4JError("not whitelisted")
 
@@ -239,16 +241,16 @@ def test_a_driver_that_refuses_every_proxy_says_so(jvm):
         Listening().listener.proxy()
 
 
-# -- adding it to Spark -----------------------------------------------------------------------
+# -- registration with Spark ------------------------------------------------------------------
 
 
-def test_nothing_starts_before_pyspark_asks_for_the_jvm_listener():
+def test_nothing_starts_before_pyspark_requests_the_jvm_listener():
     listening = Listening()
 
     assert (listening.starts, listening.late_starts, listening.listener.wirings) == (0, 0, 0)
 
 
-def test_pyspark_gets_what_start_returns_each_time_it_adds_or_removes_the_listener():
+def test_pyspark_gets_the_result_of_start_each_time_it_adds_or_removes_the_listener():
     listening = Listening()
 
     assert listening.listener._jlistener is listening.java_listener
@@ -256,7 +258,7 @@ def test_pyspark_gets_what_start_returns_each_time_it_adds_or_removes_the_listen
     assert (listening.listener.wirings, listening.starts) == (2, 2)
 
 
-def test_what_the_user_must_know_is_raised_on_the_users_own_line():
+def test_error_of_start_is_raised_at_the_users_line():
     def refuse():
         raise RuntimeError("no active SparkSession")
 
@@ -264,7 +266,7 @@ def test_what_the_user_must_know_is_raised_on_the_users_own_line():
         _ = Listening(start=refuse).listener._jlistener
 
 
-def test_it_is_a_listener_as_spark_knows_them():
+def test_listener_is_a_streaming_query_listener():
     assert PublicHealthListener is HealthListener
     assert issubclass(HealthListener, StreamingQueryListener)
 
@@ -273,7 +275,7 @@ def test_it_is_a_listener_as_spark_knows_them():
 
 
 @pytest.mark.parametrize(("kind", "text"), recorded(shape="json", spark=SPARK))
-def test_pysparks_objects_say_the_same_as_sparks_json(kind, text):
+def test_pysparks_event_objects_decode_like_sparks_json(kind, text):
     listening = Listening()
     event = EVENTS[kind].fromJson(json.loads(text))
     getattr(listening.callbacks(), METHODS[kind])(event)
@@ -284,7 +286,7 @@ def test_pysparks_objects_say_the_same_as_sparks_json(kind, text):
     assert decode(kind, received.payload) == decode(kind, text)
 
 
-def test_callbacks_too_keep_starts_and_ends_where_progress_has_no_room():
+def test_callbacks_store_starts_and_ends_when_progress_has_no_room():
     listening = Listening(capacity=0)
     for kind, event in (own("started"), own("progress"), own("terminated")):
         getattr(listening.callbacks(), METHODS[kind])(event)
@@ -298,7 +300,7 @@ def test_callbacks_too_keep_starts_and_ends_where_progress_has_no_room():
 
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("method", METHODS.values())
-def test_an_event_of_a_strange_shape_never_raises_into_spark(method):
+def test_malformed_event_never_raises_into_spark(method):
     listening = Listening()
     getattr(listening.callbacks(), method)(object())
 
@@ -306,8 +308,8 @@ def test_an_event_of_a_strange_shape_never_raises_into_spark(method):
     assert listening.guard.errors == {CALLBACKS: 1}
 
 
-def test_a_callback_to_a_listener_that_was_never_started_starts_it_once_and_later():
-    """Spark Connect, and a PySpark without ``_jlistener``, never ask for a JVM listener."""
+def test_first_callback_starts_an_unstarted_listener_once_and_later():
+    """Spark Connect, and a PySpark without ``_jlistener``, never request a JVM listener."""
     listening = Listening()
     for kind, event in map(own, ("started", "progress", "idle", "terminated")):
         getattr(listening.listener, METHODS[kind])(event)
@@ -316,7 +318,7 @@ def test_a_callback_to_a_listener_that_was_never_started_starts_it_once_and_late
     assert listening.received == []
 
 
-def test_a_callback_where_callbacks_bring_the_events_starts_nothing():
+def test_callback_starts_nothing_if_callbacks_deliver_the_events():
     listening = Listening()
     listening.callbacks().onQueryIdle(own("idle")[1])
 

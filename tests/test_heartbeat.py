@@ -1,4 +1,4 @@
-"""A dead man's switch hears from us for as long as the worker judges, and no longer."""
+"""The heartbeat pings its monitor for as long as the worker evaluates, and no longer."""
 
 import os
 import threading
@@ -38,7 +38,7 @@ def clock():
 
 @pytest.fixture
 def heartbeat(double, clock):
-    """One that has said that it started."""
+    """A heartbeat that has sent its start ping."""
     heartbeat = made(double, clock)
     heartbeat.start()
     double.wait_for(1)
@@ -53,7 +53,7 @@ def made(double, clock, **options):
 
 
 def settled(heartbeat, pings=1):
-    """Wait until so many pings have been answered, as the heartbeat itself counts them."""
+    """Wait until this many pings have been answered, according to the heartbeat."""
     deadline = time.monotonic() + 10
     while sum(heartbeat.outcomes.values()) < pings:
         assert time.monotonic() < deadline, heartbeat.outcomes
@@ -61,7 +61,7 @@ def settled(heartbeat, pings=1):
 
 
 def beaten(heartbeat, clock, seconds, *incidents):
-    """A beat that much later; then what was caused by it has happened."""
+    """Beat this many seconds later, and wait for the ping that follows, if any."""
     before = sum(heartbeat.outcomes.values())
     clock.now += seconds
     heartbeat.beat(incidents)
@@ -78,7 +78,7 @@ def paths(double):
 # -- when ---------------------------------------------------------------------------------------
 
 
-def test_it_says_that_it_has_started_and_which_run_this_is(heartbeat, double):
+def test_start_ping_carries_a_run_id(heartbeat, double):
     (request,) = double.requests
     url = urlsplit(request.path)
 
@@ -87,22 +87,22 @@ def test_it_says_that_it_has_started_and_which_run_this_is(heartbeat, double):
     assert request.headers["Content-Type"].startswith("text/plain")
 
 
-def test_all_pings_of_one_process_have_one_run(heartbeat, double, clock):
+def test_all_pings_of_one_process_share_one_run_id(heartbeat, double, clock):
     beaten(heartbeat, clock, 60)
-    started, well = (parse_qs(urlsplit(one.path).query)["rid"] for one in double.requests)
+    started, healthy = (parse_qs(urlsplit(one.path).query)["rid"] for one in double.requests)
 
-    assert started == well
+    assert started == healthy
 
 
-def test_it_pings_once_an_interval_however_often_the_worker_beats(heartbeat, double, clock):
+def test_pings_are_sent_once_per_interval_however_often_the_worker_beats(heartbeat, double, clock):
     for _ in range(125):
         beaten(heartbeat, clock, 1.0)
 
     assert paths(double) == ["/start", "", ""]
 
 
-def test_no_ping_leaves_when_the_worker_beats_no_more(heartbeat, double, clock):
-    """A beat that came too early is not kept for a time when the worker may hang."""
+def test_no_ping_is_sent_after_the_worker_stops_beating(heartbeat, double, clock):
+    """A beat that came too early is not kept, because the worker may hang by then."""
     beaten(heartbeat, clock, 60)
     beaten(heartbeat, clock, 59)
     clock.now += 3600
@@ -113,7 +113,7 @@ def test_no_ping_leaves_when_the_worker_beats_no_more(heartbeat, double, clock):
     assert paths(double) == ["/start", ""]
 
 
-def test_a_failure_is_reported_with_its_story_and_its_end_soon_after(heartbeat, double, clock):
+def test_failure_and_recovery_are_pinged_soon(heartbeat, double, clock):
     beaten(heartbeat, clock, 60)
     beaten(heartbeat, clock, 13, ONE)
     beaten(heartbeat, clock, 13, ONE)
@@ -123,8 +123,8 @@ def test_a_failure_is_reported_with_its_story_and_its_end_soon_after(heartbeat, 
     assert double.requests[2].body == b"bronze failed"
 
 
-def test_a_beat_does_not_wait_for_a_ping(double, clock):
-    """Nor does the worker for a server that hangs."""
+def test_beat_does_not_wait_for_a_ping(double, clock):
+    """So a hanging server does not delay the worker."""
     answer = threading.Event()
     double.otherwise = held(answer, reply(200))
     heartbeat = made(double, clock)
@@ -138,10 +138,10 @@ def test_a_beat_does_not_wait_for_a_ping(double, clock):
     heartbeat.close(5.0)
 
 
-# -- when it goes wrong -------------------------------------------------------------------------
+# -- failures -----------------------------------------------------------------------------------
 
 
-def test_an_outage_is_counted_and_said_once(heartbeat, double, clock, caplog, monkeypatch):
+def test_outage_is_counted_and_logged_once(heartbeat, double, clock, caplog, monkeypatch):
     monkeypatch.setattr(attempts, "ATTEMPTS", 1)
     double.otherwise = reply(503)
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_an_outage_is_counted_and_said_once(heartbeat, double, clock, caplog, mo
     assert heartbeat.outcomes["delivered"] == 2
 
 
-def test_after_an_outage_the_next_ping_comes_sooner_than_the_interval(
+def test_next_ping_after_an_outage_comes_before_the_interval_ends(
     heartbeat, double, clock, monkeypatch
 ):
     monkeypatch.setattr(attempts, "ATTEMPTS", 1)
@@ -171,7 +171,7 @@ def test_after_an_outage_the_next_ping_comes_sooner_than_the_interval(
     assert len(double.requests) == 4
 
 
-def test_a_check_that_is_unknown_is_tried_once_an_interval(heartbeat, double, clock):
+def test_unknown_check_is_tried_once_per_interval(heartbeat, double, clock):
     beaten(heartbeat, clock, 60)
     double.otherwise = reply(404)
     for _ in range(121):
@@ -191,8 +191,10 @@ def test_a_check_that_is_unknown_is_tried_once_an_interval(heartbeat, double, cl
         (429, "transient"),
     ],
 )
-def test_every_answer_is_counted_and_none_ends_the_pings(heartbeat, double, clock, status, outcome):
-    """A switch that is gone today may be made anew tomorrow."""
+def test_every_answer_is_counted_and_none_stops_the_pings(
+    heartbeat, double, clock, status, outcome
+):
+    """A check that is deleted today may be recreated tomorrow."""
     double.script.append(reply(status))
     beaten(heartbeat, clock, 60)
     beaten(heartbeat, clock, 60)
@@ -201,7 +203,7 @@ def test_every_answer_is_counted_and_none_ends_the_pings(heartbeat, double, cloc
     assert len(double.requests) == 3
 
 
-def test_throttling_is_obeyed(heartbeat, double, clock):
+def test_retry_after_is_obeyed(heartbeat, double, clock):
     double.script.append(reply(429, {"Retry-After": "200"}))
     beaten(heartbeat, clock, 60)
     beaten(heartbeat, clock, 199)
@@ -211,15 +213,15 @@ def test_throttling_is_obeyed(heartbeat, double, clock):
     assert len(double.requests) == 3
 
 
-def test_a_bad_url_is_refused_by_its_settings_name():
+def test_bad_url_error_names_its_setting():
     with pytest.raises(ValueError, match="heartbeat_url must be https"):
         Heartbeat(Secret("http://hc.example.com/uuid"), Guard())
 
 
-# -- how it ends --------------------------------------------------------------------------------
+# -- shutdown -----------------------------------------------------------------------------------
 
 
-def test_an_orderly_end_is_noted(heartbeat, double):
+def test_shutdown_sends_a_log_ping(heartbeat, double):
     heartbeat.close(5.0)
     heartbeat.close(5.0)
 
@@ -227,14 +229,14 @@ def test_an_orderly_end_is_noted(heartbeat, double):
     assert double.requests[1].body == b"stopped"
 
 
-def test_one_that_was_never_received_says_nothing_at_the_end(double, clock):
+def test_heartbeat_that_never_started_sends_nothing_at_shutdown(double, clock):
     heartbeat = made(double, clock)
     heartbeat.close(5.0)
 
     assert not double.requests
 
 
-def test_a_server_that_hangs_does_not_hold_the_end(heartbeat, double):
+def test_hanging_server_does_not_delay_shutdown(heartbeat, double):
     double.otherwise = held(threading.Event(), reply(200))
     began = time.monotonic()
     heartbeat.close(0.3)
@@ -242,8 +244,8 @@ def test_a_server_that_hangs_does_not_hold_the_end(heartbeat, double):
     assert time.monotonic() - began < 1.0
 
 
-def test_a_fork_of_the_driver_says_nothing(heartbeat, double, clock):
-    """Neither that it lives nor that it has ended."""
+def test_fork_of_the_driver_pings_nothing(heartbeat, double, clock):
+    """A fork reports neither that it is alive nor that it has ended."""
     child = os.fork()
     if child == 0:
         clock.now += 3600

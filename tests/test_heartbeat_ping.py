@@ -1,4 +1,4 @@
-"""When a dead man's switch is pinged, and what it is told: pure."""
+"""When the heartbeat pings its monitor, and with which text: pure."""
 
 import pytest
 from msgspec.structs import replace
@@ -35,11 +35,11 @@ NOW = 1_800_000_000.0
         ),
     ],
 )
-def test_only_a_critical_incident_that_is_not_muted_is_a_failure(incidents, path, text):
+def test_only_an_unmuted_critical_incident_is_a_failure(incidents, path, text):
     assert ping_of(incidents) == Ping(path, text)
 
 
-def test_a_long_story_is_cut():
+def test_long_text_is_cut():
     assert len(ping_of([incident(summary="x" * 90_000)]).text) == 2000
 
 
@@ -54,16 +54,16 @@ def test_a_long_story_is_cut():
         (HEALTHY, None, LEAST_SECONDS),
     ],
 )
-def test_a_change_does_not_wait_for_the_interval(ping, last, seconds):
-    """Yet a check takes five pings a minute only."""
+def test_change_does_not_wait_for_the_interval(ping, last, seconds):
+    """A check still accepts only five pings a minute."""
     assert due_at(ping, last, 1000.0, 60.0) == 1000 + seconds
 
 
-def test_an_interval_below_the_least_is_kept():
+def test_interval_below_the_minimum_is_kept():
     assert due_at(FAIL, HEALTHY, 1000.0, 1.0) == 1001
 
 
-def test_the_signal_stuck_before_what_the_url_asks():
+def test_signal_is_added_before_the_query_of_the_url():
     assert ping_url("https://h/p/uuid/?create=1", "/fail", "r-1") == (
         "https://h/p/uuid/fail?create=1&rid=r-1"
     )

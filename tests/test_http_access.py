@@ -1,4 +1,4 @@
-"""Who may read the HTTP server is settled before it starts, and what does not fit is told."""
+"""Access to the HTTP server is checked before it starts, and unusable files are reported."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def pem(tmp_path_factory):
     return SimpleNamespace(**paths)
 
 
-def test_by_default_there_is_neither_token_nor_tls():
+def test_default_has_neither_token_nor_tls():
     assert wiring.http_access(Settings()) == HttpAccess(None, None)
 
 
-def test_token_and_certificate_come_from_their_files(tmp_path, pem):
+def test_token_and_certificate_are_read_from_their_files(tmp_path, pem):
     token = tmp_path / "token"
     token.write_text("token\n")
     access = wiring.http_access(
@@ -53,14 +53,14 @@ def test_token_and_certificate_come_from_their_files(tmp_path, pem):
 
 
 @pytest.mark.parametrize("name", ["http_tls_cert_file", "http_tls_key_file"])
-def test_a_certificate_and_its_key_go_together(pem, name):
+def test_certificate_and_key_are_required_together(pem, name):
     message = refused(**{name: pem.cert})
 
     assert "http_tls_cert_file" in message
     assert "http_tls_key_file" in message
 
 
-def test_clients_cannot_be_checked_without_tls(pem):
+def test_client_certificates_require_tls(pem):
     assert "http_tls_client_ca_file" in refused(http_tls_client_ca_file=pem.ca)
 
 
@@ -76,7 +76,7 @@ def test_clients_cannot_be_checked_without_tls(pem):
         ("", "", None),
     ],
 )
-def test_files_that_do_not_fit_are_reported_before_the_server_starts(pem, cert, key, authority):
+def test_unusable_files_are_reported_before_the_server_starts(pem, cert, key, authority):
     paths = [getattr(pem, name or "", name) for name in (cert, key)]
     ca = None if authority is None else getattr(pem, authority, authority)
     message = refused(
@@ -104,12 +104,12 @@ def test_files_that_do_not_fit_are_reported_before_the_server_starts(pem, cert, 
         {"http_host": "0.0.0.0", "http_port": -1},
     ],
 )
-def test_the_server_may_start_where_readers_are_known_or_local(settings):
+def test_server_may_start_if_readers_are_authenticated_or_local(settings):
     assert wiring.refused_address(Settings(**settings)) == ""
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "driver.example.com", ""])
-def test_the_server_stays_off_where_strangers_could_read(host):
+def test_server_stays_off_if_anybody_could_read(host):
     message = wiring.refused_address(Settings(http_host=host, http_tls_cert_file="/c"))
 
     for name in ("http_host", host, "http_token_file", "http_allow_anonymous"):

@@ -1,4 +1,4 @@
-"""What every HTTP status means, for every receiver, over real sockets."""
+"""The meaning of every HTTP status, for every receiver, over real sockets."""
 
 import pytest
 from support.http_double import HttpDouble, raw, reply
@@ -15,7 +15,7 @@ from querypulse.alerting.receivers.webhook import Webhook
 
 NOW = 1_800_000_000.0
 EVERY_STATUS = range(101, 600)
-"""100 is no answer; see the last test."""
+"""100 is not a final answer; see the last test."""
 NO_BODY = {204, 304}
 
 MAKE = {
@@ -29,12 +29,12 @@ MAKE = {
 
 @pytest.fixture(autouse=True)
 def one_attempt(monkeypatch):
-    """The second and third only repeat the first."""
+    """The second and third attempt would only repeat the first."""
     monkeypatch.setattr(attempts, "ATTEMPTS", 1)
 
 
 def meaning(status):
-    """The table, written out once more."""
+    """The table of meanings, written out independently."""
     if 200 <= status <= 299:
         return DeliveryOutcome.DELIVERED
     if status in {408, 425, 429} or status >= 500:
@@ -44,18 +44,18 @@ def meaning(status):
     return DeliveryOutcome.MISCONFIGURED
 
 
-def answer_of(receiver, reported):
+def answer_of(receiver, sent):
     try:
-        receiver.send(reported, NOW)
+        receiver.send(sent, NOW)
     except HttpError as error:
         return error.answer
     return DeliveryOutcome.DELIVERED
 
 
-@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["firing", "resolved"])
+@pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["firing", "resolved"])
 @pytest.mark.parametrize("kind", MAKE)
-def test_every_status_has_its_meaning(kind, reported):
-    """Slack's 204 has no room for its "ok", so it is none."""
+def test_every_status_has_its_meaning(kind, sent):
+    """A 204 cannot contain the "ok" that Slack sends, so it does not count as delivered."""
     expected = {status: meaning(status) for status in EVERY_STATUS}
     if kind == "slack":
         expected[204] = DeliveryOutcome.TRANSIENT
@@ -64,14 +64,14 @@ def test_every_status_has_its_meaning(kind, reported):
         found = {}
         for status in EVERY_STATUS:
             double.otherwise = reply(status, body=b"ok")
-            found[status] = answer_of(receiver, reported)
+            found[status] = answer_of(receiver, sent)
         receiver.close()
 
     assert found == expected
 
 
 @pytest.mark.parametrize("kind", MAKE)
-def test_a_100_that_nothing_follows_is_an_outage(kind):
+def test_lone_100_is_an_outage(kind):
     with HttpDouble(otherwise=raw(b"HTTP/1.1 100 Continue\r\n\r\n")) as double:
         receiver = MAKE[kind](double.url)
         assert answer_of(receiver, ONE) is DeliveryOutcome.TRANSIENT

@@ -1,4 +1,4 @@
-"""No server holds a post for long, and closing ends it at once."""
+"""No server can hold up a post for long, and closing ends it at once."""
 
 import threading
 import time
@@ -33,10 +33,10 @@ def poster(double: HttpDouble, **options) -> HttpPoster:
         b"HTTP/1.1 503 Busy\r\nContent-Length: 100000\r\n\r\n",
         b"HTTP/1.1 301 Moved\r\nLocation: /x\r\nContent-Length: 100000\r\n\r\n",
     ],
-    ids=["in the head", "in the body", "in a redirect"],
+    ids=["in the headers", "in the body", "in a redirect"],
 )
-def test_a_dripping_server_cannot_hold_a_post(double, start):
-    """Each byte comes well within the read timeout, and the total deadline holds."""
+def test_dripping_server_cannot_hold_up_a_post(double, start):
+    """Each byte arrives within the read timeout, but the total deadline still applies."""
     double.otherwise = drip(start)
     began = time.monotonic()
     with pytest.raises(HttpError):
@@ -45,15 +45,15 @@ def test_a_dripping_server_cannot_hold_a_post(double, start):
     assert time.monotonic() - began < 1.0
 
 
-def test_a_200_counts_though_its_body_never_ends(double):
-    """The status has been told; a dripping body takes nothing back."""
+def test_200_counts_even_if_its_body_never_ends(double):
+    """The status has arrived; a dripping body does not change it."""
     double.otherwise = drip(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n")
 
     assert poster(double, total_seconds=0.4).post(b"{}", NOW) == b""
 
 
-def test_closing_ends_a_post_under_way(double):
-    """A hanging server does not hold the end of the job."""
+def test_closing_ends_a_post_in_progress(double):
+    """A hanging server does not delay the end of the job."""
     double.otherwise = held(threading.Event(), reply(200))
     hanging = poster(double)
     with ThreadPoolExecutor(1) as pool:
@@ -68,7 +68,7 @@ def test_closing_ends_a_post_under_way(double):
     assert len(double.requests) == 1
 
 
-def test_a_cut_that_comes_before_the_answer_holds(double):
+def test_cut_before_the_answer_takes_effect(double):
     """Closing between the request and its answer leaves nobody waiting."""
     double.otherwise = held(threading.Event(), reply(200))
     wire = DeadlineAdapter()
@@ -80,8 +80,8 @@ def test_a_cut_that_comes_before_the_answer_holds(double):
     assert time.monotonic() - began < 1.0
 
 
-def test_a_closed_poster_sends_nothing(double):
-    """After close a post fails without a request."""
+def test_closed_poster_sends_nothing(double):
+    """A post after close fails without a request."""
     closed = poster(double)
     closed.close()
     with pytest.raises(HttpError, match="closed"):

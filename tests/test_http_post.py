@@ -1,4 +1,4 @@
-"""One HTTP post over a real socket: bounded, and silent about secrets."""
+"""One HTTP post over a real socket: limited in time, without secrets in any output."""
 
 import logging
 import time
@@ -28,8 +28,8 @@ def poster(double: HttpDouble, **options) -> HttpPoster:
     return HttpPoster(Secret(url), setting="webhook_url", **options)
 
 
-def test_the_bytes_given_are_the_bytes_sent(double):
-    """The body is posted as serialised, to the whole path and query."""
+def test_body_is_sent_unchanged(double):
+    """The serialised body is posted to the full path and query."""
     answer = poster(double).post(b'{"a":1}', NOW, lambda wall: {"X-At": f"{wall:.0f}"})
     (request,) = double.requests
 
@@ -42,7 +42,7 @@ def test_the_bytes_given_are_the_bytes_sent(double):
 
 
 def test_one_connection_serves_many_posts(double):
-    """An answer that was read whole leaves its connection for the next post."""
+    """A fully read answer leaves its connection for the next post."""
     double.otherwise = reply(200, body=b"ok")
     post = poster(double).post
 
@@ -50,8 +50,8 @@ def test_one_connection_serves_many_posts(double):
     assert len(double._connections) == 1
 
 
-def test_a_connection_that_stood_still_is_not_used_again(double, monkeypatch):
-    """A firewall may have forgotten it without a word."""
+def test_idle_connection_is_not_reused(double, monkeypatch):
+    """A firewall may have dropped it silently."""
     monkeypatch.setattr(http, "MAX_IDLE_SECONDS", 0.0)
     post = poster(double).post
 
@@ -59,8 +59,8 @@ def test_a_connection_that_stood_still_is_not_used_again(double, monkeypatch):
     assert len(double._connections) == 2
 
 
-def test_credentials_of_the_environment_stay_there(double, tmp_path, monkeypatch):
-    """Neither ~/.netrc nor a proxy variable has a say."""
+def test_credentials_and_proxies_of_the_environment_are_ignored(double, tmp_path, monkeypatch):
+    """Neither ~/.netrc nor a proxy variable has any effect."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password hunter2\n")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("NETRC", str(tmp_path / ".netrc"))
@@ -71,8 +71,8 @@ def test_credentials_of_the_environment_stay_there(double, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_a_redirect_is_a_refusal(double, status):
-    """It is not followed, for the alert would vanish or leak."""
+def test_redirect_counts_as_a_rejection(double, status):
+    """A redirect is not followed, because the alert could vanish or leak."""
     double.otherwise = reply(status, {"Location": f"{double.url}/elsewhere"}, b"x" * 100_000)
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
@@ -82,16 +82,16 @@ def test_a_redirect_is_a_refusal(double, status):
     assert len(double.requests) == 1
 
 
-def test_an_outage_of_a_moment_is_bridged(double):
-    """A post is attempted three times, each at its own time."""
+def test_brief_outage_is_bridged_by_retries(double):
+    """A post is attempted three times."""
     double.script.extend([reply(503), raw()])
     poster(double).post(b"{}", NOW)
 
     assert len(double.requests) == 3
 
 
-def test_a_longer_outage_goes_back_to_the_schedule(double):
-    """After three attempts the error says transient."""
+def test_longer_outage_is_left_to_the_schedule(double):
+    """After three attempts the error is transient."""
     double.otherwise = reply(503)
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
@@ -101,8 +101,8 @@ def test_a_longer_outage_goes_back_to_the_schedule(double):
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 410, 413, 422])
-def test_a_refusal_is_not_repeated(double, status):
-    """What will not pass by itself is told at once."""
+def test_rejection_is_not_retried(double, status):
+    """A failure that will not pass by itself is raised at once."""
     double.otherwise = reply(status)
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
@@ -112,8 +112,8 @@ def test_a_refusal_is_not_repeated(double, status):
     assert len(double.requests) == 1
 
 
-def test_a_short_retry_after_is_waited_for(double):
-    """One second is waited on the spot."""
+def test_short_retry_after_is_waited_for(double):
+    """The poster waits for one second itself."""
     double.script.append(reply(429, {"Retry-After": "1"}))
     began = time.monotonic()
     poster(double).post(b"{}", NOW)
@@ -124,7 +124,7 @@ def test_a_short_retry_after_is_waited_for(double):
 
 @pytest.mark.parametrize("form", ["120", formatdate(NOW + 120, usegmt=True)])
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_long_retry_after_is_handed_on(double, status, form):
+def test_long_retry_after_is_passed_on(double, status, form):
     """The schedule waits, not the thread."""
     double.otherwise = reply(status, {"Retry-After": form})
     with pytest.raises(HttpError) as caught:
@@ -134,8 +134,8 @@ def test_a_long_retry_after_is_handed_on(double, status, form):
     assert len(double.requests) == 1
 
 
-def test_a_long_answer_is_read_in_part(double):
-    """64 KiB are enough of any answer."""
+def test_long_answer_is_read_in_part(double):
+    """64 KiB of any answer are enough."""
     double.otherwise = reply(200, body=b"x" * 200_000)
 
     assert len(poster(double).post(b"{}", NOW)) == 64 * 1024
@@ -144,10 +144,10 @@ def test_a_long_answer_is_read_in_part(double):
 @pytest.mark.parametrize(
     "answer",
     [raw(), raw(b"HTTP/1.1 2"), raw(b"SSH-2.0-x\r\n"), reply(500), reply(504)],
-    ids=["hang-up", "cut in the head", "not HTTP", "500", "504"],
+    ids=["hang-up", "cut off in the headers", "not HTTP", "500", "504"],
 )
-def test_what_may_have_arrived_is_said_so(double, answer):
-    """The request left and its fate is unknown."""
+def test_request_that_may_have_arrived_is_marked(double, answer):
+    """The request was sent, and its outcome is unknown."""
     double.otherwise = answer
     with pytest.raises(HttpError) as caught:
         poster(double).post(b"{}", NOW)
@@ -156,8 +156,8 @@ def test_what_may_have_arrived_is_said_so(double, answer):
     assert caught.value.may_have_arrived
 
 
-def test_a_doubt_outlives_a_clear_refusal(double):
-    """The first attempt may have arrived, whatever the second was told."""
+def test_uncertain_delivery_stays_uncertain_after_a_clear_rejection(double):
+    """The first attempt may have arrived, whatever the second one was answered."""
     double.script.extend([raw(), reply(401)])
     with pytest.raises(HttpError, match="401") as caught:
         poster(double).post(b"{}", NOW)
@@ -165,7 +165,7 @@ def test_a_doubt_outlives_a_clear_refusal(double):
     assert caught.value.may_have_arrived
 
 
-def test_what_never_left_is_said_so():
+def test_request_that_was_never_sent_is_marked():
     """A refused connection carried nothing."""
     with HttpDouble() as gone:
         pass
@@ -178,7 +178,7 @@ def test_what_never_left_is_said_so():
 
 @pytest.mark.parametrize("answer", [reply(401), reply(503), raw(), reply(200)])
 def test_secrets_appear_in_no_error_and_no_log(double, caplog, answer):
-    """Not even with every library logging at DEBUG."""
+    """Not even if every library logs at DEBUG."""
     double.otherwise = answer
     shown = ""
     with caplog.at_level(logging.DEBUG):

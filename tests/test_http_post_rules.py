@@ -1,4 +1,4 @@
-"""What an answer means, how long to wait, and where alerts may be posted to: pure."""
+"""The meaning of an answer, the pause before a retry, and the allowed addresses: pure."""
 
 from datetime import datetime, timezone
 from email.utils import format_datetime
@@ -22,8 +22,8 @@ NOW = 1_800_000_000.0
 
 
 def test_every_status_has_one_meaning():
-    """2xx is delivered; timeouts, throttling and 5xx pass; the rest is the message's fault or the
-    configuration's.
+    """2xx is delivered; timeouts, throttling and 5xx are transient; the rest is the fault of the
+    message or of the configuration.
     """
     meant = dict.fromkeys(range(100, 600), DeliveryOutcome.MISCONFIGURED)
     meant |= dict.fromkeys(range(200, 300), DeliveryOutcome.DELIVERED)
@@ -53,20 +53,20 @@ def test_every_status_has_one_meaning():
     ],
 )
 def test_retry_after_is_seconds_or_a_date(text, seconds):
-    """Both forms of RFC 9110 are understood, bounded, and anything else says nothing."""
+    """Both forms of RFC 9110 are parsed with an upper limit; anything else is ignored."""
     assert parse_retry_after(text, NOW) == seconds
 
 
 @given(st.text())
 def test_retry_after_never_raises(text):
-    """Whatever a server sends, the answer is None or a bounded number of seconds."""
+    """Whatever a server sends, the result is None or a limited number of seconds."""
     seconds = parse_retry_after(text, NOW)
 
     assert seconds is None or 0 <= seconds <= MAX_RETRY_AFTER_SECONDS
 
 
-def test_a_429_without_retry_after_still_asks_for_rest():
-    """PagerDuty throttles without saying how long."""
+def test_429_without_retry_after_still_means_a_pause():
+    """PagerDuty throttles without stating for how long."""
     assert wait_asked_for(429, None, NOW) == 5.0
     assert wait_asked_for(429, "7", NOW) == 7.0
     assert wait_asked_for(503, None, NOW) is None
@@ -83,7 +83,7 @@ def test_a_429_without_retry_after_still_asks_for_rest():
     ],
 )
 def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
-    """Userinfo, path and query can all be secrets."""
+    """User info, path and query may all be secrets."""
     assert public_part(url, setting="webhook_url") == shown
 
 
@@ -101,7 +101,7 @@ def test_only_scheme_host_and_port_of_a_url_are_shown(url, shown):
         "",
     ],
 )
-def test_a_bad_url_is_refused_by_its_settings_name(url):
+def test_bad_url_error_names_its_setting(url):
     """The error names the setting and shows nothing secret."""
     with pytest.raises(ValueError, match="webhook_url") as caught:
         HttpPoster(Secret(url), setting="webhook_url")
@@ -110,5 +110,5 @@ def test_a_bad_url_is_refused_by_its_settings_name(url):
 
 
 def test_plain_http_to_another_machine_must_be_allowed():
-    """With allow_http a trusted network is the user's decision."""
+    """With allow_http, trusting the network is the user's decision."""
     assert public_part("http://hook:80/x", setting="s", allow_http=True) == "http://hook:80"

@@ -1,4 +1,4 @@
-"""Through a proxy on loopback, only when a setting says so."""
+"""Posting through a proxy on loopback, only if a setting says so."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ from querypulse.alerting.receivers.http_options import HttpOptions
 from querypulse.alerting.receivers.secret import Secret
 
 NOW = 1_800_000_000.0
-PLACE = "https://hook.test/services/B0000SECRETB0000"
+TARGET = "https://hook.test/services/B0000SECRETB0000"
 
 
 @pytest.fixture(scope="module")
@@ -23,18 +23,18 @@ def authority(tmp_path_factory):
 
 
 @pytest.fixture
-def place(authority):
+def target(authority):
     with HttpDouble(otherwise=reply(200, body=b"ok"), tls=authority.server("hook.test")) as double:
         yield double
 
 
 @pytest.fixture
-def proxy(place):
-    with HttpDouble(otherwise=tunnel(port_of(place))) as double:
+def proxy(target):
+    with HttpDouble(otherwise=tunnel(port_of(target))) as double:
         yield double
 
 
-def poster(authority, url=PLACE, **options):
+def poster(authority, url=TARGET, **options):
     http = HttpOptions(ca_file=authority.ca_file, **options)
     return HttpPoster(Secret(url), setting="webhook_url", http=http, total_seconds=3.0)
 
@@ -45,36 +45,36 @@ def refusal(authority, proxy, **options):
     return caught.value
 
 
-def test_https_goes_through_a_tunnel_that_shows_the_proxy_the_name_only(authority, place, proxy):
+def test_https_uses_a_tunnel_that_reveals_only_the_host_name_to_the_proxy(authority, target, proxy):
     sent = poster(authority, proxy_url=proxy.url)
     assert [sent.post(b"1", NOW), sent.post(b"2", NOW)] == [b"ok", b"ok"]
     sent.close()
 
     assert [(one.method, one.path) for one in proxy.requests] == [("CONNECT", "hook.test:443")]
-    assert [one.body for one in place.requests] == [b"1", b"2"]
+    assert [one.body for one in target.requests] == [b"1", b"2"]
 
 
-def test_the_proxys_password_goes_to_the_proxy_alone(authority, place, proxy):
+def test_proxy_password_goes_only_to_the_proxy(authority, target, proxy):
     url = proxy.url.replace("//", "//me:hunter2@")
     sent = poster(authority, proxy_url=url)
     sent.post(b"{}", NOW)
     sent.close()
 
     assert proxy.requests[0].headers["Proxy-Authorization"] == credentials("me:hunter2")
-    assert place.requests[0].headers["Proxy-Authorization"] is None
+    assert target.requests[0].headers["Proxy-Authorization"] is None
 
 
-def test_the_way_to_the_proxy_may_be_tls_as_well(authority, place):
-    with HttpDouble(otherwise=tunnel(port_of(place)), tls=authority.server()) as proxy:
+def test_connection_to_the_proxy_may_use_tls(authority, target):
+    with HttpDouble(otherwise=tunnel(port_of(target)), tls=authority.server()) as proxy:
         sent = poster(authority, proxy_url=proxy.url)
         assert sent.post(b"{}", NOW) == b"ok"
         sent.close()
 
-    assert len(place.requests) == 1
+    assert len(target.requests) == 1
 
 
-def test_plain_http_asks_the_proxy_for_the_whole_url(authority):
-    """Where plain http is allowed."""
+def test_plain_http_sends_the_full_url_to_the_proxy(authority):
+    """If plain HTTP is allowed."""
     with HttpDouble(otherwise=reply(202)) as proxy:
         options = {"proxy_url": proxy.url, "allow_http": True}
         poster(authority, "http://hook.test/x?y=z", **options).post(b"{}", NOW)
@@ -95,8 +95,8 @@ def test_plain_http_asks_the_proxy_for_the_whole_url(authority):
         (429, DeliveryOutcome.TRANSIENT),
     ],
 )
-def test_a_proxys_refusal_is_the_proxys_own(authority, status, answer):
-    """It says nothing of the alert, so that is kept; and nothing has reached the place."""
+def test_proxy_error_is_not_an_answer_of_the_receiver(authority, status, answer):
+    """The alert is kept, because the proxy's answer says nothing about it and nothing was sent."""
     with HttpDouble(otherwise=reply(status)) as proxy:
         error = refusal(authority, proxy)
 
@@ -104,7 +104,7 @@ def test_a_proxys_refusal_is_the_proxys_own(authority, status, answer):
     assert str(error) == f"https://hook.test was not reached, the proxy answered {status}"
 
 
-def test_a_proxy_that_is_not_there_is_an_outage(authority):
+def test_missing_proxy_is_an_outage(authority):
     with HttpDouble() as proxy:
         pass
     error = refusal(authority, proxy)
@@ -113,7 +113,7 @@ def test_a_proxy_that_is_not_there_is_an_outage(authority):
     assert "the proxy did not answer: ConnectionRefusedError" in str(error)
 
 
-def test_a_dripping_proxy_cannot_hold_a_post(authority):
+def test_dripping_proxy_cannot_hold_up_a_post(authority):
     with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\nX-Long: ")) as proxy:
         began = time.monotonic()
         assert refusal(authority, proxy).answer is DeliveryOutcome.TRANSIENT
@@ -121,37 +121,37 @@ def test_a_dripping_proxy_cannot_hold_a_post(authority):
     assert time.monotonic() - began < 4.5
 
 
-def test_the_place_behind_a_proxy_must_be_trusted_too(authority, proxy, tmp_path):
+def test_server_behind_a_proxy_must_be_trusted(authority, proxy, tmp_path):
     error = refusal(Authority(tmp_path), proxy)
 
     assert error.answer is DeliveryOutcome.MISCONFIGURED
     assert "https://hook.test is not trusted" in str(error)
 
 
-def test_the_environments_proxy_is_taken_when_asked_for(authority, place, proxy, monkeypatch):
+def test_proxy_of_the_environment_is_used_if_requested(authority, target, proxy, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
     sent = poster(authority, proxy_from_environment=True)
     sent.post(b"{}", NOW)
     sent.close()
 
-    assert len(place.requests) == 1
+    assert len(target.requests) == 1
 
 
-def test_no_proxy_in_the_environment_is_heeded(authority, proxy, monkeypatch):
+def test_no_proxy_in_the_environment_is_respected(authority, proxy, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
     monkeypatch.setenv("NO_PROXY", "hook.test")
 
-    assert HttpOptions(proxy_from_environment=True).proxies(PLACE) == {}
+    assert HttpOptions(proxy_from_environment=True).proxies(TARGET) == {}
 
 
-def test_a_proxy_given_goes_before_the_environments(monkeypatch):
+def test_configured_proxy_takes_precedence_over_the_environment(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere:1")
     options = HttpOptions(proxy_from_environment=True, proxy_url="http://here:1")
 
-    assert set(options.proxies(PLACE).values()) == {"http://here:1"}
+    assert set(options.proxies(TARGET).values()) == {"http://here:1"}
 
 
-def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_fault(authority, monkeypatch):
+def test_unusable_proxy_of_the_environment_is_a_misconfiguration(authority, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy:1080")
     with pytest.raises(HttpError) as caught:
         poster(authority, proxy_from_environment=True).post(b"{}", NOW)
@@ -159,18 +159,18 @@ def test_a_proxy_of_the_environment_that_cannot_be_used_is_a_fault(authority, mo
     assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
 
 
-def test_without_the_setting_the_environment_has_no_say(monkeypatch):
+def test_environment_is_ignored_without_the_setting(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere:1")
 
-    assert HttpOptions().proxies(PLACE) == {}
+    assert HttpOptions().proxies(TARGET) == {}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9093", "localhost:9093", "[::1]:9093"])
-def test_what_runs_on_this_machine_is_reached_directly(host):
+def test_local_servers_are_reached_directly(host):
     assert HttpOptions(proxy_url="http://proxy:3128").proxies(f"http://{host}/x") == {}
 
 
-def test_no_secret_of_the_way_is_shown(authority, caplog):
+def test_no_secret_of_the_connection_is_shown(authority, caplog):
     with HttpDouble(otherwise=reply(407)) as proxy, caplog.at_level(logging.DEBUG):
         url = proxy.url.replace("//", "//me:hunter2@")
         with pytest.raises(HttpError) as caught:

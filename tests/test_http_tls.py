@@ -1,4 +1,4 @@
-"""Who is trusted, and who we are: real certificates on loopback."""
+"""Trusted servers and client certificates, with real certificates on loopback."""
 
 import re
 import socket
@@ -41,13 +41,13 @@ def refusal(url, **options):
     return caught.value
 
 
-def test_an_authority_of_our_own_is_trusted_when_it_is_named(authority):
+def test_configured_ca_is_trusted(authority):
     with HttpDouble(reply(200, body=b"ok"), tls=authority.server()) as double:
         assert post(double.url, ca_file=authority.ca_file) == b"ok"
 
 
-def test_an_unknown_authority_is_a_fault_of_the_configuration(authority):
-    """No body has left, and no haste helps."""
+def test_unknown_ca_is_a_misconfiguration(authority):
+    """No body was sent, and quick retries do not help."""
     with HttpDouble(tls=authority.server()) as double:
         error = refusal(double.url)
 
@@ -57,7 +57,7 @@ def test_an_unknown_authority_is_a_fault_of_the_configuration(authority):
         assert double.requests == []
 
 
-def test_a_certificate_for_another_name_is_not_trusted(authority):
+def test_certificate_for_another_name_is_not_trusted(authority):
     with HttpDouble(tls=authority.server("hook.test")) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
@@ -65,7 +65,7 @@ def test_a_certificate_for_another_name_is_not_trusted(authority):
     assert re.search("is not trusted: .*(is not valid for|is for another name)", str(error))
 
 
-def test_a_client_certificate_is_shown_to_who_asks(authority):
+def test_client_certificate_is_sent_on_request(authority):
     with HttpDouble(tls=authority.server(client_needed=True)) as double:
         post(
             double.url,
@@ -77,8 +77,8 @@ def test_a_client_certificate_is_shown_to_who_asks(authority):
         assert len(double.requests) == 1
 
 
-def test_a_missing_client_certificate_is_a_fault_of_the_configuration(authority):
-    """TLS 1.2 says so during the handshake."""
+def test_missing_client_certificate_is_a_misconfiguration(authority):
+    """TLS 1.2 reports it during the handshake."""
     context = authority.server(client_needed=True)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with HttpDouble(tls=context) as double:
@@ -88,8 +88,8 @@ def test_a_missing_client_certificate_is_a_fault_of_the_configuration(authority)
         assert double.requests == []
 
 
-def test_a_missing_client_certificate_is_never_taken_for_a_delivery(authority):
-    """TLS 1.3 says so after the handshake, where a reset may overtake the words."""
+def test_missing_client_certificate_never_counts_as_delivered(authority):
+    """TLS 1.3 reports it after the handshake, where a reset may overtake the message."""
     with HttpDouble(tls=authority.server(client_needed=True)) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
@@ -97,15 +97,15 @@ def test_a_missing_client_certificate_is_never_taken_for_a_delivery(authority):
         assert double.requests == []
 
 
-def test_a_place_that_speaks_no_tls_is_a_fault_of_the_configuration():
+def test_server_without_tls_is_a_misconfiguration():
     with HttpDouble() as double:
         error = refusal(double.url.replace("http:", "https:"))
 
     assert error.answer is DeliveryOutcome.MISCONFIGURED
 
 
-def test_a_handshake_that_breaks_off_may_succeed_later(authority):
-    """A server that restarts breaks off so."""
+def test_interrupted_handshake_is_transient(authority):
+    """A restarting server interrupts a handshake like this."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         hang_up = threading.Thread(target=lambda: [server.accept()[0].close() for _ in range(3)])
         hang_up.start()
@@ -115,7 +115,7 @@ def test_a_handshake_that_breaks_off_may_succeed_later(authority):
     assert error.answer is DeliveryOutcome.TRANSIENT
 
 
-def test_a_handshake_that_hangs_ends_by_the_deadline(authority):
+def test_hanging_handshake_ends_at_the_deadline(authority):
     with socket.create_server(("127.0.0.1", 0)) as server:
         began = time.monotonic()
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
@@ -125,15 +125,15 @@ def test_a_handshake_that_hangs_ends_by_the_deadline(authority):
     assert time.monotonic() - began < 1.5
 
 
-def test_an_answer_that_breaks_off_within_tls_may_have_arrived(authority):
+def test_answer_cut_off_within_tls_may_have_arrived(authority):
     with HttpDouble(otherwise=raw(b"HTTP/1.1 2"), tls=authority.server()) as double:
         error = refusal(double.url, ca_file=authority.ca_file)
 
     assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
 
 
-class Deaf(HttpDouble):
-    """Shakes hands, and reads nothing after."""
+class NonReading(HttpDouble):
+    """Completes the handshake, and reads nothing afterwards."""
 
     def finish_request(self, request, client_address):
         request.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -143,9 +143,9 @@ class Deaf(HttpDouble):
 
 
 @pytest.mark.parametrize("secured", [False, True], ids=["http", "https"])
-def test_a_server_that_does_not_read_cannot_hold_a_post(authority, secured):
-    """The deadline counts for all records of a large body together."""
-    with Deaf(tls=authority.server() if secured else None) as double:
+def test_server_that_does_not_read_cannot_hold_up_a_post(authority, secured):
+    """The deadline covers all records of a large body together."""
+    with NonReading(tls=authority.server() if secured else None) as double:
         began = time.monotonic()
         body = b"x" * 16_000_000
         with pytest.raises(HttpError) as caught:
@@ -155,8 +155,8 @@ def test_a_server_that_does_not_read_cannot_hold_a_post(authority, secured):
         assert caught.value.answer is DeliveryOutcome.TRANSIENT
 
 
-def test_a_slow_reader_gets_a_large_body_whole(authority):
-    """What goes in pieces arrives as one."""
+def test_large_body_arrives_whole_at_a_slow_reader(authority):
+    """The body is sent in pieces and arrives as one."""
     with HttpDouble(tls=authority.server()) as double:
         body = bytes(range(256)) * 4000
         post(double.url, body, ca_file=authority.ca_file)
@@ -164,7 +164,7 @@ def test_a_slow_reader_gets_a_large_body_whole(authority):
         assert double.requests[0].body == body
 
 
-def test_a_file_that_vanished_later_is_a_fault_of_the_configuration(authority, tmp_path):
+def test_file_that_vanished_later_is_a_misconfiguration(authority, tmp_path):
     bundle = tmp_path / "ca.pem"
     bundle.write_text(Path(authority.ca_file).read_text())
     with HttpDouble(tls=authority.server()) as double:
@@ -197,7 +197,7 @@ def test_a_file_that_vanished_later_is_a_fault_of_the_configuration(authority, t
         ({"proxy_url": ""}, "proxy_url must be"),
     ],
 )
-def test_options_that_cannot_be_used_are_refused_at_the_start(options, says):
+def test_unusable_options_are_rejected_at_start(options, says):
     with pytest.raises(ValueError) as caught:
         HttpPoster(Secret("https://x"), setting="webhook_url", http=HttpOptions(**options))
 
@@ -205,15 +205,15 @@ def test_options_that_cannot_be_used_are_refused_at_the_start(options, says):
     assert "hunter2" not in str(caught.value)
 
 
-def test_a_key_that_does_not_fit_its_certificate_is_refused_at_the_start(authority, tmp_path):
+def test_key_that_does_not_match_its_certificate_is_rejected_at_start(authority, tmp_path):
     other = Authority(tmp_path)
     options = {"client_cert_file": authority.cert_file, "client_key_file": other.key_file}
     with pytest.raises(ValueError, match=r"client_cert_file .* with client_key_file"):
         HttpOptions(**options).check()
 
 
-def test_a_key_under_a_password_is_refused_without_asking_for_it(authority, tmp_path):
-    """OpenSSL would ask the terminal, and wait."""
+def test_encrypted_key_is_rejected_without_a_prompt(authority, tmp_path):
+    """OpenSSL would prompt on the terminal and wait."""
     from cryptography.hazmat.primitives import serialization as pem
 
     key = pem.load_pem_private_key(Path(authority.key_file).read_bytes(), None)

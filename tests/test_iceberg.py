@@ -1,4 +1,4 @@
-"""Queries on real Iceberg tables: a commit that is stuck, a table that was changed, and calm."""
+"""Queries on real Iceberg tables: a stuck commit, a changed table, and no false alarms."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 
 FLOOR = 4
 PATIENCE = 90
-SOMEBODY_ELSE = "another writer"
+OTHER_WRITER = "another writer"
 
 
 @pytest.fixture(scope="module")
 def table(spark):
-    """Makes tables in the catalog."""
+    """Create tables in the catalog."""
     spark.sql("CREATE NAMESPACE IF NOT EXISTS ice.db")
     warehouse = spark.conf.get("spark.sql.catalog.ice.warehouse")
     return lambda name: IcebergTable(spark, warehouse, name)
@@ -26,17 +26,17 @@ def table(spark):
 
 @pytest.fixture
 def lock(spark):
-    """The locks that writers of tables without a catalog's own take before they commit."""
+    """The locks that writers take before a commit if the table's catalog has none."""
     manager = getattr(spark._jvm, "org.apache.iceberg.util.LockManagers").defaultLockManager()
     held = []
 
     def hold(name):
-        assert manager.acquire(name, SOMEBODY_ELSE)
+        assert manager.acquire(name, OTHER_WRITER)
         held.append(name)
 
     def free():
         while held:
-            assert manager.release(held.pop(), SOMEBODY_ELSE)
+            assert manager.release(held.pop(), OTHER_WRITER)
 
     hold.free = free
     yield hold
@@ -49,21 +49,19 @@ def append(stream, name, table, checkpoint):
     return writer.trigger(processingTime="500 milliseconds").toTable(table.name)
 
 
-def test_an_append_whose_commit_is_stuck_is_reported_and_its_end_too(
-    table, lock, watch, pages, tmp_path
-):
+def test_append_with_a_stuck_commit_is_reported_and_resolved(table, lock, watch, pages, tmp_path):
     facts = table("facts")
     query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
     warm(query, PATIENCE)
     sidecar = watch(stall_floor_seconds=FLOOR)
     commits(sidecar, "facts", 2, PATIENCE)
-    # The very next commit may have its lock already.
+    # The very next commit may hold its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    reported = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
+    annotations = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
 
-    assert "batch_hung" in reported["reason"]
-    assert "LockManager" in reported["stream_thread"]
+    assert "batch_hung" in annotations["reason"]
+    assert "LockManager" in annotations["stream_thread"]
     assert query.isActive
     lock.free()
     pages.wait_for("StreamingQueryStalled", "facts", status="resolved", timeout=PATIENCE)
@@ -80,15 +78,17 @@ def dropped(table):
     table.spark.sql(f"DROP TABLE {table.name} PURGE")
 
 
-DEATHS = [
+FAILURES = [
     (overwritten, "IllegalStateException", "Cannot process overwrite snapshot"),
     (dropped, "ValidationException", "is missing under"),
 ]
 
 
-@pytest.mark.parametrize("death", DEATHS, ids=[change.__name__ for change, *_ in DEATHS])
-def test_who_dies_of_its_table_is_reported_why(table, watch, pages, death):
-    change, error_class, words = death
+@pytest.mark.parametrize("failure", FAILURES, ids=[change.__name__ for change, *_ in FAILURES])
+def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(
+    table, watch, pages, failure
+):
+    change, error_class, text = failure
     read = table(change.__name__).write()
     watch()
     query = start(read.stream(), change.__name__)
@@ -97,10 +97,12 @@ def test_who_dies_of_its_table_is_reported_why(table, watch, pages, death):
     page = pages.wait_for("StreamingQueryFailed", change.__name__, timeout=PATIENCE)
 
     assert page.annotations["error_class"] == error_class
-    assert words in error_of(page.annotations)
+    assert text in error_of(page.annotations)
 
 
-def test_a_query_whose_snapshots_have_expired_is_reported_why(spark, table, watch, pages, tmp_path):
+def test_query_whose_snapshots_have_expired_is_reported_with_the_cause(
+    spark, table, watch, pages, tmp_path
+):
     read, checkpoint = table("expired").write(), tmp_path / "cp"
     watch()
     query = start(read.stream(), "expired", checkpoint=checkpoint)
@@ -117,7 +119,7 @@ def test_a_query_whose_snapshots_have_expired_is_reported_why(spark, table, watc
     assert "the snapshot was expired or removed" in error_of(page.annotations)
 
 
-def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tmp_path):
+def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tmp_path):
     """Idle, the first snapshot after idleness, catching up file by file, and an append."""
     idle, late, behind, out = (table(name) for name in ("idle", "late", "behind", "out"))
     for one in (idle, late):
@@ -131,7 +133,7 @@ def test_healthy_queries_on_tables_are_left_alone(spark, table, watch, pages, tm
     until(lambda: out.rows() == 3, "the first snapshot is appended", timeout=PATIENCE)
     time.sleep(3 * FLOOR)
     late.write()
-    until(lambda: out.rows() == 6, "the second one is", timeout=PATIENCE)
+    until(lambda: out.rows() == 6, "the second one is appended", timeout=PATIENCE)
     query.processAllAvailable()
 
     assert pages.reported == []

@@ -1,4 +1,4 @@
-"""Which query an observation belongs to: runs, succession, namesakes, labels."""
+"""Which query an observation belongs to: runs, succession, queries of one name, labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from querypulse.listener.state import State
 
 LATE = 2000.0
 
-# -- what introduces a run ------------------------------------------------------------------------
+# -- new runs ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("runs", [2, 17, 18, 1001], ids=lambda runs: f"{runs - 1} runs ago")
@@ -32,8 +32,7 @@ LATE = 2000.0
     ],
     ids=["progress", "idle", "end", "failure", "start", "probe's end", "probe's failure"],
 )
-def test_a_late_observation_of_a_past_run_changes_nothing(late, runs):
-    """L16"""
+def test_late_observation_of_a_past_run_changes_nothing(late, runs):
     story = IdStory().crash_loop(runs)
     before = story.state.query("id")
     late(story)
@@ -53,8 +52,8 @@ def test_a_late_observation_of_a_past_run_changes_nothing(late, runs):
     ],
     ids=["progress", "idle", "end", "probe's end"],
 )
-def test_no_sign_of_a_run_that_was_never_met_takes_over_a_known_query(late):
-    """L16: what is forgotten of past runs does no harm."""
+def test_event_of_an_unknown_run_does_not_replace_a_known_query(late):
+    """Forgetting past runs is therefore harmless."""
     story = IdStory().crash_loop(2)
     before = story.state.query("id")
     late(story)
@@ -62,7 +61,7 @@ def test_no_sign_of_a_run_that_was_never_met_takes_over_a_known_query(late):
     assert story.state.query("id") == before
 
 
-def test_progress_introduces_a_query_that_ran_before_anybody_watched():
+def test_progress_introduces_a_query_that_started_before_watching():
     assert IdStory().commits("id", "run", at=1, batch=7).state.query("id").last_commit_batch == 7
 
 
@@ -75,9 +74,9 @@ def test_progress_introduces_a_query_that_ran_before_anybody_watched():
         IdStory().start("old", "run", at=0).fails("old", "run", at=1)
         .commits("id", "late", at=2, batch=7),
     ],
-    ids=["idle", "end", "probe's end", "progress under the name of another"],
+    ids=["idle", "end", "probe's end", "progress under another query's name"],
 )  # fmt: skip
-def test_what_does_not_introduce_a_query(story):
+def test_other_events_introduce_no_query(story):
     assert story.state.query("id") is None
 
 
@@ -86,21 +85,21 @@ def test_what_does_not_introduce_a_query(story):
     [(5.0, "new"), (15.0, "other"), (None, "other")],
     ids=["older", "newer", "unknown"],
 )
-def test_the_time_of_a_start_decides_which_of_two_runs_is_newer(timestamp, present):
+def test_start_time_decides_which_of_two_runs_is_newer(timestamp, present):
     story = IdStory().start("id", "new", at=1, timestamp=10.0)
     story.start("id", "other", at=2, timestamp=timestamp)
 
     assert story.state.query("id").run_id == present
 
 
-def test_a_run_that_the_probe_sees_alive_is_the_present_one_though_it_was_taken_for_a_past_one():
+def test_run_seen_alive_is_current_even_if_it_was_considered_past():
     story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
     story.probe(polled("id", "a"), at=2)
 
     assert story.state.query("id").run_id == "a"
 
 
-def test_a_poll_that_began_before_the_present_run_brings_no_other_back():
+def test_poll_from_before_the_current_run_brings_no_other_run_back():
     story = IdStory().start("id", "b", at=5)
     story.probe(polled("id", "a"), at=4)
 
@@ -112,7 +111,7 @@ def test_a_poll_that_began_before_the_present_run_brings_no_other_back():
     [([("living", 3)], "living"), ([("other", 3)], "other"), ([], "other")],
     ids=["the poll sees the first", "the poll sees the second", "no poll comes"],
 )
-def test_the_next_poll_decides_which_run_is_newer_where_a_start_was_never_received(polls, present):
+def test_next_poll_decides_which_run_is_newer_if_a_start_event_was_lost(polls, present):
     story = IdStory().probe(polled("id", "living"), at=1).start("id", "other", at=2)
     for run, at in polls:
         story.probe(polled("id", run), at=at)
@@ -121,7 +120,7 @@ def test_the_next_poll_decides_which_run_is_newer_where_a_start_was_never_receiv
     assert story.state.query("id").run_id == present
 
 
-def test_the_late_failure_of_a_run_before_the_living_one_does_not_stand():
+def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
     story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
     story.start("id", "other", at=2).fails("id", "other", at=2.1)
     story.probe(polled("id", "living"), at=3)
@@ -130,30 +129,30 @@ def test_the_late_failure_of_a_run_before_the_living_one_does_not_stand():
     assert (query.run_id, query.failure, query.totals.failed) == ("living", None, 1)
 
 
-def test_a_start_that_overtakes_the_end_of_a_run_whose_start_was_never_received_begins_the_next():
+def test_start_received_before_the_end_of_an_unstarted_run_begins_the_next_run():
     story = IdStory().probe(polled("id", "a"), at=1).start("id", "b", at=2)
     story.ends("id", "a", at=2.1)
 
     assert story.state.query("id").run_id == "b"
 
 
-# -- no death is lost -----------------------------------------------------------------------------
+# -- failures are never lost -----------------------------------------------------------------------
 
 
-def test_a_failure_introduces_a_query_that_nobody_has_met():
+def test_failure_introduces_an_unknown_query():
     story = IdStory().fails("id", "run", at=1)
 
     assert story.state.query("id").failure is not None
 
 
-def test_a_failure_of_an_unmet_run_is_the_present_failure_of_a_query_that_is_gone():
+def test_failure_of_an_unknown_run_is_the_current_failure_of_an_ended_query():
     story = IdStory().start("id", "a", at=0).ends("id", "a", at=1).fails("id", "b", at=2)
 
     query = story.state.query("id")
     assert (query.run_id, query.failure is None, query.totals.failed) == ("b", False, 1)
 
 
-def test_a_failure_of_an_unmet_run_is_counted_once_while_another_run_lives():
+def test_failure_of_an_unknown_run_is_counted_once_while_another_run_is_live():
     story = IdStory().start("id", "b", at=0).commits("id", "b", at=1, batch=0)
     story.fails("id", "a", at=2).fails("id", "a", at=3)
 
@@ -161,7 +160,7 @@ def test_a_failure_of_an_unmet_run_is_counted_once_while_another_run_lives():
     assert (query.alive, query.failure, query.totals.failed) == (True, None, 1)
 
 
-def test_the_probes_memory_of_a_failure_introduces_an_unmet_query_once():
+def test_failure_remembered_by_the_probe_introduces_an_unknown_query_once():
     story, ended = IdStory(), polled("id", "run", active=False, exception=CONFLICT)
     for at in range(3):
         story.probe(ended, at=at)
@@ -170,7 +169,7 @@ def test_the_probes_memory_of_a_failure_introduces_an_unmet_query_once():
     assert (query.label, query.failure is None, query.totals.failed) == ("q", False, 1)
 
 
-def test_a_run_that_came_back_from_the_past_ends_once():
+def test_run_that_became_current_again_ends_only_once():
     story = IdStory().start("id", "a", at=0).start("id", "b", at=1)
     story.probe(polled("id", "a"), at=2).fails("id", "a", at=3)
     story.probe(polled("id", "a", active=False, exception=CONFLICT), at=4)
@@ -186,8 +185,7 @@ def test_a_run_that_came_back_from_the_past_ends_once():
 
 
 @pytest.mark.parametrize("session", ["", "s1", "s2"])
-def test_a_new_checkpoint_under_the_name_of_a_dead_query_goes_on_with_it_in_any_session(session):
-    """L3"""
+def test_new_checkpoint_under_a_failed_querys_name_continues_it_in_any_session(session):
     story = IdStory().start("old", "r1", at=0, session="s1").commits("old", "r1", at=1, batch=3)
     story.fails("old", "r1", at=2).start("new", "r2", at=3, session=session)
 
@@ -199,8 +197,7 @@ def test_a_new_checkpoint_under_the_name_of_a_dead_query_goes_on_with_it_in_any_
     assert story.found(5) == []
 
 
-def test_a_replaced_query_is_not_met_again_through_the_probes_memory():
-    """L3"""
+def test_replaced_query_does_not_return_through_the_probes_memory():
     ended = polled("old", "r1", active=False, exception=CONFLICT)
     story = IdStory().start("old", "r1", at=0).fails("old", "r1", at=1)
     story.start("new", "r2", at=2).commits("new", "r2", at=3, batch=0)
@@ -212,8 +209,7 @@ def test_a_replaced_query_is_not_met_again_through_the_probes_memory():
 
 @pytest.mark.parametrize("memory", ["remembered", "forgotten by the probe"])
 @pytest.mark.parametrize("order", ["the end first", "the start first"])
-def test_after_an_announced_stop_a_new_checkpoint_pages_nobody(order, memory):
-    """L3"""
+def test_new_checkpoint_after_an_announced_stop_pages_nobody(order, memory):
     story = IdStory().start("old", "r1", at=0, session="s1")
     story.probe(polled("old", "r1", session="s1"), at=1).expect_stop("q")
     if order == "the end first":
@@ -229,7 +225,7 @@ def test_after_an_announced_stop_a_new_checkpoint_pages_nobody(order, memory):
     assert story.found(200) == []
 
 
-def test_the_late_failure_of_a_replaced_query_stuck_until_its_successor_shows_life():
+def test_late_failure_of_a_replaced_query_remains_until_its_successor_commits():
     story = IdStory().start("old", "r1", at=0, session="s1")
     story.start("new", "r2", at=1, session="s1").fails("old", "r1", at=2)
     assert story.found(3) == [("StreamingQueryFailed", "q")]
@@ -238,17 +234,16 @@ def test_the_late_failure_of_a_replaced_query_stuck_until_its_successor_shows_li
     assert story.found(5) == []
 
 
-# -- namesakes ------------------------------------------------------------------------------------
+# -- queries of one name --------------------------------------------------------------------------
 
 
 def namesakes():
-    """Two living queries of one name, in two sessions."""
+    """Two live queries with one name, in two sessions."""
     story = IdStory().start("11111111-a", "r1", at=0, session="s1")
     return story.start("22222222-b", "r2", at=1, session="s2")
 
 
-def test_living_namesakes_in_two_sessions_never_merge_and_keep_their_labels():
-    """L15"""
+def test_live_queries_with_one_name_in_two_sessions_never_merge_and_keep_their_labels():
     story = namesakes()
     assert {label: one.query_id for label, one in story.shown().items()} == {
         "q": "11111111-a", "q-22222222": "22222222-b",
@@ -258,8 +253,7 @@ def test_living_namesakes_in_two_sessions_never_merge_and_keep_their_labels():
     assert story.found(4) == [("StreamingQueryFailed", "q")]
 
 
-def test_the_restart_of_one_namesake_takes_nothing_from_the_other():
-    """L15"""
+def test_restart_of_one_query_does_not_affect_its_namesake():
     story = namesakes().fails("11111111-a", "r1", at=2).fails("22222222-b", "r2", at=2)
     story.start("33333333-c", "r3", at=3, session="s2").commits("33333333-c", "r3", at=4, batch=0)
 
@@ -268,8 +262,7 @@ def test_the_restart_of_one_namesake_takes_nothing_from_the_other():
     assert story.found(5) == [("StreamingQueryFailed", "q")]
 
 
-def test_a_label_does_not_move_when_its_first_bearer_is_forgotten():
-    """L15"""
+def test_label_does_not_move_when_its_first_query_is_forgotten():
     story = IdStory().start("11111111-a", "r1", at=0, session="s1", trigger="OneTimeTrigger")
     story.start("22222222-b", "r2", at=1, session="s2").ends("11111111-a", "r1", at=2)
     story.state.forget(KEEP_COMPLETED_SECONDS + 3)
@@ -279,7 +272,7 @@ def test_a_label_does_not_move_when_its_first_bearer_is_forgotten():
     assert story.state.query("11111111-a").label == "q"
 
 
-def test_two_queries_that_the_probe_sees_alive_are_namesakes():
+def test_two_live_queries_seen_by_the_probe_are_namesakes():
     story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
     assert list(story.shown(1)) == ["q"]
 
@@ -287,7 +280,7 @@ def test_two_queries_that_the_probe_sees_alive_are_namesakes():
     assert list(story.shown(2)) == ["q", "q-22222222"]
 
 
-def test_a_start_that_overtakes_the_end_of_its_predecessor_waits_for_it():
+def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.commits("new", "r2", at=1.1, batch=0)
     assert story.state.query("new") is None
@@ -298,14 +291,14 @@ def test_a_start_that_overtakes_the_end_of_its_predecessor_waits_for_it():
     assert query.last_commit_batch == 0
 
 
-def test_a_poll_that_misses_the_predecessor_decides_for_the_successor():
+def test_poll_without_the_predecessor_decides_for_the_successor():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.probe(polled("new", "r2"), at=2)
 
     assert {label: one.query_id for label, one in story.shown(2).items()} == {"q": "new"}
 
 
-def test_what_nothing_decides_is_a_query_of_its_own_after_a_while():
+def test_undecided_query_counts_as_its_own_after_a_while():
     story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
     story.fails("22222222-b", "r2", at=2)
 
@@ -313,7 +306,7 @@ def test_what_nothing_decides_is_a_query_of_its_own_after_a_while():
     assert story.found(1.1 + UNDECIDED_SECONDS) == [("StreamingQueryFailed", "q-22222222")]
 
 
-def test_a_flood_of_undecided_events_is_decided_at_once():
+def test_flood_of_undecided_events_is_decided_at_once():
     story = IdStory().start("11111111-a", "r1", at=0).start("22222222-b", "r2", at=1)
     for batch in range(1000):
         story.commits("22222222-b", "r2", at=1, batch=batch)
@@ -321,7 +314,7 @@ def test_a_flood_of_undecided_events_is_decided_at_once():
     assert story.state.query("22222222-b").last_commit_batch == 999
 
 
-# -- a crash loop without a fixed checkpoint (L23) ------------------------------------------------
+# -- a crash loop without a fixed checkpoint ------------------------------------------------------
 
 
 def ended_first(story, n, at, session):
@@ -337,8 +330,7 @@ def overtaken(story, n, at, session):
 
 @pytest.mark.parametrize("session", ["", "s1"], ids=["unknown session", "one session"])
 @pytest.mark.parametrize("restart", [ended_first, overtaken])
-def test_a_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
-    """L23"""
+def test_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
     story, found = IdStory(), set()
     for number in range(30):
         restart(story, number, number * 2.0, session)
@@ -349,8 +341,7 @@ def test_a_crash_loop_without_a_fixed_checkpoint_is_one_query(restart, session):
     assert story.shown()["q"].totals.restarts == 29
 
 
-def test_a_crash_loop_that_takes_a_new_session_each_time_is_one_query():
-    """L23"""
+def test_crash_loop_with_a_new_session_each_time_is_one_query():
     story = IdStory()
     for number in range(30):
         ended_first(story, number, number * 2.0, f"session-{number}")
@@ -358,11 +349,10 @@ def test_a_crash_loop_that_takes_a_new_session_each_time_is_one_query():
     assert set(story.shown()) == {"q"}
 
 
-# -- labels are bounded ---------------------------------------------------------------------------
+# -- label length ---------------------------------------------------------------------------------
 
 
-def test_long_names_that_differ_at_their_end_only_have_short_labels_that_differ():
-    """L24"""
+def test_long_names_that_differ_only_at_the_end_get_distinct_short_labels():
     names = ["n" * 10_000 + end for end in ("a", "b")]
     story = IdStory()
     for number, name in enumerate(names):
@@ -373,8 +363,7 @@ def test_long_names_that_differ_at_their_end_only_have_short_labels_that_differ(
     assert max(map(len, labels)) == LABEL_CHARACTERS
 
 
-def test_a_pattern_matches_the_full_name_of_a_query_with_a_short_label():
-    """L24"""
+def test_pattern_matches_the_full_name_of_a_query_with_a_short_label():
     name = "n" * 10_000 + "-nightly"
     story = IdStory().start("id", "r", name, at=0).fails("id", "r", at=1)
 
@@ -382,8 +371,7 @@ def test_a_pattern_matches_the_full_name_of_a_query_with_a_short_label():
     assert story.found(2) == [("StreamingQueryFailed", base_label(name))]
 
 
-def test_an_expected_name_of_any_length_is_missing_under_its_label():
-    """L24"""
+def test_long_expected_name_is_missing_under_its_label():
     name = "n" * 10_000
 
     assert IdStory().found(500, expected=[name]) == [("StreamingQueryMissing", base_label(name))]
@@ -392,13 +380,13 @@ def test_an_expected_name_of_any_length_is_missing_under_its_label():
 
 
 @pytest.mark.parametrize("name", ["*", "unnamed"])
-def test_a_query_never_has_a_label_that_stuck_for_several(name):
+def test_query_never_gets_a_label_reserved_for_several_queries(name):
     story = IdStory().start("11111111-a", "r", name, at=0)
 
     assert list(story.shown()) == [f"{name}-11111111"]
 
 
-def test_labels_differ_where_names_imitate_them():
+def test_labels_stay_distinct_if_names_imitate_them():
     story = IdStory().start("22222222-z", "r0", "q-22222222", at=0, session="s0")
     story.start("11111111-a", "r1", at=1, session="s1")
     story.start("22222222-b", "r2", at=2, session="s2")
@@ -445,8 +433,7 @@ def forgotten():
     ids=["start", "progress", "progress of another run", "failure", "probe's end",
          "probe's failure", "probe's failure of another run"],
 )  # fmt: skip
-def test_nothing_old_brings_a_forgotten_query_back(late):
-    """A2"""
+def test_old_events_do_not_bring_a_forgotten_query_back(late):
     story = forgotten()
     late(story)
 
@@ -454,8 +441,8 @@ def test_nothing_old_brings_a_forgotten_query_back(late):
 
 
 @pytest.mark.parametrize("query_id", ["id", "new"])
-def test_a_forgotten_query_goes_on_counting_when_it_comes_back(query_id):
-    """A2: counters never fall, whether it keeps its checkpoint or not."""
+def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
+    """Counters never decrease, with the same checkpoint or a new one."""
     story = completed(forgotten(), number=2, at=LATE, query_id=query_id)
 
     (query,) = story.shown(LATE).values()
@@ -463,8 +450,8 @@ def test_a_forgotten_query_goes_on_counting_when_it_comes_back(query_id):
     assert (query.totals.commits, query.totals.completed, query.totals.restarts) == (2, 2, 1)
 
 
-def test_an_available_now_loop_whose_first_run_failed_pages_once():
-    """A2: the probe remembers the failed run long after the query has recovered."""
+def test_available_now_loop_whose_first_run_failed_pages_once():
+    """The probe remembers the failed run long after the query has recovered."""
     ended = polled("id", "run-0", active=False, exception=CONFLICT)
     story = IdStory().start("id", "run-0", at=0).fails("id", "run-0", at=1)
     assert story.found(2) == [("StreamingQueryFailed", "q")]
@@ -475,8 +462,7 @@ def test_an_available_now_loop_whose_first_run_failed_pages_once():
         assert story.found(at + 50) == []
 
 
-def test_an_expected_query_is_never_forgotten():
-    """A19"""
+def test_expected_query_is_never_forgotten():
     story = IdStory()
     story.state = State(0.0, ["q"])
     completed(story)
@@ -489,12 +475,11 @@ def test_an_expected_query_is_never_forgotten():
     assert ("StreamingQueryMissing", "q") not in story.found(1e6, expected=["q"])
 
 
-# -- a run that completes recovers (A3) -----------------------------------------------------------
+# -- a completed run is a recovery ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", ["progress first", "end first", "end only"])
-def test_a_run_that_completes_recovers_an_earlier_failure_in_any_order(order):
-    """A3"""
+def test_completed_run_clears_an_earlier_failure_in_any_order(order):
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1)
     story.start("id", "r2", at=2, trigger="OneTimeTrigger")
     if order == "progress first":
@@ -509,8 +494,7 @@ def test_a_run_that_completes_recovers_an_earlier_failure_in_any_order(order):
     assert story.found(1000) == []
 
 
-def test_a_failure_that_arrives_after_the_next_run_has_completed_is_only_counted():
-    """A3"""
+def test_failure_that_arrives_after_the_next_run_completed_is_only_counted():
     story = IdStory().start("id", "r1", at=0).start("id", "r2", at=1, trigger="OneTimeTrigger")
     story.ends("id", "r2", at=2).fails("id", "r1", at=3)
 
@@ -518,7 +502,7 @@ def test_a_failure_that_arrives_after_the_next_run_has_completed_is_only_counted
     assert (query.failure, query.unrecovered_deaths, query.totals.failed) == (None, 0, 1)
 
 
-def test_a_run_that_was_stopped_recovers_nothing():
+def test_stopped_run_clears_no_failure():
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1)
     story.start("id", "r2", at=2).ends("id", "r2", at=3)
 
@@ -526,7 +510,7 @@ def test_a_run_that_was_stopped_recovers_nothing():
 
 
 @pytest.mark.parametrize("announced_at", ["before", "after"])
-def test_a_stop_that_was_announced_recovers_an_earlier_failure(announced_at):
+def test_announced_stop_clears_an_earlier_failure(announced_at):
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1).start("id", "r2", at=2)
     if announced_at == "before":
         story.expect_stop("q").ends("id", "r2", at=3)
@@ -537,13 +521,13 @@ def test_a_stop_that_was_announced_recovers_an_earlier_failure(announced_at):
     assert story.found(1000) == []
 
 
-def test_an_announced_stop_of_a_query_that_has_failed_leaves_the_failure():
+def test_announced_stop_of_a_failed_query_leaves_the_failure():
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1).expect_stop("q")
 
     assert story.state.query("id").failure is not None
 
 
-# -- whatever comes, in whatever order ------------------------------------------------------------
+# -- any events in any order ----------------------------------------------------------------------
 
 ids = st.sampled_from(["11111111", "22222222", "33333333"])
 names = st.sampled_from(["q", "q", "p", None])
@@ -573,7 +557,7 @@ def steps(draw):
 
 
 @given(st.lists(steps(), max_size=60))
-def test_whatever_the_order_labels_stay_and_counters_only_grow(script):
+def test_labels_stay_and_counters_only_grow_in_any_order(script):
     story, labels, totals = IdStory(), {}, {}
     for at, step in enumerate(script):
         step(story, at)

@@ -1,4 +1,4 @@
-"""What a waiting run's newest trigger found is kept only while it stands."""
+"""The findings of a waiting run's newest trigger are kept only while they are current."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEXT = json.dumps(NOTHING_FOUND)
 
 
 @pytest.mark.parametrize("message", ["Waiting for data to arrive", "Waiting for next trigger"])
-def test_what_the_last_trigger_of_a_waiting_run_found_is_reported(message):
+def test_last_trigger_of_a_waiting_run_is_reported(message):
     found = IdleProgress().poll(run(batch=3, message=message), TEXT)
 
     assert (found.batch_id, found.committed) == (NOTHING_FOUND["batchId"], False)
@@ -34,11 +34,11 @@ def test_what_the_last_trigger_of_a_waiting_run_found_is_reported(message):
         run(batch=3, message="Stopped"),
     ],
 )
-def test_of_a_run_that_does_not_wait_nothing_is_reported(seen):
+def test_run_that_does_not_wait_reports_no_trigger(seen):
     assert IdleProgress().poll(seen, TEXT) is None
 
 
-def test_it_stuck_until_something_new_is_reported():
+def test_findings_stay_until_a_new_trigger_is_reported():
     idle = IdleProgress()
     first = idle.poll(run(batch=3), TEXT)
 
@@ -47,7 +47,7 @@ def test_it_stuck_until_something_new_is_reported():
     assert idle.poll(run(batch=3), newer).input_rows == 7
 
 
-def test_a_short_poll_for_data_forgets_nothing():
+def test_brief_poll_for_data_forgets_nothing():
     idle = IdleProgress()
     first = idle.poll(run(batch=3), TEXT)
 
@@ -55,14 +55,14 @@ def test_a_short_poll_for_data_forgets_nothing():
     assert idle.poll(run(batch=3), "") is first
 
 
-def test_what_is_reported_while_the_run_is_busy_is_known_when_it_waits():
+def test_trigger_reported_while_busy_is_known_when_the_run_waits():
     idle = IdleProgress()
 
     assert idle.poll(run(batch=3, busy=True), TEXT) is None
     assert idle.poll(run(batch=3), "") is not None
 
 
-def test_a_batch_ends_what_was_found_before_it():
+def test_batch_discards_earlier_findings():
     idle = IdleProgress()
     idle.poll(run(batch=3), TEXT)
     idle.poll(processing(batch=3), "")
@@ -73,5 +73,5 @@ def test_a_batch_ends_what_was_found_before_it():
 @pytest.mark.parametrize(
     "text", ["", json.dumps(COMMITTED), "{}", "null", "not JSON", '{"id":1}', "{}}{"]
 )
-def test_what_is_no_trigger_without_a_batch_proves_nothing(text):
+def test_other_progress_proves_nothing(text):
     assert IdleProgress().poll(run(batch=3), text) is None

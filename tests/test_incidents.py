@@ -1,4 +1,4 @@
-"""One cause is one incident, and every alert says what it rests on."""
+"""One cause is one incident, and every alert states its evidence."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def two_queries():
     return steady().started("b", at=0).commit("b", batch=0, at=99)
 
 
-def test_a_context_that_died_is_one_incident_that_names_its_queries():
+def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     story.probe(run(batch=10), run("b"), at=102, context=Context.STOPPED)
 
@@ -29,7 +29,7 @@ def test_a_context_that_died_is_one_incident_that_names_its_queries():
     assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
 
 
-def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
+def test_query_stopped_before_its_context_keeps_its_own_incident():
     story = two_queries().probe(run(batch=10), run("b"), at=100).ended(at=110)
     story.probe(run("b"), at=200, context=Context.STOPPED)
 
@@ -40,19 +40,19 @@ def test_a_query_that_was_gone_before_its_context_died_keeps_its_own_incident():
     assert shared.reason == "the SparkContext stopped by itself: b"
 
 
-def test_a_jvm_that_does_not_answer_is_one_incident_once_two_queries_are_stalled():
+def test_unresponsive_jvm_is_one_incident_once_two_queries_stalled():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
-    failing = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
+    settings = {"overrides": [("b", {"stall_floor_seconds": 300.0})], **WATCHED}
 
-    (first,) = story.evaluate(170, **failing).findings
-    (later,) = story.evaluate(500, **failing).findings
+    (first,) = story.evaluate(170, **settings).findings
+    (later,) = story.evaluate(500, **settings).findings
 
     assert (first.alertname, first.query) == ("StreamingQueryStalled", "a")
     assert (later.alertname, later.query) == ("StreamingQueryStalled", "*")
     assert later.reason == "the JVM does not answer: a, b"
 
 
-def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident():
+def test_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incident():
     story = two_queries().probe(run(batch=10), run("b"), at=100)
     for batch in range(1, 40):
         story.commit("b", batch=batch, at=100 + 2 * batch)
@@ -62,7 +62,7 @@ def test_a_query_that_stalls_while_only_the_probe_is_silent_keeps_its_own_incide
     assert names == {("StreamingQueryStalled", "a"), ("QuerypulseMonitoringDegraded", "*")}
 
 
-def test_a_driver_of_one_query_names_it():
+def test_unresponsive_driver_with_one_query_names_the_query():
     story = steady().probe(run(batch=10), at=100)
 
     (finding,) = story.evaluate(170, **WATCHED).findings
@@ -70,7 +70,7 @@ def test_a_driver_of_one_query_names_it():
     assert (finding.alertname, finding.query) == ("StreamingQueryStalled", "a")
 
 
-def test_queries_that_are_failing_for_reasons_of_their_own_are_reported_one_by_one():
+def test_queries_that_fail_independently_are_reported_separately():
     story = two_queries().ended(at=101, exception=CONFLICT).ended("b", at=101, exception=CONFLICT)
 
     findings = story.evaluate(102).findings
@@ -78,18 +78,18 @@ def test_queries_that_are_failing_for_reasons_of_their_own_are_reported_one_by_o
     assert [finding.query for finding in findings] == ["a", "b"]
 
 
-def test_a_stall_says_what_the_checkpoint_says():
+def test_stall_evidence_includes_the_checkpoint():
     story = hung_batch(until=170).log(at=170, planned=10, committed=9)
 
     (finding,) = story.evaluate(171).findings
 
     assert finding.evidence["commit_log"] == "batch 10 planned, never committed; last committed: 9"
-    assert finding.evidence["witnesses"] == (
+    assert finding.evidence["signals"] == (
         "event 71.0 s ago, probe 5.0 s ago, commit log 1.0 s ago"
     )
 
 
-def test_a_log_that_stuck_is_reported_with_both_batches():
+def test_commit_log_that_lags_is_reported_with_both_batches():
     (finding,) = asynchronous(until=180, log_until=100).evaluate(180).findings
 
     assert finding.reason == (
@@ -111,7 +111,7 @@ def last_commit(story, now):
     return finding.evidence["last_commit"]
 
 
-def test_a_commit_of_an_earlier_run_has_its_age():
+def test_commit_of_an_earlier_run_has_its_age():
     story = Story().started(at=0).commit(batch=12, at=90).ended(at=100, exception=CONFLICT)
     story.started(run=2, at=110).probe(processing(number=2, batch=13), at=111)
     story.ended(run=2, at=120, exception=CONFLICT)
@@ -119,26 +119,26 @@ def test_a_commit_of_an_earlier_run_has_its_age():
     assert last_commit(story, 130) == "batch 12, 40 s ago by an earlier run"
 
 
-def test_a_commit_of_a_run_that_was_seen_to_start_is_not_from_before_watching():
+def test_commit_of_a_run_seen_starting_is_not_from_before_watching():
     story = Story().started(at=0).probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
 
     assert last_commit(story, 10) == "batch 12, before this run's first poll"
 
 
-def test_a_commit_before_watching_says_so():
+def test_commit_from_before_watching_is_marked():
     story = Story().probe(processing(batch=13), at=5).ended(at=9, exception=CONFLICT)
 
     assert last_commit(story, 10) == "batch 12, before watching began"
 
 
-def test_tasks_of_a_batch_that_is_over_are_no_evidence():
+def test_tasks_of_a_finished_batch_are_no_evidence():
     story = Story().started(at=0).probe(processing(batch=1, tasks=3), at=5)
     (finding,) = story.ended(at=9, exception=CONFLICT).evaluate(10).findings
 
     assert "tasks" not in finding.evidence
 
 
-def test_lag_at_the_broker_is_reported_with_the_age_of_the_poll():
+def test_broker_lag_is_reported_with_the_age_of_the_poll():
     story = Story().started(at=0).commit(batch=0, at=10, sources=(source(5, 9),))
     story.ask(at=20, committed=5, latest=45).ended(at=25, exception=CONFLICT)
     (finding,) = story.evaluate(27).findings
@@ -147,7 +147,7 @@ def test_lag_at_the_broker_is_reported_with_the_age_of_the_poll():
     assert "sources_unread" not in finding.evidence
 
 
-def test_a_broker_that_does_not_answer_is_reported_with_its_reason():
+def test_unresponsive_broker_is_reported_with_its_reason():
     story = Story().started(at=0).commit(batch=0, at=10)
     story.state.apply_sources(SourceReport(20.0, unreadable={"a-1": "no answer"}))
     (finding,) = story.ended(at=25, exception=CONFLICT).evaluate(27).findings
@@ -155,7 +155,7 @@ def test_a_broker_that_does_not_answer_is_reported_with_its_reason():
     assert finding.evidence["sources_unread"] == "no answer"
 
 
-def test_a_poison_batch_is_named_with_its_error():
+def test_poison_batch_is_named_with_its_error():
     story = Story()
     for number, at in enumerate((100, 500, 1000), 1):
         story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)
@@ -172,7 +172,7 @@ def test_a_poison_batch_is_named_with_its_error():
     )
 
 
-def test_a_batch_that_succeeds_after_all_is_no_poison():
+def test_batch_that_finally_succeeds_is_no_poison():
     story = Story()
     for number, at in enumerate((100, 1000, 2000), 1):
         story.started(run=number, at=at - 8).probe(processing(number=number, batch=7), at=at - 5)

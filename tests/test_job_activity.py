@@ -1,4 +1,4 @@
-"""Which jobs prove that a batch gets on: its own, and while it has none active, nobody's."""
+"""Which jobs prove that a batch advances: its own, and unowned ones while it has none active."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUSY = {"message": "Processing new data", "busy": True}
 
 
 class Batch:
-    """Query 1 is in a long batch beside seven siblings; each ``poll`` is a closer one."""
+    """Query 1 is in a long batch next to seven siblings; each ``poll`` examines its jobs."""
 
     def __init__(self, *, counted):
         self.spark = FakeSpark()
@@ -38,7 +38,7 @@ class Batch:
         return poll(self.probe, self.at)[name].work
 
     def moves(self, change):
-        """Whether it is seen to move by what ``change`` does."""
+        """Whether ``change`` counts as progress of the batch."""
         self.poll()
         before = self.poll()
         change()
@@ -51,7 +51,7 @@ def batch(request):
 
 
 def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
-    """Jobs of ``owner`` began, tasks finished, and ``active`` are its active ones."""
+    """Start jobs of ``owner``, finish tasks, and set its active jobs to ``active``."""
     if batch.channel.counts is not None:
         known = batch.counts.get(owner, JobCounts())
         batch.counts[owner] = JobCounts(
@@ -70,27 +70,27 @@ def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
 OWN = query_id(1)
 
 
-def test_a_batch_whose_own_jobs_begin_moves(batch):
+def test_batch_moves_when_its_own_jobs_start(batch):
     assert batch.moves(lambda: work_for(batch, OWN, jobs=1))
 
 
-def test_a_batch_whose_own_tasks_finish_moves(batch):
+def test_batch_moves_when_its_own_tasks_finish(batch):
     work_for(batch, OWN, jobs=1, active=[1])
 
     assert batch.moves(lambda: work_for(batch, OWN, tasks=3, active=[1]))
 
 
-def test_a_batch_that_works_in_a_thread_pool_moves_by_jobs_that_name_no_query(batch):
+def test_batch_in_a_thread_pool_moves_by_jobs_without_a_query(batch):
     assert batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, tasks=4, active=[70]))
 
 
-def test_a_pool_whose_one_long_job_finishes_tasks_moves(batch):
+def test_batch_in_a_thread_pool_moves_by_tasks_of_one_long_job(batch):
     work_for(batch, UNOWNED, jobs=1, active=[70])
 
     assert batch.moves(lambda: work_for(batch, UNOWNED, tasks=4, active=[70]))
 
 
-def test_a_batch_that_hangs_beside_seven_busy_siblings_does_not_move(batch):
+def test_hung_batch_next_to_busy_siblings_does_not_move(batch):
     def siblings_go_on():
         for number in SIBLINGS:
             work_for(batch, query_id(number), jobs=3, tasks=40, active=[100 + number])
@@ -98,17 +98,17 @@ def test_a_batch_that_hangs_beside_seven_busy_siblings_does_not_move(batch):
     assert not batch.moves(siblings_go_on)
 
 
-def test_a_batch_that_hangs_in_its_own_task_does_not_move_by_jobs_of_nobody(batch):
+def test_batch_that_hangs_in_its_own_task_does_not_move_by_unowned_jobs(batch):
     work_for(batch, OWN, jobs=1, active=[1])
 
     assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=9, tasks=90, active=[70]))
 
 
-def test_a_batch_that_does_nothing_does_not_move(batch):
+def test_batch_that_does_nothing_does_not_move(batch):
     assert not batch.moves(lambda: None)
 
 
-def test_where_counting_begins_or_ends_nothing_has_moved():
+def test_switch_between_counted_and_tracked_jobs_is_no_move():
     counted, tracked = (
         JobActivity(JobCounts(9, 0, 9), counted=True),
         JobActivity(JobCounts(2, 1, 3)),
@@ -122,14 +122,14 @@ def replace_counts(work, own):
     return JobActivity(own, work.unowned, counted=work.counted)
 
 
-def test_counters_that_begin_from_zero_are_no_move():
+def test_counters_that_restart_from_zero_are_no_move():
     assert not JobActivity(JobCounts(1), counted=True).moved_since(
         JobActivity(JobCounts(9), counted=True)
     )
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
-def test_where_a_runs_own_jobs_are_not_reported_jobs_of_nobody_prove_nothing(odd):
+def test_unowned_jobs_prove_nothing_if_own_jobs_are_unknown(odd):
     batch = Batch(counted=False)
     tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
     tracker.answers["getJobIdsForGroup"] = odd
@@ -137,23 +137,23 @@ def test_where_a_runs_own_jobs_are_not_reported_jobs_of_nobody_prove_nothing(odd
     assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, active=[70]))
 
 
-def test_a_siblings_job_that_begins_during_the_poll_is_not_taken_for_nobodys():
+def test_siblings_job_that_starts_during_the_poll_is_not_unowned():
     batch = Batch(counted=False)
     tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
 
-    def and_then_a_job_begins(group):
+    def then_start_a_job(group):
         jobs = list(batch.spark.jobs.get(group, []))
         if group == "run-1-1":
             work_for(batch, OWN, jobs=1, active=[100 + len(jobs)])
         return jobs
 
-    tracker.answers["getJobIdsForGroup"] = and_then_a_job_begins
+    tracker.answers["getJobIdsForGroup"] = then_start_a_job
     seen = [batch.poll_of("query 2") for _ in range(4)]
 
     assert not any(after.moved_since(before) for before, after in pairwise(seen))
 
 
-def test_a_channel_that_refuses_to_count_leaves_the_status_tracker():
+def test_status_tracker_is_used_if_the_channel_refuses_to_count():
     batch = Batch(counted=False)
     batch.channel.counts = Py4JError("refused")
     batch.spark.jobs["run-1-1"] = [4]
@@ -163,37 +163,37 @@ def test_a_channel_that_refuses_to_count_leaves_the_status_tracker():
     assert "job_counts" in batch.probe.details.missing
 
 
-# -- why no task of it finishes ---------------------------------------------------------------
+# -- causes of a delay ------------------------------------------------------------------------
 
 
 RUNS = JobCounts(5, 1, 20, 1)
 WAITS = JobCounts(5, 1, 20, 0)
-HAS_NONE = JobCounts(5, 0, 20, 0)
+NONE = JobCounts(5, 0, 20, 0)
 
 
 @pytest.mark.parametrize(
     ("own", "unowned", "slots", "delay"),
     [
-        (RUNS, HAS_NONE, None, Delay.TASK_RUNNING),
-        (HAS_NONE, RUNS, None, Delay.TASK_RUNNING),
-        (WAITS, HAS_NONE, SlotUse(0), Delay.NO_EXECUTORS),
-        (WAITS, HAS_NONE, SlotUse(4, 4, "other", 4), Delay.WAITING_FOR_SLOTS),
-        (HAS_NONE, WAITS, SlotUse(4, 5, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (RUNS, NONE, None, Delay.TASK_RUNNING),
+        (NONE, RUNS, None, Delay.TASK_RUNNING),
+        (WAITS, NONE, SlotUse(0), Delay.NO_EXECUTORS),
+        (WAITS, NONE, SlotUse(4, 4, "other", 4), Delay.WAITING_FOR_SLOTS),
+        (NONE, WAITS, SlotUse(4, 5, "other", 4), Delay.WAITING_FOR_SLOTS),
         (WAITS, RUNS, None, None),
-        (WAITS, HAS_NONE, None, None),
-        (WAITS, HAS_NONE, SlotUse(4), None),
-        (WAITS, HAS_NONE, SlotUse(4, 3, "other", 3), None),
-        (HAS_NONE, HAS_NONE, SlotUse(0), None),
-        (HAS_NONE, HAS_NONE, SlotUse(4, 4, "other", 4), None),
-        (JobCounts(5, 0, 20, 1), HAS_NONE, None, None),
+        (WAITS, NONE, None, None),
+        (WAITS, NONE, SlotUse(4), None),
+        (WAITS, NONE, SlotUse(4, 3, "other", 3), None),
+        (NONE, NONE, SlotUse(0), None),
+        (NONE, NONE, SlotUse(4, 4, "other", 4), None),
+        (JobCounts(5, 0, 20, 1), NONE, None, None),
         (JobCounts(), JobCounts(), None, None),
     ],
 )
-def test_a_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
+def test_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
     assert delay_of(JobActivity(own, unowned, counted=True, slots=slots)) is delay
 
 
-def test_of_a_run_that_was_never_polled_closely_no_delay_is_known():
+def test_delay_is_unknown_for_a_run_whose_jobs_were_not_examined():
     assert delay_of(None) is None
 
 
@@ -202,7 +202,7 @@ def slots_of(batch, waits=True):
     return batch.poll().slots
 
 
-def test_a_batch_whose_job_has_no_running_task_says_who_holds_the_slots():
+def test_waiting_batch_names_the_query_that_holds_the_slots():
     batch = Batch(counted=True)
     batch.counts[query_id(2)] = JobCounts(5, 1, 20, 3)
     batch.counts[UNOWNED] = JobCounts(5, 1, 20, 1)
@@ -210,11 +210,11 @@ def test_a_batch_whose_job_has_no_running_task_says_who_holds_the_slots():
     assert slots_of(batch) == SlotUse(4, 4, query_id(2), 3)
 
 
-def test_free_slots_are_held_by_nobody():
+def test_free_slots_have_no_holder():
     assert slots_of(Batch(counted=True)) == SlotUse(4)
 
 
-def test_without_executors_there_is_no_slot(batch):
+def test_driver_without_executors_has_no_slots(batch):
     work_for(batch, OWN, jobs=1, active=[1])
     batch.spark.slots = 0
     batch.spark.sparkContext._jsc.answers["statusTracker"].answers["getStageInfo"] = None
@@ -224,7 +224,7 @@ def test_without_executors_there_is_no_slot(batch):
     assert batch.poll().slots == SlotUse(0)
 
 
-def test_slots_are_asked_only_while_a_job_waits():
+def test_slots_are_read_only_while_a_job_waits():
     batch = Batch(counted=True)
     waits, runs = slots_of(batch), slots_of(batch, waits=False)
 
@@ -232,7 +232,7 @@ def test_slots_are_asked_only_while_a_job_waits():
     assert batch.spark.commands.count("maxNumConcurrentTasks") == 1
 
 
-def test_slots_are_asked_once_for_all_runs():
+def test_slots_are_read_once_for_all_runs():
     batch = Batch(counted=True)
     for number in (1, *SIBLINGS):
         batch.counts[query_id(number)] = WAITS
@@ -244,7 +244,7 @@ def test_slots_are_asked_once_for_all_runs():
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd"), "no number"])
-def test_a_spark_that_refuses_to_count_slots_costs_this_detail_only(odd):
+def test_uncountable_slots_cost_only_this_detail(odd):
     batch = Batch(counted=True)
     batch.spark.sparkContext._jsc.answers["sc"].answers["maxNumConcurrentTasks"] = odd
 
@@ -253,11 +253,11 @@ def test_a_spark_that_refuses_to_count_slots_costs_this_detail_only(odd):
     assert batch.probe.details.missing == {"slots"}
 
 
-# -- what it costs ----------------------------------------------------------------------------
+# -- cost -------------------------------------------------------------------------------------
 
 
 def lines_of(monkeypatch, spark, numbers):
-    """Each of these queries is in a ``foreachBatch`` call, at a line of its own."""
+    """Each of these queries is in a ``foreachBatch`` call, on its own line."""
     calls = [(spark.frame(number), f"job.py:{number} in write") for number in numbers]
     monkeypatch.setattr("querypulse.listener.spark_work.foreach_batch_calls", lambda: calls)
 
@@ -284,7 +284,7 @@ def test_each_query_gets_the_line_of_its_own_batch(monkeypatch):
     }
 
 
-def test_a_run_that_is_asked_by_itself_gets_its_line_too(monkeypatch):
+def test_separately_polled_run_gets_its_line(monkeypatch):
     spark, _, probe = busy_driver(monkeypatch, 3)
     spark.refuse_all = Py4JError("refused")
     probe = fake_probe(spark)
@@ -295,7 +295,7 @@ def test_a_run_that_is_asked_by_itself_gets_its_line_too(monkeypatch):
 
 
 @pytest.mark.parametrize("counted", [True, False])
-def test_a_closer_poll_costs_the_same_for_each_run_however_many_there_are(monkeypatch, counted):
+def test_examining_jobs_costs_the_same_for_each_run(monkeypatch, counted):
     def cost(queries):
         spark, _, probe = busy_driver(monkeypatch, queries, counted=counted)
         spark.active_jobs[70] = 1
@@ -308,7 +308,7 @@ def test_a_closer_poll_costs_the_same_for_each_run_however_many_there_are(monkey
     assert cost(40) <= 40 * 12
 
 
-def test_jobs_are_counted_once_for_a_poll_and_only_where_a_run_is_due(monkeypatch):
+def test_jobs_are_counted_once_per_poll_and_only_if_a_run_is_due(monkeypatch):
     _, channel, probe = busy_driver(monkeypatch, 5)
     poll(probe, CLOSER_AFTER - 1)
     before = channel.counted

@@ -1,4 +1,4 @@
-"""A JVM that is gone is reported; one that only does not answer is not taken for gone."""
+"""A JVM that has ended is reported; one that merely does not answer is not."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOPBACK = "127.0.0.1"
 
 @contextmanager
 def port(*, listening, backlog=5):
-    """A port that accepts connections, or one that is taken and refuses them."""
+    """A port that accepts connections, or one that is bound and refuses them."""
     with closing(socket.socket()) as taken:
         taken.bind((LOOPBACK, 0))
         if listening:
@@ -35,14 +35,14 @@ def port(*, listening, backlog=5):
 
 @contextmanager
 def child(*, alive):
-    """A process that this one has started."""
+    """A child process of this one."""
     process = subprocess.Popen(
         [sys.executable, "-Ic", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE
     )
     try:
         if not alive:
             process.kill()
-            # Not reaped: to ask whether it has ended is the business of ``is_gone``.
+            # Not reaped: ``is_gone`` must find out that the process has ended.
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         yield process
     finally:
@@ -56,47 +56,47 @@ def gateway(port, **process):
     )
 
 
-# -- whether it is gone ---------------------------------------------------------------------------
+# -- is_gone --------------------------------------------------------------------------------------
 
 
-def test_a_jvm_whose_process_has_ended_is_gone_even_where_its_port_answers():
-    """Another process may have taken the port since."""
+def test_jvm_whose_process_ended_is_gone_even_if_its_port_answers():
+    """Another process may use the port by now."""
     with port(listening=True) as number, child(alive=False) as process:
         assert is_gone(gateway(number, proc=process))
 
 
-def test_a_jvm_whose_process_lives_and_whose_port_answers_is_not_gone():
+def test_jvm_with_a_live_process_and_an_open_port_is_not_gone():
     with port(listening=True) as number, child(alive=True) as process:
         assert not is_gone(gateway(number, proc=process))
 
 
 @pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
-def test_a_jvm_that_somebody_else_started_is_gone_when_its_port_refuses(process):
+def test_jvm_of_another_launcher_is_gone_when_its_port_refuses(process):
     with port(listening=False) as number:
         assert is_gone(gateway(number, **process))
 
 
 @pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
-def test_a_jvm_that_somebody_else_started_is_not_gone_while_its_port_answers(process):
+def test_jvm_of_another_launcher_is_not_gone_while_its_port_answers(process):
     with port(listening=True) as number:
         assert not is_gone(gateway(number, **process))
 
 
-def test_a_gateway_that_has_closed_is_gone_though_the_process_lives():
-    """Spark's launcher may outlive the JVM it has started."""
+def test_closed_gateway_is_gone_although_the_process_lives():
+    """Spark's launcher may outlive the JVM that it started."""
     with port(listening=False) as number, child(alive=True) as process:
         assert is_gone(gateway(number, proc=process))
 
 
-def test_a_jvm_that_accepts_nobody_any_more_is_slow_and_not_gone(monkeypatch):
-    """As in a long pause of its garbage collector: its backlog is full, and connects time out."""
+def test_jvm_that_accepts_no_connection_is_slow_and_not_gone(monkeypatch):
+    """In a long garbage collection, for example, the backlog is full and connects time out."""
     monkeypatch.setattr(jvm, "CONNECT_SECONDS", 0.05)
     with port(listening=True, backlog=0) as number:
         assert [is_gone(gateway(number)) for _ in range(5)] == [False] * 5
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.ENETUNREACH, "unreachable"), OSError(errno.EMFILE, "too many open files"), ConnectionResetError()])  # fmt: skip
-def test_a_connection_that_fails_otherwise_says_nothing(monkeypatch, error):
+def test_other_connection_errors_prove_nothing(monkeypatch, error):
     def refuse(*_):
         raise error
 
@@ -106,8 +106,8 @@ def test_a_connection_that_fails_otherwise_says_nothing(monkeypatch, error):
 
 
 @pytest.mark.parametrize("listening", [True, False])
-def test_the_gateways_of_pyspark_are_asked_where_they_listen(listening):
-    """With and without PySpark's pinned threads; one that PySpark did not launch has no ``proc``."""
+def test_pysparks_gateways_are_checked_at_their_port(listening):
+    """With and without PySpark's pinned threads; one not launched by PySpark has no ``proc``."""
     with port(listening=listening) as number:
         pinned = ClientServer(
             JavaParameters(port=number), PythonParameters(port=0, eager_load=False)
@@ -117,11 +117,11 @@ def test_the_gateways_of_pyspark_are_asked_where_they_listen(listening):
         assert [is_gone(pinned), is_gone(plain)] == [not listening] * 2
 
 
-# -- what the probe reports -----------------------------------------------------------------------
+# -- reports of the probe -------------------------------------------------------------------------
 
 
 class Probe:
-    """Answers with a report, or raises the error given instead."""
+    """Returns the given report, or raises the given error."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -134,7 +134,7 @@ class Probe:
 
 
 def poll(answer, *, gone=False, context=Context.RUNNING):
-    """One poll on a clock that begins at 100 s; ``context`` may be an error."""
+    """One poll on a clock that starts at 100 s; ``context`` may be an error."""
 
     def ask():
         if isinstance(context, Exception):
@@ -144,20 +144,20 @@ def poll(answer, *, gone=False, context=Context.RUNNING):
     return ProbeOfLivingJvm(Probe(answer), lambda: gone, ask).poll(Clock(100.0))
 
 
-def test_a_report_of_the_probe_is_passed_on():
+def test_report_of_the_probe_is_passed_on():
     report = ProbeReport(1.0, 2.0, runs=())
 
     assert poll(report, gone=True) is report
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
-def test_the_end_of_the_jvm_is_a_report(lost):
+def test_end_of_the_jvm_is_a_report(lost):
     report = poll(lost("no answer"), gone=True, context=lost("no answer"))
 
     assert report == ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE)
 
 
-def test_a_jvm_that_has_ended_is_asked_no_more():
+def test_ended_jvm_is_not_polled_again():
     clock, gone = Clock(100.0), iter([True])
     living = ProbeOfLivingJvm(
         Probe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
@@ -172,18 +172,18 @@ def test_a_jvm_that_has_ended_is_asked_no_more():
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
-def test_a_jvm_that_only_does_not_answer_gives_no_report(lost):
+def test_unresponsive_jvm_gives_no_report(lost):
     with pytest.raises(lost, match="no answer"):
         poll(lost("no answer"), gone=False)
 
 
-def test_a_jvm_that_ends_after_the_application_has_stopped_spark_is_no_news():
+def test_jvm_that_ends_after_a_stop_by_the_application_is_stopped():
     report = poll(Py4JNetworkError(), gone=True, context=Context.STOPPED_BY_APPLICATION)
 
     assert report.context is Context.STOPPED_BY_APPLICATION
 
 
-def test_a_jvm_that_ends_after_it_has_said_that_a_signal_ends_it_is_terminated():
+def test_jvm_that_ends_after_announcing_a_signal_is_terminated():
     living = ProbeOfLivingJvm(
         Probe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
     )
@@ -191,7 +191,7 @@ def test_a_jvm_that_ends_after_it_has_said_that_a_signal_ends_it_is_terminated()
     assert living.poll(Clock(100.0)).context is Context.TERMINATED
 
 
-def test_a_jvm_that_ends_after_a_poll_has_seen_it_terminated_is_terminated():
+def test_jvm_that_ends_after_a_poll_saw_it_terminated_is_terminated():
     probe = Probe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
     living = ProbeOfLivingJvm(probe, lambda: True, lambda: Context.RUNNING)
     living.poll(Clock(100.0))
@@ -201,9 +201,9 @@ def test_a_jvm_that_ends_after_a_poll_has_seen_it_terminated_is_terminated():
 
 
 @pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
-def test_an_error_that_is_no_lost_connection_does_not_ask_for_the_jvm(error):
-    def asked():
+def test_error_other_than_a_lost_connection_does_not_check_the_jvm(error):
+    def unexpected():
         raise AssertionError
 
     with pytest.raises(type(error), match=str(error)):
-        ProbeOfLivingJvm(Probe(error), asked, asked).poll(Clock())
+        ProbeOfLivingJvm(Probe(error), unexpected, unexpected).poll(Clock())

@@ -1,4 +1,4 @@
-"""The bench itself: a real broker and Spark's own connector."""
+"""The test setup itself: a real broker and Spark's own connector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-def test_what_is_produced_is_read_by_spark(spark, kafka):
+def test_spark_reads_what_was_produced(spark, kafka):
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, ["a", "b"], partition=0)
     kafka.produce(topic, ["c"], partition=1)
@@ -17,7 +17,7 @@ def test_what_is_produced_is_read_by_spark(spark, kafka):
     assert {bytes(row["value"]).decode() for row in rows.collect()} == {"a", "b", "c", "d"}
 
 
-def test_a_killed_broker_comes_back_with_what_it_held(spark, kafka):
+def test_killed_broker_returns_with_its_records(spark, kafka):
     topic = kafka.topic()
     kafka.produce(topic, ["before"])
     kafka.broker.kill()

@@ -1,4 +1,4 @@
-"""The tests of Kafka run at a broker in a container too, where an engine answers."""
+"""The Kafka tests also run with a broker in a container, if Docker is available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SETTINGS = {"log.cleaner.backoff.ms": "200"}
 
 @pytest.mark.spark
 @pytest.mark.kafka
-def test_a_broker_in_a_container_has_the_settings_of_one_in_a_process(tmp_path):
+def test_broker_in_a_container_has_the_settings_of_one_in_a_process(tmp_path):
     Broker(broker_jars(), tmp_path, SETTINGS)
     lines = (tmp_path / "server.properties").read_text().splitlines()
     names = {line.partition("=")[0] for line in lines} - {"log.dirs"}
@@ -23,7 +23,7 @@ def test_a_broker_in_a_container_has_the_settings_of_one_in_a_process(tmp_path):
     }
 
 
-def test_a_broker_in_a_container_reports_clients_where_the_test_finds_it():
+def test_broker_in_a_container_advertises_a_reachable_address():
     given = environment(1001, 1002, {})
 
     assert given["KAFKA_ADVERTISED_LISTENERS"] == "PLAINTEXT://127.0.0.1:1001"

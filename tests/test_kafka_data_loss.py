@@ -1,4 +1,4 @@
-"""Retention against queries that do not read: told before a real broker deletes the first record."""
+"""Retention and stuck queries: the alert comes before a real broker deletes the first record."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def hasty(tmp_path_factory):
-    """A broker that deletes what is too old within a second."""
+    """A broker that deletes expired records within a second."""
     broker = connectors.Kafka(tmp_path_factory.mktemp("hasty"), QUICK)
     yield broker
     broker.close()
 
 
 @contextmanager
-def fed(kafka, topic) -> Iterator[None]:
-    """Ten records a second."""
+def feeding(kafka, topic) -> Iterator[None]:
+    """Produce ten records a second."""
     stop = threading.Event()
 
     def feed():
@@ -63,16 +63,16 @@ def fed(kafka, topic) -> Iterator[None]:
 
 
 def first_kept(kafka, topic) -> int:
-    """The broker's own word, by another client."""
-    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "witness"})
+    """The first retained offset, as another client reads it from the broker."""
+    consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "observer"})
     try:
         return consumer.get_watermark_offsets(TopicPartition(topic, 0), 10)[0]
     finally:
         consumer.close()
 
 
-class Play:
-    """Queries on one topic: each with a trap of its own, all let go at the end."""
+class Workload:
+    """Queries on one topic, each with a trap of its own; all traps are released at the end."""
 
     def __init__(self, spark, kafka, topic, sidecar) -> None:
         self.spark, self.kafka, self.topic, self.sidecar = spark, kafka, topic, sidecar
@@ -80,42 +80,42 @@ class Play:
         self.queries: dict[str, Any] = {}
 
     def begin(self, name, **options) -> None:
-        """Start a query, and wait until it is at work."""
+        """Start a query and wait until it commits."""
         self.traps[name] = Trap()
         stream = self.kafka.stream(self.spark, self.topic, failOnDataLoss="false", **options)
         self.queries[name] = start(stream, name, self.traps[name])
         commits(self.sidecar, name)
 
     def committed(self, name) -> int:
-        """The first offset that it has not read, by Spark's own word."""
+        """The first offset that the query has not read, according to Spark."""
         ended = json.loads(self.queries[name].lastProgress["sources"][0]["endOffset"])
         return ended[self.topic]["0"]
 
     def used_ratio(self, name) -> float | None:
-        """How much of its retention is used up, as the metrics have it."""
+        """The used share of the retention, according to the metrics."""
         served = requests.get(f"{self.sidecar.url}/metrics", timeout=10).text
         found = re.search(rf'retention_used_ratio{{.*query="{name}".*}} (\S+)', served)
         return float(found[1]) if found else None
 
-    def let_go(self, name) -> None:
+    def release(self, name) -> None:
         self.traps[name].hold.clear()
         self.traps[name].free.set()
 
     def close(self) -> None:
         for name in self.traps:
-            self.let_go(name)
+            self.release(name)
 
 
 @pytest.fixture
-def play(spark, hasty, watch):
-    plays = []
+def workload(spark, hasty, watch):
+    workloads = []
 
-    def play(topic):
-        plays.append(Play(spark, hasty, topic, watch(**SETTINGS)))
-        return plays[-1]
+    def build(topic):
+        workloads.append(Workload(spark, hasty, topic, watch(**SETTINGS)))
+        return workloads[-1]
 
-    yield play
-    for one in plays:
+    yield build
+    for one in workloads:
         one.close()
 
 
@@ -128,30 +128,35 @@ def dangers(pages, query, severity="critical"):
 
 
 def reasons(sidecar, query):
-    """Why data is in danger now."""
-    reported = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
-    return [one.annotations["reason"] for one in reported if one.labels["query"] == query]
+    """The reasons of the data loss alerts that fire now."""
+    firing = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
+    return [one.annotations["reason"] for one in firing if one.labels["query"] == query]
 
 
-def test_a_danger_is_reported_before_the_first_record_is_lost(hasty, play, pages):
+def test_data_loss_risk_is_reported_before_the_first_record_is_lost(hasty, workload, pages):
     topic = hasty.topic(retention_ms=str(int(KEEPS_SECONDS * 1000)), segment_ms="1000")
-    stage = play(topic)
-    with fed(hasty, topic):
-        for name in ("well", "hung", "dead"):
-            stage.begin(name)
-        stage.traps["hung"].hold.set()
-        stage.traps["dead"].die.set()
+    load = workload(topic)
+    with feeding(hasty, topic):
+        for name in ("healthy", "hung", "dead"):
+            load.begin(name)
+        load.traps["hung"].hold.set()
+        load.traps["dead"].die.set()
         pages.wait_for("StreamingQueryFailed", "dead")
         pages.wait_for("StreamingQueryStalled", "hung")
-        # It starts from the edge and outruns it.
-        stage.begin("catching up", maxOffsetsPerTrigger=6)
+        # This query starts at the first retained offset and outpaces deletion.
+        load.begin("catching up", maxOffsetsPerTrigger=6)
         for name in ("hung", "dead"):
             (reason, *_) = until(lambda name=name: dangers(pages, name), f"{name}: critical")
             assert "of its retention time is used up" in reason
-            assert first_kept(hasty, topic) <= stage.committed(name), "told, and nothing is lost"
-        until(lambda: first_kept(hasty, topic) > stage.committed("hung"), "records are deleted")
-        until(lambda: "were deleted before they" in reasons(stage.sidecar, "hung")[0], "it is told")
-        stage.let_go("hung")
+            assert first_kept(hasty, topic) <= load.committed(name), (
+                "reported, and nothing is lost yet"
+            )
+        until(lambda: first_kept(hasty, topic) > load.committed("hung"), "records are deleted")
+        until(
+            lambda: "were deleted before they" in reasons(load.sidecar, "hung")[0],
+            "the loss is reported",
+        )
+        load.release("hung")
         pages.wait_for("StreamingDataLossRisk", "hung", status="resolved")
     assert dangers(pages, "dead", "warning"), "a warning comes first"
     assert {page.what for page in pages.pages} == {
@@ -162,25 +167,28 @@ def test_a_danger_is_reported_before_the_first_record_is_lost(hasty, play, pages
     }
 
 
-def test_a_topic_that_keeps_no_time_is_evaluated_by_what_goes(hasty, play, pages):
+def test_topic_without_retention_time_is_evaluated_by_deleted_offsets(hasty, workload, pages):
     topic = hasty.topic(retention_ms="-1", retention_bytes="-1")
     hasty.produce(topic, ["x"])
-    stage = play(topic)
-    stage.begin("held")
+    load = workload(topic)
+    load.begin("held")
     hasty.produce(topic, ["x"] * 99)
-    until(lambda: stage.committed("held") == 100, "all is read")
-    stage.traps["held"].hold.set()
+    until(lambda: load.committed("held") == 100, "all is read")
+    load.traps["held"].hold.set()
     hasty.produce(topic, ["x"] * 100)
     pages.wait_for("StreamingQueryStalled", "held")
     assert dangers(pages, "held", "warning") == []
     for edge in (10, 20):
         hasty.forget(topic, edge)
         used = pytest.approx(100 / (200 - edge))
-        until(lambda used=used: stage.used_ratio("held") == used, "the edge is seen to move")
+        until(lambda used=used: load.used_ratio("held") == used, "the first offset moves")
     pages.wait_for("StreamingDataLossRisk", "held")
-    assert "of what the topic retains" in reasons(stage.sidecar, "held")[0]
+    assert "of what the topic retains" in reasons(load.sidecar, "held")[0]
     hasty.forget(topic, 130)
-    until(lambda: "30 offsets were deleted" in reasons(stage.sidecar, "held")[0], "it is told")
-    stage.let_go("held")
+    until(
+        lambda: "30 offsets were deleted" in reasons(load.sidecar, "held")[0],
+        "the loss is reported",
+    )
+    load.release("held")
     hasty.produce(topic, ["x"])
     pages.wait_for("StreamingDataLossRisk", "held", status="resolved")

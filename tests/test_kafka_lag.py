@@ -1,4 +1,4 @@
-"""Lag as the broker has it: on a real broker, against the broker's own figures."""
+"""Lag measured at a real broker, compared with the broker's own figures."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 class Held:
-    """A query that has read what there was, and now hangs in its next batch."""
+    """A query that has read everything so far and can be made to hang in its next batch."""
 
     def __init__(self, spark, kafka, topics, finds=None, **options):
         self.spark, self.kafka = spark, kafka
@@ -39,7 +39,7 @@ class Held:
         )
 
     def hang(self, topic=None):
-        """Hang in a batch of one record more."""
+        """Hang in a batch with one more record."""
         self.trap.hold.set()
         self.kafka.produce(topic or self.topics[0], ["bait"], partition=0)
         assert self.trap.held.wait(PATIENCE_SECONDS)
@@ -63,7 +63,7 @@ class Held:
 
 @pytest.fixture
 def held(spark, kafka):
-    """Starts queries that can be made to hang, on new topics or those named."""
+    """Start queries that can be made to hang, on new or given topics."""
     started = []
 
     def begin_one(*topics, partitions=1, first=("a", "b"), config=None, **options):
@@ -80,7 +80,7 @@ def held(spark, kafka):
 
 
 def ends(kafka, partitions, isolation="read_uncommitted"):
-    """The broker's own figures, beginning and end, for each partition, by another client."""
+    """The first and last offset of each partition, as another client reads them from the broker."""
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap_servers,
@@ -99,7 +99,7 @@ def ends(kafka, partitions, isolation="read_uncommitted"):
         consumer.close()
 
 
-def test_where_a_query_stuck_is_reported_as_the_broker_has_it(held, kafka):
+def test_position_of_a_query_matches_the_brokers_figures(held, kafka):
     one = held(partitions=2)
     poll = one.poll()
 
@@ -130,7 +130,7 @@ def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka
     assert poll.lag_offsets == 0
 
 
-def test_lag_grows_while_the_query_hangs_and_is_gone_when_it_has_read_on(held, kafka):
+def test_lag_grows_while_the_query_hangs_and_ends_when_it_catches_up(held, kafka):
     one = held(partitions=2)
     one.hang()
     for number in (1, 2, 3):
@@ -141,7 +141,7 @@ def test_lag_grows_while_the_query_hangs_and_is_gone_when_it_has_read_on(held, k
     assert one.poll().lag_offsets == 0
 
 
-def test_the_age_of_what_waits_is_the_first_records_own(held, kafka):
+def test_age_of_unread_records_is_that_of_the_first_one(held, kafka):
     one = held()
     one.hang()
     began = time.time()
@@ -155,7 +155,7 @@ def test_the_age_of_what_waits_is_the_first_records_own(held, kafka):
     assert second.waiting_since == first.waiting_since
 
 
-def test_a_record_of_long_ago_has_waited_since_then(held, kafka):
+def test_old_record_has_waited_since_its_timestamp(held, kafka):
     one = held()
     one.trap.hold.set()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
@@ -167,11 +167,11 @@ def test_a_record_of_long_ago_has_waited_since_then(held, kafka):
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_the_markers_of_transactions_are_no_lag(held, kafka, isolation):
+def test_transaction_markers_are_no_lag(held, kafka, isolation):
     one = held(**{"kafka.isolation.level": isolation})
     kafka.transaction(one.topics[0], ["x", "y"])
     one.query.processAllAvailable()
-    until(lambda: one.poll().lag_offsets == 0, "it has read all")
+    until(lambda: one.poll().lag_offsets == 0, "the query has read all")
     poll = one.poll()
 
     assert (
@@ -181,7 +181,7 @@ def test_the_markers_of_transactions_are_no_lag(held, kafka, isolation):
     assert poll.waiting_since == {}
 
 
-def test_an_aborted_transaction_does_not_wait_for_who_reads_committed_ones(held, kafka):
+def test_aborted_transaction_is_no_lag_for_a_read_committed_query(held, kafka):
     one = held(**{"kafka.isolation.level": "read_committed"})
     one.hang()
     kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
@@ -191,13 +191,13 @@ def test_an_aborted_transaction_does_not_wait_for_who_reads_committed_ones(held,
     one.read_on()
     one.trap.hold.set()
     kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
-    until(lambda: one.poll().lag_offsets == 0, "nothing waits")
+    until(lambda: one.poll().lag_offsets == 0, "nothing is unread")
 
     assert len(since) == 1
     assert one.poll().waiting_since == {}
 
 
-def test_what_compaction_took_does_not_wait(held, kafka):
+def test_compacted_records_are_no_lag(held, kafka):
     compacted = {
         "cleanup_policy": "compact",
         "segment_ms": "100",
@@ -219,7 +219,7 @@ def test_what_compaction_took_does_not_wait(held, kafka):
 
 
 def _compacted(kafka, topic, offset):
-    """Write until what lies before an offset is gone; the end offset then."""
+    """Write until everything before an offset is compacted away; returns the end offset."""
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": "x"})
     ended = 21
 
@@ -238,11 +238,11 @@ def _compacted(kafka, topic, offset):
     return ended
 
 
-def test_a_new_partition_counts_from_the_first_commit_on(held, kafka):
+def test_new_partition_counts_from_the_first_commit_on(held, kafka):
     one = held()
     one.hang()
     kafka.add_partitions(one.topics[0], 2)
-    until(lambda: _produces(kafka, one.topics[0], partition=1), "the partition is there")
+    until(lambda: _produces(kafka, one.topics[0], partition=1), "the partition exists")
     assert one.poll().lag_by_partition == {f"{one.topics[0]}/0": 1}
     one.read_on()
 
@@ -260,7 +260,7 @@ def _produces(kafka, topic, partition):
     return True
 
 
-def test_a_deleted_topic_is_left_out_and_spoils_no_other(held, kafka):
+def test_deleted_topic_is_omitted_and_affects_no_other(held, kafka):
     gone, stays = kafka.topic(), kafka.topic()
     one = held(gone, stays, failOnDataLoss="false")
     one.hang(stays)
@@ -274,17 +274,18 @@ def test_a_deleted_topic_is_left_out_and_spoils_no_other(held, kafka):
     assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
 
 
-def test_a_topic_made_again_has_no_lag_as_long_as_it_ends_before(held, kafka):
+def test_recreated_topic_has_no_lag_while_it_is_shorter_than_before(held, kafka):
     gone, stays = kafka.topic(), kafka.topic()
     one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
     one.hang(stays)
     kafka.delete(gone)
-    until(lambda: f"{gone}/0" not in one.poll().latest, "it is gone")
-    until(lambda: _made_again(kafka, gone), "it is there again")
+    until(lambda: f"{gone}/0" not in one.poll().latest, "the topic is deleted")
+    until(lambda: _made_again(kafka, gone), "the topic exists again")
     kafka.produce(gone, ["new"])
 
     poll = until(
-        lambda: (seen := one.poll()) and f"{gone}/0" in seen.latest and seen, "there again"
+        lambda: (seen := one.poll()) and f"{gone}/0" in seen.latest and seen,
+        "the topic is polled again",
     )
     assert poll.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
 
@@ -297,7 +298,7 @@ def _made_again(kafka, topic):
     return True
 
 
-def test_how_long_records_are_kept_is_reported_by_topic(held, kafka):
+def test_retention_is_reported_per_topic(held, kafka):
     short, forever = kafka.topic(retention_ms="60000"), kafka.topic(retention_ms="-1")
     sized = kafka.topic(retention_ms="-1", retention_bytes="1000000")
     poll = held(short, forever, sized).poll()
@@ -306,7 +307,7 @@ def test_how_long_records_are_kept_is_reported_by_topic(held, kafka):
     assert poll.bounded_by_size == {sized}
 
 
-def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp_path):
+def test_unreachable_broker_costs_a_few_seconds_and_is_polled_again(spark, tmp_path):
     own = Kafka(tmp_path)
     topic = own.topic()
     own.produce(topic, ["a"])
@@ -320,11 +321,11 @@ def test_a_broker_that_is_away_costs_a_few_seconds_and_is_asked_again(spark, tmp
             one.poll()
         assert time.monotonic() - began < 8
         assert len(str(silent.value)) < 250
-        # Nothing of ours goes on knocking at its door, and logging that it is closed.
-        until(lambda: not admins(spark), "nobody knocks")
+        # No client of ours keeps reconnecting and logging failures.
+        until(lambda: not admins(spark), "no client is left")
         own.broker.start()
         own.produce(topic, ["b"])
-        assert until(lambda: _lag_or_none(one), "it answers") == 2
+        assert until(lambda: _lag_or_none(one), "the broker answers") == 2
     finally:
         one.close()
         own.close()
@@ -337,7 +338,7 @@ def _lag_or_none(one):
         return None
 
 
-def test_who_was_asked_is_in_no_group_and_is_let_go_of(spark, held, kafka):
+def test_polling_joins_no_consumer_group_and_leaves_no_client_open(spark, held, kafka):
     one = held()
     one.hang()
     one.poll()
@@ -350,7 +351,7 @@ def test_who_was_asked_is_in_no_group_and_is_let_go_of(spark, held, kafka):
     until(lambda: not admins(spark), "no thread is left")
 
 
-def test_queries_of_one_cluster_share_an_admin_client_until_the_last_is_let_go_of(spark, held):
+def test_queries_on_one_cluster_share_an_admin_client(spark, held):
     finds = SparkSources(spark)
     plain = held(finds=finds)
     consumers_own = {"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "7"}
@@ -367,7 +368,7 @@ def test_queries_of_one_cluster_share_an_admin_client_until_the_last_is_let_go_o
     until(lambda: not admins(spark), "no thread is left")
 
 
-def test_a_query_with_security_of_its_own_has_an_admin_client_of_its_own(spark, held):
+def test_query_with_its_own_security_settings_has_its_own_admin_client(spark, held):
     finds = SparkSources(spark)
     theirs = {"kafka.sasl.jaas.config": "x.Module required password=hunter2;"}
     for one in (held(finds=finds), held(finds=finds, **theirs)):
@@ -377,7 +378,7 @@ def test_a_query_with_security_of_its_own_has_an_admin_client_of_its_own(spark, 
 
 
 def admins(spark):
-    """The threads of our admin clients; each has one."""
+    """The threads of our admin clients, one per client."""
     return [name for name in threads(spark) if "admin-client-thread | querypulse" in name]
 
 
@@ -386,7 +387,7 @@ def threads(spark):
     return [thread.getName() for thread in every]
 
 
-def test_a_reader_that_fetches_offsets_in_the_old_way_is_asked_in_ours(spark, held):
+def test_query_with_deprecated_offset_fetching_is_polled(spark, held):
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     spark.conf.set(name, "true")
     try:
@@ -398,13 +399,13 @@ def test_a_reader_that_fetches_offsets_in_the_old_way_is_asked_in_ours(spark, he
     assert one.poll().lag_offsets == 1
 
 
-def test_a_continuous_query_is_asked_too(spark, kafka):
+def test_continuous_query_is_polled(spark, kafka):
     topic = kafka.topic()
     kafka.produce(topic, ["a"] * 3)
     writer = kafka.stream(spark, topic).writeStream.format("noop").queryName("continuous")
     query = writer.trigger(continuous="300 milliseconds").start()
     known = begin(query.id, query.runId, query.name, 0.0, label=query.name)
-    sources = until(lambda: SparkSources(spark).open(known), "it has planned")
+    sources = until(lambda: SparkSources(spark).open(known), "the query has planned")
     try:
         until(lambda: sources[0].poll().committed == {f"{topic}/0": 3}, "an epoch")
         assert sources[0].poll().lag_offsets == 0
@@ -416,7 +417,7 @@ def test_a_continuous_query_is_asked_too(spark, kafka):
 # -- through the sidecar ------------------------------------------------------------------------
 
 
-def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch):
+def test_lag_after_a_failure_grows_like_the_brokers_own_figure(spark, kafka, watch):
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, ["a"] * 10)
     sidecar = watch(source_interval_seconds=0.5, lag_by_partition=True)
@@ -424,11 +425,11 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
     query = start(kafka.stream(spark, topic), "dead", trap)
     query.processAllAvailable()
     asked = "spark_streaming_source_last_success_timestamp_seconds", "0"
-    until(lambda: asked in metrics(sidecar, "dead"), "its broker is asked")
-    until(lambda: shown(sidecar, "dead").lag_offsets == 0, "nothing waits")
+    until(lambda: asked in metrics(sidecar, "dead"), "its broker is polled")
+    until(lambda: shown(sidecar, "dead").lag_offsets == 0, "nothing is unread")
     trap.die.set()
     kafka.produce(topic, ["b"] * 3, partition=1)
-    until(lambda: shown(sidecar, "dead").state == "failed", "it died")
+    until(lambda: shown(sidecar, "dead").state == "failed", "the query failed")
     for number in (1, 2):
         kafka.produce(topic, ["c"] * 5, partition=0)
         waiting = 3 + 5 * number
@@ -456,7 +457,7 @@ def test_after_its_death_lag_grows_as_the_brokers_own_figure(spark, kafka, watch
 
 
 def metrics(sidecar, query):
-    """Figures by name and label values, of one query."""
+    """Figures of one query, by name and label values."""
     text = requests.get(f"{sidecar.url}/metrics", timeout=PATIENCE_SECONDS).text
     return {
         (
@@ -469,19 +470,19 @@ def metrics(sidecar, query):
     }
 
 
-def test_a_stopped_query_is_asked_no_more(spark, kafka, watch):
+def test_stopped_query_is_no_longer_polled(spark, kafka, watch):
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0.5)
     query = start(kafka.stream(spark, topic), "stopped", Trap())
-    until(lambda: admins(spark), "it is asked")
+    until(lambda: admins(spark), "the broker is polled")
     sidecar.expect_stop("stopped")
     query.stop()
 
-    until(lambda: not admins(spark), "it is let go of")
+    until(lambda: not admins(spark), "the client is closed")
 
 
-def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, watch):
+def test_query_is_not_polled_if_disabled_in_the_settings(spark, kafka, watch):
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0)
@@ -498,12 +499,12 @@ def test_a_query_is_not_asked_about_where_the_settings_say_never(spark, kafka, w
     ]
 
 
-def test_closing_the_sidecar_lets_go_of_all_brokers(spark, kafka, watch):
+def test_closing_the_sidecar_closes_all_broker_connections(spark, kafka, watch):
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0.5)
     start(kafka.stream(spark, topic), "closed", Trap())
-    until(lambda: admins(spark), "asked")
+    until(lambda: admins(spark), "the broker is polled")
     sidecar.close()
 
     assert not [name for name in threads(spark) if "querypulse" in name]

@@ -1,6 +1,6 @@
-"""On real Kafka: ``continuous``, ``realTime`` and async progress tracking, well, hung and dead.
-
-What they have committed is what their checkpoints say, which their events do not, or too early.
+"""On real Kafka: ``continuous``, ``realTime`` and async progress tracking, healthy, hung and
+failed. Only the checkpoint says what such a query has committed; its events do not, or do too
+early.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATIENCE_SECONDS = 120
 
 @pytest.fixture
 def harness(spark, kafka, watch, tmp_path):
-    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    """Depends on ``watch`` so that it is closed before its queries are stopped."""
     harness = KafkaHarness(spark, tmp_path, kafka)
     yield harness
     harness.close()
@@ -45,22 +45,22 @@ def far(tmp_path):
     broker.close()
 
 
-def test_each_mode_is_well_or_idle_and_is_reported_when_its_work_or_its_log_hangs(
+def test_each_trigger_mode_is_quiet_while_healthy_and_reported_when_work_or_log_hangs(
     far, harness, watch, pages
 ):
-    """``far`` comes first, in order to be there until the queries that write to it are stopped."""
+    """``far`` comes first, so that it lives until the queries that write to it are stopped."""
     fed, silent, grown = harness.kafka.topic(), harness.kafka.topic(), harness.kafka.topic()
     harness.feed(fed, every=0.5)
     harness.feed(grown, 4, every=0.5)
-    well, failing = Modes(harness, harness.kafka), Modes(harness, far)
-    log_hung = well.asynchronous("async_log_hung", fed)
-    well.asynchronous("async_silent", silent, milliseconds=HOUR)
+    healthy, failing = Modes(harness, harness.kafka), Modes(harness, far)
+    log_hung = healthy.asynchronous("async_log_hung", fed)
+    healthy.asynchronous("async_silent", silent, milliseconds=HOUR)
     for mode in ("continuous", "real_time"):
-        getattr(well, mode)(f"{mode}_fed", fed)
-        getattr(well, mode)(f"{mode}_silent", silent)
+        getattr(healthy, mode)(f"{mode}_fed", fed)
+        getattr(healthy, mode)(f"{mode}_silent", silent)
         getattr(failing, mode)(f"{mode}_hung", fed)
-    well.continuous("continuous_grown", grown)
-    well.asynchronous("async_fed", fed)
+    healthy.continuous("continuous_grown", grown)
+    healthy.asynchronous("async_fed", fed)
     failing.asynchronous("async_hung", fed)
     names = {query.name for query in harness.spark.streams.active}
     until(lambda: all(harness.committed(name) >= 0 for name in names), "all commit", 120)
@@ -76,7 +76,7 @@ def test_each_mode_is_well_or_idle_and_is_reported_when_its_work_or_its_log_hang
     until(lambda: diary["async_silent"].state == "idle", "it is idle")
 
     assert pages.pages == []
-    # Its events tell of batch 2, and its log never will.
+    # Its events report batch 2; its log never contains that batch.
     assert (max(diary["async_silent"].commits), harness.committed("async_silent")) == (2, 0)
     for name in names - {"async_silent"}:
         assert len(diary[name].commits) > 3, name
@@ -102,7 +102,7 @@ def test_each_mode_is_well_or_idle_and_is_reported_when_its_work_or_its_log_hang
     assert {"0", "1"} == set(ends_of(harness, "continuous_grown"))
 
 
-def test_a_death_in_each_mode_is_reported_with_its_cause(harness, watch, pages):
+def test_failure_in_each_trigger_mode_is_reported_with_its_cause(harness, watch, pages):
     topic = harness.kafka.topic()
     harness.put(topic)
     modes = Modes(harness, harness.kafka)
@@ -123,11 +123,11 @@ def test_a_death_in_each_mode_is_reported_with_its_cause(harness, watch, pages):
 
 
 def is_shown_as_logged(harness, sidecar, name):
-    """The commit that is shown comes to be the one on disk a moment ago, and is never ahead."""
+    """The displayed commit catches up with the one on disk, and is never ahead of it."""
     logged = harness.committed(name)
     until(lambda: shown(sidecar, name).last_commit_batch >= logged, f"{name} is seen to commit")
     batch = shown(sidecar, name).last_commit_batch
-    until(lambda: harness.committed(name) >= batch, f"the log of {name} gets there", 5)
+    until(lambda: harness.committed(name) >= batch, f"the log of {name} catches up", 5)
 
 
 def ends_of(harness, name):

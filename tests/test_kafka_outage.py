@@ -1,4 +1,4 @@
-"""A broker is killed and comes back while we watch: the stall is told, and that it is over."""
+"""A broker is killed and returns while we watch: the stall is reported, and so is its end."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ IMPATIENT = {
     "kafka.request.timeout.ms": "1000",
     "fetchOffset.numRetries": "1",
 }
-"""Such a query dies in an outage; by Kafka's defaults it waits for minutes."""
+"""Such a query fails in an outage; with Kafka's defaults it waits for minutes."""
 
 
 @pytest.fixture
 def mortal(tmp_path_factory):
-    """A broker of its own, to be killed."""
+    """A broker of this test's own, to be killed."""
     broker = connectors.Kafka(tmp_path_factory.mktemp("mortal"))
     yield broker
     broker.close()
 
 
-def test_an_outage_stalls_one_query_kills_another_and_is_over(
+def test_broker_outage_stalls_one_query_fails_another_and_both_recover(
     spark, mortal, watch, pages, tmp_path
 ):
     topic = mortal.topic()
@@ -59,7 +59,7 @@ def test_an_outage_stalls_one_query_kills_another_and_is_over(
     for name in ("StreamingQueryStalled", "patient"), ("StreamingQueryFailed", "impatient"):
         pages.wait_for(*name, status="resolved", timeout=60)
     mortal.produce(topic, ["b"])
-    until(lambda: shown(sidecar, "patient").state in {"running", "idle"}, "it is well")
+    until(lambda: shown(sidecar, "patient").state in {"running", "idle"}, "the query is healthy")
     until(lambda: shown(sidecar, "patient").lag_offsets == 0, "the broker is asked again")
     assert {page.what for page in pages.pages} == {
         ("StreamingQueryStalled", "patient"),

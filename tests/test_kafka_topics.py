@@ -1,4 +1,4 @@
-"""On real Kafka: a topic that is deleted, or made anew, under the query that reads it."""
+"""On real Kafka: a topic is deleted or recreated while a query reads it."""
 
 from __future__ import annotations
 
@@ -14,55 +14,57 @@ SETTINGS = {"stall_floor_seconds": 4, "start_grace_seconds": 30, "source_interva
 
 @pytest.fixture
 def replace(kafka):
-    """Deletes a topic, and makes one of the same name that holds one record."""
+    """Delete a topic, then recreate it under the same name with one record."""
 
-    def again(topic):
+    def recreate(topic):
         kafka.delete(topic)
-        until(lambda: topic not in kafka.admin.list_topics(timeout=5).topics, "it is gone")
+        until(
+            lambda: topic not in kafka.admin.list_topics(timeout=5).topics, "the topic is deleted"
+        )
         kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
         kafka.produce(topic, ["new"])
 
-    return again
+    return recreate
 
 
-def test_a_query_that_dies_of_its_topic_is_reported_with_the_cause(
+def test_query_that_fails_because_of_its_topic_is_reported_with_the_cause(
     spark, kafka, watch, pages, replace
 ):
-    deleted, again = kafka.topic(), kafka.topic()
+    deleted, recreated = kafka.topic(), kafka.topic()
     sidecar = watch(**SETTINGS)
-    for name, topic in (("deleted", deleted), ("anew", again)):
+    for name, topic in (("deleted", deleted), ("recreated", recreated)):
         kafka.produce(topic, ["old"] * 10)
         start(kafka.stream(spark, topic), name)
-    for name in ("deleted", "anew"):
+    for name in ("deleted", "recreated"):
         commits(sidecar, name)
     kafka.delete(deleted)
-    replace(again)
-    reported = {
+    replace(recreated)
+    failures = {
         name: pages.wait_for("StreamingQueryFailed", name, timeout=60)
-        for name in ("deleted", "anew")
+        for name in ("deleted", "recreated")
     }
 
-    assert "KAFKA_DATA_LOSS" in reported["anew"].annotations["reason"]
-    # Or the same, where Spark's own tasks ask for the topic and so make it anew.
+    assert "KAFKA_DATA_LOSS" in failures["recreated"].annotations["reason"]
+    # Or KAFKA_DATA_LOSS, if Spark's own tasks ask for the topic and thereby recreate it.
     causes = ("UnknownTopicOrPartitionException", "KAFKA_DATA_LOSS")
-    assert any(cause in reported["deleted"].annotations["reason"] for cause in causes)
+    assert any(cause in failures["deleted"].annotations["reason"] for cause in causes)
     assert {what for what, _ in (page.what for page in pages.pages)} == {"StreamingQueryFailed"}
 
 
-def test_where_losses_are_allowed_a_topic_made_again_is_reported_until_it_has_come_as_far(
+def test_recreated_topic_is_reported_until_it_reaches_the_old_offset(
     spark, kafka, watch, pages, replace
 ):
-    """Spark says nothing, and nothing is read until somebody looks."""
+    """With failOnDataLoss=false Spark reports nothing, and reads nothing until offsets catch up."""
     topic = kafka.topic()
     kafka.produce(topic, ["old"] * 10)
     sidecar = watch(**SETTINGS)
-    query = start(kafka.stream(spark, topic, failOnDataLoss="false"), "anew")
-    commits(sidecar, "anew")
+    query = start(kafka.stream(spark, topic, failOnDataLoss="false"), "recreated")
+    commits(sidecar, "recreated")
     replace(topic)
 
-    page = pages.wait_for("StreamingOffsetsRewound", "anew", timeout=60)
+    page = pages.wait_for("StreamingOffsetsRewound", "recreated", timeout=60)
     assert f"{topic}/0: from 10 back to 1" in page.annotations["reason"]
     assert query.isActive
     kafka.produce(topic, ["more"] * 20)
-    pages.wait_for("StreamingOffsetsRewound", "anew", status="resolved", timeout=60)
-    assert {page.what for page in pages.pages} == {("StreamingOffsetsRewound", "anew")}
+    pages.wait_for("StreamingOffsetsRewound", "recreated", status="resolved", timeout=60)
+    assert {page.what for page in pages.pages} == {("StreamingOffsetsRewound", "recreated")}

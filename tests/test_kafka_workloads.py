@@ -1,4 +1,4 @@
-"""On real Kafka: queries whose topics look sick and are well are told to nobody."""
+"""On real Kafka: queries that look unhealthy but are healthy raise no alert."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ assert 2 * max(FLOOR, TREND) < WATCH_SECONDS
 
 @pytest.fixture
 def harness(spark, kafka, watch, tmp_path):
-    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    """Depends on ``watch`` so that it is closed before its queries are stopped."""
     harness = KafkaHarness(spark, tmp_path, kafka)
     yield harness
     harness.close()
 
 
-def test_healthy_queries_at_a_broker_raise_no_alert(harness, watch, pages):
+def test_healthy_queries_on_kafka_raise_no_alert(harness, watch, pages):
     queries = {workload.name: workload.start(harness) for workload in BEFORE}
     until(lambda: all(harness.committed(name) >= 0 for name in queries), "all commit", 300)
     sidecar = watch(**SETTINGS)

@@ -1,4 +1,4 @@
-"""What is known of a query follows from what was observed, whoever saw it first."""
+"""The state of a query follows from the observations, in whatever order the signals arrive."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from querypulse.listener.probing import Context, short_sink
 from querypulse.listener.query import Outcome
 
 
-def test_a_commit_event_is_a_sign_of_life():
+def test_commit_event_is_a_sign_of_life():
     query = Story().started(at=0).commit(batch=0, at=5).query()
 
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (0, 5, 1)
     assert query.last_sign_at == 5
 
 
-def test_the_probe_proves_commits_by_the_batch_id_alone():
+def test_probe_detects_commits_by_the_batch_id_alone():
     story = Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2)
 
     query = story.query()
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (4, 2, 2)
 
 
-def test_at_the_first_poll_a_commit_is_known_but_not_when():
+def test_first_poll_knows_a_commit_but_not_its_time():
     query = Story().probe(processing(batch=9), at=1).query()
 
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (8, None, 0)
 
 
-def test_an_event_that_comes_after_the_probe_saw_its_commit_counts_nothing_twice():
+def test_event_after_the_probe_saw_its_commit_is_not_counted_twice():
     story = Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2)
     query = story.commit(batch=0, at=30).query()
 
@@ -41,14 +41,14 @@ def test_an_event_that_comes_after_the_probe_saw_its_commit_counts_nothing_twice
     assert query.baseline == (1.0,)
 
 
-def test_a_batch_committed_again_after_a_restart_is_a_sign_of_life_but_no_new_commit():
+def test_batch_committed_again_after_a_restart_is_no_new_commit():
     story = Story().started(at=0).commit(batch=4, at=1).ended(at=2, exception=CONFLICT)
     query = story.started(run=2, at=3).commit(run=2, batch=4, at=9).query()
 
     assert (query.last_commit_at, query.totals.commits) == (9, 1)
 
 
-def test_a_late_event_of_an_old_run_never_touches_the_new_one():
+def test_late_event_of_an_old_run_does_not_change_the_new_run():
     story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
     before = story.query()
     story.commit(batch=2, at=6).idle(at=7)
@@ -56,7 +56,7 @@ def test_a_late_event_of_an_old_run_never_touches_the_new_one():
     assert story.query() == before
 
 
-def test_a_death_that_is_reported_after_the_next_start_stuck_until_the_new_run_shows_life():
+def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_active():
     story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
     story.ended(at=8, exception=CONFLICT).ended(at=9, exception=CONFLICT)
 
@@ -67,32 +67,32 @@ def test_a_death_that_is_reported_after_the_next_start_stuck_until_the_new_run_s
     assert story.commit(run=2, batch=2, at=10).query().failure is None
 
 
-def test_a_death_that_is_reported_after_the_new_run_has_committed_is_only_counted():
+def test_failure_reported_after_the_new_run_committed_is_only_counted():
     story = Story().started(at=0).started(run=2, at=5).commit(run=2, batch=2, at=6)
     query = story.ended(at=8, exception=CONFLICT).query()
 
     assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
 
 
-def test_what_the_probe_sees_running_is_the_present_run_in_whatever_order_starts_are_received():
+def test_run_seen_by_the_probe_is_current_whatever_the_order_of_start_events():
     story = Story().probe(processing(number=2, batch=3), at=1).started(run=1, at=2)
 
     assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
 
 
-def test_a_poll_that_began_before_a_start_was_received_does_not_bring_the_old_run_back():
+def test_poll_from_before_a_start_event_does_not_bring_the_old_run_back():
     story = Story().started(at=0).started(run=2, at=5).probe(processing(batch=3), at=4)
 
     assert story.query().run_id == "a-2"
 
 
-def test_the_end_of_a_run_nobody_has_met_does_not_end_the_living_one():
+def test_end_of_an_unknown_run_does_not_end_the_live_one():
     story = Story().probe(run(number=2), at=1).ended(run=1, at=2, exception=CONFLICT)
 
     assert story.query().alive
 
 
-def test_a_death_is_reported_by_the_first_signal_and_changed_by_none():
+def test_first_signal_reports_a_failure_and_later_ones_do_not_change_it():
     story = Story().started(at=0).probe(run(), at=1)
     story.probe(run(active=False, exception=CONFLICT), at=2)
     first = story.query().ended
@@ -106,7 +106,7 @@ def test_a_death_is_reported_by_the_first_signal_and_changed_by_none():
 WEEK = 7 * 24 * 3600
 
 
-def test_a_dead_query_stays_visible():
+def test_failed_query_stays_visible():
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
     story.state.forget(WEEK)
 
@@ -122,7 +122,7 @@ def test_a_dead_query_stays_visible():
     ],
     ids=["stopped", "vanished", "ended under an unknown trigger"],
 )
-def test_a_query_that_is_gone_is_not_forgotten_so_its_alert_never_resolves_by_itself(story):
+def test_stopped_query_is_not_forgotten_so_its_alert_does_not_resolve(story):
     before = story.evaluate(WEEK, expected=["a"]).findings
     story.state.forget(WEEK)
 
@@ -130,7 +130,7 @@ def test_a_query_that_is_gone_is_not_forgotten_so_its_alert_never_resolves_by_it
     assert story.evaluate(WEEK, expected=["a"]).findings == before
 
 
-def test_a_completed_query_is_forgotten_after_a_while():
+def test_completed_query_is_forgotten_after_a_while():
     story = Story().probe(run(trigger="AvailableNowTrigger"), at=0).ended(at=1)
     story.state.forget(KEEP_COMPLETED_SECONDS)
     assert story.query()
@@ -139,7 +139,7 @@ def test_a_completed_query_is_forgotten_after_a_while():
     assert story.state.snapshot(0).queries == ()
 
 
-def test_gone_queries_are_bounded_the_oldest_go_first():
+def test_number_of_ended_queries_is_limited_and_the_oldest_go_first():
     story = Story()
     for number in range(MAX_GONE_QUERIES + 3):
         story.started(f"q{number}", at=number).ended(f"q{number}", at=number, exception=CONFLICT)
@@ -159,36 +159,36 @@ def test_gone_queries_are_bounded_the_oldest_go_first():
         ("ContinuousTrigger(1000)", Outcome.STOPPED),
     ],
 )
-def test_a_clean_end_is_completed_only_where_the_trigger_ends_by_itself(trigger, outcome):
+def test_clean_end_counts_as_completed_only_for_a_one_time_trigger(trigger, outcome):
     story = Story().probe(run(trigger=trigger), at=0).ended(at=1)
 
     assert story.query().ended.outcome is outcome
 
 
-def test_a_query_killed_by_its_own_spark_stop_has_not_failed():
-    last_words = (
+def test_query_ended_by_its_own_spark_stop_has_not_failed():
+    exception = (
         "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
     )
-    story = Story().started(at=0).ended(at=1, exception=last_words, context=Context.STOPPED)
+    story = Story().started(at=0).ended(at=1, exception=exception, context=Context.STOPPED)
 
     assert story.query().ended.outcome is Outcome.STOPPED
 
 
-def test_a_real_failure_is_one_even_when_spark_was_stopped_right_after():
+def test_real_failure_counts_even_if_spark_was_stopped_right_after():
     story = Story().started(at=0).ended(at=1, exception=CONFLICT, context=Context.STOPPED)
 
     assert story.query().ended.outcome is Outcome.FAILED
 
 
-def test_those_last_words_are_a_failure_while_the_context_runs():
-    last_words = (
+def test_same_exception_is_a_failure_while_the_context_runs():
+    exception = (
         "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
     )
 
-    assert Story().started(at=0).ended(at=1, exception=last_words).query().failure is not None
+    assert Story().started(at=0).ended(at=1, exception=exception).query().failure is not None
 
 
-def test_the_probe_misses_a_run_that_vanished_and_takes_it_back():
+def test_run_that_vanished_from_the_probe_may_reappear():
     story = Story().started(at=0).probe(run(), at=1).probe(at=2)
     assert story.query().vanished_at == 2
     story.probe(run(), at=3)
@@ -196,11 +196,11 @@ def test_the_probe_misses_a_run_that_vanished_and_takes_it_back():
     assert story.query().alive
 
 
-def test_a_run_started_after_the_poll_began_has_not_vanished():
+def test_run_started_after_the_poll_began_has_not_vanished():
     assert Story().started(at=5).probe(at=5).query().alive
 
 
-def test_a_query_of_the_same_name_and_another_id_takes_the_place_of_the_dead_one():
+def test_query_with_the_same_name_and_another_id_replaces_the_dead_one():
     story = Story().started(at=0).commit(batch=3, at=1).ended(at=2, exception=CONFLICT)
     story.state.apply_event(Started("id-new", "run-new", "a"), 3)
 
@@ -210,7 +210,7 @@ def test_a_query_of_the_same_name_and_another_id_takes_the_place_of_the_dead_one
     assert query.failure is not None
 
 
-def test_two_living_queries_of_one_name_are_shown_apart():
+def test_two_live_queries_with_one_name_get_distinct_labels():
     story = Story().started(at=0)
     story.state.apply_event(Started("id-other", "run-other", "a"), 1)
     assert set(story.state.snapshot(1).labels()) == {"a"}
@@ -218,14 +218,14 @@ def test_two_living_queries_of_one_name_are_shown_apart():
     assert set(story.state.snapshot(9).labels()) == {"a", "a-id-other"}
 
 
-def test_an_unnamed_query_is_shown_by_the_first_8_characters_of_its_id():
+def test_unnamed_query_is_labelled_by_the_first_8_characters_of_its_id():
     story = Story()
     story.state.apply_event(Started("3fa94d2c-9", "r", None), 0)
 
     assert list(story.state.snapshot(0).labels()) == ["3fa94d2c"]
 
 
-def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
+def test_one_stalled_batch_raises_the_baseline_at_most_threefold():
     story = (
         Story().started(at=0).commit(batch=0, at=1, seconds=2).commit(batch=1, at=700, seconds=600)
     )
@@ -246,7 +246,7 @@ def test_one_stalled_batch_raises_the_baseline_threefold_at_most():
         ("", ""),
     ],
 )
-def test_a_sink_is_shown_by_what_reports_it_apart(text, short):
+def test_sink_is_shown_by_its_distinctive_part(text, short):
     assert short_sink(text) == short
 
 
@@ -257,7 +257,7 @@ def test_starting_up_is_no_proof_of_idleness():
     assert not story.query().first_sign_seen
 
 
-def test_a_progress_that_spark_recorded_between_two_polls_is_a_sign_of_life():
+def test_progress_recorded_between_two_polls_is_a_sign_of_life():
     story = Story()
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
         story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
@@ -269,7 +269,7 @@ def test_a_progress_that_spark_recorded_between_two_polls_is_a_sign_of_life():
     assert story.query().last_idle_at == 3
 
 
-def test_finishing_tasks_move_the_batch_in_flight():
+def test_finished_tasks_count_as_progress_of_the_batch_in_flight():
     story = Story()
     for at, tasks in [(0, None), (5, 10), (7, 10), (9, 14), (11, 14)]:
         story.probe(processing(batch=1, tasks=tasks), at=at)
@@ -277,7 +277,7 @@ def test_finishing_tasks_move_the_batch_in_flight():
     assert (story.query().in_flight.since, story.query().in_flight.moved_at) == (0, 9)
 
 
-def test_the_monitors_own_pauses_are_not_time_watched():
+def test_monitors_own_pauses_are_not_watched_time():
     snapshot = Story().paused(at=100, seconds=60).paused(at=300, seconds=50).state.snapshot(400)
 
     assert snapshot.watched(0, 400) == 290
@@ -296,7 +296,7 @@ observations = st.one_of(
 
 
 @given(st.lists(observations, max_size=40))
-def test_whatever_the_order_counters_only_grow_and_nothing_raises(script):
+def test_counters_only_grow_and_nothing_raises_in_any_order(script):
     story = Story()
     last = None
     for at, item in enumerate(script):

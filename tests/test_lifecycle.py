@@ -1,4 +1,4 @@
-"""What becomes of findings: who is told, once, and when it is over."""
+"""From findings to incidents: one notification each, reminders, and the end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import pytest
 from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
-from support.lifecycle_table import HEALTHY, NOTIFYING, SILENT, SILENT_BESIDES, all_of, cycles
+from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
@@ -22,49 +22,49 @@ def named(rows):
 
 
 @pytest.mark.parametrize(("story", "until", "reported"), named(SILENT))
-def test_nobody_is_reported_for_nothing(story, until, reported):
+def test_nothing_to_report_notifies_nobody(story, until, reported):
     assert LifecycleHarness().play(story, until).reported == reported == []
 
 
-@pytest.mark.parametrize(("story", "until", "reported"), named(SILENT_BESIDES))
-def test_nobody_is_reported_more_than_once_of_one_misery(story, until, reported):
+@pytest.mark.parametrize(("story", "until", "reported"), named(ALREADY_REPORTED))
+def test_one_problem_notifies_only_once(story, until, reported):
     assert LifecycleHarness().play(story, until).reported == reported
 
 
 @pytest.mark.parametrize(("story", "until", "reported"), named(NOTIFYING))
-def test_somebody_is_reported(story, until, reported):
+def test_problem_is_reported(story, until, reported):
     assert LifecycleHarness().play(story, until).reported == reported
 
 
-def test_more_stories_stay_silent_than_report():
-    assert len(SILENT) + len(SILENT_BESIDES) > len(NOTIFYING)
+def test_more_cases_stay_silent_than_notify():
+    assert len(SILENT) + len(ALREADY_REPORTED) > len(NOTIFYING)
 
 
-# -- what an alert says -----------------------------------------------------------------------
+# -- the content of an alert ------------------------------------------------------------------
 
 
-def test_an_alert_begins_when_its_finding_first_held():
+def test_alert_starts_when_its_finding_first_held():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 30)
 
     assert harness.incidents[0].starts_at == WALL + 10
 
 
-def test_the_words_are_the_newest_and_stay_while_it_recovers():
+def test_annotations_are_the_newest_and_stay_during_recovery():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 29)
-    harness.reason = "found anew"
+    harness.reason = "found again"
     harness.play([(35, "a", "starts")], 60)
     (alert,) = harness.incidents[0].alerts
 
-    assert (alert.annotations["reason"], alert.annotations["at"]) == ("found anew", "34")
+    assert (alert.annotations["reason"], alert.annotations["at"]) == ("found again", "34")
 
 
-def test_new_words_alone_are_no_reason_to_report_again():
+def test_changed_annotations_alone_notify_nobody():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 3600)
 
     assert harness.incidents[0].revision == 0
 
 
-def test_what_is_over_is_returned_once_with_its_end():
+def test_resolved_incident_is_returned_once_with_its_end():
     harness = LifecycleHarness().play(
         [HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 50
     )
@@ -74,7 +74,7 @@ def test_what_is_over_is_returned_once_with_its_end():
     assert harness.tick() == ()
 
 
-def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
+def test_incident_never_ends_before_it_starts_even_if_the_wall_clock_goes_back():
     harness = LifecycleHarness(resolve_after_seconds=0.0).play(
         [HEALTHY, (10, "a", "StreamingQueryFailed")], 10
     )
@@ -84,7 +84,7 @@ def test_an_end_is_never_before_the_beginning_though_the_wall_clock_goes_back():
     assert harness.ended[-1].ends_at == harness.ended[-1].starts_at == WALL + 10
 
 
-def test_what_was_superseded_says_by_what():
+def test_superseded_alert_names_its_successor():
     harness = LifecycleHarness().play(
         [HEALTHY, (10, "a", "StreamingQueryStalled"), (20, "a", "StreamingQueryFailed")], 20
     )
@@ -93,7 +93,7 @@ def test_what_was_superseded_says_by_what():
     assert [one.alerts[0].annotations["superseded_by"] for one in over] == ["StreamingQueryFailed"]
 
 
-def test_a_flapping_alert_says_that_it_is_held():
+def test_flapping_alert_states_how_long_it_is_held():
     harness = LifecycleHarness().play(cycles("StreamingQueryFailed", 0, 100), 110)
     assert "flapping" not in harness.incidents[0].alerts[0].annotations
     harness.play([(200, "a", "StreamingQueryFailed"), (205, "a", "idle")], 300)
@@ -101,7 +101,7 @@ def test_a_flapping_alert_says_that_it_is_held():
     assert "15 min of calm" in harness.incidents[0].alerts[0].annotations["flapping"]
 
 
-def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
+def test_only_open_alerts_are_shown_as_firing():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 10)
     assert harness.lifecycle.alerts == ()
     harness.tick()
@@ -111,7 +111,7 @@ def test_all_that_is_open_is_shown_as_firing_and_nothing_else():
     assert [alert.name for alert in harness.lifecycle.alerts] == ["StreamingQueryStalled"]
 
 
-def test_an_alert_does_not_get_milder_while_it_is_open():
+def test_severity_does_not_decrease_while_an_alert_is_open():
     harness = LifecycleHarness().play(
         [(0, "a", "StreamingDataLossRisk!"), (10, "a", "StreamingDataLossRisk")], 60
     )
@@ -120,7 +120,7 @@ def test_an_alert_does_not_get_milder_while_it_is_open():
     assert [alert.labels["severity"] for alert in harness.lifecycle.alerts] == ["critical"]
 
 
-def test_an_alert_that_is_not_reported_yet_has_the_newest_severity():
+def test_unreported_alert_takes_the_newest_severity():
     harness = LifecycleHarness().play(
         [(0, "a", "StreamingDataLossRisk!"), (1, "a", "StreamingDataLossRisk")], 60
     )
@@ -128,8 +128,8 @@ def test_an_alert_that_is_not_reported_yet_has_the_newest_severity():
     assert harness.incidents[0].severity == "warning"
 
 
-def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
-    """Under a key of its own: a trigger on the warning's open key would notify nobody."""
+def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
+    """The new incident has its own key, because a trigger on an open key would notify nobody."""
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingBatchSlow")], 20)
     harness.warnings = frozenset()
     harness.play([], 21)
@@ -151,13 +151,13 @@ def test_a_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning(
     assert not warning.is_escalated
 
 
-def test_what_was_critical_from_the_start_has_the_usual_key():
+def test_alert_critical_from_the_start_has_the_usual_key():
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingQueryStalled")], 60)
 
     assert [one.key for one in harness.incidents] == ["querypulse/etl/a/StreamingQueryStalled"]
 
 
-def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
+def test_hold_time_grows_from_the_third_firing_within_a_day():
     guard = FlapGuard()
     minutes = (0, 1, 2, 3, 30, 60, 600, 1600, 3100)
 
@@ -168,7 +168,7 @@ def test_from_the_third_firing_within_a_day_it_is_held_as_long_as_these_took():
 # -- time -------------------------------------------------------------------------------------
 
 
-def test_time_in_which_we_were_frozen_is_no_health():
+def test_frozen_time_does_not_count_as_healthy():
     harness = LifecycleHarness().play(
         [HEALTHY, (10, "a", "StreamingQueryFailed"), (20, "a", "idle")], 25
     )
@@ -182,7 +182,7 @@ def test_time_in_which_we_were_frozen_is_no_health():
     assert harness.incidents[0].ends_at is not None
 
 
-# -- what an earlier driver left open ---------------------------------------------------------
+# -- restored from an earlier driver ----------------------------------------------------------
 
 
 def left(
@@ -192,20 +192,20 @@ def left(
     return Incident((Alert(labels, {"reason": "before"}, WALL - 500, **fields),), revision)
 
 
-def heir(*incidents, **terms) -> LifecycleHarness:
+def successor(*incidents, **terms) -> LifecycleHarness:
     harness = LifecycleHarness(**terms)
     harness.lifecycle.restore(incidents, 0.0)
     return harness
 
 
-def test_an_inherited_alert_fires_from_the_start_with_its_own_words_and_beginning():
-    (incident,) = heir(left()).tick()
+def test_restored_alert_fires_at_once_with_its_annotations_and_start():
+    (incident,) = successor(left()).tick()
 
     assert incident == left()
 
 
-def test_an_inherited_alert_ends_once_its_query_is_well():
-    harness = heir(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
+def test_restored_alert_ends_once_its_query_is_healthy():
+    harness = successor(left()).play([(10, "a", "starts"), (20, "a", "commits")], 100)
 
     assert (harness.reported, harness.incidents) == (
         ["0 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"],
@@ -213,20 +213,20 @@ def test_an_inherited_alert_ends_once_its_query_is_well():
     )
 
 
-def test_an_inherited_alert_outlasts_a_query_that_is_not_seen():
-    harness = heir(left()).play([], DAY - 60, every=60)
+def test_restored_alert_stays_open_while_its_query_is_not_seen():
+    harness = successor(left()).play([], DAY - 60, every=60)
 
     assert harness.incidents[0].ends_at is None
 
 
-def test_an_inherited_alert_of_the_whole_driver_waits_for_a_query():
-    harness = heir(left("*")).play([(100, "b", "starts")], 131)
+def test_restored_driver_alert_waits_for_a_query():
+    harness = successor(left("*")).play([(100, "b", "starts")], 131)
 
     assert harness.reported == ["0 + StreamingQueryFailed *", "130 - StreamingQueryFailed *"]
 
 
-def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
-    harness = heir(
+def test_restored_alert_does_not_suppress_worse_or_unrelated_alerts():
+    harness = successor(
         left("*", "StreamingQueryStalled"), left("b", "StreamingBatchSlow", severity="warning")
     )
     harness.play([(5, "a", "StreamingQueryFailed"), (5, "b", "StreamingQueryStalled")], 6)
@@ -238,22 +238,24 @@ def test_an_inherited_alert_holds_nothing_back_that_is_worse_or_of_others():
     ]
 
 
-def test_an_inherited_alert_that_is_found_again_has_new_words_and_is_not_reported_again():
-    harness = heir(left()).play([(10, "a", "StreamingQueryFailed")], 20)
+def test_restored_alert_that_is_found_again_updates_without_notifying():
+    harness = successor(left()).play([(10, "a", "StreamingQueryFailed")], 20)
     (alert,) = harness.incidents[0].alerts
 
     assert harness.reported == ["0 + StreamingQueryFailed a"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
 
 
-def test_an_inherited_alert_is_superseded_by_what_is_found_of_its_query():
-    harness = heir(left()).play([(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121)
+def test_restored_alert_is_superseded_by_a_new_finding():
+    harness = successor(left()).play(
+        [(0, "a", "expected"), (120, "a", "StreamingQueryMissing")], 121
+    )
 
     assert harness.reported[1:] == ["121 + StreamingQueryMissing a", "121 - StreamingQueryFailed a"]
 
 
-def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_waits_for_it():
-    harness = heir(left(name="StreamingQueryMissing"))
+def test_restored_alert_found_without_its_query_still_waits_for_the_query():
+    harness = successor(left(name="StreamingQueryMissing"))
     harness.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
     assert harness.reported == ["0 + StreamingQueryMissing a"]
     harness.play([], DAY + 60, every=60)
@@ -261,15 +263,15 @@ def test_an_inherited_alert_that_is_found_without_its_query_being_seen_still_wai
     assert "expired" in harness.ended[-1].alerts[0].annotations
 
 
-def test_an_inherited_alert_that_is_found_for_more_than_a_day_does_not_expire():
-    harness = heir(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
+def test_restored_alert_still_found_after_a_day_does_not_expire():
+    harness = successor(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
     harness.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
 
     assert harness.reported == ["0 + StreamingQueryMissing a"]
 
 
-def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
-    harness = heir(left()).play([], DAY, every=60)
+def test_restored_alert_whose_query_never_appears_expires_after_a_day():
+    harness = successor(left()).play([], DAY, every=60)
     ended = harness.incidents[0]
 
     assert harness.reported[-1] == "86400 - StreamingQueryFailed a"
@@ -277,41 +279,41 @@ def test_an_inherited_alert_whose_query_never_comes_expires_after_a_day():
     assert harness.tick() == ()
 
 
-def test_an_inherited_alert_is_reported_again_when_a_reminder_is_due():
-    harness = heir(left(), repeat_interval_seconds=100.0).play([], 150)
+def test_restored_alert_is_sent_again_when_a_reminder_is_due():
+    harness = successor(left(), repeat_interval_seconds=100.0).play([], 150)
 
     assert harness.reported == ["0 + StreamingQueryFailed a", "100 ^ StreamingQueryFailed a"]
     assert harness.incidents[0].revision == 3
 
 
-def test_of_one_incident_that_several_receivers_kept_the_newest_counts():
-    harness = heir(left(revision=1), left(revision=4), left(revision=2))
+def test_newest_revision_wins_if_several_receivers_kept_an_incident():
+    harness = successor(left(revision=1), left(revision=4), left(revision=2))
 
     assert [incident.revision for incident in harness.tick()] == [4]
 
 
-def test_what_was_over_is_not_inherited():
-    assert heir(left(ends_at=WALL - 100)).tick() == ()
+def test_ended_incident_is_not_restored():
+    assert successor(left(ends_at=WALL - 100)).tick() == ()
 
 
-def test_a_group_is_inherited_with_those_that_are_over():
+def test_group_is_restored_with_its_ended_members():
     a, b = left("a").alerts[0], replace(left("b").alerts[0], ends_at=WALL - 10)
     group = Incident((b, a), 1)
-    harness = heir(group).play([(0, "a", "idle")], 29)
+    harness = successor(group).play([(0, "a", "idle")], 29)
     assert harness.incidents == (group,)
     harness.play([], 31)
 
     assert harness.reported == ["0 + StreamingQueryFailed b,a", "30 - StreamingQueryFailed b,a"]
 
 
-def test_an_alert_that_two_inherited_incidents_hold_stays_in_the_newer_one():
+def test_alert_in_two_restored_incidents_stays_in_the_newer_one():
     group = replace(left("b"), alerts=(*left("b").alerts, *left("a").alerts))
-    harness = heir(left("a", revision=1), group)
+    harness = successor(left("a", revision=1), group)
 
     assert [incident.key for incident in harness.tick()] == [group.key]
 
 
-# -- what an earlier driver without a spool may have left open --------------------------------
+# -- stale resolves: possibly left open by a driver without a spool ---------------------------
 
 CRITICAL = ["StreamingQueryFailed", "StreamingQueryStalled", "StreamingQueryStopped", "StreamingQueryMissing", "StreamingQueryFlapping", "StreamingOffsetsStalled", "StreamingDataLossRisk"]  # fmt: skip
 ESCALATED = [
@@ -341,7 +343,7 @@ GROUPS_CLOSED = {f"*/{name}" for name in NAMES} | {
 
 
 def closed(harness):
-    """What was closed, by the second."""
+    """The resolved keys, by the second."""
     found = {}
     for text in harness.closed:
         at, key = text.split(" ")
@@ -350,21 +352,21 @@ def closed(harness):
 
 
 @pytest.mark.parametrize("recovery", ["commits", "idle", "completed"])
-def test_what_a_query_may_have_left_open_is_closed_once_it_is_healthy(recovery):
-    """Failures and warnings, alone and in groups, and what the driver had."""
+def test_alerts_possibly_left_open_are_resolved_once_the_query_is_healthy(recovery):
+    """These are failures and warnings, alone and in groups, and driver alerts."""
     harness = LifecycleHarness().play([(0, "a", recovery)], 600)
 
     assert closed(harness) == {30: CLOSED | DRIVER_CLOSED | GROUPS_CLOSED}
     assert harness.incidents == ()
 
 
-def test_the_alert_of_every_rule_is_closed():
+def test_alert_of_every_rule_is_resolved():
     names = {sys.modules[check.__module__].NAME for check in ORDER}
 
     assert names == {name.partition("/")[0] for name in NAMES}
 
 
-def test_a_group_is_closed_when_all_queries_are_healthy():
+def test_group_is_resolved_when_all_queries_are_healthy():
     harness = LifecycleHarness().play(
         [(0, "a", "idle"), (0, "b", "starts"), (20, "b", "idle")], 600
     )
@@ -373,7 +375,7 @@ def test_a_group_is_closed_when_all_queries_are_healthy():
     assert closed(harness)[50] == GROUPS_CLOSED | {key.replace("a/", "b/", 1) for key in CLOSED}
 
 
-def test_the_likeliest_is_closed_first():
+def test_most_likely_alert_is_resolved_first():
     assert (
         LifecycleHarness().play([(0, "a", "idle")], 30).closed[0]
         == "30 querypulse/etl/a/StreamingQueryFailed"
@@ -381,12 +383,12 @@ def test_the_likeliest_is_closed_first():
 
 
 @pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
-def test_under_a_generic_app_name_nothing_is_closed_that_may_be_another_drivers(app):
+def test_generic_app_name_resolves_nothing(app):
     assert LifecycleHarness(app).play([(0, "a", "idle")], 600).closed == []
 
 
-def test_closings_are_the_very_same_until_they_change():
-    """There are fourteen for each query, and they are offered at every evaluation."""
+def test_stale_resolves_stay_the_same_object_until_they_change():
+    """There are more than a dozen per query, and they are offered at every evaluation."""
     harness = LifecycleHarness().play(
         [(0, "a", "idle"), (0, "b", "starts"), (100, "b", "idle")], 40
     )
@@ -399,7 +401,7 @@ def test_closings_are_the_very_same_until_they_change():
     assert harness.lifecycle.stale_resolves[: len(first)] == first
 
 
-def test_what_is_over_for_an_hour_is_closed_no_more():
+def test_stale_resolves_stop_after_an_hour():
     harness = LifecycleHarness().play([(0, "a", "idle")], 3620)
     assert harness.lifecycle.stale_resolves
     harness.play([], 3640)
@@ -407,7 +409,7 @@ def test_what_is_over_for_an_hour_is_closed_no_more():
     assert harness.lifecycle.stale_resolves == ()
 
 
-def test_a_closing_is_over_and_as_loud_as_what_it_closes():
+def test_stale_resolve_is_ended_and_as_severe_as_the_alert_it_resolves():
     harness = LifecycleHarness().play([(0, "a", "idle")], 30)
     closing = harness.lifecycle.stale_resolves[0]
 
@@ -418,25 +420,25 @@ def test_a_closing_is_over_and_as_loud_as_what_it_closes():
     "what",
     ["starts", "ends", "StreamingQueryFailed", "StreamingBatchSlow", "StreamingQueryFlapping"],
 )
-def test_a_query_that_was_not_seen_to_be_well_is_not_closed(what):
+def test_query_not_seen_healthy_is_not_resolved(what):
     assert LifecycleHarness().play([(0, "a", what)], 600).closed == []
 
 
-def test_a_query_that_had_another_alert_is_closed_when_it_is_healthy():
-    """What this process opened itself is left out by the outbox, key by key."""
+def test_query_with_another_alert_is_resolved_once_healthy():
+    """The outbox leaves out the keys that this process opened itself."""
     harness = LifecycleHarness().play([(0, "a", "StreamingQueryStalled"), (10, "a", "idle")], 600)
 
     assert closed(harness)[40] >= CLOSED
 
 
-def test_a_query_that_needs_long_to_begin_is_closed_when_it_has_been_well_long_enough():
+def test_slow_starting_query_is_resolved_after_the_recovery_time():
     harness = LifecycleHarness().play([*all_of(0, "starts", "ab"), (100, "a", "idle")], 600)
 
     assert closed(harness) == {130: CLOSED | DRIVER_CLOSED}
 
 
 @pytest.mark.parametrize("glitch", ["StreamingQueryStalled", "StreamingBatchSlow"])
-def test_a_query_with_a_glitch_is_closed_when_it_has_been_well_long_enough(glitch):
+def test_query_with_a_glitch_is_resolved_after_the_recovery_time(glitch):
     story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
 
     assert (

@@ -1,4 +1,4 @@
-"""Every link of ours leads somewhere, and every alert to its runbook."""
+"""Every link in the project has a target, and every alert a runbook."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TEXTS = {".md", ".py", ".yaml", ".yml", ".json", ".toml", ".js", ".html", ".css"
 
 
 def home():
-    """Where the project says that it lives."""
+    """The repository address in pyproject.toml."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     return project["urls"]["Repository"]
 
@@ -63,7 +63,7 @@ def anchors(path):
 
 
 def target_of(name, link):
-    """(path, anchor) of a link that is ours to keep; None of one that leads away."""
+    """(path, anchor) of a link into the project; None for an external link."""
     ours = f"{home()}/blob/main/"
     if link.startswith(ours):
         path, _, anchor = link.removeprefix(ours).partition("#")
@@ -74,7 +74,7 @@ def target_of(name, link):
     return (ROOT / name).parent / unquote(path) if path else ROOT / name, anchor
 
 
-def leads_somewhere(name, link):
+def has_target(name, link):
     found = target_of(name, link)
     if found is None:
         return True
@@ -83,26 +83,26 @@ def leads_somewhere(name, link):
 
 
 @pytest.mark.parametrize("name", MARKDOWN)
-def test_every_link_leads_somewhere(name):
-    assert [link for link in links(MARKDOWN[name]) if not leads_somewhere(name, link)] == []
+def test_every_link_has_a_target(name):
+    assert [link for link in links(MARKDOWN[name]) if not has_target(name, link)] == []
 
 
-def test_links_are_found_and_evaluated():
-    """The test above is only as good as this."""
+def test_links_are_found_and_checked():
+    """The test above depends on these functions."""
     text = 'See [a](docs/rules.md#terms "t") and ![b](no.png), `[c](d)`; <img src="e.svg" alt="">'
 
     assert links(text) == ["docs/rules.md#terms", "no.png", "e.svg"]
-    assert leads_somewhere("README.md", "docs/rules.md#terms")
-    assert leads_somewhere("docs/watch.md", "../README.md")
-    assert leads_somewhere("README.md", f"{home()}/blob/main/docs/watch.md")
-    assert not leads_somewhere("README.md", "README.md#nothing-of-the-kind")
-    assert not leads_somewhere("README.md", f"{home()}/blob/main/docs/nothing.md")
-    assert not leads_somewhere("docs/watch.md", "CHANGELOG.md")
+    assert has_target("README.md", "docs/rules.md#terms")
+    assert has_target("docs/watch.md", "../README.md")
+    assert has_target("README.md", f"{home()}/blob/main/docs/watch.md")
+    assert not has_target("README.md", "README.md#nothing-of-the-kind")
+    assert not has_target("README.md", f"{home()}/blob/main/docs/nothing.md")
+    assert not has_target("docs/watch.md", "CHANGELOG.md")
     assert sum(len(links(text)) for text in MARKDOWN.values()) > 50
 
 
 @pytest.mark.parametrize("name", [name for name in MARKDOWN if name.startswith("dashboards/")])
-def test_what_is_exported_links_only_to_what_is_exported_or_to_the_web(name):
+def test_exported_files_link_only_to_exported_files_or_to_the_web(name):
     found = [target_of(name, link) for link in links(MARKDOWN[name]) if "://" not in link]
 
     assert [path for path, _ in found if not path.resolve().is_relative_to(DASHBOARDS)] == []
@@ -111,62 +111,64 @@ def test_what_is_exported_links_only_to_what_is_exported_or_to_the_web(name):
 # -- alerts and their runbooks ----------------------------------------------------------------------
 
 
-def test_every_alert_has_its_runbook_and_every_runbook_its_alert():
+def test_alerts_and_runbooks_match():
     assert set(runbooks()) == own_alerts() | set(prometheus_alerts())
 
 
-def test_prometheus_reports_every_alert_that_we_report():
+def test_prometheus_has_a_rule_for_every_alert_of_ours():
     assert own_alerts() <= set(prometheus_alerts())
 
 
-def test_an_alert_of_the_driver_leads_to_its_runbook():
+def test_alert_of_the_driver_links_to_its_runbook():
     for name in own_alerts():
         finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
-        reported = alert_of(finding, "app", guidance(Settings()), 0.0)
+        shown = alert_of(finding, "app", guidance(Settings()), 0.0)
 
-        assert reported.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
-
-
-def test_an_alert_of_prometheus_leads_to_its_runbook():
-    led = {name: rule["annotations"]["runbook_url"] for name, rule in prometheus_alerts().items()}
-
-    assert led == {name: f"{DEFAULT_RUNBOOKS}/{name}.md" for name in led}
+        assert shown.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
 
 
-def test_runbooks_lie_where_the_project_says_that_it_lives():
+def test_alert_of_prometheus_links_to_its_runbook():
+    linked = {
+        name: rule["annotations"]["runbook_url"] for name, rule in prometheus_alerts().items()
+    }
+
+    assert linked == {name: f"{DEFAULT_RUNBOOKS}/{name}.md" for name in linked}
+
+
+def test_runbook_address_matches_the_repository_address():
     assert f"{home()}/blob/main/dashboards/runbooks" == DEFAULT_RUNBOOKS
 
 
-def test_every_address_below_our_home_is_a_file_of_ours():
-    """Also in rules, dashboards, code and the status page."""
+def test_every_link_into_the_repository_has_a_target():
+    """Including those in rules, dashboards, code and the status page."""
     pattern = re.compile(re.escape(f"{home()}/blob/main/") + r"[\w./-]*[\w]")
     lost = {}
     for folder in ("dashboards", "exporter", "alerting", "sidecar", "listener", "docs"):
         for path in (ROOT / folder).rglob("*"):
             if path.suffix in TEXTS and path.is_file():
                 for link in pattern.findall(path.read_text()):
-                    if not leads_somewhere("README.md", link):
+                    if not has_target("README.md", link):
                         lost[path.relative_to(ROOT).as_posix()] = link
 
     assert lost == {}
 
 
 @pytest.mark.parametrize("document", ["docs/rules.md", "dashboards/runbooks/README.md"])
-def test_no_alert_is_forgotten_in(document):
-    reported = own_alerts() if document == "docs/rules.md" else set(runbooks())
+def test_every_alert_is_mentioned_in(document):
+    expected = own_alerts() if document == "docs/rules.md" else set(runbooks())
 
-    assert [name for name in sorted(reported) if name not in MARKDOWN[document]] == []
+    assert [name for name in sorted(expected) if name not in MARKDOWN[document]] == []
 
 
-def test_dashboards_link_to_runbooks_that_there_are():
+def test_dashboards_link_to_existing_runbooks():
     text = "".join(map(str, grafana().values()))
     linked = set(re.findall(re.escape(DEFAULT_RUNBOOKS) + r"/(\w+)\.md", text))
 
     assert linked <= set(runbooks())
 
 
-def test_a_name_of_a_metric_is_reported_from_a_word():
-    """``support.repository`` is only as good as this."""
+def test_metric_names_are_recognised_in_text():
+    """``support.repository`` depends on this pattern."""
     assert METRIC.findall("`spark_streaming_query_state{state}` of querypulse_x_total.") == [
         "spark_streaming_query_state",
         "querypulse_x_total",

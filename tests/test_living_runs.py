@@ -1,4 +1,4 @@
-"""What all living runs say at once is read, or asked for otherwise; it never blinds the probe."""
+"""The state of all live runs is read in one call, or run by run; errors never blind the probe."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parsed(*lines):
     return parse_living_runs(answer(*lines)).runs
 
 
-def test_each_run_is_known_by_its_querys_id():
+def test_each_run_is_keyed_by_its_query_id():
     one = line(query="a", run="1", offsets="{x: 5}", session="88")
     other = line(query="b", active="false", idle="{}")
 
@@ -49,23 +49,23 @@ def test_each_run_is_known_by_its_querys_id():
     }
 
 
-def test_where_no_query_lives_there_is_none():
+def test_answer_without_queries_is_empty():
     assert parse_living_runs(answer()) == LivingRuns({}, False)
 
 
-def test_continuous_has_no_batch():
+def test_continuous_run_has_no_batch():
     assert parsed(line(batch=""))["id"].batch_id is None
 
 
 @pytest.mark.parametrize("stopped", [True, False])
-def test_whether_the_context_is_stopped_is_in_the_same_answer(stopped):
+def test_answer_says_whether_the_context_is_stopped(stopped):
     text = answer(line(), stopped=str(stopped).lower())
 
     assert parse_living_runs(text).context_stopped is stopped
 
 
 @given(st.text(st.characters(exclude_characters=FIELD + RUN)))
-def test_whatever_offsets_hold_is_reported_as_it_is(offsets):
+def test_offsets_are_returned_unchanged(offsets):
     assert parsed(line(offsets=offsets))["id"].offsets == offsets
 
 
@@ -81,14 +81,14 @@ def test_whatever_offsets_hold_is_reported_as_it_is(offsets):
         FIELD.join(("id", "run")) + RUN,
     ],
 )
-def test_a_line_that_describes_no_run_leaves_the_others(odd):
+def test_malformed_line_does_not_affect_the_others(odd):
     runs = parsed(line(query="a"), odd, line(query="b"))
 
     assert isinstance(runs["id"], UnreadRun)
     assert (runs["id"].run_id, runs["a"], runs["b"]) == ("run", runs["b"], runs["a"])
 
 
-def test_a_run_that_threw_says_what():
+def test_run_that_threw_names_its_exception():
     text = FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN
 
     assert parsed(text)["id"] == UnreadRun("run", "java.lang.IllegalStateException")
@@ -97,13 +97,13 @@ def test_a_run_that_threw_says_what():
 @pytest.mark.parametrize(
     "text", ["", "id", "id" + RUN, answer(line(), "id" + RUN), line(), answer(stopped="")]
 )
-def test_what_is_no_such_answer_is_refused(text):
+def test_malformed_answer_is_rejected(text):
     with pytest.raises(ValueError, match=r"values|neither true nor false"):
         parse_living_runs(text)
 
 
 class Jvm:
-    """A JVM with a compiler, whose class answers or refuses, one after another."""
+    """A JVM with a compiler; its compiled class returns or raises the given answers in turn."""
 
     def __init__(self, *answers, refuse=None):
         self.java = MagicMock()
@@ -120,7 +120,7 @@ def living_runs(jvm):
     return SparkLivingRuns(jvm, object(), object(), 4, details), details
 
 
-def test_the_class_is_compiled_once():
+def test_class_is_compiled_once():
     jvm = Jvm(answer(line()), answer(line(batch="8")))
     runs, details = living_runs(jvm)
 
@@ -129,7 +129,7 @@ def test_the_class_is_compiled_once():
     assert details.missing == set()
 
 
-def test_where_it_cannot_be_compiled_it_is_tried_once_a_minute():
+def test_failed_compilation_is_retried_once_a_minute():
     jvm = Jvm(refuse=Py4JError("java.lang.ClassNotFoundException"))
     runs, details = living_runs(jvm)
 
@@ -138,7 +138,7 @@ def test_where_it_cannot_be_compiled_it_is_tried_once_a_minute():
     assert details.missing == {"living_runs"}
 
 
-def test_what_is_refused_once_is_asked_again():
+def test_failed_call_is_retried():
     jvm = Jvm(Py4JError("a run went away"), answer(line()))
     runs, _ = living_runs(jvm)
 
@@ -147,7 +147,7 @@ def test_what_is_refused_once_is_asked_again():
     assert jvm.cook.call_count == 1
 
 
-def test_a_jvm_that_is_gone_is_no_refusal():
+def test_lost_jvm_is_raised():
     runs, details = living_runs(Jvm(Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):

@@ -1,4 +1,4 @@
-"""Which checkpoints are read: those whose logs decide something, and no other."""
+"""Which checkpoints are read: only those whose logs decide something."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def with_facts(run, **facts):
 
 
 def chosen(*stages):
-    """Whether a run is chosen at the last of some moments; each is (seconds, what the probe sees)."""
+    """Whether a run is chosen at the last of several (seconds, probe view) pairs."""
     choice = LogChoice(PATIENCE_SECONDS)
     found = [choice.choose([seen], at) for at, seen in stages]
     return bool(found[-1])
@@ -35,7 +35,7 @@ def chosen(*stages):
     ],
     ids=["continuous", "async", "real-time", "temporary"],
 )
-def test_a_run_whose_commits_only_its_log_shows_is_chosen_at_once(seen):
+def test_run_whose_commits_only_its_log_shows_is_chosen_at_once(seen):
     assert chosen((0, seen))
 
 
@@ -55,7 +55,7 @@ def test_a_run_whose_commits_only_its_log_shows_is_chosen_at_once(seen):
     ids=["idle", "waiting", "busy", "busy, polled closely", "finite", "planning",
          "dead continuous", "unknown place", "unknown place, async"],
 )  # fmt: skip
-def test_a_run_whose_events_and_probe_say_enough_is_not_chosen(seen):
+def test_run_whose_events_and_probe_suffice_is_not_chosen(seen):
     assert not chosen((0, seen))
 
 
@@ -64,25 +64,25 @@ def test_a_run_whose_events_and_probe_say_enough_is_not_chosen(seen):
     [processing(batch=5, tasks=0), run(message=PLANNING, busy=True, tasks=0)],
     ids=["batch", "planning"],
 )
-def test_an_ordinary_run_is_chosen_once_a_stall_of_its_batch_is_near(seen):
+def test_ordinary_run_is_chosen_when_its_batch_is_close_to_a_stall(seen):
     assert not chosen((0, seen), (PATIENCE_SECONDS - 0.1, seen))
     assert chosen((0, seen), (PATIENCE_SECONDS, seen))
 
 
-def test_tasks_that_finish_do_not_put_the_choice_off():
+def test_finished_tasks_do_not_delay_the_choice():
     moving = [processing(batch=5, tasks=tasks) for tasks in (1, 2, 3)]
 
     assert chosen((0, moving[0]), (10, moving[1]), (PATIENCE_SECONDS, moving[2]))
 
 
-def test_each_batch_begins_its_own_patience():
+def test_each_batch_starts_its_own_patience():
     seen = [processing(batch=batch, tasks=0) for batch in (5, 6)]
 
     assert not chosen((0, seen[0]), (15, seen[1]), (30, seen[1]))
     assert chosen((0, seen[0]), (15, seen[1]), (35, seen[1]))
 
 
-def test_a_batch_that_takes_no_longer_than_the_one_before_is_no_reason():
+def test_batch_that_takes_no_longer_than_the_previous_one_is_not_chosen():
     first, second = (processing(batch=batch, tasks=0) for batch in (5, 6))
     slow = (0, first), (60, first), (100, run(batch=6)), (110, second)
 
@@ -91,35 +91,35 @@ def test_a_batch_that_takes_no_longer_than_the_one_before_is_no_reason():
     assert chosen(*slow, (210, second))
 
 
-def test_a_run_that_rests_between_two_sights_of_one_batch_is_not_chosen():
+def test_run_that_pauses_between_two_polls_of_one_batch_is_not_chosen():
     seen = processing(batch=5, tasks=0)
 
     assert not chosen((0, seen), (10, run(batch=5)), (15, seen), (30, seen))
 
 
-def test_a_run_that_the_probe_does_not_poll_closely_is_not_chosen():
+def test_run_whose_jobs_are_not_examined_is_not_chosen():
     assert not chosen((0, processing(batch=5)), (100, processing(batch=5)))
 
 
-def test_a_run_whose_batch_ids_spark_does_not_say_is_chosen_when_busy_for_long():
+def test_run_without_known_batch_ids_is_chosen_when_busy_for_long():
     seen = processing(batch=None, tasks=0)
 
     assert chosen((0, seen), (PATIENCE_SECONDS, seen))
 
 
-def test_a_dead_run_is_not_chosen_whatever_it_did():
+def test_ended_run_is_never_chosen():
     seen = processing(batch=5, tasks=0)
 
     assert not chosen((0, seen), (100, replace(seen, active=False, work=JobActivity())))
 
 
-def test_a_new_run_of_the_same_query_begins_its_own_patience():
+def test_new_run_of_the_same_query_starts_its_own_patience():
     first, second = (processing("a", number, batch=5, tasks=0) for number in (1, 2))
 
     assert not chosen((0, first), (100, second))
 
 
-def test_the_choice_says_since_when_the_run_is_at_its_batch():
+def test_choice_states_since_when_the_run_is_in_its_batch():
     choice = LogChoice(PATIENCE_SECONDS)
     idle = with_facts(run(batch=5), async_progress=True)
     busy = with_facts(processing(batch=5), async_progress=True)

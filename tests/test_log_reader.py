@@ -1,4 +1,4 @@
-"""The commit-log reader names what it read and what it could not, and waits for nobody's sake."""
+"""The commit-log reader reports what it read and what it could not read, and blocks nothing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def continuous(query, number=1):
 
 
 class Harness:
-    """A reader on a fake clock, and what the probe is made to report to it."""
+    """A reader on a fake clock, with scripted probe reports."""
 
     def __init__(self, floor=60.0, **checkpoints):
         self.storage = MemoryStorage(**checkpoints)
@@ -53,7 +53,7 @@ class Harness:
         return self.reader.latest
 
 
-def test_before_the_first_probe_nothing_is_read():
+def test_nothing_is_read_before_the_first_probe():
     harness = Harness(a=MemoryCheckpoint())
     assert harness.reader.latest is None
     harness.clock.now = 7.0
@@ -63,7 +63,7 @@ def test_before_the_first_probe_nothing_is_read():
     assert harness.announced == [LogReport(7.0)]
 
 
-def test_every_run_whose_log_grows_or_did_just_now_is_in_every_report():
+def test_run_with_a_growing_log_is_in_every_report():
     harness = Harness(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
 
     for at in (1, 2):
@@ -75,7 +75,7 @@ def test_every_run_whose_log_grows_or_did_just_now_is_in_every_report():
     assert harness.storage.opened == ["a", "b"]
 
 
-def test_of_a_run_that_needs_no_log_only_its_start_is_read():
+def test_only_the_start_is_read_of_a_run_that_needs_no_log():
     harness = Harness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
 
     for at in (1, 2):
@@ -84,7 +84,7 @@ def test_of_a_run_that_needs_no_log_only_its_start_is_read():
     assert harness.storage.opened == ["/cp", "/cp"]
 
 
-# -- how often ----------------------------------------------------------------------------------
+# -- read intervals -----------------------------------------------------------------------------
 
 
 def hung(query, *, batch):
@@ -98,7 +98,7 @@ def asynchronous(query, *, batch):
 
 
 def moments_read(harness, seen, *, until):
-    """At which seconds the run's log is read, of one step a second."""
+    """The seconds at which the run's log is read, with one step a second."""
     return [at for at in range(until) if harness.read(seen, at=float(at)).logs]
 
 
@@ -106,7 +106,7 @@ def rests(moments):
     return [later - earlier for earlier, later in itertools.pairwise(moments)]
 
 
-def test_the_log_of_a_hung_batch_is_read_before_half_of_the_shortest_window_is_over():
+def test_log_of_a_hung_batch_is_first_read_at_half_of_the_shortest_window():
     harness = Harness(a=MemoryCheckpoint([4, 5], [4]))
     read = moments_read(harness, hung("a", batch=5), until=60)
 
@@ -114,13 +114,13 @@ def test_the_log_of_a_hung_batch_is_read_before_half_of_the_shortest_window_is_o
     assert harness.reader.latest.unreadable == {}
 
 
-def test_a_short_window_has_the_log_of_a_hung_batch_read_sooner():
+def test_shorter_window_reads_the_log_of_a_hung_batch_sooner():
     harness = Harness(floor=4, a=MemoryCheckpoint([4, 5], [4]))
 
     assert moments_read(harness, hung("a", batch=5), until=10)[0] == 2
 
 
-def test_batches_that_take_less_than_half_of_the_shortest_window_cost_no_reading():
+def test_batches_shorter_than_half_of_the_shortest_window_cost_no_reading():
     harness = Harness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
         assert harness.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
@@ -128,7 +128,7 @@ def test_batches_that_take_less_than_half_of_the_shortest_window_cost_no_reading
     assert harness.storage.opened == ["a"]
 
 
-def test_slow_batches_of_one_length_cost_no_reading_after_the_first():
+def test_slow_batches_of_equal_length_cost_no_reading_after_the_first():
     harness = Harness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
         assert bool(harness.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
@@ -136,7 +136,7 @@ def test_slow_batches_of_one_length_cost_no_reading_after_the_first():
     assert harness.storage.opened == ["a", "a"]
 
 
-def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
+def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
     checkpoint = MemoryCheckpoint([4, 5], [4])
     read = moments_read(Harness(a=checkpoint), hung("a", batch=5), until=7200)
 
@@ -145,7 +145,7 @@ def test_the_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
     assert checkpoint.questions()["has"] < 4 * 4 * 130
 
 
-def test_a_log_that_grows_is_read_at_every_step():
+def test_growing_log_is_read_at_every_step():
     checkpoint = MemoryCheckpoint([0], [0])
     harness = Harness(a=checkpoint)
     for at in range(100):
@@ -153,7 +153,7 @@ def test_a_log_that_grows_is_read_at_every_step():
         assert harness.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
 
 
-def test_a_commit_is_seen_no_later_than_a_tenth_of_the_time_that_it_took():
+def test_commit_is_seen_within_a_tenth_of_the_time_it_took():
     checkpoint = MemoryCheckpoint([0], [0])
     harness = Harness(a=checkpoint)
     for last, commit in itertools.pairwise((0, 20, 25, 65, 165)):
@@ -166,7 +166,7 @@ def test_a_commit_is_seen_no_later_than_a_tenth_of_the_time_that_it_took():
         assert seen - commit <= 1 + (commit - last) / 10
 
 
-def test_a_log_that_grows_after_hours_is_read_at_every_step_again():
+def test_log_that_grows_again_after_hours_is_read_at_every_step():
     checkpoint = MemoryCheckpoint([0], [0])
     harness = Harness(a=checkpoint)
     moments_read(harness, continuous("a"), until=3600)
@@ -176,7 +176,7 @@ def test_a_log_that_grows_after_hours_is_read_at_every_step_again():
     assert [bool(harness.read(continuous("a"), at=at + n).logs) for n in range(1, 6)] == [True] * 5
 
 
-def test_a_batch_of_async_progress_tracking_after_hours_has_its_log_read_at_once():
+def test_new_batch_of_async_progress_tracking_is_read_at_once_even_after_hours():
     harness = Harness(a=MemoryCheckpoint([0], [0]))
     read = moments_read(harness, asynchronous("a", batch=1), until=3601)
     at = read[-1] + 1.0
@@ -187,7 +187,7 @@ def test_a_batch_of_async_progress_tracking_after_hours_has_its_log_read_at_once
 
 
 @pytest.mark.parametrize(("floor", "longest"), [(60, 15), (20, 5), (6, 2), (3600, 15)])
-def test_a_log_is_read_often_enough_to_be_fresh_in_the_shortest_window(floor, longest):
+def test_log_is_read_often_enough_for_the_shortest_window(floor, longest):
     harness = Harness(floor=floor, a=MemoryCheckpoint([0], [0]))
 
     assert max(rests(moments_read(harness, continuous("a"), until=3600))) == longest
@@ -210,14 +210,14 @@ class Watched(Harness):
 
 
 @pytest.mark.parametrize("floor", [4.0, 60.0])
-def test_a_log_at_rest_is_never_taken_for_one_that_cannot_be_read(floor):
+def test_log_at_rest_does_not_count_as_unreadable(floor):
     harness = Watched(floor, a=MemoryCheckpoint([4], [4]))
 
     assert not any(harness.alerts(asynchronous("a", batch=5), at=float(at)) for at in range(1000))
 
 
 @pytest.mark.parametrize("floor", [4.0, 60.0])
-def test_epochs_that_stop_are_reported_at_most_a_tenth_of_the_window_late(floor):
+def test_stopped_epochs_are_reported_at_most_a_tenth_of_the_window_late(floor):
     checkpoint = MemoryCheckpoint([0], [0])
     harness = Watched(floor, a=checkpoint)
     for at in range(100):
@@ -228,10 +228,10 @@ def test_epochs_that_stop_are_reported_at_most_a_tenth_of_the_window_late(floor)
     assert floor < fired - 99 <= 1.1 * floor + 2
 
 
-# -- which runs, and what refuses -----------------------------------------------------------------
+# -- selection of runs, and errors ----------------------------------------------------------------
 
 
-def test_a_run_no_longer_asked_for_is_forgotten():
+def test_run_that_is_no_longer_chosen_is_dropped():
     a = MemoryCheckpoint([0], [0])
     harness = Harness(a=a)
     harness.read(continuous("a"), at=1)
@@ -242,7 +242,7 @@ def test_a_run_no_longer_asked_for_is_forgotten():
     assert a.questions()["list"] == 2
 
 
-def test_the_next_run_of_a_checkpoint_is_read_afresh():
+def test_next_run_on_a_checkpoint_is_read_from_the_start():
     a = MemoryCheckpoint([0, 1, 2], [0, 1])
     harness = Harness(a=a)
     harness.read(continuous("a"), at=1)
@@ -252,7 +252,7 @@ def test_the_next_run_of_a_checkpoint_is_read_afresh():
     assert harness.read(continuous("a", number=2), at=2).logs == {"a-2": LoggedBatches(0, 0)}
 
 
-def test_a_storage_that_refuses_keeps_no_other_from_being_read():
+def test_unreadable_storage_does_not_block_the_others():
     broken, fine = MemoryCheckpoint([0], [0]), MemoryCheckpoint([0], [0])
     harness = Harness(a=broken, c=fine)
     broken.refusal = "FileSystem closed"
@@ -263,7 +263,7 @@ def test_a_storage_that_refuses_keeps_no_other_from_being_read():
     assert report.unreadable == {"a-1": "FileSystem closed", "lost-1": "No FileSystem for lost"}
 
 
-def test_a_storage_that_refuses_is_asked_again_after_a_while_only():
+def test_unreadable_storage_is_retried_only_after_a_while():
     broken = MemoryCheckpoint([0], [0])
     harness = Harness(a=broken)
     broken.refusal = "FileSystem closed"
@@ -278,7 +278,7 @@ def test_a_storage_that_refuses_is_asked_again_after_a_while_only():
     assert (report.logs, report.unreadable) == ({"a-1": LoggedBatches(0, 0)}, {})
 
 
-def test_a_refusal_is_logged_once_until_it_is_over(caplog):
+def test_storage_error_is_logged_once_until_it_ends(caplog):
     broken = MemoryCheckpoint([0], [0])
     harness = Harness(a=broken)
     broken.refusal = "FileSystem closed"
@@ -297,7 +297,7 @@ def test_a_refusal_is_logged_once_until_it_is_over(caplog):
 
 
 class Hanging(MemoryCheckpoint):
-    """A storage that does not answer until it is let go."""
+    """A storage that does not answer until released."""
 
     def __init__(self):
         super().__init__([0], [0])
@@ -312,7 +312,7 @@ class Hanging(MemoryCheckpoint):
 
 @pytest.fixture
 def reading():
-    """A reader in its thread; afterwards it is stopped."""
+    """A reader in its own thread; stopped afterwards."""
     stop = []
 
     def start(checkpoint, interval=LONG_SECONDS):
@@ -331,27 +331,27 @@ def reading():
         assert loop.join(PATIENCE_SECONDS)
 
 
-def test_a_poke_ends_the_rest(reading):
+def test_poke_ends_the_pause(reading):
     reader = reading(MemoryCheckpoint([0], [0]))
     first = until(lambda: reader.latest, "the first report")
     reader.poke()
     until(lambda: reader.latest is not first, "the second report")
 
 
-def test_a_storage_that_hangs_leaves_the_last_report_to_grow_old(reading):
+def test_hanging_storage_lets_the_last_report_grow_old(reading):
     checkpoint = Hanging()
     reader = reading(checkpoint)
     assert checkpoint.asked_at.wait(PATIENCE_SECONDS)
     assert reader.latest is None
-    let_go_at = time.monotonic()
+    released_at = time.monotonic()
     checkpoint.answers.set()
     report = until(lambda: reader.latest, "the report")
 
-    assert report.at <= let_go_at
+    assert report.at <= released_at
     assert report.logs == {"a-1": LoggedBatches(0, 0)}
 
 
-def test_the_next_reading_waits_for_its_time(reading):
+def test_next_reading_waits_for_the_interval(reading):
     checkpoint = MemoryCheckpoint([0], [0])
     began = time.monotonic()
     reader = reading(checkpoint, interval=0.05)

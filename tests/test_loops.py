@@ -1,4 +1,4 @@
-"""Our threads go on whatever happens, stop when asked, and make nobody wait for ever."""
+"""Our threads continue after errors, stop on request, and never block their callers forever."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LONG_SECONDS = 3600.0
 
 @pytest.fixture
 def loop():
-    """Starts loops, and stops them in the end."""
+    """Start loops, and stop them at the end."""
     started = []
 
     def start(step, name="test", **options):
@@ -38,7 +38,7 @@ def loop():
 
 
 class Steps:
-    """A step that counts, may raise, and may be held."""
+    """A step that counts its calls, and may raise or block."""
 
     def __init__(self, *, broken=False):
         self.times = []
@@ -59,7 +59,7 @@ class Steps:
         until(lambda: len(self.times) >= count, f"step {count}")
 
 
-def test_a_loop_steps_again_and_again_in_one_daemon_thread(loop):
+def test_loop_repeats_its_step_in_one_daemon_thread(loop):
     steps = Steps()
     one = loop(steps, "again")
     one.start()
@@ -69,7 +69,7 @@ def test_a_loop_steps_again_and_again_in_one_daemon_thread(loop):
     assert (thread.name, thread.daemon) == ("querypulse-again", True)
 
 
-def test_a_stopped_loop_steps_no_more(loop):
+def test_stopped_loop_runs_no_further_step(loop):
     steps = Steps()
     one = loop(steps)
     steps.wait_for(1)
@@ -83,7 +83,7 @@ def test_a_stopped_loop_steps_no_more(loop):
 
 
 @pytest.mark.contains_errors
-def test_a_broken_step_neither_ends_the_loop_nor_spins(loop):
+def test_failing_step_neither_ends_the_loop_nor_spins(loop):
     guard, steps = Guard(), Steps(broken=True)
     one = loop(steps, "worker", guard=guard)
     steps.wait_for(3)
@@ -94,7 +94,7 @@ def test_a_broken_step_neither_ends_the_loop_nor_spins(loop):
     assert steps.times[2] - steps.times[0] >= 2 * PAUSE_AFTER_ERROR_SECONDS
 
 
-def test_joining_says_when_a_step_still_runs(loop):
+def test_join_reports_a_step_that_still_runs(loop):
     steps = Steps()
     steps.free.clear()
     one = loop(steps)
@@ -106,11 +106,11 @@ def test_joining_says_when_a_step_still_runs(loop):
     assert one.join(PATIENCE_SECONDS)
 
 
-def test_a_loop_that_never_began_is_joined_at_once():
+def test_loop_that_never_started_is_joined_at_once():
     assert Loop("never", lambda: None, Guard()).join(LONG_SECONDS)
 
 
-def test_a_loop_stopped_before_it_began_never_steps():
+def test_loop_stopped_before_its_start_runs_no_step():
     steps = Steps()
     one = Loop("never", steps, Guard())
     one.stop()
@@ -120,7 +120,7 @@ def test_a_loop_stopped_before_it_began_never_steps():
     assert steps.times == []
 
 
-def test_a_loop_does_not_wait_for_itself():
+def test_loop_does_not_wait_for_itself():
     answers = []
     one = Loop("self", lambda: answers.append(one.join(LONG_SECONDS)) or one.stop(), Guard())
     one.start()
@@ -129,7 +129,7 @@ def test_a_loop_does_not_wait_for_itself():
     assert answers == [True]
 
 
-def test_in_a_forked_child_nobody_waits_for_the_parents_thread(loop, monkeypatch):
+def test_forked_child_does_not_wait_for_the_parents_thread(loop, monkeypatch):
     steps = Steps()
     steps.free.clear()
     one = loop(steps)
@@ -140,19 +140,19 @@ def test_in_a_forked_child_nobody_waits_for_the_parents_thread(loop, monkeypatch
     steps.free.set()
 
 
-def test_the_last_act_is_done_once_by_the_loops_own_thread(loop):
-    steps, acts = Steps(), []
-    one = loop(steps, last=lambda: acts.append(threading.current_thread()))
+def test_final_action_runs_once_in_the_loops_own_thread(loop):
+    steps, runs = Steps(), []
+    one = loop(steps, last=lambda: runs.append(threading.current_thread()))
     steps.wait_for(2)
-    assert acts == []
+    assert runs == []
     one.stop()
     assert one.join(PATIENCE_SECONDS)
 
-    assert acts == list(steps.threads)
+    assert runs == list(steps.threads)
 
 
 @pytest.mark.contains_errors
-def test_a_last_act_that_fails_is_contained(loop):
+def test_failing_final_action_is_contained(loop):
     guard = Guard()
     one = loop(lambda: None, guard=guard, last=Steps(broken=True))
     one.stop()
@@ -168,7 +168,7 @@ def fail():
     raise ValueError("no")
 
 
-def test_the_guard_says_whether_it_went_well():
+def test_guard_returns_whether_the_call_succeeded():
     guard = Guard()
 
     assert guard.attempt("here", lambda: None)
@@ -177,7 +177,7 @@ def test_the_guard_says_whether_it_went_well():
 
 
 @pytest.mark.contains_errors
-def test_contained_errors_are_counted_by_place():
+def test_contained_errors_are_counted_by_component():
     guard = Guard()
     assert not guard.attempt("here", fail)
     assert not guard.attempt("here", fail)
@@ -187,7 +187,7 @@ def test_contained_errors_are_counted_by_place():
 
 
 @pytest.mark.contains_errors
-def test_a_burst_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
+def test_burst_of_errors_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
     clock = Clock(5000.0)
     monkeypatch.setattr("querypulse.listener.guard.time.monotonic", clock)
     guard = Guard()
@@ -205,7 +205,7 @@ def test_a_burst_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
-def test_who_ends_the_program_is_not_held_up(end):
+def test_exit_exceptions_pass_the_guard(end):
     def leave():
         raise end
 

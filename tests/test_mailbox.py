@@ -1,4 +1,4 @@
-"""The mailbox keeps order, holds no more than it may, and counts what it drops."""
+"""The mailbox keeps the order, respects its limits, and counts what it drops."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from querypulse.listener.mailbox import LIFECYCLE_CAPACITY, Mailbox
 
 
 def fill(mailbox, *items):
-    """Items with a capital letter are starts and ends."""
+    """Put items; a capital first letter marks a start or an end."""
     return [mailbox.put(item, lifecycle=item[0].isupper()) for item in items]
 
 
 # -- order ------------------------------------------------------------------------------------
 
 
-def test_items_of_both_lanes_come_in_the_order_they_were_put():
+def test_items_of_both_lanes_keep_their_order():
     mailbox = Mailbox(10)
     fill(mailbox, "p1", "S1", "p2", "T1", "p3")
 
     assert mailbox.take(0) == ["p1", "S1", "p2", "T1", "p3"]
 
 
-def test_what_is_put_while_the_mailbox_is_drained_waits_for_the_next_take():
-    """A producer as fast as the consumer must not hold it, nor overtake itself across lanes."""
+def test_items_put_during_a_take_wait_for_the_next_take():
+    """A producer as fast as the consumer must not block it, nor reorder its items across lanes."""
     mailbox = Mailbox(10)
     fill(mailbox, "p1", "S1")
     lane = mailbox._lifecycle
@@ -44,7 +44,7 @@ def test_what_is_put_while_the_mailbox_is_drained_waits_for_the_next_take():
     assert mailbox.take(0) == ["S2", "p2"]
 
 
-def test_each_producers_items_come_in_its_own_order():
+def test_items_of_each_producer_keep_their_order():
     mailbox, rounds = Mailbox(10**6), 3000
     barrier = threading.Barrier(3)
 
@@ -66,18 +66,17 @@ def test_each_producers_items_come_in_its_own_order():
         assert [number for who, number in taken if who == name] == list(range(rounds))
 
 
-# -- bounds -----------------------------------------------------------------------------------
+# -- limits -----------------------------------------------------------------------------------
 
 
-def test_a_full_mailbox_drops_progress_and_counts_it():
+def test_full_mailbox_drops_progress_and_counts_it():
     mailbox = Mailbox(2)
 
     assert fill(mailbox, "p1", "p2", "p3", "p4") == [True, True, False, False]
     assert mailbox.drops == {"progress_mailbox_full": 2, "lifecycle_mailbox_full": 0}
 
 
-def test_starts_and_ends_are_bounded_and_counted_too():
-    """S12"""
+def test_starts_and_ends_are_limited_and_counted():
     mailbox = Mailbox(2, lifecycle_capacity=3)
 
     assert fill(mailbox, "S1", "S2", "S3", "T1", "p1") == [True, True, True, False, True]
@@ -92,7 +91,7 @@ def test_starts_and_ends_have_far_more_room_than_progress_by_default():
     assert fill(mailbox, "S", "p") == [False, False]
 
 
-def test_room_is_free_again_after_a_take():
+def test_take_frees_room():
     mailbox = Mailbox(1, lifecycle_capacity=1)
     fill(mailbox, "S1", "p1")
     mailbox.take(0)
@@ -101,7 +100,7 @@ def test_room_is_free_again_after_a_take():
 
 
 @given(st.lists(st.booleans() | st.none(), max_size=60))
-def test_nothing_is_lost_uncounted_and_neither_lane_exceeds_its_bound(script):
+def test_every_loss_is_counted_and_neither_lane_exceeds_its_limit(script):
     """True puts a lifecycle item, False a progress item, None takes everything."""
     mailbox = Mailbox(3, lifecycle_capacity=5)
     accepted, got = [], []
@@ -145,7 +144,7 @@ def test_one_take_uses_up_every_wake():
     assert time.monotonic() - began >= 0.05
 
 
-def test_progress_wakes_nobody_and_is_taken_at_the_end_of_the_wait():
+def test_progress_does_not_wake_the_reader():
     mailbox = Mailbox(4)
     fill(mailbox, "p1")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""What receivers show is read by a person who has just woken up: whole messages, compared as such."""
+"""Messages must be readable for a person who was just woken up: they are compared as a whole."""
 
 from __future__ import annotations
 
@@ -35,29 +35,29 @@ FIRING = {title: headline_of(make()) for title, make in CASES.items()}
 OVER = {title: headline_of(resolved(make())) for title, make in CASES.items()}
 
 
-def test_every_receiver_shows_what_it_should():
+def test_every_receiver_shows_the_expected_messages():
     assert page() == GOLDEN.read_text()
 
 
 @pytest.mark.parametrize("text", FIRING.values())
-def test_a_headline_begins_with_the_job(text):
+def test_headline_starts_with_the_job(text):
     assert text.startswith(f"[{APP}] ")
     assert "\n" not in text
 
 
 @pytest.mark.parametrize("text", OVER.values())
-def test_a_resolve_begins_with_the_outcome_and_says_how_long_it_took(text):
+def test_resolve_starts_with_the_outcome_and_states_the_duration(text):
     assert text.startswith(f"Resolved: [{APP}] ")
     assert " after 4 min" in text
 
 
 @pytest.mark.parametrize("title", CASES)
-def test_a_resolve_does_not_repeat_the_headline(title):
+def test_resolve_does_not_repeat_the_headline(title):
     assert FIRING[title] not in OVER[title]
 
 
 @pytest.mark.parametrize("title", CASES)
-def test_an_error_is_in_a_message_once(title):
+def test_error_appears_once_in_a_message(title):
     for one in CASES[title]().alerts:
         cause = one.annotations["reason"].rpartition(": ")[2]
         shown = "\n".join([headline_of(Incident((one,))), *details(one).values()])
@@ -72,7 +72,7 @@ def test_ids_are_last():
     assert names[-2:] == ["query_id", "run_id"]
 
 
-def test_evidence_of_no_known_rank_stuck_between_what_is_read_first_and_last():
+def test_evidence_without_a_rank_is_placed_between_the_first_and_the_last():
     assert list(ordered(dict.fromkeys(("run_id", "of_another_rule", "python_line"), ""))) == [
         "python_line", "of_another_rule", "run_id",
     ]  # fmt: skip
@@ -80,7 +80,7 @@ def test_evidence_of_no_known_rank_stuck_between_what_is_read_first_and_last():
 
 
 @pytest.mark.parametrize("title", CASES)
-def test_slack_and_pagerduty_take_every_message(title):
+def test_slack_and_pagerduty_accept_every_message(title):
     for one in (CASES[title](), resolved(CASES[title]())):
         assert not problems(json.loads(to_json(slack_message(one))))
     event = trigger_event(CASES[title](), "0" * 32, "driver-1", "")
@@ -96,13 +96,13 @@ def finding(summary: str, query: str = "billing") -> Finding:
     )
 
 
-def test_a_headline_names_job_and_cause():
+def test_headline_names_job_and_cause():
     assert headline(finding("billing failed: ValueError: no"), "orders") == (
         "[orders] billing failed: ValueError: no"
     )
 
 
-def test_a_headline_never_holds_a_whole_page_of_error():
+def test_headline_is_short_for_a_long_error():
     long = CASES["A query failed in Python"]().alerts[0]
 
     assert len(long.annotations["summary"]) < 300
@@ -126,7 +126,7 @@ def over(**notes: str):
         ),
     ],
 )
-def test_a_resolve_says_what_became_of_the_query(notes, text):
+def test_resolve_states_the_outcome_of_the_query(notes, text):
     assert resolved_headline(over(**notes)) == text
 
 
@@ -142,13 +142,13 @@ def test_a_resolve_says_what_became_of_the_query(notes, text):
         ("SomeOtherAlert", "a", {}, "a is healthy again"),
     ],
 )
-def test_a_resolve_of_more_than_a_query_says_what_is_well(name, query, notes, text):
+def test_resolve_of_a_driver_or_group_alert_states_what_is_healthy(name, query, notes, text):
     one = alert(query, name=name, starts_at=BEGAN, ends_at=BEGAN + LASTED, **notes)
 
     assert resolved_headline(one) == f"Resolved: [etl] {text} after 4 min"
 
 
-def test_a_group_that_ended_in_different_ways_claims_nothing_of_all():
+def test_group_with_different_outcomes_names_no_outcome():
     one, two = over(), over(outcome=COMPLETED[0])
 
     assert headline_of(Incident((one, replace(two, labels={**two.labels, "query": "b"})))) == (
@@ -171,11 +171,11 @@ def group(*reasons: str) -> str:
         (("", ""), "[etl] 2 queries failed (q0, q1)"),
     ],
 )
-def test_a_group_names_the_cause_that_all_share(reasons, text):
+def test_group_names_the_shared_cause(reasons, text):
     assert group(*reasons) == text
 
 
-def test_a_large_group_names_the_first_ten():
+def test_large_group_names_the_first_ten():
     assert group(*["E: no"] * 40).endswith("q8, q9 and 30 more)")
 
 
@@ -189,12 +189,12 @@ def test_a_large_group_names_the_first_ten():
         ("the JVM does not answer: a, b", "the JVM does not answer: a, b"),
     ],
 )
-def test_words_come_before_codes(reason, text):
+def test_description_comes_before_the_code(reason, text):
     assert code_last(reason) == text
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (242, "4 min"), (12_000, "3 h 20 min")]
 )
-def test_a_duration_is_short(seconds, text):
+def test_duration_is_short(seconds, text):
     assert duration(seconds) == text

@@ -1,4 +1,4 @@
-"""All that tells together: deliveries, their spool, fallbacks, the heartbeat."""
+"""Deliveries, their spool, fallbacks and the heartbeat work together."""
 
 from __future__ import annotations
 
@@ -27,28 +27,30 @@ def server():
 
 
 @pytest.fixture
-def report():
-    """Makes and starts a ``Notifier``; ``heir`` is what it inherits, ``late`` what it does later."""
+def start_notifier():
+    """Create and start a ``Notifier``; ``early`` and ``late`` list what it restores at start and
+    later.
+    """
     made = []
 
-    def notifier(**settings):
+    def start(**settings):
         settings = Settings(**settings)
-        heir = []
+        late = []
         one = Notifier(
             settings,
             "etl",
             Guard(),
             receivers=receivers(settings),
             heartbeat=heartbeat(settings, Guard()),
-            restore=heir.extend,
+            restore=late.extend,
         )
-        one.heir = [*one.restored]
-        one.late = heir
+        one.early = [*one.restored]
+        one.late = late
         one.start()
         made.append(one)
         return one
 
-    yield notifier
+    yield start
     for one in made:
         one.close(Deadline(1.0))
 
@@ -57,8 +59,8 @@ def statuses(server):
     return [json.loads(request.body)["status"] for request in server.requests]
 
 
-def test_what_is_offered_is_reported_and_when_it_is_no_more_its_end(report, server):
-    notifier = report(webhook_url=server.url)
+def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(start_notifier, server):
+    notifier = start_notifier(webhook_url=server.url)
     notifier.offer((FIRING,), ())
     assert notifier.flush(Deadline(5))
     notifier.offer((), ())
@@ -67,35 +69,35 @@ def test_what_is_offered_is_reported_and_when_it_is_no_more_its_end(report, serv
     assert statuses(server) == ["firing", "resolved"]
 
 
-def test_without_receivers_all_is_reported_at_once(report):
-    notifier = report()
+def test_flush_succeeds_at_once_without_receivers(start_notifier):
+    notifier = start_notifier()
     notifier.offer((FIRING,), ())
 
     assert notifier.flush(Deadline(0))
     assert notifier.outcomes == {}
 
 
-def test_a_receiver_that_hangs_does_not_use_up_the_time_of_the_others(report, server):
+def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, server):
     with HttpDouble(otherwise=lambda handler: handler.double.closing.wait(30)) as hanging:
         tables = [
             {"type": "webhook", "name": "hangs", "url": hanging.url},
             {"type": "webhook", "name": "works", "url": server.url},
         ]
-        notifier = report(receivers=tables)
+        notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,), ())
 
         assert not notifier.flush(Deadline(1.0))
         assert statuses(server) == ["firing"]
 
 
-def test_at_the_end_the_fallback_is_reported_what_was_not_taken(report, server):
-    """Whatever its time is: there will be no later."""
+def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, server):
+    """The fallback delay does not apply, because there is no later."""
     with HttpDouble(otherwise=reply(503)) as failing:
         tables = [
             {"type": "webhook", "name": "a", "url": failing.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        notifier = report(receivers=tables)
+        notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,), ())
         notifier.flush(Deadline(1))
         assert server.requests == []
@@ -104,13 +106,13 @@ def test_at_the_end_the_fallback_is_reported_what_was_not_taken(report, server):
     assert statuses(server) == ["firing"]
 
 
-def test_at_the_end_the_fallback_is_not_reported_what_was_taken(report, server):
+def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, server):
     with HttpDouble() as working:
         tables = [
             {"type": "webhook", "name": "a", "url": working.url, "fallback": "b"},
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
-        notifier = report(receivers=tables)
+        notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,), ())
         notifier.flush(Deadline(5))
         notifier.close(Deadline(2))
@@ -118,88 +120,86 @@ def test_at_the_end_the_fallback_is_not_reported_what_was_taken(report, server):
     assert server.requests == []
 
 
-def test_a_heartbeat_beats_with_the_offers_and_is_counted(report, server):
-    notifier = report(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
+def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server):
+    notifier = start_notifier(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
     server.wait_for(1)
-    until(lambda: notifier.outcomes["heartbeat"]["delivered"], "it is counted")
-    # As the worker does: a beat that comes too early is forgotten.
-    until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is told")
+    until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
+    # Like the worker, this offers repeatedly: a beat that comes too early is dropped.
+    until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is sent")
     notifier.close(Deadline(5))
 
     first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
     assert (first, set(beats), last) == ("/start", {"/"}, "/log")
 
 
-# -- what outlives the driver ---------------------------------------------------------------------
+# -- across drivers -------------------------------------------------------------------------------
 
 
-def test_what_an_earlier_driver_reported_is_inherited_and_ended_once_it_is_over(
-    report, server, tmp_path
+def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
+    start_notifier, server, tmp_path
 ):
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
-    first = report(**settings)
+    first = start_notifier(**settings)
     first.offer((FIRING,), ())
     assert first.flush(Deadline(5))
     first.close(Deadline(5))
 
-    second = report(**settings)
-    assert [one.key for one in second.heir] == [FIRING.key]
+    second = start_notifier(**settings)
+    assert [one.key for one in second.early] == [FIRING.key]
     second.offer((FIRING,), ())
     assert second.flush(Deadline(5))
     second.offer((), ())
     assert second.flush(Deadline(5))
 
-    assert first.heir == []
+    assert first.early == []
     assert statuses(server) == ["firing", "resolved"]
 
 
-def test_without_a_spool_nothing_is_inherited(report, server):
-    first = report(webhook_url=server.url)
+def test_nothing_is_restored_without_a_spool(start_notifier, server):
+    first = start_notifier(webhook_url=server.url)
     first.offer((FIRING,), ())
     first.flush(Deadline(5))
     first.close(Deadline(5))
 
-    assert report(webhook_url=server.url).heir == []
+    assert start_notifier(webhook_url=server.url).early == []
 
 
-def test_a_spool_in_use_is_said_and_what_is_in_it_is_taken_over_later(report, server, tmp_path):
-    """As when a new driver starts while the old one still dies."""
+def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp_path):
+    """A new driver may start while the old one is still shutting down."""
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
-    first = report(**settings)
+    first = start_notifier(**settings)
     first.offer((FIRING,), ())
     assert first.flush(Deadline(5))
 
-    second = report(**settings)
+    second = start_notifier(**settings)
     other = incident("silver")
     second.offer((other,), ())
     assert second.flush(Deadline(5))
     assert second.spool_problem
-    assert second.heir == []
+    assert second.early == []
     first.close(Deadline(5))
 
     def restored():
         second.offer((other,), ())
         return second.late
 
-    until(restored, "it is inherited")
+    until(restored, "the incident is restored")
     assert [one.key for one in second.late] == [FIRING.key]
     assert second.flush(Deadline(5))
     assert statuses(server) == ["firing", "firing"]
-    until(lambda: not second.spool_problem, "nothing is in the way any more")
+    until(lambda: not second.spool_problem, "the spool problem is gone")
 
 
-def test_while_another_process_of_the_app_has_the_spool_nothing_is_resolved_at_the_start(
-    report, tmp_path
-):
-    """What is open under the app's keys may be the other's."""
+def test_no_stale_resolve_is_sent_while_another_process_holds_the_spool(start_notifier, tmp_path):
+    """Incidents open under the app's keys may belong to the other process."""
     with PagerDutyDouble() as pagerduty:
-        first = report(spool_dir=str(tmp_path / "spool"))
-        second = report(
+        first = start_notifier(spool_dir=str(tmp_path / "spool"))
+        second = start_notifier(
             spool_dir=str(tmp_path / "spool"),
             pagerduty_routing_key="R" * 32,
             pagerduty_url=pagerduty.enqueue_url,
         )
-        until(lambda: second.spool_problem, "the spool is taken")
+        until(lambda: second.spool_problem, "the spool is in use")
         second.offer((incident("silver"),), (incident("a", ends_at=ENDED),))
         assert second.flush(Deadline(5))
         time.sleep(0.5)
@@ -208,15 +208,15 @@ def test_while_another_process_of_the_app_has_the_spool_nothing_is_resolved_at_t
         first.close(Deadline(5))
 
 
-def test_without_trouble_there_is_no_problem_to_show(report, tmp_path):
-    assert report().spool_problem == ""
-    assert report(spool_dir=str(tmp_path / "spool")).spool_problem == ""
+def test_no_spool_problem_is_shown_without_an_error(start_notifier, tmp_path):
+    assert start_notifier().spool_problem == ""
+    assert start_notifier(spool_dir=str(tmp_path / "spool")).spool_problem == ""
 
 
 @pytest.mark.contains_errors
-def test_a_spool_that_cannot_be_kept_keeps_nobody_from_being_reported(report, server, tmp_path):
+def test_unusable_spool_does_not_prevent_notifications(start_notifier, server, tmp_path):
     (tmp_path / "file").write_text("")
-    notifier = report(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
+    notifier = start_notifier(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
     notifier.offer((FIRING,), ())
 
     assert notifier.flush(Deadline(5))

@@ -1,4 +1,4 @@
-"""What a restart repeats, as far as it is known: said of failed and stalled queries."""
+"""The batches that a restart repeats, in the evidence of failed and stalled queries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ IDLE = {"committed_offsets": BEGIN, "available_offsets": BEGIN}
 
 
 def dead(batch=10, story=None, **fields):
-    """A run that ended in a batch; the probe has its last words."""
+    """A run that ended in a batch; the probe has its exception."""
     story = story or steady()
     return story.probe(run(batch=batch, active=False, exception=CONFLICT, **fields), at=101)
 
 
 def said(story, now=170, **settings):
-    """The evidence of the one alert that there must be."""
+    """The evidence of the one expected alert."""
     (finding,) = story.evaluate(now, **settings).findings
     assert finding.alertname in {"StreamingQueryFailed", "StreamingQueryStalled"}
     return finding.evidence.get("on_restart")
@@ -43,10 +43,10 @@ def hung(batch=10, **fields):
         (steady().log(at=100, planned=10, committed=9).probe(run(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
         (dead(batch=0, story=Story().started(at=90), **PLANNED), f"batch 0 runs again, offsets {BEGIN} to {END}"),
     ],
-    ids=["dead in a batch", "hung in a batch", "offsets refused", "dead by the event alone",
-         "dead, its log read before", "dead in its first batch"],
+    ids=["failed in a batch", "hung in a batch", "offsets refused", "failed, by the event alone",
+         "failed, its log read before", "failed in its first batch"],
 )  # fmt: skip
-def test_the_batch_that_runs_again_is_named_with_its_offsets(story, text):
+def test_batch_that_runs_again_is_named_with_its_offsets(story, text):
     assert said(story) == text
 
 
@@ -61,14 +61,14 @@ def test_the_batch_that_runs_again_is_named_with_its_offsets(story, text):
         dead(trigger="ContinuousTrigger(1000)", **PLANNED),
         dead(trigger="RealTimeTrigger(300000)", **PLANNED),
     ],
-    ids=["dead between batches", "offsets refused", "its batch was committed", "no probe",
-         "dead at once", "continuous", "real time"],
+    ids=["failed between batches", "offsets refused", "its batch was committed", "no probe",
+         "failed at once", "continuous", "real time"],
 )  # fmt: skip
-def test_where_no_batch_is_known_to_be_planned_nothing_is_said(story):
+def test_nothing_is_stated_if_no_batch_is_known_to_be_planned(story):
     assert said(story) is None
 
 
-def test_a_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
+def test_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
     asking = run(message="Getting offsets from Kafka", busy=True, batch=10, **IDLE)
     story = steady()
     for at in range(101, 171, 5):
@@ -77,14 +77,14 @@ def test_a_source_that_hangs_before_a_batch_is_planned_repeats_nothing():
     assert said(story) is None
 
 
-def test_under_async_progress_tracking_all_that_is_done_and_not_logged_runs_again():
+def test_async_progress_tracking_repeats_all_batches_missing_in_the_log():
     story = asynchronous(until=400, log_until=300)
 
     assert said(story, 400) == "batches 150 to 200 run again: done, but not in the commit log"
     assert story.query().batches_not_durable == 51
 
 
-def test_a_log_that_is_up_to_date_repeats_nothing_under_async_progress_tracking():
+def test_async_progress_tracking_repeats_nothing_if_the_log_is_up_to_date():
     story = asynchronous(until=102, log_until=102).log(at=103, committed=51)
     story.ended(at=103, exception=CONFLICT)
 
@@ -92,7 +92,7 @@ def test_a_log_that_is_up_to_date_repeats_nothing_under_async_progress_tracking(
     assert said(story, 104) is None
 
 
-def test_an_ordinary_query_has_no_batches_that_are_not_durable():
+def test_ordinary_query_has_no_count_of_batches_not_durable():
     assert hung(**PLANNED).query().batches_not_durable is None
 
 

@@ -1,4 +1,4 @@
-"""The account of one receiver: what is due, in which order, when again, and what is given up."""
+"""The delivery queue of one receiver: what is due, in which order, when it is retried or dropped."""
 
 import pytest
 from msgspec.structs import replace
@@ -24,13 +24,13 @@ DAY = 24 * 3600.0
 
 
 class Harness:
-    """An outbox, a clock, and what was sent of it."""
+    """An outbox, a clock, and the messages that were sent."""
 
-    def __init__(self, *reported, capabilities=None):
+    def __init__(self, *delivered, capabilities=None):
         self.outbox = Outbox(capabilities)
         self.now = 0.0
-        if reported:
-            self.offer(*reported)
+        if delivered:
+            self.offer(*delivered)
             self.send_all()
 
     @property
@@ -45,7 +45,7 @@ class Harness:
         return self.outbox.begin(self.now, self.wall, urgent_round)
 
     def send(self, error=None, urgent_round=0):
-        """Send what is due, if anything, and let it fail with ``error``."""
+        """Send the next due message, if any, and let it fail with ``error``."""
         sent = self.begin(urgent_round)
         if sent is None:
             return None
@@ -56,7 +56,7 @@ class Harness:
         return said(sent)
 
     def send_all(self):
-        """All that is due, delivered."""
+        """Send and deliver everything that is due."""
         return list(iter(self.send, None))
 
     def at(self, seconds):
@@ -72,7 +72,7 @@ class Harness:
         return entry
 
     def crash(self):
-        """The driver is killed; its successor has the rows."""
+        """The driver is killed; its successor restores the entries."""
         successor = Harness(capabilities=self.outbox._capabilities).at(self.now)
         successor.outbox.restore(self.outbox.entries, self.wall)
         return successor
@@ -81,24 +81,24 @@ class Harness:
 # -- triggers and resolves --------------------------------------------------------------------
 
 
-def test_a_firing_incident_is_due_until_it_was_delivered():
-    """Success is recorded afterwards, so a crash repeats rather than loses."""
+def test_firing_incident_is_due_until_it_is_delivered():
+    """Success is recorded after the send, so a crash repeats a message rather than losing it."""
     harness = Harness().offer(incident())
     assert harness.send(outage()) == ("a", "firing")
     assert harness.at(1).send() == ("a", "firing")
     assert harness.at(9e6).send() is None
 
 
-def test_other_words_are_not_another_incident():
-    """Annotations change with every look; nobody is told again for that."""
+def test_changed_annotations_do_not_notify_again():
+    """Annotations change with every poll; that is no reason to notify."""
     harness = Harness(incident(summary="60 s without a commit"))
     harness.offer(incident(summary="61 s without a commit"))
 
     assert harness.send() is None
 
 
-def test_a_new_revision_is_reported_once():
-    """A member joined, or a reminder is due."""
+def test_new_revision_is_sent_once():
+    """The revision grows when a member joins or a reminder is due."""
     harness = Harness(incident())
     harness.offer(incident("a", "b", revision=1))
 
@@ -106,8 +106,8 @@ def test_a_new_revision_is_reported_once():
 
 
 @pytest.mark.parametrize("ended", ["left out", "offered with its end"])
-def test_an_incident_that_ended_is_resolved_with_its_end(ended):
-    """Whenever the resolve gets through; returned once as ended, or absent."""
+def test_ended_incident_is_resolved_with_its_end_time(ended):
+    """The end time does not depend on when the resolve gets through."""
     harness = Harness(incident()).at(60)
     harness.offer(*([over(incident(), WALL + 60)] if ended != "left out" else []))
     harness.send(outage())
@@ -117,8 +117,8 @@ def test_an_incident_that_ended_is_resolved_with_its_end(ended):
     assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
 
 
-def test_a_member_that_ended_before_keeps_its_end():
-    """Only those that fire end with the incident."""
+def test_member_that_ended_earlier_keeps_its_end_time():
+    """Only members that still fire end with the incident."""
     harness = Harness(incident("a", "b"))
     first, second = incident("a", "b").alerts
     ended_first = over(incident("a"), WALL + 5).alerts[0]
@@ -129,15 +129,15 @@ def test_a_member_that_ended_before_keeps_its_end():
     assert first.ends_at is None
 
 
-def test_an_end_is_never_before_the_beginning():
-    """Wall clocks are set back now and then."""
+def test_incident_never_ends_before_it_starts():
+    """Wall clocks are sometimes set back."""
     harness = Harness(incident()).at(-500).offer()
 
     assert harness.begin().ends_at == WALL
 
 
-def test_a_warning_that_came_and_went_unheard_is_not_reported():
-    """During an outage nothing arrived, so there is nothing to resolve; it is counted."""
+def test_undelivered_warning_that_ended_is_dropped_and_counted():
+    """Nothing arrived during the outage, so there is nothing to resolve."""
     harness = Harness().offer(incident(severity="warning"))
     harness.send(outage())
     harness.at(60).offer()
@@ -147,8 +147,8 @@ def test_a_warning_that_came_and_went_unheard_is_not_reported():
     assert harness.outbox.entries == ()
 
 
-def test_a_critical_one_that_came_and_went_unheard_is_reported_and_then_resolved():
-    """Somebody should know that a query died in the night, also when it came back."""
+def test_undelivered_critical_incident_that_ended_is_sent_and_resolved():
+    """People should learn that a query failed at night, even if it recovered."""
     harness = Harness().offer(incident())
     harness.send(outage())
     harness.at(60).offer()
@@ -157,8 +157,8 @@ def test_a_critical_one_that_came_and_went_unheard_is_reported_and_then_resolved
     assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
-def test_a_trigger_of_a_warning_that_may_have_arrived_is_resolved():
-    """Or the incident would stay open for ever."""
+def test_warning_trigger_that_may_have_arrived_is_resolved():
+    """Otherwise the incident would stay open forever."""
     harness = Harness().offer(incident(severity="warning"))
     harness.send(lost_answer())
     harness.at(60).offer()
@@ -166,8 +166,8 @@ def test_a_trigger_of_a_warning_that_may_have_arrived_is_resolved():
     assert harness.send_all() == [("a", "resolved")]
 
 
-def test_a_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_resolve():
-    """A repetition costs nothing, a lost page does."""
+def test_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_resolve():
+    """A duplicate costs nothing; a lost page does."""
     harness = Harness().offer(incident())
     harness.send(lost_answer())
     harness.at(60).offer()
@@ -175,7 +175,7 @@ def test_a_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_r
     assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
-def test_a_trigger_that_may_have_arrived_is_sent_again_while_it_fires():
+def test_trigger_that_may_have_arrived_is_sent_again_while_firing():
     harness = Harness().offer(incident())
     harness.send(lost_answer())
 
@@ -183,8 +183,8 @@ def test_a_trigger_that_may_have_arrived_is_sent_again_while_it_fires():
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])
-def test_a_trigger_that_lands_after_its_incident_ended_is_resolved(severity):
-    """The set changed while the request was under way."""
+def test_trigger_delivered_after_the_incident_ended_is_resolved(severity):
+    """The incident ends while the request is in progress."""
     harness = Harness().offer(incident(severity=severity))
     sent = harness.begin()
     harness.at(5).offer()
@@ -193,8 +193,8 @@ def test_a_trigger_that_lands_after_its_incident_ended_is_resolved(severity):
     assert harness.send_all() == [("a", "resolved")]
 
 
-def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trigger():
-    """The receiver believes that all is well."""
+def test_resolve_delivered_after_the_incident_reopened_is_followed_by_a_trigger():
+    """Otherwise the receiver would believe that the incident is over."""
     harness = Harness(incident()).at(60).offer()
     sent = harness.begin()
     harness.offer(incident(starts_at=WALL + 60))
@@ -203,8 +203,8 @@ def test_a_resolve_that_lands_after_its_incident_came_back_is_followed_by_a_trig
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_reported():
-    """A critical one; the receiver has only heard of the one before."""
+def test_short_occurrence_during_a_resolve_request_is_sent():
+    """The occurrence is critical, and the receiver knows only the previous one."""
     harness = Harness(incident()).at(60).offer()
     sent = harness.begin()
     harness.at(61).offer(incident(starts_at=WALL + 61))
@@ -214,7 +214,7 @@ def test_an_occurrence_that_came_and_went_while_a_resolve_was_under_way_is_repor
     assert harness.send_all() == [("a", "firing"), ("a", "resolved")]
 
 
-def test_firing_again_before_the_resolve_left_is_reported_after_that_resolve():
+def test_reopened_incident_is_sent_after_its_pending_resolve():
     """A trigger on a key that is still open would notify nobody."""
     harness = Harness(incident(revision=3)).at(60).offer()
     harness.send(outage())
@@ -225,11 +225,11 @@ def test_firing_again_before_the_resolve_left_is_reported_after_that_resolve():
     assert (resolve.starts_at, resolve.ends_at) == (WALL, WALL + 60)
     assert harness.send_all() == [("a", "firing")]
     harness.offer(incident(starts_at=WALL + 70, revision=1))
-    assert harness.send_all() == [("a", "firing")], "its own first reminder is news"
+    assert harness.send_all() == [("a", "firing")], "its first reminder is sent"
 
 
-def test_firing_again_after_a_resolve_that_may_have_arrived_is_reported():
-    """And however short it fires: it is another occurrence, and a critical one."""
+def test_new_occurrence_after_a_resolve_that_may_have_arrived_is_sent():
+    """Even a short critical occurrence is sent."""
     harness = Harness(incident()).at(60).offer()
     harness.send(lost_answer())
     harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
@@ -237,7 +237,7 @@ def test_firing_again_after_a_resolve_that_may_have_arrived_is_reported():
     assert harness.send_all() == [("a", "resolved"), ("a", "firing"), ("a", "resolved")]
 
 
-def test_firing_again_after_a_trigger_that_may_have_arrived_is_reported_after_a_resolve():
+def test_new_occurrence_after_a_trigger_that_may_have_arrived_follows_a_resolve():
     harness = Harness().offer(incident())
     harness.send(lost_answer())
     harness.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
@@ -245,7 +245,7 @@ def test_firing_again_after_a_trigger_that_may_have_arrived_is_reported_after_a_
     assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
-def test_the_end_of_an_occurrence_that_is_not_taken_does_not_cost_the_next_its_page():
+def test_rejected_resolve_does_not_suppress_the_next_page():
     harness = Harness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).send(poison())
@@ -253,7 +253,7 @@ def test_the_end_of_an_occurrence_that_is_not_taken_does_not_cost_the_next_its_p
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_the_end_of_a_silenced_occurrence_before_is_reported_all_the_same():
+def test_resolve_is_sent_although_the_next_occurrence_is_silenced():
     harness = Harness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
@@ -261,17 +261,17 @@ def test_the_end_of_a_silenced_occurrence_before_is_reported_all_the_same():
     assert harness.at(90).send_all() == [("a", "resolved")]
 
 
-def test_an_end_that_was_not_reported_survives_the_driver():
+def test_pending_resolve_survives_a_driver_crash():
     harness = Harness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70))
-    heir = harness.crash().offer(incident(starts_at=WALL + 70))
+    successor = harness.crash().offer(incident(starts_at=WALL + 70))
 
-    assert heir.send_all() == [("a", "resolved"), ("a", "firing")]
+    assert successor.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
-def test_a_trigger_is_sent_before_a_resolve_of_another():
-    """What supersedes is told before what is superseded ends."""
+def test_trigger_is_sent_before_the_resolve_of_another_incident():
+    """The superseding alert arrives before the superseded one ends."""
     harness = Harness(incident("slow", severity="warning")).at(60)
     harness.offer(incident("dead", starts_at=WALL + 60))
 
@@ -281,7 +281,7 @@ def test_a_trigger_is_sent_before_a_resolve_of_another():
 # -- muted ------------------------------------------------------------------------------------
 
 
-def test_a_muted_incident_is_not_reported_and_not_lost():
+def test_muted_incident_is_neither_sent_nor_counted_as_lost():
     harness = Harness().offer(incident(muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
@@ -290,15 +290,15 @@ def test_a_muted_incident_is_not_reported_and_not_lost():
     assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
-def test_a_muted_incident_is_reported_when_the_silence_ends():
-    """It was queued only then: it is no late page, and no fallback's business."""
+def test_muted_incident_is_sent_when_the_silence_ends():
+    """Its delivery is neither late nor overdue, because it is queued only then."""
     harness = Harness().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
 
     assert harness.outbox.overdue(harness.wall, 60.0) == ()
     assert "delivery_delay_seconds" not in harness.begin().alerts[0].annotations
 
 
-def test_what_was_reported_before_it_was_muted_is_resolved_and_not_repeated():
+def test_incident_muted_after_delivery_is_resolved_and_not_repeated():
     harness = Harness(incident()).offer(incident(revision=1, muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
@@ -309,8 +309,8 @@ def test_what_was_reported_before_it_was_muted_is_resolved_and_not_repeated():
 # -- failures ---------------------------------------------------------------------------------
 
 
-def test_new_before_failed_then_critical_then_oldest():
-    """A failing incident never stands in the way of one that was not tried yet."""
+def test_send_order_is_new_before_failed_then_critical_then_oldest():
+    """An incident that fails to send never delays one that was not tried yet."""
     harness = Harness().offer(failing := incident("failing"))
     harness.send(outage())
     fresh = [
@@ -323,8 +323,8 @@ def test_new_before_failed_then_critical_then_oldest():
     assert [query for query, _ in harness.send_all()] == ["earlier", "later", "warning", "failing"]
 
 
-def test_a_wrong_token_keeps_the_page_and_tries_it_every_five_minutes():
-    """It is put right in the end."""
+def test_wrong_token_keeps_the_page_and_retries_every_five_minutes():
+    """Someone corrects the token eventually."""
     harness = Harness().offer(incident())
     for attempt in range(50):
         assert harness.at(attempt * 300).send(wrong_token()) == ("a", "firing")
@@ -334,8 +334,8 @@ def test_a_wrong_token_keeps_the_page_and_tries_it_every_five_minutes():
     assert harness.losses == {}
 
 
-def test_a_warning_that_comes_back_does_not_inherit_its_pause():
-    """It is a new occurrence, and due at once."""
+def test_new_occurrence_of_a_warning_does_not_inherit_the_retry_pause():
+    """The new occurrence is due at once."""
     harness = Harness()
     for seconds in (0, 60):
         harness.at(seconds).offer(incident(severity="warning", starts_at=harness.wall))
@@ -345,17 +345,17 @@ def test_a_warning_that_comes_back_does_not_inherit_its_pause():
     assert harness.outbox.next_at(harness.now, harness.wall) is None
 
 
-def test_a_message_that_is_not_taken_is_not_sent_again():
+def test_rejected_message_is_not_sent_again():
     harness = Harness().offer(incident())
     harness.send(poison())
 
-    assert harness.at(9e4).offer(incident(summary="other words")).send() is None
+    assert harness.at(9e4).offer(incident(summary="changed text")).send() is None
     assert harness.losses == {"rejected": 1}
     assert harness.outbox.pending(harness.wall) == 0
 
 
-def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
-    """Its revision grew, or it ended."""
+def test_rejected_message_is_tried_once_more_when_it_changes():
+    """The message changes when its revision grows or the incident ends."""
     harness = Harness().offer(incident())
     harness.send(poison())
     harness.offer(incident(revision=1))
@@ -368,7 +368,7 @@ def test_a_message_that_was_not_taken_is_tried_once_more_when_it_is_another():
     assert [one.key for one in harness.outbox.overdue(harness.wall, 1e9)] == [incident().key]
 
 
-def test_a_message_that_changed_while_it_was_refused_is_tried():
+def test_message_that_changed_during_its_rejected_request_is_tried():
     harness = Harness().offer(incident())
     sent = harness.begin()
     harness.offer(incident(revision=1))
@@ -377,8 +377,8 @@ def test_a_message_that_changed_while_it_was_refused_is_tried():
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_a_resolve_that_is_not_taken_is_tried_again_for_a_day():
-    """While the incident is open there, the next failure would notify nobody."""
+def test_rejected_resolve_is_retried_for_a_day():
+    """While the incident is open at the receiver, the next failure would notify nobody."""
     harness = Harness(incident()).at(60).offer()
     for attempt in range(3):
         assert harness.at(60 + attempt * 300).send(poison()) == ("a", "resolved")
@@ -389,7 +389,7 @@ def test_a_resolve_that_is_not_taken_is_tried_again_for_a_day():
     assert (harness.outbox.entries, harness.losses) == ((), {"expired": 1})
 
 
-def test_a_failure_after_a_resolve_that_was_not_taken_is_sent_after_that_resolve():
+def test_failure_after_a_rejected_resolve_is_sent_after_that_resolve():
     harness = Harness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -397,7 +397,7 @@ def test_a_failure_after_a_resolve_that_was_not_taken_is_sent_after_that_resolve
     assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
 
 
-def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
+def test_failure_is_sent_even_if_the_preceding_resolve_is_rejected_for_good():
     harness = Harness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -408,7 +408,7 @@ def test_a_failure_is_sent_though_the_resolve_before_it_is_refused_for_good():
 
 
 def refused_resolve():
-    """It fails again at 70 s, under a key whose resolve is refused."""
+    """The query fails again at 70 s, under a key whose resolve is rejected."""
     harness = Harness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -420,8 +420,8 @@ def overdue(harness):
     return [said(one) for one in harness.outbox.overdue(harness.wall, 60.0)]
 
 
-def test_a_failure_under_a_key_whose_resolve_is_refused_is_overdue_though_it_was_taken():
-    """The first incident is still open there, so the receiver notifies nobody."""
+def test_delivered_failure_is_overdue_while_the_resolve_of_its_key_is_rejected():
+    """The first incident is still open at the receiver, so the receiver notifies nobody."""
     harness = refused_resolve()
     assert harness.send_all() == [("a", "firing")]
 
@@ -431,7 +431,7 @@ def test_a_failure_under_a_key_whose_resolve_is_refused_is_overdue_though_it_was
     assert overdue(harness.crash().at(7200)) == [("a", "firing")]
 
 
-def test_once_a_resolve_is_taken_the_next_failure_under_that_key_is_not_overdue():
+def test_failure_is_not_overdue_once_the_resolve_of_its_key_is_accepted():
     harness = refused_resolve()
     harness.send_all()
     assert harness.at(400).offer().send_all() == [("a", "resolved")]
@@ -440,7 +440,7 @@ def test_once_a_resolve_is_taken_the_next_failure_under_that_key_is_not_overdue(
     assert overdue(harness.at(4000)) == []
 
 
-def test_a_resolve_that_is_taken_at_the_second_try_leaves_nothing_overdue():
+def test_resolve_accepted_at_the_second_attempt_leaves_nothing_overdue():
     harness = Harness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -454,15 +454,15 @@ def listing(*members, words="as found"):
     return Incident((replace(alert("unnamed", summary=words), members=members),))
 
 
-def test_a_refused_alert_of_queries_without_a_name_is_tried_again_when_one_more_joins_it():
+def test_rejected_alert_of_unnamed_queries_is_retried_when_another_query_joins():
     harness = Harness().offer(listing("c9c58242"))
     harness.send(poison())
-    assert harness.offer(listing("c9c58242", words="other words")).send() is None
+    assert harness.offer(listing("c9c58242", words="changed text")).send() is None
 
     assert harness.offer(listing("c9c58242", "2d1a0d2d")).send() == ("unnamed", "firing")
 
 
-def test_one_more_that_joins_while_the_message_is_refused_is_a_reason_to_try_it_again():
+def test_query_that_joins_during_a_rejected_request_triggers_a_retry():
     harness = Harness().offer(listing("c9c58242"))
     sent = harness.outbox.begin(harness.now, harness.wall)
     harness.offer(listing("c9c58242", "2d1a0d2d"))
@@ -471,20 +471,20 @@ def test_one_more_that_joins_while_the_message_is_refused_is_a_reason_to_try_it_
     assert harness.send() == ("unnamed", "firing")
 
 
-def test_one_that_leaves_it_is_no_reason_to_try_it_again():
+def test_query_that_leaves_a_rejected_alert_triggers_no_retry():
     harness = Harness().offer(listing("c9c58242", "2d1a0d2d"))
     harness.send(poison())
 
     assert harness.offer(listing("2d1a0d2d")).send() is None
 
 
-def test_one_more_that_joins_an_alert_which_was_taken_notifies_nobody():
+def test_query_that_joins_a_delivered_alert_notifies_nobody():
     harness = Harness(listing("c9c58242"))
 
     assert harness.offer(listing("c9c58242", "2d1a0d2d")).send() is None
 
 
-def test_a_receiver_that_answers_410_is_tried_hourly_and_nothing_is_lost():
+def test_receiver_that_answers_410_is_retried_hourly_without_loss():
     harness = Harness().offer(incident())
     for attempt in range(4):
         assert harness.at(attempt * 3600).send(gone()) == ("a", "firing")
@@ -496,7 +496,7 @@ def test_a_receiver_that_answers_410_is_tried_hourly_and_nothing_is_lost():
     assert harness.at(4 * 3600).send() == ("a", "firing")
 
 
-def test_after_a_410_what_is_new_is_tried_at_once_and_takes_along_what_waits():
+def test_after_a_410_a_new_incident_is_tried_at_once_and_releases_the_pending_ones():
     harness = Harness().offer(incident("a"))
     harness.send(gone())
     harness.at(600).offer(incident("a"), incident("b"))
@@ -504,7 +504,7 @@ def test_after_a_410_what_is_new_is_tried_at_once_and_takes_along_what_waits():
     assert harness.send_all() == [("b", "firing"), ("a", "firing")]
 
 
-def test_what_waits_after_a_410_is_overdue_as_any_other():
+def test_incidents_pending_after_a_410_become_overdue():
     harness = Harness().offer(incident())
     harness.send(gone())
 
@@ -514,8 +514,8 @@ def test_what_waits_after_a_410_is_overdue_as_any_other():
     ]
 
 
-def test_a_flush_overrides_every_pause_once():
-    """It attempts what is pending at once, and each only once."""
+def test_flush_overrides_every_pause_once():
+    """A flush attempts each pending message at once, and only once."""
     harness = Harness().offer(incident())
     harness.send(wrong_token())
     assert not harness.outbox.is_attempted(harness.wall, 1)
@@ -528,8 +528,8 @@ def test_a_flush_overrides_every_pause_once():
 # -- late -------------------------------------------------------------------------------------
 
 
-def test_a_page_reported_late_says_how_late_and_stays_the_same_page():
-    """Told at the end of an outage of an hour; the revision, so the message's id, is its own."""
+def test_late_page_states_its_delay_and_keeps_its_identity():
+    """A page sent after an outage of an hour keeps its revision, and thus its message id."""
     harness = Harness().offer(incident())
     harness.send(outage())
     sent = harness.at(3600).begin()
@@ -540,7 +540,7 @@ def test_a_page_reported_late_says_how_late_and_stays_the_same_page():
     assert "delivery_delay_seconds" not in harness.entry().incident.alerts[0].annotations
 
 
-def test_a_reminder_and_a_resolve_are_not_late():
+def test_reminders_and_resolves_carry_no_delay():
     harness = Harness(incident()).at(14_400).offer(incident(revision=1))
     reminder = harness.begin()
     harness.outbox.delivered(reminder, harness.wall)
@@ -550,8 +550,8 @@ def test_a_reminder_and_a_resolve_are_not_late():
         assert "delivery_delay_seconds" not in sent.alerts[0].annotations
 
 
-def test_what_is_over_for_a_day_is_given_up():
-    """And only what is over: what fires is told however long it took."""
+def test_incident_that_ended_a_day_ago_is_dropped():
+    """Only ended incidents expire; a firing one is sent however long that takes."""
     harness = Harness().offer(incident("dead"), incident("back"))
     harness.at(60).offer(incident("dead"))
     for _ in range(2):
@@ -564,34 +564,34 @@ def test_what_is_over_for_a_day_is_given_up():
     assert harness.send_all() == [("dead", "firing")]
 
 
-# -- habits -----------------------------------------------------------------------------------
+# -- receiver capabilities --------------------------------------------------------------------
 
 FORGETFUL = ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=300.0)
 
 
-def test_a_receiver_that_forgets_is_reported_again_and_again():
-    """Every minute what fires, and for five minutes what has ended."""
+def test_receiver_that_forgets_gets_repeats():
+    """Firing incidents repeat every minute, ended ones for five minutes."""
     harness = Harness(incident(), capabilities=FORGETFUL)
     assert harness.at(59).send() is None
     assert harness.at(60).send_all() == [("a", "firing")]
     assert harness.outbox.pending(harness.wall) == 0
     harness.at(100).offer()
     assert harness.send_all() == [("a", "resolved")]
-    reported = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
+    sent = [harness.at(seconds).offer().send_all() for seconds in range(101, 900)]
 
-    assert sum(map(len, reported)) == 4
+    assert sum(map(len, sent)) == 4
     assert harness.outbox.entries == ()
 
 
-def test_a_repetition_does_not_wait_for_ever_when_the_clock_was_set_back():
+def test_repeat_is_not_delayed_forever_when_the_clock_is_set_back():
     harness = Harness(incident(), capabilities=FORGETFUL)
 
     assert harness.at(-3600).send_all() == [("a", "firing")]
     assert harness.at(-3590).send() is None
 
 
-def test_a_repetition_that_fails_is_no_difference():
-    """Nobody waits for it in a flush, and it is tried again."""
+def test_failed_repeat_changes_nothing():
+    """A flush does not wait for the repeat, and the repeat is retried."""
     harness = Harness(incident(), capabilities=FORGETFUL).at(60)
     assert harness.send(lost_answer()) == ("a", "firing")
     assert harness.outbox.pending(harness.wall) == 0
@@ -600,7 +600,7 @@ def test_a_repetition_that_fails_is_no_difference():
     assert harness.at(61).send_all() == [("a", "firing")]
 
 
-def test_what_ends_and_comes_back_is_reported_to_a_receiver_that_still_repeats_its_end():
+def test_reopened_incident_is_sent_while_its_end_is_still_repeated():
     harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
     assert harness.send_all() == [("a", "resolved")]
     harness.at(70).offer(incident(starts_at=WALL + 70))
@@ -608,7 +608,7 @@ def test_what_ends_and_comes_back_is_reported_to_a_receiver_that_still_repeats_i
     assert harness.send_all() == [("a", "firing")]
 
 
-def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_reported():
+def test_short_occurrence_during_a_repeated_resolve_is_sent():
     harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
     harness.send_all()
     repetition = harness.at(120).begin()
@@ -619,8 +619,8 @@ def test_an_occurrence_that_came_and_went_while_an_end_was_repeated_is_reported(
     assert harness.at(130).send_all() == [("a", "firing"), ("a", "resolved")]
 
 
-def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
-    """A fifth of them at once, then they flow."""
+def test_rate_limit_delays_messages_without_counting_a_failure():
+    """A fifth of the budget is available at once; the rest accrues."""
     harness = Harness(capabilities=ReceiverCapabilities(per_minute=60.0))
     harness.offer(*[incident(f"q{number}") for number in range(20)])
     assert len(harness.send_all()) == 12
@@ -632,10 +632,10 @@ def test_a_full_minute_of_pages_waits_for_tokens_and_that_is_no_failure():
     assert harness.outbox.pending(harness.wall) == 0
 
 
-def test_a_flush_does_not_let_a_page_wait_for_a_token():
+def test_flush_sends_pages_without_waiting_for_the_rate_limit():
     """The driver may be about to exit; a resolve may wait."""
-    reported = [incident(f"t{number}") for number in range(12)]
-    harness = Harness(*reported, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
+    delivered = [incident(f"t{number}") for number in range(12)]
+    harness = Harness(*delivered, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
         incident("new")
     )
 
@@ -646,29 +646,29 @@ def test_a_flush_does_not_let_a_page_wait_for_a_token():
 # -- successors -------------------------------------------------------------------------------
 
 
-def test_what_an_earlier_driver_reported_is_not_reported_again():
+def test_incident_delivered_by_an_earlier_driver_is_not_sent_again():
     harness = Harness(incident(revision=2)).crash()
     harness.offer(incident(revision=0))
 
     assert harness.send() is None
 
 
-def test_what_an_earlier_driver_could_not_report_is_reported():
+def test_incident_undelivered_by_an_earlier_driver_is_sent():
     harness = Harness().offer(incident())
     harness.send(outage())
 
     assert harness.crash().send_all() == [("a", "firing")]
 
 
-def test_what_an_earlier_driver_left_open_is_resolved_when_it_is_over():
+def test_incident_left_open_by_an_earlier_driver_is_resolved_when_it_ends():
     harness = Harness(incident()).crash()
 
     assert harness.offer().send_all() == [("a", "resolved")]
 
 
 @pytest.mark.parametrize("severity", ["critical", "warning"])
-def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
-    """The successor tells it again while it fires, and never leaves it open."""
+def test_driver_killed_during_a_trigger_leaves_its_delivery_unsure(severity):
+    """The successor repeats the trigger while it fires, and never leaves it open."""
     harness = Harness().offer(incident(severity=severity))
     harness.begin()
     assert harness.entry().state is DeliveryState.UNSURE
@@ -677,8 +677,8 @@ def test_a_driver_killed_while_a_trigger_was_under_way_leaves_a_doubt(severity):
     assert harness.crash().offer().send_all()[-1] == ("a", "resolved")
 
 
-def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
-    """Firing again in the successor is told, and the end before it: one or none of both arrived."""
+def test_driver_killed_during_a_resolve_leaves_its_delivery_unsure():
+    """If the incident fires again, the successor sends the resolve first and then the trigger."""
     harness = Harness(incident()).at(60).offer()
     harness.begin()
     again = harness.crash().offer(incident(starts_at=WALL + 60))
@@ -687,11 +687,11 @@ def test_a_driver_killed_while_a_resolve_was_under_way_leaves_a_doubt():
     assert harness.crash().offer().send_all() == [("a", "resolved")]
 
 
-def test_entries_that_come_late_do_not_undo_what_is_known():
-    """Another process had the spool; meanwhile this one has told things itself."""
+def test_entries_restored_late_do_not_override_newer_ones():
+    """Another process held the spool while this one already sent messages."""
     earlier = Harness(incident("open"), incident("both"))
     harness = Harness(incident("both", revision=1)).offer(
-        incident("both", revision=1), incident("open", summary="newer words")
+        incident("both", revision=1), incident("open", summary="newer text")
     )
     harness.outbox.restore(earlier.outbox.entries, harness.wall)
 
@@ -699,7 +699,7 @@ def test_entries_that_come_late_do_not_undo_what_is_known():
     assert {
         entry.incident.alerts[0].annotations["summary"] for entry in harness.outbox.entries
     } == {
-        "newer words",
+        "newer text",
         "both failed",
     }
 
@@ -708,25 +708,25 @@ CLOSING = over(incident(), WALL)
 RECONCILES = ReceiverCapabilities(reconciles=True)
 
 
-def test_what_an_earlier_driver_without_a_spool_may_have_left_open_is_resolved():
+def test_incident_possibly_left_open_by_a_driver_without_a_spool_is_resolved():
     harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
 
     assert harness.send_all() == [("a", "resolved")]
     assert (harness.losses, harness.outbox.entries) == ({}, ())
 
 
-def test_a_closing_that_could_not_be_sent_pages_nobody():
-    """It is critical and over, and yet no page that was missed."""
+def test_stale_resolve_that_could_not_be_sent_pages_nobody():
+    """The stale resolve is critical and ended, yet it is not a page that got lost."""
     harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     harness.send(outage())
 
     assert harness.at(9).send_all() == [("a", "resolved")]
 
 
-@pytest.mark.parametrize("why", ["no habit", "open", "spool"])
-def test_nothing_is_closed_without_need(why):
-    """The receiver does not ask for it, it fires, or the spool knows what was left open."""
-    harness = Harness(capabilities=ReceiverCapabilities() if why == "no habit" else RECONCILES)
+@pytest.mark.parametrize("why", ["not requested", "open", "spool"])
+def test_unneeded_stale_resolve_is_not_sent(why):
+    """The receiver does not ask for it, the incident fires, or the spool knows what is open."""
+    harness = Harness(capabilities=ReceiverCapabilities() if why == "not requested" else RECONCILES)
     if why == "spool":
         harness.outbox.restore((), harness.wall)
     fires = [incident()] if why == "open" else []
@@ -735,7 +735,7 @@ def test_nothing_is_closed_without_need(why):
     assert ("a", "resolved") not in harness.send_all()
 
 
-def test_a_query_that_falls_failing_before_its_closing_was_sent_is_reported():
+def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported():
     harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     harness.send(outage())
     harness.at(5).offer(incident(starts_at=WALL + 5))
@@ -747,16 +747,16 @@ def test_every_loss_is_counted_from_zero():
     assert Outbox().losses == dict.fromkeys(LOSSES, 0)
 
 
-def test_a_warning_offered_only_when_it_is_over_is_nothing_to_report():
-    """It found no room while it fired, and was counted then."""
+def test_warning_offered_only_after_its_end_is_ignored():
+    """It was counted when it found no room while firing."""
     harness = Harness().offer(over(incident(severity="warning"), WALL + 1))
 
     assert (harness.send(), harness.losses) == (None, {})
 
 
-def test_what_is_overdue_is_what_nobody_surely_received_of_in_time():
-    harness = Harness(incident("told")).offer(
-        incident("told"), incident("b"), incident("muted", muted="x")
+def test_overdue_incidents_are_those_not_surely_delivered_in_time():
+    harness = Harness(incident("delivered")).offer(
+        incident("delivered"), incident("b"), incident("muted", muted="x")
     )
     harness.send(outage())
     assert harness.at(59).outbox.overdue(harness.wall, 60.0) == ()

@@ -1,4 +1,4 @@
-"""An outbox has room for so much; what goes first is not what somebody must hear."""
+"""The outbox has limited room; important messages are evicted last."""
 
 import msgspec
 from support.deliveries import WALL, incident, outage, poison, wrong_token
@@ -16,12 +16,12 @@ def warning(query, **options):
 
 
 def report(outbox, wall=WALL):
-    """Everything due is delivered."""
+    """Deliver everything that is due."""
     while (sent := outbox.begin(0.0, wall)) is not None:
         outbox.delivered(sent, wall)
 
 
-def test_a_critical_one_takes_the_place_of_the_oldest_warning():
+def test_critical_incident_replaces_the_oldest_warning():
     outbox = Outbox(max_entries=2)
     outbox.offer([warning("old")], WALL)
     outbox.offer([warning("old"), warning("new")], WALL + 1)
@@ -31,7 +31,7 @@ def test_a_critical_one_takes_the_place_of_the_oldest_warning():
     assert outbox.losses["evicted"] == 1
 
 
-def test_what_is_reported_and_resolved_is_forgotten_first_and_is_no_loss():
+def test_resolved_incident_is_evicted_first_and_is_no_loss():
     from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
     outbox = Outbox(
@@ -47,7 +47,7 @@ def test_what_is_reported_and_resolved_is_forgotten_first_and_is_no_loss():
     assert outbox.losses["evicted"] == 0
 
 
-def test_an_unreported_critical_one_goes_neither_for_a_warning_nor_for_a_newer_one():
+def test_unsent_critical_incident_is_not_evicted():
     outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
     outbox.offer([incident("dead"), warning("slow"), incident("newer")], WALL + 1)
@@ -65,8 +65,8 @@ def test_rejected_critical_entry_is_evicted_before_an_unsent_one():
     assert queries(outbox) == ["newer"]
 
 
-def test_a_warning_does_not_push_out_a_critical_one_that_was_reported():
-    """Or nobody would resolve it."""
+def test_warning_does_not_evict_a_sent_critical_incident():
+    """Otherwise it would never be resolved."""
     outbox = Outbox(max_entries=1)
     outbox.offer([incident("dead")], WALL)
     report(outbox)
@@ -75,8 +75,8 @@ def test_a_warning_does_not_push_out_a_critical_one_that_was_reported():
     assert queries(outbox) == ["dead"]
 
 
-def test_what_found_no_room_is_counted_once_and_comes_back_when_there_is_some():
-    """Offered four times a second, one too many must not push each other out in turn."""
+def test_incident_without_room_is_counted_once_and_returns_when_there_is_room():
+    """Incidents offered four times a second must not evict each other in turn."""
     outbox = Outbox(max_entries=2)
     firing = [warning("a"), warning("b"), warning("c")]
     for tick in range(100):
@@ -95,7 +95,7 @@ def test_what_found_no_room_is_counted_once_and_comes_back_when_there_is_some():
     assert set(queries(outbox)) == {"a", "b", "c"} - {min(inside)}
 
 
-def test_bytes_are_bounded_as_entries_are():
+def test_bytes_are_limited_like_entries():
     outbox = Outbox(max_bytes=10_000)
     outbox.offer([warning(f"q{number}", summary="x" * 1000) for number in range(50)], WALL)
 
@@ -103,7 +103,7 @@ def test_bytes_are_bounded_as_entries_are():
     assert len(outbox.entries) + outbox.losses["evicted"] == 50
 
 
-def test_a_entry_that_grows_makes_room_too():
+def test_growing_entry_evicts_others():
     outbox = Outbox(max_bytes=10_000)
     outbox.offer([warning("a"), incident("dead")], WALL)
     outbox.offer([warning("a"), incident("dead", summary="x" * 9900)], WALL)
@@ -111,15 +111,15 @@ def test_a_entry_that_grows_makes_room_too():
     assert queries(outbox) == ["dead"]
 
 
-def test_a_single_critical_one_is_kept_however_large():
+def test_single_critical_incident_is_kept_whatever_its_size():
     outbox = Outbox(max_bytes=1000)
     outbox.offer([incident("dead", summary="x" * 5000)], WALL)
 
     assert queries(outbox) == ["dead"]
 
 
-def test_what_is_under_way_is_not_forgotten():
-    """Its answer has to be booked."""
+def test_incident_in_progress_is_not_evicted():
+    """Its outcome still has to be recorded."""
     outbox = Outbox(max_entries=1)
     outbox.offer([warning("slow")], WALL)
     sent = outbox.begin(0.0, WALL)
@@ -131,8 +131,8 @@ def test_what_is_under_way_is_not_forgotten():
     assert queries(outbox) == ["dead"]
 
 
-def test_nothing_piles_up_over_the_years():
-    """New names every minute, on a receiver that works and on one that does not."""
+def test_nothing_accumulates_over_the_years():
+    """A new name every minute, with a working receiver and with failing ones."""
     for error in (None, outage(), wrong_token()):
         outbox = Outbox(max_entries=5)
         for minute in range(300):

@@ -1,7 +1,7 @@
-"""Whatever happens on the way, nobody misses a page: played by chance.
+"""No page is lost, whatever happens on the way: a random test.
 
-Random incidents, failures of every kind, lost answers, clocks that run on, and drivers that are
-killed at any moment, also while a request is under way; the successor has the spool's rows.
+It plays random incidents, failures of every kind, lost answers, advancing clocks, and drivers that
+are killed at any moment, even during a request; the successor restores the spool's entries.
 """
 
 import msgspec
@@ -47,7 +47,7 @@ class Wire(RuleBasedStateMachine):
         self.fires = {}
         self.open = set()
         self.left = set()
-        self.must_hear = set()
+        self.must_receive = set()
         self.surely = {}
         self.under_way = None
 
@@ -55,17 +55,17 @@ class Wire(RuleBasedStateMachine):
     def wall(self):
         return WALL + self.now
 
-    # -- what happens -------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     @rule(query=st.sampled_from(QUERIES))
-    def fall_failing(self, query):
+    def start_failing(self, query):
         if query not in self.fires:
             self.now += 1.0
             severity = SEVERITIES[query]
             self.fires[query] = incident(query, severity=severity, starts_at=self.wall)
             self.offer()
             if severity == "critical":
-                self.must_hear.add((query, self.fires[query].starts_at))
+                self.must_receive.add((query, self.fires[query].starts_at))
 
     @rule(query=st.sampled_from(QUERIES))
     def remind(self, query):
@@ -88,15 +88,15 @@ class Wire(RuleBasedStateMachine):
 
     @precondition(lambda self: self.under_way is None)
     @rule(flushing=st.booleans())
-    def leave(self, flushing):
-        """A request leaves, if one is due."""
+    def begin_request(self, flushing):
+        """Send a request, if one is due."""
         self.under_way = self.outbox.begin(self.now, self.wall, int(flushing))
         if self.under_way is not None:
             self.keep_order(self.under_way)
 
     @precondition(lambda self: self.under_way is not None)
     @rule()
-    def arrive(self):
+    def succeed(self):
         sent, self.under_way = self.under_way, None
         self.receive(sent)
         self.note(sent)
@@ -112,8 +112,8 @@ class Wire(RuleBasedStateMachine):
         self.outbox.failed(sent, error, self.now, self.wall)
 
     @rule(arrived=st.booleans())
-    def be_killed(self, arrived):
-        """The rows are on disk; what was under way has arrived, or not."""
+    def crash(self, arrived):
+        """The entries are on disk; a request in progress has arrived or not."""
         if self.under_way is not None and arrived:
             self.receive(self.under_way)
         self.under_way = None
@@ -121,7 +121,7 @@ class Wire(RuleBasedStateMachine):
         self.outbox = Outbox(self.capabilities)
         self.outbox.restore(msgspec.json.decode(text, type=tuple[OutboxEntry, ...]), self.wall)
 
-    # -- what must hold -----------------------------------------------------------------------
+    # -- invariants ---------------------------------------------------------------------------
 
     def offer(self, *ended):
         self.outbox.offer([*self.fires.values(), *ended], self.wall)
@@ -135,29 +135,29 @@ class Wire(RuleBasedStateMachine):
         (query, state) = said(sent)
         if state == "firing":
             if query not in self.open:
-                # As PagerDuty: a trigger on an open key notifies nobody.
-                received = {one for one in self.must_hear if one <= (query, sent.starts_at)}
-                self.must_hear -= {one for one in received if one[0] == query}
+                # Like PagerDuty: a trigger on an open key notifies nobody.
+                received = {one for one in self.must_receive if one <= (query, sent.starts_at)}
+                self.must_receive -= {one for one in received if one[0] == query}
             self.open.add(query)
         else:
             self.open.discard(query)
             self.surely.pop(query, None)
 
     def note(self, sent):
-        """A revision that was surely told is told once."""
+        """A revision that was surely delivered is never delivered twice."""
         (query, state) = said(sent)
         if state == "firing":
-            reported = (sent.starts_at, sent.revision)
-            assert self.surely.get(query) != reported, f"{query} was told {reported} twice"
-            self.surely[query] = reported
+            delivered = (sent.starts_at, sent.revision)
+            assert self.surely.get(query) != delivered, f"{query} received {delivered} twice"
+            self.surely[query] = delivered
 
     @invariant()
-    def nothing_more_than_one_entry_each(self):
+    def at_most_one_entry_per_key(self):
         keys = [entry.incident.key for entry in self.outbox.entries]
         assert len(keys) == len(set(keys)) <= len(QUERIES)
 
     def teardown(self):
-        """When the failures stop, the receiver learns the truth, and nobody was missed."""
+        """Once the failures stop, the receiver learns the truth and got every page."""
         if self.under_way is not None:
             self.outbox.failed(self.under_way, outage(), self.now, self.wall)
         for _ in range(20):
@@ -168,7 +168,7 @@ class Wire(RuleBasedStateMachine):
                 self.receive(sent)
                 self.outbox.delivered(sent, self.wall)
         assert self.open == set(self.fires)
-        assert self.must_hear == set()
+        assert self.must_receive == set()
         assert self.outbox.pending(self.wall) == 0
         assert not any(self.outbox.losses[why] for why in ("evicted", "rejected"))
 
@@ -188,7 +188,7 @@ class TestOneSlowReceiver(SlowWire.TestCase):
 
 
 class Crowd(RuleBasedStateMachine):
-    """Far more incidents than there is room for."""
+    """Far more incidents than the outbox has room for."""
 
     MAX_ENTRIES, MAX_BYTES = 4, 4000
 
@@ -203,7 +203,7 @@ class Crowd(RuleBasedStateMachine):
         severity=st.sampled_from(["critical", "warning"]),
         size=st.sampled_from([1, 900]),
     )
-    def fall_failing(self, number, severity, size):
+    def start_failing(self, number, severity, size):
         query = f"{severity}-{number}"
         one = incident(query, severity=severity, summary="x" * size, starts_at=WALL + self.now)
         self.fires.setdefault(query, one)
@@ -226,12 +226,12 @@ class Crowd(RuleBasedStateMachine):
 
     def offer(self):
         self.now += 1.0
-        missing_reason = {entry.incident.key for entry in self.outbox.entries if must_stay(entry)}
+        protected = {entry.incident.key for entry in self.outbox.entries if must_stay(entry)}
         self.outbox.offer(self.fires.values(), WALL + self.now)
         left = {entry.incident.key for entry in self.outbox.entries}
-        for key in missing_reason - left:
+        for key in protected - left:
             rest = [entry for entry in self.outbox.entries if not must_stay(entry)]
-            assert rest == [], f"{key} went, and a lesser one stayed"
+            assert rest == [], f"{key} was evicted, and a less important one stayed"
 
     @invariant()
     def there_is_room(self):

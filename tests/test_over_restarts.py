@@ -1,4 +1,4 @@
-"""A batch that no process gets done with: what its age says, and of whom it says nothing."""
+"""A batch that no process commits: when its age is reported, and when it is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NIGHTLY = "AvailableNowTrigger"
 
 
 def resumed(*, planned=FORTY_MINUTES, story=None, usual=None, committed=True):
-    """The process began at 0; its run at 1 s found batch 41 planned, and 40 committed."""
+    """The process starts at 0; its run at 1 s finds batch 41 planned and batch 40 committed."""
     done = (40, planned - 1.0) if committed else None
     story = story or Story().started(at=1)
     return story.began(at=1.5, unfinished=(41, planned), committed=done, usual=usual)
@@ -29,8 +29,8 @@ def hangs(story, *, until, **fields):
     return watched(story, (2, until, processing(batch=41, tasks=0, **fields)))
 
 
-def gets_on(story, *, until):
-    """Its tasks finish, one after the other."""
+def advances(story, *, until):
+    """The tasks finish, one after the other."""
     for number, at in enumerate(range(2, until + 1, 5)):
         story.probe(processing(batch=41, own=JobCounts(4, 1, number, 1)), at=at)
     return story
@@ -51,19 +51,19 @@ SAYS_SO = [
     ("failed, and was started again by its supervisor in this process",
      fails(resumed()).started(run=2, at=40), 41,
      "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
-    ("the same, met by a poll before its start was heard",
+    ("restarted, and polled before its start event was received",
      fails(resumed()).probe(processing(number=2, batch=41), at=40), 41,
      "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
-    ("the same, and its checkpoint was read anew",
+    ("restarted, and its checkpoint was read again",
      fails(resumed()).started(run=2, at=40).began(run=2, at=41, unfinished=(41, FORTY_MINUTES)), 42,
      "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("fails, and the storage does not say when batch 40 was committed",
      fails(resumed(committed=False)), 31, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "StreamingQueryStalled",
      f"batch_hung: batch 41 in flight for 168 s, no task of its own finished for 168 s; {PLANNED_42_MIN}"),
-    ("its tasks finish, and each process is killed before the batch is done", gets_on(resumed(), until=170), 170, "StreamingBatchSlow",
+    ("its tasks finish, and each process is killed before the batch is done", advances(resumed(), until=170), 170, "StreamingBatchSlow",
      f"not_committed: batch 41 in flight for 168 s, its tasks still finish, {PLANNED_42_MIN}"),
-    ("takes three times as long as its batches do", gets_on(resumed(usual=100.0), until=320), 320, "StreamingBatchSlow",
+    ("takes three times as long as its usual batches", advances(resumed(usual=100.0), until=320), 320, "StreamingBatchSlow",
      "not_committed: batch 41 in flight for 318 s, its tasks still finish, batch 41 was planned 45 min ago and never committed, over restarts"),
 ]  # fmt: skip
 
@@ -72,9 +72,7 @@ SAYS_SO = [
     ("story", "now", "name", "reason"),
     [pytest.param(*row, id=what) for what, *row in SAYS_SO],
 )
-def test_a_batch_that_no_process_commits_is_critical_and_its_alert_says_since_when(
-    story, now, name, reason
-):
+def test_batch_that_no_process_commits_is_critical_and_states_its_age(story, now, name, reason):
     (finding,) = story.evaluate(now).findings
 
     assert (finding.alertname, finding.query, finding.severity.value) == (name, "a", "critical")
@@ -84,7 +82,7 @@ def test_a_batch_that_no_process_commits_is_critical_and_its_alert_says_since_wh
 
 QUIET = [
     ("a new checkpoint", hangs(Story().started(at=1).began(at=1.5), until=100), 100),
-    ("a job that is started once a day, and the last run ended well",
+    ("a job that is started once a day, and the last run completed",
      Story().started(at=1).began(at=1.5, committed=(40, -86_400.0)).idle(at=20), 60),
     ("an availableNow job that is started once a day, and reads for a while",
      watched(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0)), (2, 110, processing(batch=41, tasks=0, trigger=NIGHTLY))), 110),
@@ -92,26 +90,26 @@ QUIET = [
      hangs(resumed(), until=60, trigger=NIGHTLY).commit(batch=41, at=62).ended(at=63), 200),
     ("a graceful stop within a batch, which the next run commits within its window",
      hangs(resumed(planned=-30.0), until=100).commit(batch=41, at=102), 150),
-    ("the same, still within the window", hangs(resumed(planned=-30.0), until=115), 115),
+    ("a graceful stop within a batch, still within the window", hangs(resumed(planned=-30.0), until=115), 115),
     ("a restart after a long weekend, within the window", hangs(resumed(planned=WEEKEND), until=120), 120),
     ("a restart after a long weekend, committed", hangs(resumed(planned=WEEKEND), until=100).commit(batch=41, at=102), 140),
     ("a restart after a long weekend: batches of ten minutes, as its checkpoint shows",
-     gets_on(resumed(planned=WEEKEND, usual=600.0), until=1190), 1190),
-    ("a first batch that gets on, planned a quarter of an hour ago", gets_on(resumed(planned=-900.0, committed=False), until=290), 290),
+     advances(resumed(planned=WEEKEND, usual=600.0), until=1190), 1190),
+    ("a first batch that advances, planned a quarter of an hour ago", advances(resumed(planned=-900.0, committed=False), until=290), 290),
     ("planned 15 min ago, in flight for longer than the window, and its tasks finish",
-     gets_on(resumed(planned=-900.0), until=200), 200),
-    ("attached to a run that was there before: it may have planned the batch itself",
-     gets_on(resumed(story=Story().probe(run(batch=41), at=1)), until=300), 300),
-    ("planned by this process", gets_on(resumed(planned=-1.0), until=300), 300),
-    ("the storage's clock is some seconds behind", gets_on(resumed(planned=-4.0), until=300), 300),
-    ("the storage does not say when it was planned", gets_on(resumed(planned=None, committed=False), until=300), 300),
+     advances(resumed(planned=-900.0), until=200), 200),
+    ("attached to an older run, which may have planned the batch itself",
+     advances(resumed(story=Story().probe(run(batch=41), at=1)), until=300), 300),
+    ("planned by this process", advances(resumed(planned=-1.0), until=300), 300),
+    ("the storage's clock is some seconds behind", advances(resumed(planned=-4.0), until=300), 300),
+    ("the storage does not say when it was planned", advances(resumed(planned=None, committed=False), until=300), 300),
     ("committed, and the next batch is in flight",
      watched(resumed().commit(batch=41, at=50), (52, 100, processing(batch=42, tasks=0))), 100),
     ("committed, seen by the poll only", watched(resumed(), (2, 40, processing(batch=41, tasks=0)), (45, 100, processing(batch=42, tasks=0))), 100),
-    ("started again after it has committed, and not read anew", hangs(resumed().commit(batch=41, at=20).started(run=2, at=30), until=20), 50),
+    ("started again after it has committed, and its checkpoint not read again", hangs(resumed().commit(batch=41, at=20).started(run=2, at=30), until=20), 50),
     ("asks its source for offsets, and plans nothing", watched(resumed(), (2, 110, run(message="Getting offsets from K", busy=True))), 110),
     ("not polled for a while", hangs(resumed(), until=60), 110),
-    ("a larger start grace", gets_on(resumed(), until=290), 290, {"start_grace_seconds": 300.0}),
+    ("a larger start grace", advances(resumed(), until=290), 290, {"start_grace_seconds": 300.0}),
     ("ignored by its name", fails(resumed()), 31, {"overrides": [("a", {"ignore": True})]}),
 ]  # fmt: skip
 
@@ -120,17 +118,17 @@ QUIET = [
     ("story", "now", "settings"),
     [pytest.param(*row[:2], row[2] if row[2:] else {}, id=what) for what, *row in QUIET],
 )
-def test_the_age_of_a_checkpoint_alone_raises_no_alert(story, now, settings):
+def test_checkpoint_age_alone_raises_no_alert(story, now, settings):
     assert story.evaluate(now, **settings).findings == ()
 
 
-SAYS_NOTHING_OF_IT = [
+WITHOUT_AGE = [
     ("fails in the process that planned the batch", fails(resumed(planned=2.0)), 400, "StreamingQueryFailed"),
     ("fails soon after a graceful stop", fails(resumed(planned=-60.0)), 31, "StreamingQueryFailed"),
     ("fails in a later batch", fails(resumed().commit(batch=41, at=5)), 31, "StreamingQueryFailed"),
-    ("fails in a batch of its own: the last run ended well",
+    ("fails in a batch of its own: the last run completed",
      fails(Story().started(at=1).began(at=1.5, committed=(40, -86_400.0))), 31, "StreamingQueryFailed"),
-    ("fails, and it was running when the monitor came",
+    ("fails, and was running before the monitor started",
      fails(resumed(story=Story().probe(run(batch=41), at=1))), 31, "StreamingQueryFailed"),
     ("fails after a commit of this process, which the storage's clock puts after its plan",
      watched(Story().started(at=1).commit(batch=40, at=10), (12, 20, processing(batch=41, tasks=0))).ended(at=21, exception=CONFLICT)
@@ -145,9 +143,9 @@ SAYS_NOTHING_OF_IT = [
 
 @pytest.mark.parametrize(
     ("story", "now", "name"),
-    [pytest.param(*row, id=what) for what, *row in SAYS_NOTHING_OF_IT],
+    [pytest.param(*row, id=what) for what, *row in WITHOUT_AGE],
 )
-def test_an_alert_says_nothing_of_restarts_where_none_came_between(story, now, name):
+def test_alert_does_not_mention_restarts_if_none_happened(story, now, name):
     (finding,) = story.evaluate(now).findings
 
     assert finding.alertname == name
@@ -155,25 +153,25 @@ def test_an_alert_says_nothing_of_restarts_where_none_came_between(story, now, n
     assert ANNOTATION not in finding.evidence
 
 
-def test_more_stays_silent_than_fires():
-    assert len(QUIET) + len(SAYS_NOTHING_OF_IT) > 2 * len(SAYS_SO)
+def test_more_cases_stay_silent_than_fire():
+    assert len(QUIET) + len(WITHOUT_AGE) > 2 * len(SAYS_SO)
 
 
-def test_a_batch_that_hangs_over_restarts_says_so_before_it_is_old():
-    """Its plan is older than the window, and younger than what is critical by its age alone."""
+def test_batch_that_hangs_over_restarts_states_its_age_before_it_is_old():
+    """Its plan is older than the window, and younger than the age that is critical by itself."""
     (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170).findings
 
     assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
     assert finding.evidence[ANNOTATION].startswith("batch 41 was planned 7 min ago")
 
 
-def test_the_newest_commit_has_an_age_before_this_run_has_made_any():
+def test_last_commit_has_an_age_before_this_run_commits():
     (finding,) = fails(resumed()).evaluate(31).findings
 
     assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
 
 
-def test_an_age_is_reported_in_the_unit_that_a_person_would_use():
+def test_age_is_printed_in_a_readable_unit():
     ages = [0.4, 95.0, 120.0, 7199.0, 7200.0, 172_000.0, 9 * 86_400.0]
 
     assert [age_text(one) for one in ages] == [
@@ -181,7 +179,7 @@ def test_an_age_is_reported_in_the_unit_that_a_person_would_use():
     ]  # fmt: skip
 
 
-# -- what becomes of the alerts -------------------------------------------------------------------
+# -- lifecycle of the alerts ----------------------------------------------------------------------
 
 
 class Harness:
@@ -197,8 +195,8 @@ class Harness:
         return list(self.lifecycle.update(evaluation, snapshot, now, 1e9 + now, silences))
 
 
-def test_a_stall_over_restarts_stays_open_when_the_query_fails():
-    """The next process would open it again, and somebody would be notified each time."""
+def test_stall_over_restarts_stays_open_when_the_query_fails():
+    """The next process would reopen it, and notify people each time."""
     harness, story = Harness(), hangs(resumed(), until=170)
     harness.update(story, 169)
     harness.update(story, 170)
@@ -210,7 +208,7 @@ def test_a_stall_over_restarts_stays_open_when_the_query_fails():
     assert all(one.ends_at is None for one in incidents)
 
 
-def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
+def test_stall_that_began_in_this_process_ends_when_the_query_fails():
     harness, story = Harness(), hangs(resumed(planned=2.0), until=170)
     harness.update(story, 169)
     harness.update(story, 170)
@@ -223,8 +221,8 @@ def test_a_stall_that_began_in_this_process_ends_when_the_query_fails():
     }
 
 
-def test_a_failure_is_sent_once_more_when_the_age_of_its_batch_is_read_late():
-    """The checkpoint may answer after the query has failed: the incident must say so all the same."""
+def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
+    """The checkpoint may answer only after the query has failed; the incident must still say so."""
     harness = Harness()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
     (before,) = harness.update(story, 3)
@@ -245,7 +243,7 @@ def dies(story, number, *, batch):
 
 
 def flapping_after(harness, story, batches):
-    """The incident at each failure."""
+    """The StreamingQueryFlapping incident after each failure."""
     found = []
     for number, batch in enumerate(batches, 1):
         dies(story, number, batch=batch)
@@ -267,16 +265,14 @@ def flapping_after(harness, story, batches):
         pytest.param((5, 6, 7, 7, 7, 8, 8, 8), [0, 0, 1, 1, 1, 1], id="and then another batch"),
     ],
 )
-def test_that_one_batch_fails_again_and_again_is_sent_once_for_an_incident_that_is_open(
-    batches, revisions
-):
+def test_repeated_failure_of_one_batch_is_sent_once_per_open_incident(batches, revisions):
     found = flapping_after(Harness(), Story(), batches)
 
     assert [one.revision for one in found] == revisions
     assert len({one.key for one in found}) == 1
 
 
-def test_that_one_batch_fails_again_and_again_is_sent_when_the_silence_ends():
+def test_repeated_failure_of_one_batch_is_sent_when_the_silence_ends():
     harness, story = Harness(), Story()
     (opened,) = flapping_after(harness, story, (5, 6, 7))
     for number in (4, 5):

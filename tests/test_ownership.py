@@ -1,4 +1,4 @@
-"""Several processes may watch one JVM: each query is reported by exactly one of them."""
+"""Several processes may watch one JVM: exactly one of them reports each query."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from querypulse.listener.state import State
 from querypulse.sidecar.failure import first_failure
 
 SESSIONS = ["s1", "s2", "s3", "s4", ""]
-"""The last one is that of a query whose session nobody could ask for."""
+"""The last one is an unknown session."""
 
 
 def seen_by_each(processes):
-    """What each process reads of the JVM; a process: since when it watches, and its sessions."""
+    """What each process reads from the JVM; a process is its start time and its sessions."""
     texts = [f"{since}:{','.join(claims)}" for since, claims in processes]
     return [
         parse_watchers(" ".join([text, *(other for other in texts if other is not text)]))
@@ -27,7 +27,7 @@ def seen_by_each(processes):
 
 
 def reporters(processes, session):
-    """The numbers of the processes that answer for a session."""
+    """The numbers of the processes that report a session."""
     return [number for number, seen in enumerate(seen_by_each(processes)) if seen.covers(session)]
 
 
@@ -46,7 +46,7 @@ PROCESSES = st.lists(
 
 
 @pytest.mark.parametrize("seen", [ALONE, parse_watchers(""), parse_watchers("7:"), parse_watchers("7:s1")])  # fmt: skip
-def test_a_process_alone_answers_for_every_query(seen):
+def test_single_process_reports_every_query(seen):
     assert seen.is_alone
     assert all(map(seen.covers, SESSIONS))
 
@@ -54,27 +54,27 @@ def test_a_process_alone_answers_for_every_query(seen):
 # -- two and three processes --------------------------------------------------------------------
 
 
-def test_each_of_two_processes_answers_for_the_session_it_has_claimed():
+def test_each_of_two_processes_reports_the_session_it_claimed():
     processes = [(1, ["s1"]), (2, ["s2"])]
 
     assert reporters(processes, "s1") == [0]
     assert reporters(processes, "s2") == [1]
 
 
-def test_a_session_that_nobody_has_claimed_belongs_to_the_process_that_came_first():
+def test_unclaimed_session_belongs_to_the_first_process():
     processes = [(5, ["s1"]), (2, ["s2"]), (9, [])]
 
     assert reporters(processes, "s3") == [1]
     assert reporters(processes, "") == [1]
 
 
-def test_a_session_that_several_have_claimed_belongs_to_the_one_of_them_that_came_first():
+def test_session_claimed_by_several_belongs_to_the_first_of_them():
     processes = [(1, []), (2, ["s1"]), (3, ["s1"])]
 
     assert reporters(processes, "s1") == [1]
 
 
-def test_a_process_that_leaves_hands_its_sessions_to_the_next():
+def test_sessions_of_a_leaving_process_go_to_the_next():
     processes = [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
 
     assert reporters(processes[:1] + processes[2:], "s1") == [1]
@@ -82,7 +82,7 @@ def test_a_process_that_leaves_hands_its_sessions_to_the_next():
     assert reporters(processes[:2], "s2") == [0]
 
 
-def test_clocks_below_zero_are_in_order_too():
+def test_negative_start_times_are_ordered():
     """``System.nanoTime`` may be negative."""
     assert reporters([(-1, []), (-20, [])], "s1") == [1]
 
@@ -93,12 +93,12 @@ def test_no_process_among_several_is_alone():
 
 
 @given(PROCESSES)
-def test_exactly_one_process_answers_for_each_session_whatever_was_claimed(processes):
+def test_exactly_one_process_reports_each_session(processes):
     assert all(len(reporters(processes, session)) == 1 for session in SESSIONS)
 
 
 @given(PROCESSES, st.randoms(use_true_random=False))
-def test_the_order_of_the_others_says_nothing(processes, random):
+def test_order_of_the_other_processes_is_irrelevant(processes, random):
     (since, claims), *others = [(when, ",".join(claimed)) for when, claimed in processes]
     shuffled = random.sample(others, len(others))
     first, second = (
@@ -109,10 +109,10 @@ def test_the_order_of_the_others_says_nothing(processes, random):
     assert first == second
 
 
-# -- what is read -------------------------------------------------------------------------------
+# -- parsing ------------------------------------------------------------------------------------
 
 
-def test_the_sessions_of_each_process_are_read():
+def test_sessions_of_each_process_are_parsed():
     assert parse_watchers("5:a,b 9:c left:70:e,f 2:d,b left:60:f left:1:") == Ownership(
         own=frozenset("ab"),
         others=frozenset("cdb"),
@@ -124,14 +124,14 @@ def test_the_sessions_of_each_process_are_read():
 
 
 @given(st.text(st.sampled_from("0123456789ableft:, -"), max_size=20))
-def test_a_text_that_is_none_is_a_value_error_and_nothing_else(text):
+def test_malformed_text_raises_only_a_value_error(text):
     try:
         parse_watchers(text)
     except ValueError:
         return
 
 
-# -- what is reported ---------------------------------------------------------------------------
+# -- reports ------------------------------------------------------------------------------------
 
 
 def failed_in_each(sessions):
@@ -146,7 +146,6 @@ def failed_in_each(sessions):
 
 @given(PROCESSES, st.lists(st.sampled_from(SESSIONS), min_size=1, max_size=4))
 def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
-    """S4"""
     reported = []
     for seen in seen_by_each(processes):
         state = failed_in_each(sessions)
@@ -159,7 +158,7 @@ def test_every_failure_is_reported_by_exactly_one_process(processes, sessions):
     assert sorted(reported) == sorted(f"q{number}" for number in range(len(sessions)))
 
 
-def test_a_query_of_another_process_still_has_a_state():
+def test_query_of_another_process_still_has_a_state():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
     evaluation = evaluate(state.snapshot(3.0), 3.0, policy())
@@ -175,14 +174,14 @@ def reported(state, at=9.0):
     return [finding.query for finding in evaluate(state.snapshot(at), at, policy()).findings]
 
 
-def test_what_had_failed_when_its_process_closed_is_reported_once():
+def test_failure_before_its_process_closed_is_reported_once():
     state = failed_in_each(["s2"])
     for seen in ("5:s1 9:s2", "5:s1 left:6:s2", "5:s1", "5:s1 left:6:s2"):
         state.own(parse_watchers(seen))
         assert reported(state) == []
 
 
-def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
+def test_failure_after_its_process_closed_is_reported_by_the_next():
     state = State(0.0)
     state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 9:s2"))
@@ -193,7 +192,7 @@ def test_what_fails_after_its_process_has_closed_is_reported_by_the_next():
     assert reported(state) == ["q0"]
 
 
-def test_what_had_failed_is_reported_once_though_its_end_arrives_after_the_close():
+def test_failure_is_reported_once_even_if_its_event_arrives_after_the_close():
     state = State(0.0)
     state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 left:6:s2"))
@@ -203,14 +202,14 @@ def test_what_had_failed_is_reported_once_though_its_end_arrives_after_the_close
     assert reported(state) == []
 
 
-def test_a_process_that_attaches_again_answers_for_its_session():
+def test_process_that_attaches_again_reports_its_session():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("7:s2 left:6:s2"))
 
     assert reported(state) == ["q0"]
 
 
-def test_a_process_left_alone_does_not_end_for_what_another_has_left_behind():
+def test_remaining_process_does_not_end_for_a_query_of_a_closed_one():
     state = State(0.0)
     state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
     state.own(parse_watchers("5:s1 left:6:s2"))
@@ -221,7 +220,7 @@ def test_a_process_left_alone_does_not_end_for_what_another_has_left_behind():
     assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
 
 
-def test_a_failure_of_the_next_run_is_reported_too():
+def test_failure_of_the_next_run_is_reported():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))
@@ -231,7 +230,7 @@ def test_a_failure_of_the_next_run_is_reported_too():
     assert reported(state) == ["q0"]
 
 
-def test_what_had_failed_when_its_process_was_killed_is_reported_by_the_next():
+def test_failure_before_its_process_was_killed_is_reported_by_the_next():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1"))
@@ -239,7 +238,7 @@ def test_what_had_failed_when_its_process_was_killed_is_reported_by_the_next():
     assert reported(state) == ["q0"]
 
 
-def test_a_process_that_closes_takes_no_failure_of_another_session_with_it():
+def test_closing_process_does_not_affect_other_sessions():
     state = failed_in_each(["s1", "s2", "s3"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))
@@ -247,7 +246,7 @@ def test_a_process_that_closes_takes_no_failure_of_another_session_with_it():
     assert reported(state) == ["q0", "q2"]
 
 
-def test_what_had_failed_when_its_process_closed_ends_no_other_process():
+def test_failure_before_its_process_closed_ends_no_other_process():
     state = failed_in_each(["s2"])
     state.own(parse_watchers("5:s1 9:s2"))
     state.own(parse_watchers("5:s1 left:6:s2"))

@@ -19,8 +19,8 @@ def double() -> Iterator[PagerDutyDouble]:
         yield double
 
 
-def test_an_alert_becomes_an_incident_with_its_story(double):
-    """Every field of ours has its place among theirs."""
+def test_alert_becomes_an_incident_with_all_its_fields(double):
+    """Each of our fields maps to one of PagerDuty's."""
     pagerduty(double).send(ONE, time.time())
 
     assert double.events == [
@@ -44,8 +44,8 @@ def test_an_alert_becomes_an_incident_with_its_story(double):
     ]
 
 
-def test_a_resolve_ends_the_incident_it_belongs_to(double):
-    """The same key opens and closes, however often the trigger was repeated."""
+def test_resolve_ends_its_own_incident(double):
+    """The same key opens and closes it, however often the trigger was repeated."""
     receiver = pagerduty(double)
     receiver.send(ONE, time.time())
     receiver.send(ONE, time.time())
@@ -56,7 +56,7 @@ def test_a_resolve_ends_the_incident_it_belongs_to(double):
     assert not double.dropped_resolves
 
 
-def test_a_resolve_of_nothing_is_accepted_and_dropped(double):
+def test_resolve_of_an_unknown_incident_is_accepted_and_dropped(double):
     """So a doubtful trigger can be resolved without harm."""
     pagerduty(double).send(ENDED_ONE, time.time())
 
@@ -65,17 +65,17 @@ def test_a_resolve_of_nothing_is_accepted_and_dropped(double):
 
 @pytest.mark.parametrize("summary", ["x" * 1024, "x" * 1025, "é" * 5000, "", "\ud800"])
 def test_any_summary_is_accepted(double, summary):
-    """Too long is cut, empty is replaced; PagerDuty would lose the page."""
+    """A long one is cut and an empty one replaced; otherwise PagerDuty would lose the page."""
     pagerduty(double).send(incident(summary=summary), time.time())
-    reported = double.events[0]["payload"]["summary"]
+    sent = double.events[0]["payload"]["summary"]
 
     assert not double.invalid
-    assert 0 < len(reported) <= 1024
-    assert reported.endswith("…") == (len(summary) > 1024)
+    assert 0 < len(sent) <= 1024
+    assert sent.endswith("…") == (len(summary) > 1024)
 
 
-def test_too_large_an_event_loses_its_details_not_the_page(double):
-    """512 KB is the limit of the whole body."""
+def test_too_large_event_loses_its_details_not_the_page(double):
+    """The limit of the whole body is 512 KB."""
     pagerduty(double).send(incident(stream_thread="x" * 600_000), time.time())
     (event,) = double.events
 
@@ -84,12 +84,12 @@ def test_too_large_an_event_loses_its_details_not_the_page(double):
     assert len(double.requests) == 1
 
 
-def test_an_event_at_the_limit_stays_whole():
-    """The cut begins above 512,000 bytes."""
+def test_event_at_the_limit_stays_whole():
+    """Details are cut above 512,000 bytes."""
 
     def size(fill: int) -> int:
-        reported = incident(fill="x" * fill)
-        return len(encode(trigger_event(reported, ROUTING_KEY, "s", ""), reported))
+        sent = incident(fill="x" * fill)
+        return len(encode(trigger_event(sent, ROUTING_KEY, "s", ""), sent))
 
     room = 512_000 - size(0)
 
@@ -98,7 +98,7 @@ def test_an_event_at_the_limit_stays_whole():
 
 
 def test_several_queries_are_one_event(double):
-    """The summary says which, the details what befell each."""
+    """The summary names the queries, the details describe each."""
     pagerduty(double).send(SEVERAL, time.time())
     (event,) = double.events
     payload = event["payload"]
@@ -111,22 +111,22 @@ def test_several_queries_are_one_event(double):
     assert payload["custom_details"]["gold"] == {"status": "firing"}
 
 
-def test_of_several_queries_each_has_its_own_reason(double):
-    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
-    pagerduty(double).send(reported, time.time())
+def test_each_of_several_queries_has_its_own_reason(double):
+    sent = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    pagerduty(double).send(sent, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
 
 
-def test_the_whole_driver_is_not_a_star(double):
+def test_whole_driver_is_shown_as_all_queries(double):
     pagerduty(double).send(incident("*"), time.time())
 
     assert double.events[0]["payload"]["component"] == "all queries"
     assert double.events[0]["dedup_key"] == "querypulse/etl/*/StreamingQueryFailed"
 
 
-def test_a_query_that_is_well_again_is_named(double):
+def test_recovered_query_is_named(double):
     """The rest of the incident stays open."""
     pagerduty(double).send(Incident((alert("a", ends_at=ENDED), alert("b"))), time.time())
     payload = double.events[0]["payload"]
@@ -138,10 +138,10 @@ def test_a_query_that_is_well_again_is_named(double):
     assert double.open == {"querypulse/etl/a/StreamingQueryFailed"}
 
 
-def test_too_many_long_stories_leave_a_line_for_each_query(double):
-    """Then the note alone."""
-    reported = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
-    pagerduty(double).send(reported, time.time())
+def test_too_many_long_reasons_leave_a_line_for_each_query(double):
+    """Beyond that, only the note remains."""
+    sent = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
+    pagerduty(double).send(sent, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
     assert len(details) == 101
@@ -154,14 +154,14 @@ def test_too_many_long_stories_leave_a_line_for_each_query(double):
     [("critical", "critical"), ("warning", "warning"), ("info", "info"), ("page", "error")],
 )
 def test_severities_are_mapped(double, ours, theirs):
-    """PagerDuty knows four; an unknown one of ours is still an error."""
+    """PagerDuty knows four; an unknown one of ours becomes an error."""
     pagerduty(double).send(incident(severity=ours), time.time())
 
     assert double.events[0]["payload"]["severity"] == theirs
 
 
-def test_a_very_long_query_name_still_has_a_key(double):
-    """The dedup key is hashed past 255 characters, alike for trigger and resolve."""
+def test_very_long_query_name_still_has_a_key(double):
+    """Beyond 255 characters the dedup key is hashed, alike for trigger and resolve."""
     receiver = pagerduty(double)
     receiver.send(incident("q" * 400), time.time())
     receiver.send(incident("q" * 400, ends_at=ENDED), time.time())
@@ -170,8 +170,8 @@ def test_a_very_long_query_name_still_has_a_key(double):
     assert not double.open
 
 
-def test_a_link_home_is_added_when_known(double):
-    """client_url leads to the status page."""
+def test_status_page_link_is_added_if_known(double):
+    """client_url links to the status page."""
     pagerduty(double, client_url="https://driver:9719").send(ONE, time.time())
 
     assert double.events[0]["client_url"] == "https://driver:9719"
@@ -183,7 +183,7 @@ def test_both_service_regions_are_known():
     assert EVENTS_URLS["eu"] == "https://events.eu.pagerduty.com/v2/enqueue"
 
 
-def test_it_keeps_below_the_rate_that_pagerduty_takes():
-    """And resolves what an earlier driver left open, which is harmless."""
+def test_rate_stays_below_pagerdutys_limit():
+    """Stale resolves are sent too, because they are harmless."""
     assert PagerDuty.capabilities.per_minute == 100
     assert PagerDuty.capabilities.reconciles

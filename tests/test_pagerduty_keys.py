@@ -1,4 +1,4 @@
-"""PagerDuty notifies nobody of a trigger on an open key: all that is news opens one of its own."""
+"""PagerDuty ignores a trigger on an open key, so every new problem opens its own key."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,9 @@ from querypulse.listener.guard import Guard
 
 
 class Pager:
-    """A harness whose incidents reach PagerDuty's double over HTTP, evaluated each second."""
+    """A lifecycle harness whose incidents reach PagerDuty's double over HTTP, evaluated each
+    second.
+    """
 
     def __init__(self, double: PagerDutyDouble) -> None:
         self.double = double
@@ -31,7 +33,7 @@ class Pager:
 
     @property
     def keys(self) -> list[str]:
-        """Of what is open there."""
+        """The keys that are open at PagerDuty."""
         return sorted(key.removeprefix("querypulse/etl/") for key in self.double.open)
 
 
@@ -43,7 +45,7 @@ def pager() -> Iterator[Pager]:
         pager.delivery.close(PATIENCE_SECONDS)
 
 
-def test_a_member_of_a_group_that_fails_again_is_paged(pager):
+def test_group_member_that_fails_again_is_paged(pager):
     pager.play(
         [
             *all_of(1, "StreamingQueryFailed", "abc"),
@@ -55,21 +57,21 @@ def test_a_member_of_a_group_that_fails_again_is_paged(pager):
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] a is sick",
+        "[etl] a is unhealthy",
     ]
     assert pager.keys == ["*/StreamingQueryFailed", "a/StreamingQueryFailed"]
 
 
-def test_one_more_that_fails_after_a_group_is_paged(pager):
+def test_query_that_fails_after_a_group_is_paged(pager):
     pager.play([*all_of(1, "StreamingQueryFailed", "abc"), (4, "d", "StreamingQueryFailed")], 5)
 
     assert pager.double.notified == [
         "[etl] 3 queries failed: as found (a, b, c)",
-        "[etl] d is sick",
+        "[etl] d is unhealthy",
     ]
 
 
-def test_a_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager):
+def test_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager):
     pager.play([(0, "a", "commits"), (1, "a", "StreamingDataLossRisk")], 5)
     assert pager.keys == ["a/StreamingDataLossRisk"]
     pager.play([(6, "a", "StreamingDataLossRisk!")], 7)
@@ -78,14 +80,14 @@ def test_a_warning_that_becomes_critical_is_paged_and_the_warning_resolved(pager
     assert pager.keys == ["a/StreamingDataLossRisk/critical"]
 
 
-def test_the_whole_driver_that_stalls_after_a_group_of_stalls_is_paged(pager):
+def test_driver_that_stalls_after_a_group_of_stalls_is_paged(pager):
     pager.play([*all_of(1, "StreamingQueryStalled", "abc"), (9, "*", "StreamingQueryStalled")], 11)
 
     assert pager.keys == ["*/StreamingQueryStalled", "*/StreamingQueryStalled/driver"]
     assert len(pager.double.notified) == 2
 
 
-def test_when_all_are_healthy_nothing_is_open_and_no_resolve_was_in_vain(pager):
+def test_recovery_leaves_nothing_open_and_sends_no_futile_resolve(pager):
     story = [
         *all_of(1, "StreamingQueryFailed", "abc"),
         (2, "a", "idle"),
@@ -97,8 +99,8 @@ def test_when_all_are_healthy_nothing_is_open_and_no_resolve_was_in_vain(pager):
     assert pager.double.dropped_resolves == []
 
 
-def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
-    """During an outage it ended and came back: first the resolve leaves, then the trigger."""
+def test_failure_that_returns_before_its_resolve_was_accepted_is_paged(pager):
+    """It ends and returns during an outage: the resolve is sent first, then the trigger."""
     pager.play([(1, "a", "StreamingQueryFailed"), (2, "a", "idle")], 31)
     taken = pager.double.otherwise
     pager.double.otherwise = lambda handler: handler.send_error(503)
@@ -110,4 +112,4 @@ def test_a_failure_that_comes_back_before_its_resolve_was_taken_is_paged(pager):
     pager.double.otherwise = taken
     assert pager.delivery.flush(PATIENCE_SECONDS)
 
-    assert pager.double.notified == ["[etl] a is sick", "[etl] a is sick"]
+    assert pager.double.notified == ["[etl] a is unhealthy", "[etl] a is unhealthy"]

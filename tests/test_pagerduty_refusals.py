@@ -1,4 +1,4 @@
-"""What PagerDuty does not take: the page is kept, sent with less, or given up for poison."""
+"""Events that PagerDuty rejects: the page is kept, sent in a minimal form, or dropped."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def double() -> Iterator[PagerDutyDouble]:
 
 
 @pytest.mark.parametrize("status", [400, 413])
-def test_a_disliked_event_is_tried_once_more_in_its_barest_form(double, status):
+def test_rejected_event_is_retried_once_in_minimal_form(double, status):
     """A decoration must not cost a page."""
     double.script.append(reply(status))
     pagerduty(double).send(incident(summary="x" * 2000), time.time())
@@ -36,8 +36,8 @@ def test_a_disliked_event_is_tried_once_more_in_its_barest_form(double, status):
     assert len(event["payload"]["summary"]) == 512
 
 
-def test_the_barest_form_refused_too_is_poison(double):
-    """Two tries, no more."""
+def test_rejected_minimal_form_is_final(double):
+    """Two attempts, no more."""
     double.otherwise = reply(400)
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ONE, time.time())
@@ -46,8 +46,8 @@ def test_the_barest_form_refused_too_is_poison(double):
     assert len(double.requests) == 2
 
 
-def test_a_refused_resolve_is_not_tried_again_at_once(double):
-    """It has nothing to leave out."""
+def test_rejected_resolve_is_not_retried_at_once(double):
+    """A resolve has nothing to leave out."""
     double.otherwise = reply(400)
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ENDED_ONE, time.time())
@@ -63,19 +63,19 @@ def test_a_refused_resolve_is_not_tried_again_at_once(double):
         b'{"status":"invalid event","message":"Invalid Routing Key"}',
     ],
 )
-@pytest.mark.parametrize("reported", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
-def test_a_400_about_the_routing_key_is_a_fault_of_the_configuration(double, answer, reported):
-    """The page is kept until the key is mended; no barer form would help."""
+@pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
+def test_400_about_the_routing_key_is_a_misconfiguration(double, answer, sent):
+    """The page is kept until the key is corrected; a minimal form would not help."""
     double.otherwise = reply(400, body=answer)
     with pytest.raises(HttpError, match="routing key") as caught:
-        pagerduty(double).send(reported, time.time())
+        pagerduty(double).send(sent, time.time())
 
     assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
     assert len(double.requests) == 1
 
 
-def test_a_doubt_of_the_first_try_outlives_the_second(double):
-    """The full event may have arrived before it was refused."""
+def test_uncertain_first_attempt_stays_uncertain_after_the_second(double):
+    """The full event may have arrived before it was rejected."""
     double.script.append(raw())
     double.otherwise = reply(400)
     with pytest.raises(HttpError) as caught:
@@ -84,8 +84,8 @@ def test_a_doubt_of_the_first_try_outlives_the_second(double):
     assert caught.value.may_have_arrived
 
 
-def test_throttling_is_given_time(double):
-    """PagerDuty names no time, so the schedule waits at least five seconds."""
+def test_throttling_delays_the_retry(double):
+    """PagerDuty states no delay, so the schedule waits at least five seconds."""
     double.otherwise = rate_limited()
     with pytest.raises(HttpError) as caught:
         pagerduty(double).send(ONE, time.time())
@@ -95,23 +95,23 @@ def test_throttling_is_given_time(double):
 
 
 @pytest.mark.parametrize("key", ["", "hunter2", "x" * 31, "x" * 33])
-def test_a_routing_key_of_another_length_is_refused_without_showing_it(key):
-    """The error names the setting and how long a key is."""
+def test_routing_key_of_wrong_length_is_rejected_without_showing_it(key):
+    """The error names the setting and the expected length."""
     with pytest.raises(ValueError, match="pagerduty_routing_key must have 32") as caught:
         PagerDuty(Secret(key))
 
     assert not key or key not in str(caught.value)
 
 
-def test_a_routing_key_from_a_file_may_end_in_a_newline(double):
-    """As files do."""
+def test_routing_key_from_a_file_may_end_in_a_newline(double):
+    """As files usually do."""
     receiver = PagerDuty(Secret(f"{ROUTING_KEY}\n"), url=double.enqueue_url)
     receiver.send(ONE, time.time())
 
     assert double.events[0]["routing_key"] == ROUTING_KEY
 
 
-def test_the_routing_key_is_shown_nowhere(double, caplog):
+def test_routing_key_is_shown_nowhere(double, caplog):
     """Not by the object, not in an error, not in a log."""
     double.otherwise = reply(403)
     receiver = pagerduty(double)
@@ -121,8 +121,8 @@ def test_the_routing_key_is_shown_nowhere(double, caplog):
     assert ROUTING_KEY not in f"{receiver!r}{receiver}{caught.value!r}{caplog.text}"
 
 
-def test_a_rotated_routing_key_is_used_for_the_next_event(double, tmp_path):
-    """And one that cannot be a key keeps the page."""
+def test_rotated_routing_key_is_used_for_the_next_event(double, tmp_path):
+    """With an unusable key, the page is kept."""
     path = tmp_path / "key"
     path.write_text(ROUTING_KEY)
     key = Secret.from_file(path, setting="pagerduty_routing_key_file")

@@ -1,4 +1,4 @@
-"""A colour means the same on the status page and in Grafana, and never stands alone."""
+"""A colour means the same on the status page and in Grafana, and never carries meaning alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEANING = {
     "#0072B2": {"starting"},
     "#999999": {"stopped", "completed"},
 }
-"""Okabe and Ito's palette, for the colour-blind: dead, stuck, degraded, quiet, well, young, over."""
+"""Okabe and Ito's colour-blind-safe palette: failed, stuck, degraded, quiet, healthy, new, ended."""
 
 EXPECTED = {state: colour for colour, states in MEANING.items() for state in states}
 READABLE = 4.5
@@ -29,7 +29,7 @@ CSS = (ROOT / "exporter" / "status_page" / "page.css").read_text()
 
 
 def contrast(one, other):
-    """Of two colours, by WCAG's formula: from 1 to 21."""
+    """The contrast of two colours by WCAG's formula, from 1 to 21."""
     light, dark = sorted((luminance(one), luminance(other)), reverse=True)
     return (light + 0.05) / (dark + 0.05)
 
@@ -61,17 +61,17 @@ def test_every_state_has_a_colour():
     assert set(EXPECTED) == set(STATES)
 
 
-def test_contrast_is_reckoned_as_everybody_does():
-    """The tests below are only as good as this."""
+def test_contrast_matches_published_values():
+    """The tests below depend on this function."""
     assert contrast("#000000", "#FFFFFF") == pytest.approx(21)
     assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
 
-def test_the_status_page_uses_them():
+def test_status_page_uses_the_palette():
     assert page_colours() == {state: {colour} for state, colour in EXPECTED.items()}
 
 
-def test_a_states_word_can_be_read_on_its_colour():
+def test_state_name_is_readable_on_its_colour():
     inks = dict.fromkeys(STATES, re.search(r"--on-state:\s*(#\w{6});\s*\n", CSS)[1])
     inks |= dict(re.findall(r'\[data-state="(\w+)"\][^}]*--on-state:\s*(#\w{6})', CSS))
 
@@ -79,14 +79,14 @@ def test_a_states_word_can_be_read_on_its_colour():
     assert poor == set()
 
 
-def test_the_generator_of_the_dashboards_uses_them():
+def test_dashboard_generator_uses_the_palette():
     palette = runpy.run_path(str(ROOT / "tools" / "grafana" / "palette.py"))
 
     assert palette["STATES"] == EXPECTED
 
 
 @pytest.mark.parametrize("name", ["fleet.json", "query.json"])
-def test_a_dashboard_shows_states_in_their_colours_with_their_words(name):
+def test_dashboard_shows_each_state_with_its_name_and_colour(name):
     shown = {(text, colour) for text, colour in texts(grafana()[name]) if text in STATES and colour}
 
     assert shown == set(EXPECTED.items())

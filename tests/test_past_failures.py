@@ -1,4 +1,4 @@
-"""Failures that a spool has kept: which count in the next process, and which must not."""
+"""Failures kept in a spool: which ones count in the next process, and which do not."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def unnamed(process, query_id, *, at=60):
 
 
 def fails_unseen(process, *, committed, at=60):
-    """It fails before a poll shows it in its batch; its checkpoint is read after that."""
+    """The query fails before a poll shows its batch; its checkpoint is read afterwards."""
     process.started(at=at - 1).ended(at=at, exception=CONFLICT)
     return process.began(at=at + 1, committed=(committed, at - 100.0))
 
@@ -53,7 +53,7 @@ THREE = f"3 failures within 600 s, 2 of them in earlier processes, {LAST_OF}"
 POISON = "poison_batch: batch 7 failed 3 times with ConcurrentAppendException"
 
 FIRES = [
-    ("fails in each process, and commits in between", failing(3), 61, {}, THREE),
+    ("failed in each process, with commits in between", failing(3), 61, {}, THREE),
     ("failed twice in the process before", Process().fails().fails(run=2, at=100).next().fails(), 61, {}, THREE),
     ("failed in three processes, and starts in the fourth", failing(3).next().started(at=5), 6, {},
      f"3 failures within 600 s, 3 of them in earlier processes, {LAST_OF}"),
@@ -67,7 +67,7 @@ FIRES = [
      "xxxxxxxx: poison_batch: batch 0 failed 3 times with ConcurrentAppendException, 2 of them in earlier processes"),
     ("the clock is behind by 20 s in the third process", failing(2).next(ahead=-80.0).fails(), 61, {}, THREE),
     ("the spool answers after it has failed", Process(born=240.0).fails().read(failing(2).kept(120), at=65), 66, {}, THREE),
-    ("its windows are longer", failing(3, every=1000.0, limits=LONGER), 61, LONGER,
+    ("longer windows", failing(3, every=1000.0, limits=LONGER), 61, LONGER,
      f"3 failures within 3600 s, 2 of them in earlier processes, {LAST_OF}"),
     ("one batch in each process", failing(3, batch=7), 61, {}, f"{POISON}, 2 of them in earlier processes"),
     ("one batch, once a day", failing(3, batch=7, every=DAY), 61, {}, f"{POISON}, 2 of them in earlier processes"),
@@ -75,16 +75,14 @@ FIRES = [
      f"{POISON}, 2 of them in earlier processes"),
     ("one batch, and the next process has only started it", failing(3, batch=7, every=DAY).next(after=DAY).started(at=5), 6, {},
      f"{POISON}, 3 of them in earlier processes"),
-    ("one batch, and no poll has shown it", unseen(3, committed=6), 62, {}, f"{POISON}, 2 of them in earlier processes"),
+    ("one batch that no poll has shown", unseen(3, committed=6), 62, {}, f"{POISON}, 2 of them in earlier processes"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("process", "now", "settings", "reason"), [pytest.param(*row, id=what) for what, *row in FIRES]
 )
-def test_failures_of_earlier_processes_count_and_are_said_to_be_theirs(
-    process, now, settings, reason
-):
+def test_failures_of_earlier_processes_count_and_are_marked(process, now, settings, reason):
     (finding,) = flapping(process, now, **settings)
 
     assert (finding.severity.value, finding.reason) == ("critical", reason)
@@ -92,13 +90,13 @@ def test_failures_of_earlier_processes_count_and_are_said_to_be_theirs(
 
 
 def recovered(count=3, **sign):
-    """A batch has failed in so many processes, and the next one gets past it."""
+    """A batch failed in several processes, and the next process gets past it."""
     process = failing(count, batch=7).next(after=1000.0).started(at=5)
     return process.commit(batch=7, at=8) if sign.get("commits", True) else process.idle(at=8)
 
 
 def namesakes(*, alive):
-    """Two sessions with a query of one name: one has failed three times, the other is healthy."""
+    """Two queries with one name in two sessions: one failed three times, the other is healthy."""
     process = of_session(Process(), 0, "id-b", session="s2", at=1)
     for number, at in enumerate((20, 30, 40)):
         of_session(process, number, "id-a", session="s1", at=at)
@@ -112,13 +110,13 @@ QUIET = [
     ("two failures in two processes", failing(2), 61, {}),
     ("two failures, and a start", failing(2).next().started(at=5), 6, {}),
     ("failures that are older than the window", failing(3, every=400.0), 61, {}),
-    ("the same, and it starts once more", failing(3, every=250.0).next(after=600.0).started(at=5), 100, {}),
+    ("the same, and another start", failing(3, every=250.0).next(after=600.0).started(at=5), 100, {}),
     ("the failures of a process grow old in the next one", failing(3).next().started(at=5).commit(batch=400, at=8), 500, {}),
     ("fails in different batches, a day apart", failing(3, every=DAY), 61, {}),
-    ("fails of different things, a day apart",
+    ("fails with different errors, a day apart",
      failing(2, batch=7, every=DAY).next(after=DAY).fails(batch=7, exception=OOM), 61, {}),
-    ("one batch, and it was committed", recovered(), 9, {}),
-    ("one batch, and it was idle since", recovered(commits=False), 9, {}),
+    ("one batch that was committed", recovered(), 9, {}),
+    ("one batch, and idle since", recovered(commits=False), 9, {}),
     ("one batch, committed in the last process, and a new one starts", recovered().next(after=1000.0).started(at=5), 6, {}),
     ("one batch, committed in the last process, and another one fails",
      recovered().next(after=1000.0).fails(batch=8), 61, {}),
@@ -130,44 +128,44 @@ QUIET = [
     ("ignored by its name", failing(3), 61, {"overrides": [("a", {"ignore": True})]}),
     ("planned stops", Process().started(at=1).commit(batch=1, at=2).expect_stop().ended(at=3).next().started(at=1).expect_stop().ended(at=2)
      .next().started(at=1).expect_stop().ended(at=2), 3, {}),
-    ("stops that nobody announced", Process().started(at=1).ended(at=2).next().started(at=1).ended(at=2).next().started(at=1).ended(at=2), 3, {}),
+    ("unannounced stops", Process().started(at=1).ended(at=2).next().started(at=1).ended(at=2).next().started(at=1).ended(at=2), 3, {}),
     ("ends with its SparkContext", failing(2).next().started(at=1).ended(at=2, exception="SparkContext was shut down", context=Context.STOPPED), 3, {}),
     ("another query", failing(3).next().fails("b"), 61, {}),
     ("a query without a name, and with another id", unnamed(unnamed(unnamed(Process(), "x"*36).next(), "y"*36).next(), "z"*36), 61, {}),
-    ("its name, and another checkpoint that was healthy in the last process",
+    ("its name with another checkpoint, healthy in the last process",
      of_session(namesakes(alive=True).next(), 1, "id-b", session="s9", at=5), 6, {}),
     ("the same, and that one was the last to end", of_session(namesakes(alive=False).next(), 1, "id-b", session="s9", at=5), 6, {}),
     ("the same, and a third checkpoint succeeds that one", of_session(namesakes(alive=False).next(), 1, "id-c", session="s9", at=5), 6, {}),
-    ("its name is borne by two that live",
+    ("two live queries have its name",
      of_session(of_session(failing(3).next(), 1, "id-b", session="s8", at=5), 1, "id-c", session="s9", at=5), 6, {}),
     ("the clock of the last process was a day ahead", Process(ahead=DAY).fails().fails(run=2, at=70).fails(run=3, at=80).next().started(at=5), 6, {}),
     ("the clock is an hour ahead now", failing(3).next(ahead=3600.0).started(at=5), 6, {}),
     ("the spool answers late, and one batch was committed meanwhile",
      Process(born=DAY).started(at=5).commit(batch=7, at=8).read(failing(3, batch=7).kept(120), at=9), 10, {}),
-    ("there is no spool", Process(born=120.0).fails(), 61, {}),
+    ("no spool", Process(born=120.0).fails(), 61, {}),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("process", "now", "settings"), [pytest.param(*row, id=what) for what, *row in QUIET]
 )
-def test_what_an_earlier_process_met_does_not_make_a_query_flap(process, now, settings):
+def test_harmless_history_of_earlier_processes_does_not_count_as_flapping(process, now, settings):
     assert flapping(process, now, **settings) == []
 
 
-def test_more_stays_silent_than_fires():
+def test_more_cases_stay_silent_than_fire():
     assert len(QUIET) > 1.5 * len(FIRES)
 
 
-# -- once it flaps ----------------------------------------------------------------------------
+# -- a flapping query -------------------------------------------------------------------------
 
 
-def test_a_further_failure_of_a_query_that_flaps_over_processes_is_no_news():
+def test_further_failure_of_a_flapping_query_raises_no_other_alert():
     assert [one.alertname for one in failing(4).evaluate(61).findings] == [NAME]
 
 
-def test_a_failure_of_an_earlier_process_is_no_failure_of_this_one():
-    """``await_any_failure`` must not end a process for what another one has met."""
+def test_failure_of_an_earlier_process_is_no_failure_of_this_one():
+    """``await_any_failure`` must not end a process for a failure in another one."""
     process = failing(3).next().started(at=5)
 
     assert process.evaluate(6).health["a"].state.value == "flapping"
@@ -175,10 +173,10 @@ def test_a_failure_of_an_earlier_process_is_no_failure_of_this_one():
     assert process.query().totals.failed == 0
 
 
-# -- whose failures they are ------------------------------------------------------------------
+# -- which query a failure belongs to ----------------------------------------------------------
 
 
-def test_each_query_has_its_own_by_its_id_whichever_starts_first():
+def test_failures_belong_to_the_query_with_their_id_in_any_start_order():
     process = namesakes(alive=True).next()
     of_session(process, 1, "id-b", session="s8", at=5)
     process.evaluate(6)
@@ -187,7 +185,7 @@ def test_each_query_has_its_own_by_its_id_whichever_starts_first():
     assert [(one.query, one.alertname) for one in flapping(process, 8)] == [("a-id-a", NAME)]
 
 
-def test_failures_go_over_to_one_successor_only():
+def test_failures_pass_to_one_successor_only():
     process = failing(3).next()
     of_session(process, 1, "id-b", session="s8", at=5)
     assert len(flapping(process, 6)) == 1
@@ -196,7 +194,7 @@ def test_failures_go_over_to_one_successor_only():
     assert [one.query for one in flapping(process, 8)] == ["a"]
 
 
-def test_a_query_that_is_started_again_does_not_get_them_twice():
+def test_restarted_query_does_not_get_the_failures_twice():
     process = failing(2).next().fails()
     process.evaluate(61)
     process.started(run=2, at=62)
@@ -205,13 +203,13 @@ def test_a_query_that_is_started_again_does_not_get_them_twice():
     assert len(process.query().deaths) == 3
 
 
-def test_what_is_read_late_stuck_before_what_happened_meanwhile():
+def test_failures_read_late_are_placed_before_newer_ones():
     process = Process(born=240.0).fails()
     process.evaluate(61)
     process.read(failing(2).kept(120), at=65).evaluate(66)
 
     assert [died.at for died in process.query().deaths] == [-180.0, -60.0, 60]
-    assert process.query().unrecovered_deaths == 1, "it has committed in this process"
+    assert process.query().unrecovered_deaths == 1, "the query has committed in this process"
 
 
 # -- the clocks -------------------------------------------------------------------------------
@@ -220,7 +218,7 @@ def test_what_is_read_late_stuck_before_what_happened_meanwhile():
 @pytest.mark.parametrize(
     ("ahead", "at"), [(0.0, -60.0), (-59.0, -1.0), (-100.0, -1.0), (3600.0, -3660.0)]
 )
-def test_a_failure_is_as_old_as_the_clocks_say_and_never_to_come(ahead, at):
+def test_age_of_a_failure_follows_the_clocks_and_is_never_negative(ahead, at):
     process = Process().fails().next(ahead=ahead).started(at=5)
     process.evaluate(6)
 
@@ -228,14 +226,14 @@ def test_a_failure_is_as_old_as_the_clocks_say_and_never_to_come(ahead, at):
 
 
 @pytest.mark.parametrize("ahead", [-121.0, -3600.0, -KEEP_SECONDS, KEEP_SECONDS])
-def test_a_failure_at_a_time_that_nobody_should_believe_is_none(ahead):
+def test_failure_at_an_implausible_time_is_ignored(ahead):
     process = Process().fails().next(ahead=ahead).started(at=5)
     process.evaluate(6)
 
     assert process.query().deaths == ()
 
 
-def test_counts_and_times_that_are_nonsense_do_no_harm():
+def test_nonsensical_counts_and_times_do_no_harm():
     died = tuple(Died(WALL + at, -5, "E") for at in (-1.0, 1e300, -1e300, -40.0))
     kept = FailedQuery("id-a", mark_of("a"), died, unrecovered_deaths=10**9)
     process = Process(kept=[kept, FailedQuery("", "", (), -3)]).started(at=5)
@@ -246,10 +244,10 @@ def test_counts_and_times_that_are_nonsense_do_no_harm():
     assert query.unrecovered_deaths == 2
 
 
-# -- how much is kept -------------------------------------------------------------------------
+# -- limits -----------------------------------------------------------------------------------
 
 
-def test_what_is_kept_is_what_the_rules_use():
+def test_only_failures_that_the_rules_use_are_kept():
     """Of one query that fails often, the last 16; of another, its batch; of a third, nothing."""
     process = Process()
     for number in range(40):
@@ -263,14 +261,14 @@ def test_what_is_kept_is_what_the_rules_use():
     assert {one.query_id: len(one.deaths) for one in process.kept(500)}["id-a"] == 16
 
 
-def test_failures_of_a_query_that_this_process_has_not_met_are_kept_for_the_next():
+def test_failures_of_a_query_not_seen_in_this_process_are_kept_for_the_next():
     process = failing(3, batch=7).next().next().next()
 
     assert [len(one.deaths) for one in process.kept(1)] == [3]
     assert process.past.restored({}) == []
 
 
-def test_a_batch_that_was_committed_is_kept_no_longer_than_the_window():
+def test_committed_batch_is_kept_no_longer_than_the_window():
     process = recovered()
 
     assert [one.unrecovered_deaths for one in process.kept(10, restart_window_seconds=5000.0)] == [
@@ -279,7 +277,7 @@ def test_a_batch_that_was_committed_is_kept_no_longer_than_the_window():
     assert process.kept(10) == ()
 
 
-def test_at_most_a_thousand_queries_are_kept_the_newest_failures_first():
+def test_at_most_a_thousand_queries_are_kept_with_the_newest_failures_first():
     process = Process()
     for number in range(MAX_KEPT + 5):
         process.fails(f"q{number}", at=10 + number / 10)
@@ -290,8 +288,8 @@ def test_at_most_a_thousand_queries_are_kept_the_newest_failures_first():
     assert "id-q4" not in kept
 
 
-def test_no_name_is_written_down():
-    """A name may be long, or hold what nobody should read."""
+def test_no_name_is_written_to_the_spool():
+    """A name may be long, or contain private data."""
     (one,) = Process().fails("secret" * 100).kept(61)
 
     assert "secret" not in one.mark
@@ -300,7 +298,7 @@ def test_no_name_is_written_down():
     assert mark_of(None) == ""
 
 
-def test_a_batch_that_is_read_late_is_the_batch_of_the_failure():
+def test_batch_that_is_read_late_is_assigned_to_the_failure():
     process = Process().started(at=1).ended(at=2, exception=CONFLICT)
     assert process.query().deaths[-1].batch_id == 0
 
@@ -311,7 +309,7 @@ def test_a_batch_that_is_read_late_is_the_batch_of_the_failure():
     assert process.query().deaths[-1].batch_id == 41
 
 
-def test_the_batch_of_an_earlier_failure_is_not_changed_by_a_later_run():
+def test_batch_of_an_earlier_failure_is_not_changed_by_a_later_run():
     process = (
         Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80)
     )

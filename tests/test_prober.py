@@ -1,4 +1,4 @@
-"""The probe is asked in time, at once when somebody needs it, and waited for no longer than allowed."""
+"""The prober polls on its interval or on request, and callers wait no longer than allowed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LONG_SECONDS = 3600.0
 
 
 class Probe:
-    """Looks that may fail or hang; counts how many began."""
+    """A probe whose polls may fail or hang; counts the polls."""
 
     def __init__(self):
         self.began = 0
@@ -40,7 +40,7 @@ def prober(probe, interval=LONG_SECONDS, on_report=lambda: None):
     return Prober(probe, interval, on_report)
 
 
-def test_the_newest_report_wins_and_is_announced():
+def test_newest_report_replaces_the_last_and_is_announced():
     announced = []
     one = prober(Probe(), 0, lambda: announced.append(one.latest))
     assert one.latest is None
@@ -52,7 +52,7 @@ def test_the_newest_report_wins_and_is_announced():
     assert len(one.probe_durations) == 2
 
 
-def test_a_poll_that_fails_leaves_the_last_report_to_grow_old():
+def test_failed_poll_keeps_the_last_report():
     probe = Probe()
     announced = []
     one = prober(probe, 0, lambda: announced.append(1))
@@ -66,7 +66,7 @@ def test_a_poll_that_fails_leaves_the_last_report_to_grow_old():
     assert (len(one.probe_durations), announced) == (1, [1])
 
 
-def test_the_next_poll_waits_for_its_time():
+def test_next_poll_waits_for_the_interval():
     one = prober(Probe(), 0.05)
     began = time.monotonic()
     one.step()
@@ -75,7 +75,7 @@ def test_the_next_poll_waits_for_its_time():
     assert time.monotonic() - began >= 0.1
 
 
-def test_a_failing_probe_is_not_asked_faster():
+def test_failing_probe_is_not_polled_faster():
     probe = Probe()
     probe.failures = 1
     began = time.monotonic()
@@ -87,7 +87,7 @@ def test_a_failing_probe_is_not_asked_faster():
 
 @pytest.fixture
 def polling():
-    """A prober in its thread, that rests for an hour between looks unless told otherwise."""
+    """A prober in its thread; by default it waits an hour between polls."""
     stop = []
 
     def start(probe, interval=LONG_SECONDS):
@@ -105,25 +105,25 @@ def polling():
         assert running.join(PATIENCE_SECONDS)
 
 
-def test_a_poke_ends_the_rest(polling):
+def test_poke_starts_the_next_poll_at_once(polling):
     probe = Probe()
     one = polling(probe)
-    until(lambda: one.latest is not None, "the first look")
+    until(lambda: one.latest is not None, "the first poll")
     one.poke()
-    until(lambda: probe.began == 2, "the second look")
+    until(lambda: probe.began == 2, "the second poll")
 
 
-def test_a_poke_during_a_poll_is_not_lost(polling):
+def test_poke_during_a_poll_is_not_lost(polling):
     probe = Probe()
     probe.answers.clear()
     one = polling(probe)
-    until(lambda: probe.began == 1, "the first look")
+    until(lambda: probe.began == 1, "the first poll")
     one.poke()
     probe.answers.set()
-    until(lambda: probe.began == 2, "the second look")
+    until(lambda: probe.began == 2, "the second poll")
 
 
-def test_polling_now_does_not_wait_for_the_interval(polling):
+def test_poll_now_does_not_wait_for_the_interval(polling):
     one = polling(Probe())
     asked_at = time.monotonic()
 
@@ -131,22 +131,22 @@ def test_polling_now_does_not_wait_for_the_interval(polling):
     assert one.latest.began_at >= asked_at
 
 
-def test_a_poll_under_way_when_asked_is_not_the_one(polling):
+def test_poll_now_waits_for_a_poll_that_starts_after_the_call(polling):
     probe = Probe()
     probe.answers.clear()
     one = polling(probe)
-    until(lambda: probe.began == 1, "the first look")
+    until(lambda: probe.began == 1, "the first poll")
     answers = []
     asking = threading.Thread(target=lambda: answers.append(one.poll_now(PATIENCE_SECONDS)))
     asking.start()
-    until(one._poked.is_set, "the question was asked")
+    until(one._poked.is_set, "the poll is requested")
     probe.answers.set()
     asking.join(PATIENCE_SECONDS)
 
     assert (answers, probe.began) == ([True], 2)
 
 
-def test_a_probe_that_hangs_is_waited_for_no_longer_than_allowed(polling):
+def test_poll_now_times_out_when_the_probe_hangs(polling):
     probe = Probe()
     probe.answers.clear()
     one = polling(probe)
@@ -157,12 +157,12 @@ def test_a_probe_that_hangs_is_waited_for_no_longer_than_allowed(polling):
     assert one.latest is None
 
 
-def test_without_a_thread_there_is_no_poll():
+def test_poll_now_without_a_running_thread_returns_false():
     assert not prober(Probe()).poll_now(0.01)
 
 
 @pytest.mark.contains_errors
-def test_polling_now_survives_a_poll_that_fails(polling):
+def test_poll_now_survives_a_failed_poll(polling):
     probe = Probe()
     probe.failures = 1
     one = polling(probe, interval=0.01)

@@ -1,4 +1,4 @@
-"""Which of three ends a process comes to: closed, terminated or crashed."""
+"""How a process ends: closed, terminated or crashed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
         (Context.TERMINATED, None, ProcessEnd.TERMINATED),
         (RUNNING, KeyboardInterrupt, ProcessEnd.TERMINATED),
         (Context.STOPPED_BY_APPLICATION, KeyboardInterrupt, ProcessEnd.TERMINATED),
-        # What Python says when the JVM goes away under it.
+        # Python raises this when the JVM goes away first.
         (Context.TERMINATED, ConnectionRefusedError, ProcessEnd.TERMINATED),
         (STOPPED, None, ProcessEnd.CRASHED),
         (GONE, None, ProcessEnd.CRASHED),
@@ -34,11 +34,11 @@ RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
         (Context.STOPPED_BY_APPLICATION, ValueError, ProcessEnd.CRASHED),
     ],
 )
-def test_the_end_of_a_process(context, uncaught, end):
+def test_context_and_exception_decide_the_end_of_a_process(context, uncaught, end):
     assert end_of(context, uncaught) is end
 
 
-def test_a_crash_gives_no_notice():
+def test_crash_sends_no_shutdown_notice():
     assert {end: end.notice for end in ProcessEnd} == {
         ProcessEnd.CLOSED: Notice.STOPPED,
         ProcessEnd.TERMINATED: Notice.TERMINATED,
@@ -67,10 +67,10 @@ atexit.register(lambda: print(getattr(uncaught_exception(), "__name__", None), f
         ("try:\n    1 / 0\nfinally:\n    sys.exit(0)", "None"),
         ("sys.ps1 = '> '\n1 / 0", "None"),
     ],
-    ids=["ends", "exits", "exits with words", "caught", "thread", "exception", "interrupt",
-         "exits after one", "interactive"],
+    ids=["ends", "exits", "exits with message", "caught", "thread", "exception", "interrupt",
+         "exits after exception", "interactive"],
 )  # fmt: skip
-def test_what_ends_a_python_process_is_known_at_its_exit(script, found):
+def test_uncaught_exception_is_known_at_exit(script, found):
     ran = subprocess.run(
         [sys.executable, "-I", "-c", AT_EXIT + script], capture_output=True, text=True, check=False
     )
@@ -79,7 +79,7 @@ def test_what_ends_a_python_process_is_known_at_its_exit(script, found):
 
 
 @pytest.mark.slow
-def test_an_interrupt_is_known_at_the_exit_too():
+def test_interrupt_is_known_at_exit():
     script = (
         AT_EXIT
         + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nthreading.Event().wait(10)"
@@ -92,7 +92,7 @@ def test_an_interrupt_is_known_at_the_exit_too():
     assert ran.returncode == -signal.SIGINT
 
 
-def test_a_notebook_keeps_the_exceptions_of_its_cells_and_they_are_no_end(monkeypatch):
+def test_exception_of_a_notebook_cell_does_not_end_the_process(monkeypatch):
     flags = SimpleNamespace(interactive=0)
     shell = SimpleNamespace(last_type=ValueError, modules={"IPython": None}, flags=flags)
     monkeypatch.setattr(process_end, "sys", shell)

@@ -1,4 +1,4 @@
-"""The shipped configuration of Alertmanager: who is told of what, and what speaks for what."""
+"""The shipped configuration of Alertmanager: its routes, groups and inhibition rules."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import requests
 import yaml
 from support.alertmanager import RealAlertmanager
-from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, Harness, shown_to
+from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, AlertReceivers, shown_to
 from support.queries import until
 from support.rule_files import shipped
 
@@ -23,7 +23,7 @@ SEVERITIES |= {
     "StreamingQueryStalled": "critical",
 }
 SEVERITIES |= {"StreamingQueryLagging": "warning"}
-"""These are reported as either: as most often."""
+"""These alerts have either severity; this is the usual one."""
 RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
 
 
@@ -33,26 +33,26 @@ def amtool(*arguments):
     return done.stdout.strip()
 
 
-def test_amtool_accepts_it():
+def test_amtool_accepts_the_shipped_configuration():
     assert "SUCCESS" in amtool("check-config", str(ALERTMANAGER))
 
 
 @pytest.mark.parametrize("alert", SEVERITIES)
-def test_each_alert_goes_to_those_it_concerns(alert):
+def test_each_severity_routes_to_its_receiver(alert):
     labels = [f"alertname={alert}", "app=shop", "query=orders", f"severity={SEVERITIES[alert]}"]
     reported = amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
 
     assert reported == RECEIVERS[SEVERITIES[alert]]
 
 
-def test_an_alert_without_a_severity_is_reported_all_the_same():
+def test_alert_without_a_severity_routes_to_chat():
     labels = ["alertname=Other", "app=shop"]
 
     assert amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels) == "chat"
 
 
-def test_no_secret_stuck_in_it():
-    """A secret in a file of its own can be mounted; the dead man's switch needs a newer version."""
+def test_shipped_configuration_contains_no_secret():
+    """Secrets come from mounted files; ``url_file`` of a webhook needs a newer Alertmanager."""
     for receiver in CONFIG["receivers"]:
         for configs in receiver.values():
             reported = configs[0] if isinstance(configs, list) else {}
@@ -61,7 +61,7 @@ def test_no_secret_stuck_in_it():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Harness() as harness:
+    with AlertReceivers() as harness:
         folder = tmp_path_factory.mktemp("alertmanager")
         real = RealAlertmanager(folder, harness, shown_to(harness.url))
         try:
@@ -87,18 +87,18 @@ def has_received(real, name, app):
 
 
 def reported_about(real, *apps):
-    """What people were told of these apps, once all that was sent before is through."""
+    """The notifications for these apps, once all alerts sent before are processed."""
     mark = f"mark-{time.monotonic()}"
     send(real, alert("StreamingOffsetsRewound", app=mark))
-    until(lambda: has_received(real, "StreamingOffsetsRewound", mark), "it is told")
-    # What joined a group that was there already waits for its next flush.
+    until(lambda: has_received(real, "StreamingOffsetsRewound", mark), "the alert arrives")
+    # An alert that joins an existing group waits for the next flush of the group.
     flushed = time.monotonic() + 2 * GROUP_INTERVAL_SECONDS
     until(lambda: time.monotonic() > flushed, "two flushes more")
     reported = [one["labels"] for one in real.reported.reported]
     return {(one["alertname"], one["query"]) for one in reported if one.get("app", "") in apps}
 
 
-SPOKEN_FOR = [
+INHIBITED = [
     ("gone", ("StreamingDriverDown", "*"), [("StreamingQueryFailed", "orders"), ("StreamingQueryLagging", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
     ("all_stopped", ("StreamingQueryStopped", "*"), [("StreamingQueryStopped", "orders"), ("StreamingQueryStalled", "bills")]),
     ("silent", ("StreamingQueryStalled", "*"), [("StreamingQueryStalled", "orders"), ("StreamingQueryStalled", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
@@ -110,16 +110,16 @@ SPOKEN_FOR = [
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("app", "source", "targets"), SPOKEN_FOR, ids=lambda value: str(value)[:9])
-def test_the_worst_speaks_for_what_follows_from_it(real, app, source, targets):
+@pytest.mark.parametrize(("app", "source", "targets"), INHIBITED, ids=lambda value: str(value)[:9])
+def test_most_severe_alert_inhibits_its_consequences(real, app, source, targets):
     send(real, alert(*source, app=app))
-    until(lambda: has_received(real, source[0], app), "the worst is told")
+    until(lambda: has_received(real, source[0], app), "the inhibiting alert arrives")
     send(real, *(alert(*target, app=app) for target in targets))
 
     assert reported_about(real, app) == {source}
 
 
-BESIDE = [
+INDEPENDENT = [
     ("another_app", [("StreamingDriverDown", "*")], "yet_another", [("StreamingQueryFailed", "orders")]),
     ("sisters", [("StreamingQueryFailed", "orders")], "sisters", [("StreamingQueryStalled", "bills")]),
     ("warned", [("StreamingQueryFailed", "orders")], "warned", [("StreamingQueryLagging", "bills")]),
@@ -134,21 +134,21 @@ BESIDE = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("app", "first", "other", "second"), BESIDE, ids=lambda value: str(value)[:9]
+    ("app", "first", "other", "second"), INDEPENDENT, ids=lambda value: str(value)[:9]
 )
-def test_what_does_not_follow_is_reported_beside_it(real, app, first, other, second):
+def test_independent_alert_is_not_inhibited(real, app, first, other, second):
     send(real, *(alert(*one, app=app) for one in first))
-    until(lambda: has_received(real, first[0][0], app), "the first is told")
+    until(lambda: has_received(real, first[0][0], app), "the first alert arrives")
     send(real, *(alert(*one, app=other) for one in second))
 
     assert reported_about(real, app, other) == {*first, *second}
 
 
 @pytest.mark.slow
-def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
+def test_critical_data_loss_risk_inhibits_its_warning(real):
     acute = alert("StreamingDataLossRisk", app="acute") | {"severity": "critical"}
     send(real, acute)
-    until(lambda: has_received(real, "StreamingDataLossRisk", "acute"), "it is told")
+    until(lambda: has_received(real, "StreamingDataLossRisk", "acute"), "the alert arrives")
     send(real, alert("StreamingDataLossRisk", app="acute"))
 
     assert reported_about(real, "acute") == {("StreamingDataLossRisk", "orders")}
@@ -159,7 +159,7 @@ def test_a_danger_that_has_become_acute_is_no_warning_any_more(real):
 
 
 @pytest.mark.slow
-def test_alerts_of_others_without_our_labels_are_left_alone(real):
+def test_foreign_alerts_without_our_labels_are_not_inhibited(real):
     """Two labels that are both missing count as equal."""
     send(real, {"alertname": "StreamingDriverDown", "severity": "critical", "query": "*"})
     send(real, {"alertname": "StreamingQueryFailed", "severity": "critical", "query": "*"})
@@ -170,20 +170,20 @@ def test_alerts_of_others_without_our_labels_are_left_alone(real):
 
 
 @pytest.mark.slow
-def test_the_watchdog_is_reported_whatever_else_is_wrong(real):
+def test_watchdog_is_never_inhibited(real):
     send(real, alert("StreamingDriverDown", "*", "w"), alert("QuerypulseWatchdog", "*", "*"))
 
     assert ("QuerypulseWatchdog", "*") in reported_about(real, "*")
 
 
 def groups_of(real, app):
-    """Query and the labels of its group, of each alert that people were told of an app."""
+    """The query and the group labels of each notified alert of an app."""
     reported = [one for one in real.reported.reported if one["labels"].get("app") == app]
     return [(one["labels"]["query"], one["group"]) for one in reported]
 
 
 @pytest.mark.slow
-def test_one_notification_reports_of_all_queries_with_the_same_warning(real):
+def test_one_notification_groups_all_queries_with_the_same_warning(real):
     send(
         real,
         alert("StreamingQueryLagging", "a", "group"),
@@ -204,10 +204,10 @@ def test_one_notification_reports_of_all_queries_with_the_same_warning(real):
         ("another_alert", ("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")),
     ],
 )
-def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first, second):
+def test_later_critical_alert_joins_no_open_group(real, app, first, second):
     """PagerDuty has one key for each group, and notifies nobody of a trigger on an open key."""
     send(real, alert(*first, app=app))
-    until(lambda: has_received(real, first[0], app), "the first is told")
+    until(lambda: has_received(real, first[0], app), "the first alert arrives")
     send(real, alert(*second, app=app))
     reported_about(real, app)
 
@@ -217,9 +217,11 @@ def test_what_is_critical_and_begins_later_joins_no_open_group(real, app, first,
 
 
 @pytest.mark.slow
-def test_a_driver_that_is_gone_later_joins_no_open_group(real):
+def test_later_driver_down_joins_no_open_group(real):
     send(real, alert("StreamingDriverDown", "*", "gone_first"))
-    until(lambda: has_received(real, "StreamingDriverDown", "gone_first"), "the first is told")
+    until(
+        lambda: has_received(real, "StreamingDriverDown", "gone_first"), "the first alert arrives"
+    )
     send(real, alert("StreamingDriverDown", "*", "gone_later"))
     reported_about(real, "gone_later")
 

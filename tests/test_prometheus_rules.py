@@ -1,4 +1,4 @@
-"""The shipped rules by Prometheus' own tools: what each fires for, and what it does not."""
+"""The shipped rules, checked with promtool: when each rule fires and when it does not."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.prometheus
 
 ALERTS = shipped()
 OUTSIDE = {"StreamingDriverDown", "QuerypulseDeliveryFailing", "QuerypulseWatchdog"}
-"""Alerts that no driver can tell of itself."""
+"""Alerts that no driver can raise about itself."""
 
 
 def cases(alert):
@@ -36,25 +36,25 @@ def cases(alert):
 
 
 def expected(case):
-    """What is expected of a case at each of its moments."""
+    """The alerts a case expects at each of its moments."""
     return [moment["exp_alerts"] for moment in case["alert_rule_test"]]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("alert", ALERTS)
-def test_promtool_finds_the_rule_to_fire_and_to_be_silent_as_its_tests_say(alert, tmp_path):
+def test_rule_passes_its_promtool_tests(alert, tmp_path):
     done = try_rule(alert, text_of(alert), tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_tests_find_the_rules_from_where_they_lie():
+def test_promtool_tests_run_in_their_own_folder():
     done = promtool("test", "rules", str(TESTS / "QuerypulseWatchdog.yaml"))
 
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_promtool_finds_nothing_to_complain_of():
+def test_promtool_lint_accepts_the_rules():
     done = promtool("check", "rules", "--lint=all", "--lint-fatal", str(RULES))
 
     assert done.returncode == 0, done.stdout + done.stderr
@@ -65,7 +65,7 @@ def test_every_test_belongs_to_a_rule():
 
 
 @pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"QuerypulseWatchdog"}))
-def test_each_alert_is_tested_to_be_silent_more_often_than_to_fire(alert):
+def test_each_alert_has_more_silent_cases_than_firing_ones(alert):
     reported = [any(expected(case)) for case in cases(alert)]
     moments = [bool(alerts) for case in cases(alert) for alerts in expected(case)]
 
@@ -75,13 +75,13 @@ def test_each_alert_is_tested_to_be_silent_more_often_than_to_fire(alert):
 
 
 @pytest.mark.parametrize("alert", sorted(set(ALERTS) - {"QuerypulseWatchdog"}))
-def test_each_alert_is_tested_one_step_too_early_and_when_it_is_over(alert):
+def test_each_alert_is_tested_before_during_and_after_the_problem(alert):
     stories = [
-        ["told" if alerts else "silent" for alerts in expected(case)] for case in cases(alert)
+        ["firing" if alerts else "silent" for alerts in expected(case)] for case in cases(alert)
     ]
 
     assert any(
-        story[0] == "silent" and "told" in story and story[-1] == "silent" for story in stories
+        story[0] == "silent" and "firing" in story and story[-1] == "silent" for story in stories
     )
 
 
@@ -101,14 +101,14 @@ def test_the_manifest_holds_the_same_rules():
     assert manifest["spec"] == yaml.safe_load(RULES.read_text())
 
 
-def test_every_health_of_ours_has_its_rule():
+def test_every_alert_has_a_prometheus_rule():
     names = {sys.modules[check.__module__].NAME for check in our_rules.ORDER}
 
     assert names | {events_missing.NAME, monitoring_degraded.NAME} | OUTSIDE == set(ALERTS)
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_has_the_labels_and_links_of_ours(alert):
+def test_rule_has_the_same_labels_and_runbook_as_the_alert(alert):
     rule = ALERTS[alert]
     fixed = {"QuerypulseWatchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
@@ -120,12 +120,12 @@ def test_an_alert_has_the_labels_and_links_of_ours(alert):
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_each_runbook_that_is_linked_is_there(alert):
+def test_each_linked_runbook_exists(alert):
     assert (DASHBOARDS / "runbooks" / f"{alert}.md").is_file()
 
 
 def replaced(old, new="", count=1):
-    """A change of the rule's text; the expression must hold what is replaced."""
+    """A function that replaces a part of the rule's text; the part must exist."""
 
     def change(text):
         assert old in text, old
@@ -139,12 +139,12 @@ def without_wait(text):
 
 
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
-HEART = "offset 5m"
+HEARTBEAT = "offset 5m"
 LAST_SCRAPE = ">= on (app) group_left ()"
 MUTANTS = [
     *((alert, "no wait", without_wait) for alert, rule in ALERTS.items() if "for" in rule),
-    *((alert, "a standing heart", replaced(HEART, "offset 1d"))
-      for alert, rule in ALERTS.items() if HEART in rule["expr"]),
+    *((alert, "a heartbeat that has stopped", replaced(HEARTBEAT, "offset 1d"))
+      for alert, rule in ALERTS.items() if HEARTBEAT in rule["expr"]),
     *((alert, "ignored queries", replaced(WATCHED))
       for alert, rule in ALERTS.items() if WATCHED in rule["expr"]),
     *((alert, "querypulse's own alert", replaced(f'alertname="{alert}"', 'alertname="Other"', 9))
@@ -153,11 +153,11 @@ MUTANTS = [
       for alert, rule in ALERTS.items() if f'{{alertname="{alert}"}}' in rule["expr"]),
     *((alert, "a scrape that fails", replaced("}[5m]", "}[15s]"))
       for alert, rule in ALERTS.items() if "}[5m]" in rule["expr"]),
-    *((alert, "what had resolved", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"))
+    *((alert, "resolved alerts", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"))
       for alert, rule in ALERTS.items() if LAST_SCRAPE in rule["expr"]),
-    ("StreamingQueryFailed", "what was measured", replaced("failure_info)", "failure_info > 1)")),
+    ("StreamingQueryFailed", "the measured value", replaced("failure_info)", "failure_info > 1)")),
     ("StreamingQueryStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
-    ("StreamingQueryStalled", "life", replaced("query_active == 1", "query_active >= 0")),
+    ("StreamingQueryStalled", "active queries", replaced("query_active == 1", "query_active >= 0")),
     ("StreamingQueryStalled", "tasks that finish", replaced("no_progress_seconds)\n", "no_progress_seconds) + 1e6\n")),
     ("StreamingQueryStalled", "missing", replaced('state=~"missing|stopped_unexpectedly"', 'state="none"')),
     ("StreamingQueryStalled", "continuous", replaced("Continuous.*", "None")),
@@ -171,30 +171,30 @@ MUTANTS = [
     ("StreamingQueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time(")),
     ("StreamingQueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
     ("StreamingQueryLagging", "commits", replaced(">= 3", ">= 0")),
-    ("StreamingQueryLagging", "worse", replaced("stalled|")),
-    ("StreamingQueryLagging", "its severity", replaced(" by (app, query, severity)", " by (app, query)")),
+    ("StreamingQueryLagging", "more severe alerts", replaced("stalled|")),
+    ("StreamingQueryLagging", "the severity", replaced(" by (app, query, severity)", " by (app, query)")),
     ("StreamingQueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"')),
-    ("StreamingDataLossRisk", "its severity", replaced("query, severity)", "query)")),
+    ("StreamingDataLossRisk", "the severity", replaced("query, severity)", "query)")),
     ("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("StreamingQueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
     ("StreamingQueryFlapping", "the time", replaced("[10m]", "[1h]")),
-    ("StreamingDriverDown", "need", replaced("driver_expected_", "driver_heartbeat_")),
-    ("StreamingDriverDown", "the newest", replaced(">= on (app)", ">= on (app) 0 *")),
-    ("StreamingDriverDown", "a heart that stands", replaced("offset 2m", "offset 1d")),
+    ("StreamingDriverDown", "an expected driver", replaced("driver_expected_", "driver_heartbeat_")),
+    ("StreamingDriverDown", "the newest driver", replaced(">= on (app)", ">= on (app) 0 *")),
+    ("StreamingDriverDown", "a heartbeat that has stopped", replaced("offset 2m", "offset 1d")),
     ("StreamingDriverDown", "the day", replaced("[1d]", "[2d]", 2)),
     ("QuerypulseEventsMissing", "late events", replaced("> 120", "> 60")),
-    ("QuerypulseEventsMissing", "life", replaced("query_active == 1", "query_active >= 0")),
+    ("QuerypulseEventsMissing", "active queries", replaced("query_active == 1", "query_active >= 0")),
     ("QuerypulseEventsMissing", "continuous", replaced("Continuous.*", "None")),
     ("QuerypulseMonitoringDegraded", "no probe", replaced("count > 0", "count >= 0")),
-    ("QuerypulseMonitoringDegraded", "a long look", replaced("offset 3m", "offset 1m")),
+    ("QuerypulseMonitoringDegraded", "a slow poll", replaced("offset 3m", "offset 1m")),
     ("QuerypulseMonitoringDegraded", "the JVM", replaced("StreamingQueryStalled|")),
     ("QuerypulseMonitoringDegraded", "the SparkContext", replaced("|StreamingQueryStopped")),
-    ("QuerypulseMonitoringDegraded", "the driver it is about", replaced("on (job, instance)", "on (job)")),
-    ("QuerypulseDeliveryFailing", "what is pending", replaced("pending > 0", "pending > 9")),
-    ("QuerypulseDeliveryFailing", "what was over", replaced('reason!="obsolete"', 'reason!="none"', 2)),
+    ("QuerypulseMonitoringDegraded", "the affected driver", replaced("on (job, instance)", "on (job)")),
+    ("QuerypulseDeliveryFailing", "pending alerts", replaced("pending > 0", "pending > 9")),
+    ("QuerypulseDeliveryFailing", "obsolete alerts", replaced('reason!="obsolete"', 'reason!="none"', 2)),
     ("QuerypulseDeliveryFailing", "long ago", replaced("[1h]", "[1d]")),
-    ("QuerypulseDeliveryFailing", "the time it is kept", replaced("keep_firing_for: 10m", "keep_firing_for: 1m")),
-    ("QuerypulseWatchdog", "that it always fires", replaced("vector(1)", "up")),
+    ("QuerypulseDeliveryFailing", "keep_firing_for", replaced("keep_firing_for: 10m", "keep_firing_for: 1m")),
+    ("QuerypulseWatchdog", "constant firing", replaced("vector(1)", "up")),
 ]  # fmt: skip
 
 
@@ -204,8 +204,8 @@ MUTANTS = [
     [(alert, change) for alert, _, change in MUTANTS],
     ids=[f"{alert}-{what}" for alert, what, _ in MUTANTS],
 )
-def test_a_rule_without_one_of_its_parts_does_not_pass_its_tests(alert, change, tmp_path):
-    """Otherwise the part, or the test, would be worth nothing."""
+def test_mutated_rule_fails_its_tests(alert, change, tmp_path):
+    """Otherwise the part of the rule, or its test, has no effect."""
     assert try_rule(alert, change(text_of(alert)), tmp_path).returncode != 0
 
 

@@ -1,4 +1,4 @@
-"""How drivers are scraped by a real Prometheus: whose labels count, and what the last scrape had."""
+"""A real Prometheus scrapes drivers: which labels count, and what the last scrape leaves."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def test_promtool_accepts_the_documented_configuration(tmp_path):
 
 
 @pytest.mark.prometheus
-def test_a_target_with_labels_of_its_own_does_not_rename_querypulses(tmp_path):
+def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
     with HttpDouble(otherwise=reply(200, {"Content-Type": "text/plain"}, PAGE)) as driver:
         prometheus = RealPrometheus(tmp_path, [driver.url], target_labels=OF_THE_POD)
         try:
             prometheus.wait_until_ready()
-            until(lambda: prometheus.query("spark_streaming_query_active"), "it is scraped")
+            until(lambda: prometheus.query("spark_streaming_query_active"), "the driver is scraped")
             (series,) = prometheus.query("spark_streaming_query_active")
         finally:
             prometheus.stop()
@@ -64,7 +64,7 @@ def test_a_target_with_labels_of_its_own_does_not_rename_querypulses(tmp_path):
 
 
 class Scraped(HttpDouble):
-    """A driver's page, with the alerts that are open."""
+    """The metrics page of a driver with open alerts."""
 
     def __init__(self):
         super().__init__()
@@ -83,7 +83,7 @@ class Scraped(HttpDouble):
 
 @pytest.mark.slow
 @pytest.mark.prometheus
-def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_not_come_back(
+def test_driver_death_keeps_open_alerts_and_revives_no_resolved_ones(
     tmp_path,
 ):
     rules = tmp_path / "rules.yaml"
@@ -96,7 +96,7 @@ def test_of_a_driver_that_dies_what_was_open_stays_and_what_had_resolved_does_no
             driver.open = {"StreamingOffsetsStalled"}
             until(lambda: firing(prometheus) == driver.open, "one resolves", 60)
             driver.__exit__()
-            until(lambda: not prometheus.query("up == 1"), "it is not scraped any more")
+            until(lambda: not prometheus.query("up == 1"), "the driver is not scraped any more")
             seen = [known(prometheus) for _ in every_half_second(until_seconds=6)]
         finally:
             prometheus.stop()
@@ -112,7 +112,7 @@ def every_half_second(*, until_seconds):
 
 
 def known(prometheus):
-    """What is pending or fires, but for QuerypulseWatchdog."""
+    """Pending and firing alerts, except QuerypulseWatchdog."""
     return {one["labels"]["alertname"] for one in prometheus.alerts()} - {"QuerypulseWatchdog"}
 
 

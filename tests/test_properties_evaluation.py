@@ -1,4 +1,4 @@
-"""Whatever happens to events on their way, the verdict in the end is the true one."""
+"""Lost, duplicated, late or damaged events never change the final health."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ ENDS = ("commits", "idles", "hangs", "dies", "stops")
 
 
 def history(ends):
-    """A true history: each run commits every 5 s for 40 s, then ends as told; 5 s between runs.
+    """A true history: each run commits every 5 s for 40 s, then ends; 5 s between runs.
 
-    Gives the events as (at, event) and the probe's looks as (at, run or None), every 2 s.
+    ``ends`` lists how each run ends. Returns the events as (at, event) and the probe's polls
+    every 2 s as (at, run or None).
     """
     events, polls, batch = [], [], 0
     for number, end in enumerate(ends, 1):
@@ -41,8 +42,8 @@ def history(ends):
         over = began + RUN_SECONDS
         until = over + AFTERMATH_SECONDS if last else over + 5
         for at in range(began + 1, until, 2):
-            flying = batch + sum(1 for moment in done if moment <= at)
-            polls.append((at, _poll(number, end, flying, over, at)))
+            in_flight = batch + sum(1 for moment in done if moment <= at)
+            polls.append((at, _poll(number, end, in_flight, over, at)))
         batch += len(done)
         if end == "idles":
             events += [(at, Idle("id-a", f"a-{number}")) for at in range(over, until, 10)]
@@ -52,15 +53,15 @@ def history(ends):
     return events, polls
 
 
-def _poll(number, end, flying, over, at):
+def _poll(number, end, in_flight, over, at):
     if at < over or end == "commits":
-        return processing(number=number, batch=flying)
+        return processing(number=number, batch=in_flight)
     if end == "hangs":
-        return processing(number=number, batch=flying)
+        return processing(number=number, batch=in_flight)
     if end == "idles":
-        return run(number=number, batch=flying)
+        return run(number=number, batch=in_flight)
     exception = CONFLICT if end == "dies" else None
-    return run(number=number, active=False, batch=flying, exception=exception)
+    return run(number=number, active=False, batch=in_flight, exception=exception)
 
 
 TRUTH = {
@@ -74,8 +75,8 @@ ABOUT_US = {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"}
 
 
 @st.composite
-def mishaps(draw):
-    """How the runs end, and for each event: lost, told twice, and how late (seconds)."""
+def damaged_histories(draw):
+    """How the runs end, and the received events: some lost, some duplicated, some late."""
     # Only the last run may be alive at its end: a query id runs once at a time.
     ends = [
         *draw(st.lists(st.sampled_from(("dies", "stops")), max_size=2)),
@@ -90,12 +91,12 @@ def mishaps(draw):
     return ends, received, polls
 
 
-@given(mishaps())
-def test_loss_doubles_and_delay_of_events_never_change_the_final_health(mishap):
-    ends, received, polls = mishap
+@given(damaged_histories())
+def test_lost_duplicated_and_late_events_do_not_change_the_final_health(damaged):
+    ends, received, polls = damaged
     state = State(0.0)
     reported = [(at, "event", event) for at, event in received] + [
-        (at, "look", seen) for at, seen in polls
+        (at, "poll", seen) for at, seen in polls
     ]
     now = max(at for at, _ in polls) + 1
     for at, kind, what in sorted(reported, key=lambda entry: entry[0]):
@@ -116,13 +117,13 @@ def test_loss_doubles_and_delay_of_events_never_change_the_final_health(mishap):
 def evaluated(state, now):
     story = Story()
     story.state = state
-    # A crash loop is another verdict, which the table has.
+    # The rules table covers crash loops; a large budget keeps them out of this test.
     return story.evaluate(now, restart_budget=9)
 
 
 @given(st.permutations(range(6)))
 def test_the_order_of_events_within_a_tick_does_not_matter(order):
-    """Spark tells a start at once, all else by one queue, and we read births and deaths first."""
+    """Spark delivers a start at once and all else by one queue; we read starts and ends first."""
     tick = [
         progress(run=1, batch=4),
         Terminated("id-a", "a-1", CONFLICT, None),
@@ -164,7 +165,7 @@ OBSERVATIONS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.floats(0, 500), OBSERVATIONS), max_size=30))
-def test_folding_and_evaluating_never_raise_whatever_comes(observations):
+def test_folding_and_evaluating_any_observations_never_raises(observations):
     state = State(0.0)
     for at, what in observations:
         if isinstance(what, tuple):
@@ -181,7 +182,7 @@ def test_folding_and_evaluating_never_raise_whatever_comes(observations):
 
 
 @given(st.sampled_from(recorded(shape="json")), st.integers(0, 2000), st.binary(max_size=3))
-def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, place, junk):
+def test_damaged_event_is_decoded_or_raises_only_decode_error(event, place, junk):
     kind, text = event
     damaged = text.encode()[:place] + junk + text.encode()[place + len(junk) :]
     try:
@@ -191,7 +192,7 @@ def test_damaged_events_are_refused_or_read_and_never_raise_otherwise(event, pla
 
 
 @given(st.lists(st.sampled_from((-3600.0, 3600.0, 0.0)), min_size=5, max_size=5))
-def test_a_wall_clock_that_jumps_changes_no_health_and_no_beginning(jumps):
+def test_wall_clock_jumps_change_no_health_and_no_start_time(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
     lifecycle, wall = (
         Lifecycle("etl", Guidance("https://r/{alertname}.md"), LifecycleSettings()),

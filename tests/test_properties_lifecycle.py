@@ -1,4 +1,4 @@
-"""However queries fare: nothing sick is over, nothing told is forgotten, nobody told too often."""
+"""Alerts stay open while their query is unhealthy, always resolve, and do not repeat."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ SILENCES = (
     (Silence("*", WALL + 900, "StreamingQueryFailed"),),
 )
 
-falls = st.one_of(
+conditions = st.one_of(
     st.tuples(st.sampled_from(QUERIES), st.sampled_from(CONDITIONS)),
-    st.tuples(st.just("*"), st.sampled_from((*DRIVER_NAMES, "well", "well"))),
+    st.tuples(st.just("*"), st.sampled_from((*DRIVER_NAMES, "healthy", "healthy"))),
 )
-changes = st.lists(falls, max_size=4)
+changes = st.lists(conditions, max_size=4)
 seconds = st.sampled_from((0.0, 0.25, 1.0, 1.0, 5.0, 31.0, 200.0, 1900.0))
 steps = st.lists(st.tuples(seconds, changes, st.sampled_from(SILENCES)), max_size=40)
 left_open = st.lists(
@@ -69,24 +69,24 @@ left_open = st.lists(
 
 
 class Watch:
-    """A harness that checks what must hold, whatever happens."""
+    """A harness that checks the invariants after every step."""
 
     def __init__(self) -> None:
         self.harness = LifecycleHarness(repeat_interval_seconds=120.0)
         self.open: dict[str, Incident] = {}
         self.ripe: Counter[str] = Counter()
 
-    def step(self, after, falls, silences) -> None:
+    def step(self, after, changes, silences) -> None:
         harness = self.harness
         harness.now += after
         if after > 1000:
             harness.pauses = (*harness.pauses, Pause(harness.now, after - 100))[-3:]
         harness.silences = list(silences)
-        for query, what in falls:
+        for query, what in changes:
             if what != "forgotten" or query in harness._conditions:
                 harness.condition(query, what)
         harness.tick()
-        self.poll()
+        self.check()
 
     def found(self) -> set[str]:
         return {
@@ -96,10 +96,10 @@ class Watch:
             if name in STATES
         }
 
-    def poll(self) -> None:
+    def check(self) -> None:
         incidents = {one.key: one for one in self.harness.incidents}
-        assert len(incidents) == len(self.harness.incidents), "a key is one incident's"
-        assert self.open.keys() <= incidents.keys(), "none goes without its end"
+        assert len(incidents) == len(self.harness.incidents), "keys are unique"
+        assert self.open.keys() <= incidents.keys(), "no incident disappears without its end"
         for key, incident in incidents.items():
             self.check_sent(incident, self.open.get(key))
         self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
@@ -107,29 +107,29 @@ class Watch:
         firing = [alert.key for alert in members if alert.ends_at is None]
         assert sorted(firing) == sorted(alert.key for alert in self.harness.lifecycle.alerts)
         labels = {tuple(alert.labels.values()) for alert in members}
-        assert len(labels) == len(members), "one place for each"
+        assert len(labels) == len(members), "each alert belongs to one incident"
 
     def check_sent(self, incident, before) -> None:
         found = self.found()
         over = [alert for alert in incident.alerts if alert.ends_at is not None]
         ended = {alert.key for alert in over} - ended_before(before)
-        assert not found & ended, "nothing found is over"
+        assert not found & ended, "no alert resolves while its condition holds"
         assert all(alert.ends_at >= alert.starts_at for alert in over)
         assert len({alert.name for alert in incident.alerts}) == 1
         if before is None:
-            assert incident.ends_at is None, "an end has a beginning"
+            assert incident.ends_at is None, "an incident fires before it resolves"
             return
         known, left = ([alert.key for alert in one.alerts] for one in (before, incident))
-        assert [key for key in known if key in left] == left, "nobody joins"
-        assert set(known) - set(left) <= ended_before(before), "who fires stays"
+        assert [key for key in known if key in left] == left, "no alert joins an incident"
+        assert set(known) - set(left) <= ended_before(before), "a firing alert stays"
         assert before.revision <= incident.revision <= before.revision + 1
         assert not incident.muted or incident.revision == before.revision
 
-    def all_get_well(self) -> None:
-        self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "well")], ())
+    def recover_all(self) -> None:
+        self.step(0.0, [(query, "idle") for query in QUERIES] + [("*", "healthy")], ())
         for _ in range(20):
             self.step(60.0, (), ())
-        # An alert that flaps must be absent for as long as its last three times took: up to a day.
+        # A flapping alert resolves after an absence as long as its last three times: up to a day.
         for _ in range(int(WITHIN_SECONDS / 900)):
             if self.harness.incidents:
                 self.step(900.0, (), ())
@@ -141,27 +141,27 @@ def ended_before(incident: Incident | None) -> set[str]:
 
 
 @given(steps)
-def test_nothing_goes_wrong_however_queries_fare(story):
+def test_invariants_hold_for_any_history(story):
     watch = Watch()
     for step in story:
         watch.step(*step)
 
 
 @given(steps)
-def test_when_all_are_well_all_is_over_and_each_that_was_reported_was_reported_so_once(story):
+def test_recovery_resolves_every_alert_exactly_once(story):
     watch = Watch()
     for step in story:
         watch.step(*step)
-    watch.all_get_well()
-    said = Counter(reported.split(" ", 1)[1][:1] for reported in watch.harness.reported)
+    watch.recover_all()
+    sent = Counter(reported.split(" ", 1)[1][:1] for reported in watch.harness.reported)
 
     assert watch.harness.incidents == watch.harness.lifecycle.alerts == ()
-    assert said["+"] == said["-"]
+    assert sent["+"] == sent["-"]
 
 
 @given(steps)
-def test_at_most_one_alert_of_a_query_is_open_besides_what_stuck_beside_it(story):
-    """Without silences: what is silenced suppresses nothing."""
+def test_query_has_at_most_one_open_alert_that_is_not_independent(story):
+    """Without silences: a silenced alert suppresses nothing."""
     watch = Watch()
     for pause, found, _ in story:
         watch.step(pause, found, ())
@@ -173,32 +173,32 @@ def test_at_most_one_alert_of_a_query_is_open_besides_what_stuck_beside_it(story
 
 
 @given(steps)
-def test_what_is_critical_at_two_polls_is_reported_unless_the_whole_driver_is_failing(story):
+def test_critical_at_two_polls_fires_unless_a_driver_alert_covers_it(story):
     watch = Watch()
     before = set()
     for step in story:
         watch.step(*step)
         found = watch.found()
         alerts = watch.harness.lifecycle.alerts
-        speaks_for_all = any(
+        covers_all = any(
             alert.labels["query"] == "*" and alert.labels["severity"] == "critical"
             for alert in alerts
         )
         sure = {key for key in found if key in before or key.endswith("/StreamingQueryFailed")}
-        grave = {key for key in sure if key.rsplit("/", 1)[1] not in WARNINGS}
-        if not speaks_for_all:
-            assert grave <= {alert.key for alert in alerts}
+        critical = {key for key in sure if key.rsplit("/", 1)[1] not in WARNINGS}
+        if not covers_all:
+            assert critical <= {alert.key for alert in alerts}
         before = found
 
 
 @given(left_open, steps)
-def test_what_was_inherited_ends_like_all_else(restored, story):
+def test_restored_incidents_resolve(restored, story):
     watch = Watch()
     watch.harness.lifecycle.restore(newest(restored), 0.0)
     watch.step(0.0, (), ())
     for step in story:
         watch.step(*step)
-    watch.all_get_well()
+    watch.recover_all()
 
     assert watch.harness.incidents == ()
 
@@ -217,13 +217,13 @@ def incident(queries, name, revision, first_is_over) -> Incident:
 
 
 def newest(restored) -> list[Incident]:
-    """As ``Dispatch.adopt`` gives them: each key once."""
+    """As ``Dispatch.restore`` returns them: each key once."""
     found = sorted((incident(*one) for one in restored), key=lambda one: one.revision)
     return list({one.key: one for one in found}.values())
 
 
 @given(left_open)
-def test_what_is_never_seen_again_is_over_after_a_day(restored):
+def test_restored_incident_of_an_unseen_query_resolves_after_a_day(restored):
     watch = Watch()
     watch.harness.lifecycle.restore(newest(restored), 0.0)
     for _ in range(24):

@@ -1,4 +1,4 @@
-"""A Python ``foreachBatch`` that hangs is found, and the user's line with it."""
+"""Finds a hung Python ``foreachBatch`` and the line of user code it hangs in."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JOB = "/jobs/etl/job.py"
 
 
 class Held:
-    """Where the user's code stands until it is let go."""
+    """Blocks the user's code until ``free`` is set."""
 
     def __init__(self):
         self.there = threading.Semaphore(0)
@@ -47,7 +47,7 @@ class Frame:
 
 @pytest.fixture
 def running(monkeypatch):
-    """Calls a function as PySpark calls ``foreachBatch`` functions; the answer is the batch."""
+    """Call a function as PySpark calls ``foreachBatch`` functions; returns the batch."""
     monkeypatch.setattr("pyspark.sql.session.SparkSession", lambda *_: None)
     monkeypatch.setattr("pyspark.sql.dataframe.DataFrame", lambda jdf, _: jdf)
     held, threads = Held(), []
@@ -69,14 +69,14 @@ def running(monkeypatch):
 
 
 def code(filename, body):
-    """The function ``f(inner)`` from a file of that name; its body begins in line 2."""
+    """The function ``f(inner)`` of a file with that name; its body starts in line 2."""
     names = {}
     exec(compile(f"def f(inner):\n    {body}\n", filename, "exec"), names)
     return names["f"]
 
 
 def through(*files):
-    """Code that goes through these files, the outermost first, and stands still in the last."""
+    """Code that calls through these files, the outermost first, and blocks in the last."""
     functions = [code(file, "return inner()") for file in reversed(files)]
 
     def enter(held):
@@ -96,11 +96,11 @@ def stop_at(held):
     held.wait()
 
 
-def test_where_nothing_runs_nothing_is_found():
+def test_no_running_batch_finds_no_call():
     assert list(foreach_batch_calls()) == []
 
 
-def test_a_call_in_progress_is_found_with_its_batch_and_its_line(running):
+def test_running_batch_is_found_with_its_line(running):
     batch = running(stop_at)
     ((found, line),) = foreach_batch_calls()
 
@@ -110,21 +110,21 @@ def test_a_call_in_progress_is_found_with_its_batch_and_its_line(running):
     assert where.endswith("in wait")
 
 
-def test_waiting_in_the_standard_library_is_reported_as_the_users_line(running):
-    """The innermost frame is threading's; nobody can do anything with that."""
+def test_wait_in_the_standard_library_reports_the_users_line(running):
+    """The innermost frame is in threading, which helps nobody."""
     running(stop_at)
 
     assert "threading.py" not in lines(foreach_batch_calls())[0]
 
 
-def test_two_calls_at_once_are_reported_apart(running):
+def test_concurrent_batches_are_reported_separately(running):
     batches = [running(stop_at), running(stop_at)]
     found = [batch for batch, _ in foreach_batch_calls()]
 
     assert sorted(map(id, found)) == sorted(map(id, batches))
 
 
-def test_a_call_that_is_over_is_found_no_more(running):
+def test_finished_batch_is_not_found(running):
     running(stop_at)
     running.held.free.set()
     running.threads[0].join(PATIENCE_SECONDS)
@@ -132,8 +132,8 @@ def test_a_call_that_is_over_is_found_no_more(running):
     assert list(foreach_batch_calls()) == []
 
 
-def inner_most(monkeypatch):
-    """The helpers of these tests stand for a library's waiting."""
+def as_library(monkeypatch):
+    """Count this file as a library, so that its helpers are not user code."""
     monkeypatch.setattr(
         "querypulse.listener.python_frames._LIBRARIES", (LIBRARY, __file__, *stdlib())
     )
@@ -143,22 +143,22 @@ def stdlib():
     return (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
-def test_the_users_line_is_reported_through_a_librarys_frames(running, monkeypatch):
-    inner_most(monkeypatch)
+def test_users_line_is_found_below_library_frames(running, monkeypatch):
+    as_library(monkeypatch)
     running(through(JOB, f"{LIBRARY}/delta/tables.py", f"{LIBRARY}/requests/api.py"))
 
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
-def test_of_the_users_own_lines_the_innermost_is_reported(running, monkeypatch):
-    inner_most(monkeypatch)
+def test_innermost_of_the_users_lines_is_reported(running, monkeypatch):
+    as_library(monkeypatch)
     running(through(JOB, "/jobs/etl/merge.py", f"{LIBRARY}/requests/api.py"))
 
     assert lines(foreach_batch_calls()) == ["/jobs/etl/merge.py:2 in f"]
 
 
-def test_a_job_installed_as_a_package_still_has_a_line(running, monkeypatch):
-    inner_most(monkeypatch)
+def test_job_installed_as_a_package_has_a_line(running, monkeypatch):
+    as_library(monkeypatch)
     running(through(f"{LIBRARY}/etl/job.py"))
 
     assert lines(foreach_batch_calls())[0]
@@ -173,15 +173,15 @@ def test_a_job_installed_as_a_package_still_has_a_line(running, monkeypatch):
         "/databricks/spark/python/pyspark/sql/connect/client/core.py",
     ],
 )
-def test_pyspark_is_never_the_users_code_wherever_it_lies(running, monkeypatch, plumbing):
+def test_pyspark_is_never_user_code_wherever_it_is_installed(running, monkeypatch, plumbing):
     """spark-submit takes PySpark and Py4J from SPARK_HOME, not from site-packages."""
-    inner_most(monkeypatch)
+    as_library(monkeypatch)
     running(through(JOB, plumbing))
 
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
-def test_a_users_function_that_polls_like_pysparks_is_none(running):
+def test_user_function_with_pysparks_signature_is_not_a_batch(running):
     held = running.held
 
     def call(jdf):
@@ -197,7 +197,7 @@ def test_a_users_function_that_polls_like_pysparks_is_none(running):
     assert found == []
 
 
-def test_a_function_that_happens_to_be_named_call_is_none(running):
+def test_user_function_named_call_is_not_a_batch(running):
     held = running.held
 
     def call(_frame):
@@ -234,14 +234,14 @@ free.set()
 """
 
 
-def test_the_interpreter_does_not_freeze_when_garbage_is_due_while_threads_are_polled_at():
+def test_garbage_collection_during_frame_inspection_does_not_deadlock():
     done = subprocess.run([sys.executable, "-c", COLLECTING], timeout=60, check=False)
 
     assert done.returncode == 0
 
 
 @pytest.mark.parametrize("collects", [True, False])
-def test_the_hosts_garbage_is_collected_as_before_by_those_who_want_it(collects):
+def test_garbage_collection_setting_is_restored(collects):
     assert gc.isenabled()
     if not collects:
         gc.disable()
@@ -274,25 +274,25 @@ OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
         ([CodeLocation(f"{LIBRARY}/ipykernel/kernel.py", 3, "wait"), AWAITS], ""),
         ([], ""),
     ],
-    ids=["in spark", "in a function", "in ours", "in its own code", "typed in", "no code of a job", "a notebook", "nothing"],
+    ids=["in spark", "in a function", "in querypulse", "in user code", "typed in", "no user code", "notebook", "empty"],
 )  # fmt: skip
-def test_a_stack_says_which_call_of_the_job_it_is_in(stack, reported):
+def test_stack_names_the_call_and_the_job_line(stack, reported):
     assert waits_in(stack) == reported
 
 
-def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):
+def test_main_thread_is_found_from_another_thread(tmp_path):
     job = tmp_path / "job.py"
     job.write_text(
         "import threading\n"
         "from querypulse.listener.python_frames import main_thread\n"
         "done = threading.Event()\n"
-        "def tell():\n"
+        "def report():\n"
         "    for _ in range(1000):\n"
         "        text = main_thread()\n"
         "        if 'in main' in text: break\n"
         "        done.wait(0.01)\n"
         "    print(text); done.set()\n"
-        "threading.Thread(target=tell).start()\n"
+        "threading.Thread(target=report).start()\n"
         "def main():\n"
         "    done.wait()\n"
         "main()\n"
@@ -306,11 +306,11 @@ def test_the_main_thread_of_a_job_is_found_from_another_thread(tmp_path):
 
 
 class Large:
-    """What a job wants to be rid of."""
+    """An object that a job wants to free."""
 
 
 class Job:
-    """Deletes what it holds, with ``between`` called before that."""
+    """Calls ``between``, then deletes an object and returns whether it is still alive."""
 
     def run(self, between):
         large = Large()
@@ -329,7 +329,7 @@ def from_another_thread(function):
     return found[0]
 
 
-def test_finding_the_main_thread_keeps_nothing_alive_that_the_job_deletes():
+def test_finding_the_main_thread_keeps_no_deleted_object_alive():
     assert threading.current_thread() is threading.main_thread()
     found = []
 
@@ -338,7 +338,7 @@ def test_finding_the_main_thread_keeps_nothing_alive_that_the_job_deletes():
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="3.10 does not know a function's class")
-def test_the_class_of_a_method_is_that_of_its_definition(monkeypatch):
+def test_method_is_reported_with_the_class_that_defines_it(monkeypatch):
     monkeypatch.setattr("querypulse.listener.python_frames._OURS", (__file__,))
 
     def plain(between):
@@ -356,14 +356,14 @@ def test_the_class_of_a_method_is_that_of_its_definition(monkeypatch):
     assert call(plain).startswith("waits in plain(), job line /jobs/etl/job.py:2 in f")
 
 
-def test_a_main_thread_that_has_ended_says_so():
+def test_ended_main_thread_is_reported():
     script = (
         "import threading, time\n"
         "from querypulse.listener.python_frames import main_thread\n"
-        "def tell():\n"
+        "def report():\n"
         "    while threading.main_thread().is_alive(): time.sleep(0.01)\n"
         "    print(main_thread())\n"
-        "threading.Thread(target=tell).start()\n"
+        "threading.Thread(target=report).start()\n"
     )
     done = subprocess.run(
         [sys.executable, "-Ic", script], capture_output=True, text=True, timeout=30, check=True

@@ -1,4 +1,4 @@
-"""A failed ``foreachBatch`` names the line of the user's that raised, as a hung one does."""
+"""A failed ``foreachBatch`` reports the line of user code that raised, as a hung one does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def frame(path: str, line: int, function: str, code: str = "work()") -> str:
 
 @pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
 @pytest.mark.parametrize("query", ["python_failure", "java_failure"])
-def test_a_real_failure_in_foreach_batch_has_its_line(spark, query):
+def test_real_foreach_batch_failure_has_its_line(spark, query):
     """``java_failure`` fails in Spark's own code, below the user's line."""
     exception = next(text for name, text, _ in real_deaths(spark) if name == query)
     raised = raised_at(exception)
@@ -37,13 +37,13 @@ def test_a_real_failure_in_foreach_batch_has_its_line(spark, query):
 
 
 @pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
-def test_a_real_failure_without_python_has_none(spark):
+def test_real_failure_without_python_has_no_line(spark):
     exception = next(text for name, text, _ in real_deaths(spark) if name is None)
 
     assert raised_at(exception).line == raised_at(exception).traceback == ""
 
 
-def test_the_innermost_line_of_the_users_counts():
+def test_innermost_line_of_user_code_is_reported():
     raised = raised_at(IN_PYTHON)
 
     assert raised.line == "/jobs/billing.py:17 in charge"
@@ -53,7 +53,7 @@ def test_the_innermost_line_of_the_users_counts():
     )
 
 
-def test_a_delta_conflict_has_the_line_that_called_spark():
+def test_delta_conflict_has_the_line_that_called_spark():
     assert raised_at(delta_conflict("a.b")).line == "/job/alerts.py:28 in merge"
 
 
@@ -67,20 +67,20 @@ def test_a_delta_conflict_has_the_line_that_called_spark():
         "/usr/lib/python3/dist-packages/yaml/__init__.py",
     ],
 )
-def test_a_line_of_a_library_is_not_the_users(library):
+def test_library_line_is_not_user_code(library):
     text = HEAD + frame("/jobs/a.py", 3, "f") + frame(library, 9, "call") + "ValueError: no\n"
 
     assert raised_at(text).line == "/jobs/a.py:3 in f"
 
 
-def test_a_failure_in_libraries_alone_shows_their_last_lines():
+def test_failure_only_in_libraries_shows_their_last_lines():
     text = HEAD + frame("/opt/pyspark.zip/pyspark/worker.py", 9, "call", "f()") + "ValueError: no"
 
     assert raised_at(text).line == ""
     assert raised_at(text).traceback.endswith("line 9, in call\n  f()")
 
 
-def test_of_an_exception_within_another_the_last_one_counts():
+def test_last_of_chained_exceptions_is_reported():
     text = (
         HEAD + frame("/jobs/a.py", 3, "f") + "KeyError: 1\n\n"
         "During handling of the above exception, another exception occurred:\n\n"
@@ -101,11 +101,11 @@ def test_of_an_exception_within_another_the_last_one_counts():
         'File "/jobs/a.py", line 3, in f',
     ],
 )
-def test_a_text_without_a_traceback_has_neither(text):
+def test_text_without_a_traceback_has_no_line(text):
     assert raised_at(text).line == raised_at(text).traceback == ""
 
 
-def test_a_secret_in_a_line_of_code_does_not_get_out():
+def test_secret_in_a_code_line_is_redacted():
     call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
     known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
     story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
@@ -118,7 +118,7 @@ def test_a_secret_in_a_line_of_code_does_not_get_out():
     assert "s3cr3t" not in str(evidence)
 
 
-def test_a_traceback_is_bounded_and_found_in_time():
+def test_long_traceback_is_bounded_and_parsed_quickly():
     deep = HEAD + frame("/jobs/a.py", 3, "f", "x" * 900) * 2000 + "RecursionError: too deep\n"
     text = deep + "\tat java.lang.X\n" * 100
     began = time.monotonic()
@@ -129,7 +129,7 @@ def test_a_traceback_is_bounded_and_found_in_time():
     assert raised.line in {"", "/jobs/a.py:3 in f"}
 
 
-def test_a_failed_query_shows_the_line_before_anything_else():
+def test_alert_of_a_failed_query_has_the_python_line():
     story = Story().started(at=0).ended(at=1, exception=IN_PYTHON)
     (finding,) = story.evaluate(2).findings
 

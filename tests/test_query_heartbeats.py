@@ -1,4 +1,4 @@
-"""A dead man's switch for a query is pinged when it gets something done, and at no other time."""
+"""A query's dead man's switch is pinged when the query commits or completes, and only then."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ URL = "https://hc.example/ping/0a1b2c3d-secret"
 
 
 class Switch:
-    """A heartbeat whose pings arrive, or are only offered."""
+    """A heartbeat that records its pings; ``takes`` decides whether they arrive."""
 
     def __init__(self, name="heartbeat a"):
         self.name = name
@@ -53,14 +53,14 @@ class Harness:
         self.heartbeats = QueryHeartbeats(self.switches)
 
     def update(self, story, now, pattern=None):
-        """What was offered by this evaluation."""
+        """The pings that this evaluation offers."""
         switch = self.switches[pattern or next(iter(self.switches))]
         before = len(switch.offered)
         self.heartbeats.update(Evaluated(story.state.snapshot(now), story.evaluate(now), ()))
         return [one.text for one in switch.offered[before:]]
 
 
-def test_a_commit_is_a_ping():
+def test_commit_sends_a_ping():
     harness, story = Harness(), Story().started(at=0)
     assert harness.update(story, 1) == []
 
@@ -70,7 +70,7 @@ def test_a_commit_is_a_ping():
     assert [one.path for one in harness.switches["a"].offered] == ["", ""]
 
 
-def test_a_run_that_completes_is_a_ping_though_it_had_nothing_to_do():
+def test_completed_run_without_data_sends_a_ping():
     harness, story = Harness(), Story().probe(run(trigger=ONCE), at=0)
     assert harness.update(story, 1) == []
 
@@ -78,7 +78,7 @@ def test_a_run_that_completes_is_a_ping_though_it_had_nothing_to_do():
     assert harness.update(story, 900) == []
 
 
-def test_each_run_of_a_scheduled_query_is_a_ping_of_its_own():
+def test_each_run_of_a_scheduled_query_sends_a_ping():
     harness, story, pings = Harness(), Story(), []
     for number in (1, 2, 3):
         at = 100.0 * number
@@ -101,14 +101,14 @@ def test_each_run_of_a_scheduled_query_is_a_ping_of_its_own():
         (Story().probe(run(), at=0).ended(at=5), 100),
         (hung_batch(until=175), 172),
     ],
-    ids=["started", "idle", "commits before we came", "another query", "failed after a commit", "failed",
+    ids=["started", "idle", "committed before we attached", "another query", "failed after a commit", "failed",
          "stopped", "gone", "stalled"],
 )  # fmt: skip
-def test_nothing_else_is_a_ping(story, now):
+def test_nothing_else_sends_a_ping(story, now):
     assert Harness().update(story, now) == []
 
 
-def test_no_ping_of_a_pattern_while_one_of_its_queries_has_failed():
+def test_failed_query_stops_the_pings_of_its_pattern():
     harness = Harness("n*")
     story = Story().started("n1", at=0).started("n2", at=0).ended("n2", at=1, exception=CONFLICT)
 
@@ -117,7 +117,7 @@ def test_no_ping_of_a_pattern_while_one_of_its_queries_has_failed():
     assert harness.update(story, 6) == ["n2: batch 0 committed"]
 
 
-def test_what_has_not_arrived_is_offered_again_until_the_query_fails():
+def test_undelivered_ping_is_offered_again_until_the_query_fails():
     harness, story = Harness(), Story().started(at=0).commit(batch=0, at=1)
     harness.switches["a"].takes = False
 
@@ -126,7 +126,7 @@ def test_what_has_not_arrived_is_offered_again_until_the_query_fails():
     assert harness.update(story, 6) == []
 
 
-def test_the_last_pattern_that_matches_is_pinged():
+def test_last_matching_pattern_is_pinged():
     harness = Harness("*", "a*", "b")
 
     story = Story().started(at=0).commit(batch=0, at=1)
@@ -134,7 +134,7 @@ def test_the_last_pattern_that_matches_is_pinged():
     assert [len(harness.switches[one].offered) for one in ("*", "b")] == [0, 0]
 
 
-def test_a_query_that_another_process_reports_is_pinged_by_that_one():
+def test_query_owned_by_another_process_sends_no_ping():
     story = Story()
     story.state.apply_event(Started("id-a", "a-1", "a", session="foreign"), 0)
     story.state.own(parse_watchers("2:mine 1:foreign"))
@@ -159,7 +159,7 @@ def made(double, clock, **settings):
     return one
 
 
-def test_the_first_ping_leaves_at_once_and_the_next_after_a_minute(double):
+def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double):
     clock = Clock(1000.0)
     heartbeat = made(double, clock)
     heartbeat.start()
@@ -167,7 +167,7 @@ def test_the_first_ping_leaves_at_once_and_the_next_after_a_minute(double):
 
     heartbeat.offer(Ping("", "a: batch 0 committed"))
     double.wait_for(1)
-    until(lambda: heartbeat.outcomes["delivered"], "the answer is read")
+    until(lambda: heartbeat.outcomes["delivered"], "the response is read")
     for clock.now in (1001.0, 1030.0, 1059.0):
         heartbeat.offer(Ping("", "a: batch 1 committed"))
     clock.now = 1061.0
@@ -182,8 +182,8 @@ def test_the_first_ping_leaves_at_once_and_the_next_after_a_minute(double):
     assert {one.path.partition("?")[0] for one in double.requests} == {"/ping/a"}
 
 
-def test_what_is_due_when_the_process_ends_is_sent_before_it_does(double):
-    """A job that runs once a day ends a moment after its query has completed."""
+def test_due_ping_is_sent_before_the_process_ends(double):
+    """A job that runs once a day ends a moment after its query completes."""
     heartbeat = made(double, Clock(1000.0))
     heartbeats = QueryHeartbeats({"a": heartbeat})
     story = Story().probe(run(trigger=ONCE), at=0).ended(at=2)
@@ -197,7 +197,7 @@ def test_what_is_due_when_the_process_ends_is_sent_before_it_does(double):
 
 
 def scheduled(double, *answers):
-    """A job whose query has completed, its heartbeat, and what was answered by now."""
+    """The heartbeats of a job whose query has completed; ``double`` gives these ``answers``."""
     double.script.extend(answers)
     heartbeat = made(double, Clock(1000.0))
     heartbeats = QueryHeartbeats({"a": heartbeat})
@@ -208,9 +208,9 @@ def scheduled(double, *answers):
     return heartbeats, heartbeat, story
 
 
-def test_a_ping_that_failed_shortly_before_the_process_ends_is_tried_once_more(double):
+def test_failed_ping_is_retried_once_when_the_process_ends(double):
     heartbeats, heartbeat, story = scheduled(double, reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    until(lambda: heartbeat.outcomes["transient"], "the response is read")
     heartbeats.update(Evaluated(story.state.snapshot(4), story.evaluate(4), ()))
     heartbeats.close(Deadline(5.0))
 
@@ -218,37 +218,37 @@ def test_a_ping_that_failed_shortly_before_the_process_ends_is_tried_once_more(d
     assert heartbeat.outcomes["delivered"] == 1
 
 
-def test_at_the_end_it_is_tried_once_and_no_more(double):
+def test_ping_is_retried_only_once_when_the_process_ends(double):
     heartbeats, heartbeat, _ = scheduled(double, reply(429), reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    until(lambda: heartbeat.outcomes["transient"], "the response is read")
     heartbeats.close(Deadline(5.0))
 
     assert len(double.requests) == 2
 
 
-def test_a_ping_that_arrived_is_not_repeated_at_the_end(double):
+def test_delivered_ping_is_not_repeated_at_the_end(double):
     heartbeats, heartbeat, _ = scheduled(double)
-    until(lambda: heartbeat.outcomes["delivered"], "the answer is read")
+    until(lambda: heartbeat.outcomes["delivered"], "the response is read")
     heartbeats.close(Deadline(5.0))
 
     assert len(double.requests) == 1
 
 
-def test_a_ping_that_is_under_way_at_the_end_is_not_repeated_once_it_arrives(double):
+def test_ping_in_flight_at_the_end_is_not_repeated(double):
     arrives = threading.Event()
     heartbeats, heartbeat, _ = scheduled(double, held(arrives, reply(200, body=b"OK")))
     closing = threading.Thread(target=heartbeats.close, args=(Deadline(5.0),))
     closing.start()
-    until(lambda: heartbeat._next, "the end owes a ping")
+    until(lambda: heartbeat._next, "a ping is pending at the end")
     arrives.set()
     closing.join()
 
     assert len(double.requests) == 1
 
 
-def test_what_is_owed_by_a_query_that_failed_since_is_not_said_at_the_end(double):
+def test_pending_ping_is_dropped_when_the_query_fails(double):
     heartbeats, heartbeat, story = scheduled(double, reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the answer is read")
+    until(lambda: heartbeat.outcomes["transient"], "the response is read")
     story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
     heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
     heartbeats.close(Deadline(5.0))
@@ -256,7 +256,7 @@ def test_what_is_owed_by_a_query_that_failed_since_is_not_said_at_the_end(double
     assert len(double.requests) == 1
 
 
-def test_where_nothing_was_done_nothing_is_said_at_the_end(double):
+def test_no_ping_is_sent_at_the_end_without_a_commit(double):
     heartbeat = made(double, Clock(1000.0))
     heartbeat.start()
     heartbeat.close(5.0)
@@ -264,14 +264,14 @@ def test_where_nothing_was_done_nothing_is_said_at_the_end(double):
     assert double.requests == []
 
 
-def test_a_ping_that_is_refused_is_logged_without_its_url_and_tried_again(double, caplog):
+def test_refused_ping_is_logged_without_its_url_and_retried(double, caplog):
     clock = Clock(1000.0)
     heartbeat = made(double, clock)
     double.script.append(reply(404))
     heartbeat.start()
     heartbeat.offer(Ping("", "a: batch 0 committed"))
     double.wait_for(1)
-    until(lambda: sum(heartbeat.outcomes.values()), "the answer is read")
+    until(lambda: sum(heartbeat.outcomes.values()), "the response is read")
     clock.now += 61.0
     heartbeat.offer(Ping("", "a: batch 0 committed"))
     double.wait_for(2)
@@ -289,7 +289,7 @@ def settings(**own):
     return Settings(queries=check_value("queries", {"nightly*": own}, "a test"))
 
 
-def test_it_is_a_setting_by_name_pattern_as_a_url_or_a_file(tmp_path):
+def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
     file = tmp_path / "url"
     file.write_text(f"{URL}\n")
 
@@ -303,7 +303,7 @@ def test_it_is_a_setting_by_name_pattern_as_a_url_or_a_file(tmp_path):
     assert isinstance(own_secrets(settings(heartbeat_url=URL))[0], Secret)
 
 
-def test_without_it_there_is_none_and_limits_are_as_before():
+def test_heartbeat_setting_does_not_change_the_limits():
     given = settings(heartbeat_url=URL, stall_floor_seconds=3600.0)
 
     assert receivers_from_settings.query_heartbeats(settings(ignore=True), Guard()) == {}
@@ -319,12 +319,12 @@ def test_without_it_there_is_none_and_limits_are_as_before():
         ({"heartbeat_url_file": "/no/such/file"}, "heartbeat_url_file"),
     ],
 )
-def test_one_that_cannot_be_used_is_refused_with_its_pattern(own, message):
+def test_invalid_heartbeat_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
         receivers_from_settings.query_heartbeats(settings(**own), Guard())
 
 
-def test_it_is_refused_in_the_spark_conf_which_event_logs_show():
+def test_heartbeat_url_is_refused_in_the_spark_conf():
     conf = {"spark.querypulse.queries": json.dumps({"nightly*": {"heartbeat_url": URL}})}
     with pytest.raises(SettingsError, match="give 'heartbeat_url_file' instead") as refused:
         load_settings({}, {}, conf)
@@ -334,7 +334,7 @@ def test_it_is_refused_in_the_spark_conf_which_event_logs_show():
     assert load_settings({}, {}, allowed).settings.queries["nightly*"].heartbeat_url is None
 
 
-def test_its_secret_part_is_shown_nowhere():
+def test_secret_part_of_the_url_is_shown_nowhere():
     given = settings(heartbeat_url=URL, stall_floor_seconds=60.0)
     with pytest.raises(SettingsError) as unknown:
         check_value("queries", {"nightly*": {"heartbeat_ulr": URL}}, "argument queries")

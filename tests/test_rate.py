@@ -1,4 +1,4 @@
-"""No receiver gets more requests in a minute than it takes."""
+"""No receiver gets more requests per minute than its limit."""
 
 from itertools import pairwise
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from querypulse.alerting.outbox.rate import TokenBucket
 
 
-def test_without_a_limit_everything_goes_at_once():
+def test_no_limit_sends_everything_at_once():
     bucket = TokenBucket(None)
     for _ in range(1000):
         bucket = bucket.taken(5.0)
@@ -17,7 +17,7 @@ def test_without_a_limit_everything_goes_at_once():
     assert bucket.ready_at(5.0) == 5.0
 
 
-def test_a_fifth_of_a_minute_goes_at_once_and_then_they_flow():
+def test_bucket_allows_a_burst_and_then_a_steady_rate():
     bucket, times, now = TokenBucket(100.0), [], 0.0
     for _ in range(25):
         now = bucket.ready_at(now)
@@ -28,8 +28,8 @@ def test_a_fifth_of_a_minute_goes_at_once_and_then_they_flow():
     assert [b - a for a, b in pairwise(times[19:])] == pytest.approx([0.75] * 5)
 
 
-def test_a_bucket_does_not_overflow():
-    """An hour of silence is no reason for a storm."""
+def test_bucket_does_not_overflow():
+    """An idle hour does not allow a larger burst."""
     bucket = TokenBucket(100.0)
     for _ in range(20):
         bucket = bucket.taken(3600.0)
@@ -37,7 +37,7 @@ def test_a_bucket_does_not_overflow():
     assert bucket.ready_at(3600.0) > 3600.0
 
 
-def test_what_cannot_wait_is_paid_back():
+def test_requests_over_the_limit_delay_later_ones():
     bucket = TokenBucket(60.0)
     for _ in range(14):
         bucket = bucket.taken(0.0)
@@ -45,13 +45,13 @@ def test_what_cannot_wait_is_paid_back():
     assert bucket.ready_at(0.0) == pytest.approx(3 / 0.8)
 
 
-def test_a_small_limit_lets_one_go():
+def test_small_limit_allows_one_request():
     assert TokenBucket(1.0).ready_at(7.0) == 7.0
 
 
 @given(st.lists(st.floats(0.0, 30.0), max_size=300), st.sampled_from([10.0, 60.0, 100.0]))
-def test_in_no_minute_are_there_more_than_the_limit(waits, per_minute):
-    """Whenever somebody wants to send."""
+def test_no_minute_exceeds_the_limit(waits, per_minute):
+    """The limit holds for any request times."""
     bucket, times, now = TokenBucket(per_minute), [], 0.0
     for wait in waits:
         now = bucket.ready_at(now + wait * 0.1)

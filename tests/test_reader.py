@@ -1,4 +1,4 @@
-"""Events are read away from Spark's threads, each once, and none is lost without being counted."""
+"""The reader reads each event once, outside Spark's threads, and counts every loss."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Handle:
 
 
 class Source:
-    """Gives one batch of events at each take, or raises the error given instead of one."""
+    """Returns one batch of events per take, or raises the error given in its place."""
 
     def __init__(self):
         self.batches = []
@@ -124,7 +124,7 @@ class Reading:
         return self
 
     def then(self):
-        """What follows is given by the next take."""
+        """The next take returns the events that follow."""
         self.source.batches.append([])
         return self
 
@@ -145,7 +145,7 @@ class Reading:
 # -- reading ----------------------------------------------------------------------------------
 
 
-def test_a_handle_is_asked_for_its_json_once():
+def test_json_of_a_handle_is_requested_once():
     handle = Handle(PROGRESS)
     (item,) = Reading().receive(EventKind.PROGRESS, handle, at=7.5).read()
 
@@ -153,7 +153,7 @@ def test_a_handle_is_asked_for_its_json_once():
     assert handle.asked == 1
 
 
-def test_text_is_an_event_already():
+def test_text_payload_is_decoded_directly():
     (item,) = Reading().receive(EventKind.IDLE, '{"id": "i", "runId": "r"}').read()
 
     assert item == Arrived(Idle("i", "r"), 1.0)
@@ -166,7 +166,7 @@ def test_events_stay_in_the_order_of_the_queue():
     assert reading.events == [Started, Progress, Terminated]
 
 
-def test_a_start_carries_what_no_event_of_sparks_says():
+def test_start_has_session_and_trigger():
     facts = {"session": "s-1", "trigger": "ProcessingTimeTrigger(1000)"}
     (item,) = Reading().receive(EventKind.STARTED, STARTED, **facts).read()
 
@@ -174,7 +174,7 @@ def test_a_start_carries_what_no_event_of_sparks_says():
 
 
 @pytest.mark.parametrize("kind", list(EventKind))
-def test_what_is_no_event_is_counted_and_goes_no_further(kind):
+def test_undecodable_event_is_counted_and_dropped(kind):
     reading = Reading().receive(kind, "{").receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
 
     assert reading.events == [Idle]
@@ -183,7 +183,7 @@ def test_what_is_no_event_is_counted_and_goes_no_further(kind):
 
 
 def test_every_event_without_json_is_counted():
-    """The JVM gives "" for each event that cannot write its JSON: all are alike, none is known."""
+    """The JVM returns "" for each event that cannot write its JSON; equal texts count each."""
     reading = Reading()
     for _ in range(3):
         reading.receive(EventKind.PROGRESS, "")
@@ -193,7 +193,7 @@ def test_every_event_without_json_is_counted():
 
 
 @pytest.mark.contains_errors
-def test_a_handle_that_does_not_answer_costs_only_its_own_event():
+def test_failing_handle_loses_only_its_own_event():
     reading = Reading().receive(EventKind.TERMINATED, Handle(None))
     reading.receive(EventKind.PROGRESS, PROGRESS)
 
@@ -201,7 +201,7 @@ def test_a_handle_that_does_not_answer_costs_only_its_own_event():
     assert reading.guard.errors == {"reader": 1}
 
 
-# -- an event that comes twice ------------------------------------------------------------------
+# -- duplicate events ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_a_handle_that_does_not_answer_costs_only_its_own_event():
     ],
 )
 @pytest.mark.parametrize("payload", [str, Handle])
-def test_the_same_event_is_counted_once(kind, text, payload):
+def test_duplicate_event_is_dropped(kind, text, payload):
     """L17: a listener that was added to a session twice receives everything twice."""
     reading = Reading().receive(kind, payload(text), at=1.0).receive(kind, payload(text), at=1.1)
     reading.then().receive(kind, payload(text), at=5.0)
@@ -225,7 +225,7 @@ def test_the_same_event_is_counted_once(kind, text, payload):
     assert not any(reading.reader.drops.values())
 
 
-def test_the_same_idleness_at_two_times_is_two_events():
+def test_idle_events_with_different_times_are_different_events():
     reading = Reading()
     for second in (10, 20):
         reading.receive(EventKind.IDLE, idle(f"2026-01-01T00:00:{second}Z"))
@@ -233,7 +233,7 @@ def test_the_same_idleness_at_two_times_is_two_events():
     assert reading.events == [Idle, Idle]
 
 
-def test_a_batch_of_another_run_is_another_event():
+def test_progress_of_another_run_or_batch_is_another_event():
     reading = Reading().receive(EventKind.PROGRESS, PROGRESS)
     reading.receive(EventKind.PROGRESS, PROGRESS.replace('"r"', '"r2"'))
     reading.receive(EventKind.PROGRESS, progress(4))
@@ -242,7 +242,7 @@ def test_a_batch_of_another_run_is_another_event():
 
 
 @pytest.mark.contains_errors
-def test_an_event_that_could_not_be_read_is_read_when_it_comes_again():
+def test_unreadable_event_is_read_when_it_arrives_again():
     broken = Handle(None)
     reading = Reading().receive(EventKind.PROGRESS, broken)
     assert reading.read() == []
@@ -253,7 +253,7 @@ def test_an_event_that_could_not_be_read_is_read_when_it_comes_again():
 
 
 @given(st.lists(st.integers(min_value=0, max_value=8), max_size=60))
-def test_each_event_goes_on_once_however_often_it_comes(batches):
+def test_each_event_is_passed_on_once(batches):
     reading = Reading()
     for batch in batches:
         reading.receive(EventKind.PROGRESS, progress(batch))
@@ -261,7 +261,7 @@ def test_each_event_goes_on_once_however_often_it_comes(batches):
     assert [item.event.batch_id for item in reading.read()] == list(dict.fromkeys(batches))
 
 
-def test_what_is_remembered_of_events_is_bounded():
+def test_memory_of_seen_events_is_bounded():
     reading = Reading(room=10 * REMEMBERED)
     for batch in range(REMEMBERED + 10):
         reading.receive(EventKind.PROGRESS, progress(batch))
@@ -270,7 +270,7 @@ def test_what_is_remembered_of_events_is_bounded():
     assert len(reading.reader._seen) == REMEMBERED
 
 
-# -- the SparkContext at a failure ----------------------------------------------------------------
+# -- the state of the SparkContext at a failure ---------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_what_is_remembered_of_events_is_bounded():
         (EventKind.TERMINATED, ENDED),
     ],
 )
-def test_the_context_is_not_asked_for_without_a_failure(kind, text):
+def test_context_is_read_only_at_a_failure(kind, text):
     reading = Reading(context=lambda: Context.STOPPED).receive(kind, text)
     (item,) = reading.read()
 
@@ -291,7 +291,7 @@ def test_the_context_is_not_asked_for_without_a_failure(kind, text):
 
 
 @pytest.mark.parametrize("context", list(Context))
-def test_a_failure_carries_the_context_it_was_read_under(context):
+def test_failure_has_the_context_at_its_read(context):
     reading = Reading(context=lambda: context).receive(EventKind.TERMINATED, FAILED)
     (item,) = reading.read()
 
@@ -300,8 +300,8 @@ def test_a_failure_carries_the_context_it_was_read_under(context):
 
 
 @pytest.mark.contains_errors
-def test_a_failure_goes_on_even_when_the_context_cannot_be_asked():
-    """Starts and ends are never dropped, least of all when the JVM goes away."""
+def test_failure_is_passed_on_when_the_context_cannot_be_read():
+    """Starts and ends are never dropped, even when the JVM goes away."""
 
     def gone():
         raise ConnectionError("the JVM is gone")
@@ -311,7 +311,7 @@ def test_a_failure_goes_on_even_when_the_context_cannot_be_asked():
     assert reading.events == [Terminated]
 
 
-def test_only_a_start_makes_the_probe_poll():
+def test_only_a_start_event_triggers_a_poll():
     reading = Reading().receive(EventKind.PROGRESS, PROGRESS).receive(EventKind.TERMINATED, FAILED)
     reading.receive(EventKind.IDLE, ENDED).read()
     assert reading.starts == 0
@@ -324,7 +324,7 @@ def test_only_a_start_makes_the_probe_poll():
 
 
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
-def test_a_lost_jvm_makes_the_probe_poll_and_is_asked_again_after_a_pause(lost):
+def test_lost_jvm_triggers_a_poll_and_is_retried_after_a_pause(lost):
     reading = Reading().receive(EventKind.PROGRESS, PROGRESS)
     reading.source.batches.insert(0, lost("no answer"))
     assert reading.events == []
@@ -334,7 +334,7 @@ def test_a_lost_jvm_makes_the_probe_poll_and_is_asked_again_after_a_pause(lost):
     assert (reading.losses, reading.guard.errors) == (1, {})
 
 
-def test_a_jvm_that_has_ended_is_asked_no_more_and_holds_no_marker():
+def test_ended_jvm_is_not_asked_and_delays_no_marker():
     reading = Reading(jvm_ended=lambda: True)
     reading.source.batches.append(Py4JNetworkError("no answer"))
     first, second = reading.mark(), reading.mark()
@@ -343,13 +343,13 @@ def test_a_jvm_that_has_ended_is_asked_no_more_and_holds_no_marker():
     assert (len(reading.source.waits), reading.pauses) == (1, [RETRY_SECONDS] * 2)
 
 
-def test_events_that_wait_in_python_are_read_though_the_jvm_has_ended():
+def test_events_waiting_in_python_are_read_after_the_jvm_ended():
     reading = Reading(jvm_ended=lambda: True).receive(EventKind.TERMINATED, FAILED)
 
     assert (reading.events, reading.pauses) == ([Terminated], [])
 
 
-def test_a_refusal_of_the_jvm_is_no_lost_jvm():
+def test_py4j_error_is_not_a_lost_jvm():
     reading = Reading()
     reading.source.batches.append(Py4JError("refused"))
     with pytest.raises(Py4JError, match="refused"):
@@ -358,8 +358,8 @@ def test_a_refusal_of_the_jvm_is_no_lost_jvm():
     assert (reading.losses, reading.pauses) == (0, [])
 
 
-def test_a_marker_gets_past_a_lost_jvm():
-    """Who flushes must not wait for a JVM that is gone."""
+def test_marker_passes_a_lost_jvm():
+    """A flush must not wait for a JVM that is gone."""
     reading = Reading()
     reading.source.batches.append(Py4JNetworkError("no answer"))
     marker = reading.mark()
@@ -368,7 +368,7 @@ def test_a_marker_gets_past_a_lost_jvm():
     assert reading.read() == []
 
 
-def test_a_marker_gets_past_a_jvm_that_is_lost_while_it_is_drained():
+def test_marker_passes_a_jvm_that_is_lost_during_draining():
     reading = Reading().receive(EventKind.TERMINATED, FAILED)
     reading.source.batches.append(Py4JNetworkError("no answer"))
     marker = reading.mark()
@@ -380,15 +380,15 @@ def test_a_marker_gets_past_a_jvm_that_is_lost_while_it_is_drained():
 # -- markers ------------------------------------------------------------------------------------
 
 
-def test_a_step_without_a_marker_takes_once_and_waits_for_events():
+def test_step_without_a_marker_takes_once_with_a_timeout():
     reading = Reading().receive(EventKind.PROGRESS, PROGRESS).then()
     reading.read()
 
     assert reading.source.waits == [TAKE_SECONDS]
 
 
-def test_a_marker_is_passed_on_behind_everything_received_before_it():
-    """However many answers of the JVM that takes."""
+def test_marker_follows_every_event_received_before_it():
+    """The marker waits for as many answers of the JVM as needed."""
     reading = Reading()
     for batch in range(5):
         reading.then().receive(EventKind.PROGRESS, progress(batch))
@@ -401,8 +401,8 @@ def test_a_marker_is_passed_on_behind_everything_received_before_it():
     assert reading.source.waits == [TAKE_SECONDS, 0, 0, 0, 0]
 
 
-def test_a_marker_follows_what_arrived_while_its_step_began():
-    """An empty first answer says nothing of what came while it was under way."""
+def test_marker_follows_events_that_arrive_during_its_step():
+    """An empty first answer does not exclude events that arrived meanwhile."""
     reading = Reading().then().then().receive(EventKind.TERMINATED, FAILED)
     marker = reading.mark()
     first, last = reading.read()
@@ -410,7 +410,7 @@ def test_a_marker_follows_what_arrived_while_its_step_began():
     assert (type(first.event), last) == (Terminated, marker)
 
 
-def test_a_queue_that_is_never_empty_does_not_hold_a_marker():
+def test_queue_that_is_never_empty_does_not_delay_a_marker():
     reading = Reading()
     reading.source.left = 1
     marker = reading.mark()
@@ -428,14 +428,14 @@ def test_markers_are_passed_on_in_order_and_once():
 
 
 @pytest.mark.contains_errors
-def test_a_marker_gets_past_broken_events():
+def test_marker_passes_broken_events():
     reading = Reading().receive(EventKind.PROGRESS, Handle(None)).receive(EventKind.PROGRESS, "{")
     marker = reading.mark()
 
     assert reading.read() == [marker]
 
 
-def test_the_wait_for_events_is_ended_only_where_a_marker_waits():
+def test_wait_for_events_is_woken_only_for_a_marker():
     reading = Reading()
     reading.reader.wake_if_marked()
     assert reading.source.wakes == 0
@@ -448,10 +448,10 @@ def test_the_wait_for_events_is_ended_only_where_a_marker_waits():
     assert reading.source.wakes == 1
 
 
-# -- what was lost ------------------------------------------------------------------------------
+# -- losses -------------------------------------------------------------------------------------
 
 
-def test_an_event_the_worker_has_no_room_for_is_counted():
+def test_event_that_does_not_fit_the_mailbox_is_counted():
     reading = Reading(room=2)
     for batch in range(5):
         reading.receive(EventKind.PROGRESS, progress(batch))
@@ -461,7 +461,7 @@ def test_an_event_the_worker_has_no_room_for_is_counted():
     assert shown(reading) == {"progress_mailbox_full": 3}
 
 
-def test_losses_of_every_place_are_shown_by_reason():
+def test_losses_are_shown_by_reason():
     reading = Reading(room=1)
     reading.source.drops |= {"progress_queue_full": 5, "lifecycle_queue_full": 1}
     reading.receive(EventKind.PROGRESS, "{").receive(EventKind.PROGRESS, progress(1))
@@ -477,7 +477,7 @@ def test_losses_of_every_place_are_shown_by_reason():
 
 
 def test_losses_of_two_mailboxes_add_up():
-    """Where Spark calls Python, events pass through two mailboxes, and either may be full."""
+    """If Spark calls Python, events pass through two mailboxes, and either may be full."""
     reading = Reading(room=2)
     mailbox = Mailbox(3)
     for batch in range(5):
@@ -491,7 +491,7 @@ def test_losses_of_two_mailboxes_add_up():
 
 
 def shown(reading, forged=0):
-    """What readers of the metrics learn of it, without the zeros."""
+    """The counts of dropped events in the metrics, without zeros."""
     listener = HealthListener(reading.guard, capacity=1, start=object, start_later=list)
     listener.refused["forged"] += forged
     worker = WorkerHarness().step().worker
@@ -513,7 +513,7 @@ def shown(reading, forged=0):
 
 
 class Path:
-    """The way by which events come."""
+    """The path by which events arrive."""
 
     name = "bus_queue"
 

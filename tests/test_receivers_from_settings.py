@@ -1,4 +1,4 @@
-"""Settings become receivers; what cannot be used is told, and no secret with it."""
+"""Settings become receivers; invalid settings are reported without their secrets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ INCIDENT = Incident(
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes a file; the answer is its path."""
+    """Write a file; returns its path."""
 
     def write(content, name="secret"):
         path = tmp_path / name
@@ -52,20 +52,20 @@ def names(**settings):
 
 
 def send(**settings):
-    """Tell an incident to the one receiver there is."""
+    """Send an incident to the only receiver."""
     (receiver,) = receivers(Settings(**settings))
     receiver.send(INCIDENT, 2.0)
     receiver.close()
 
 
-# -- who is told --------------------------------------------------------------------------------
+# -- which receivers are created ----------------------------------------------------------------
 
 
-def test_who_is_not_named_is_not_reported():
+def test_default_settings_create_no_receiver():
     assert names() == []
 
 
-def test_each_place_gets_its_receiver(file):
+def test_each_short_setting_creates_its_receiver(file):
     assert names(webhook_url=HOOK) == ["webhook"]
     assert names(webhook_url_file=file(HOOK + "\n")) == ["webhook"]
     assert names(pagerduty_routing_key=KEY) == ["pagerduty"]
@@ -75,7 +75,7 @@ def test_each_place_gets_its_receiver(file):
     assert names(slack_webhook_url_file=file(HOOK)) == ["slack"]
 
 
-def test_any_number_of_each_kind_may_be_reported(file):
+def test_receiver_tables_create_any_number_of_receivers(file):
     tables = [
         {"type": "webhook", "name": "a", "url": HOOK, "format": "raw"},
         {"type": "webhook", "name": "b", "url_file": file(HOOK)},
@@ -100,13 +100,13 @@ def test_any_number_of_each_kind_may_be_reported(file):
         lambda url: {"receivers": [{"type": "slack", "name": "a", "url": url}]},
     ],
 )  # fmt: skip
-def test_the_place_that_is_set_is_the_one_that_is_reported(server, settings):
+def test_incident_is_sent_to_the_configured_url(server, settings):
     send(**settings(server.url))
 
     assert len(server.requests) == 1
 
 
-def test_a_webhook_is_signed_with_every_secret_it_has(server, file):
+def test_webhook_is_signed_with_all_its_secrets(server, file):
     other = "whsec_" + base64.b64encode(b"t" * 32).decode()
     files = [file(SECRET, "new"), file(other, "old")]
     table = {"type": "webhook", "name": "a", "url": server.url, "secret_files": files}
@@ -115,13 +115,13 @@ def test_a_webhook_is_signed_with_every_secret_it_has(server, file):
     assert server.requests[0].headers["webhook-signature"].count("v1,") == 2
 
 
-def test_the_short_form_is_signed_too(server, file):
+def test_webhook_of_the_short_form_is_signed(server, file):
     send(webhook_url=server.url, webhook_secret_file=file(f" {SECRET}\n"))
 
     assert server.requests[0].headers["webhook-signature"].count("v1,") == 1
 
 
-def test_without_a_secret_nothing_is_signed(server):
+def test_webhook_without_a_secret_is_not_signed(server):
     send(webhook_url=server.url)
 
     assert server.requests[0].headers["webhook-signature"] is None
@@ -135,19 +135,19 @@ def test_without_a_secret_nothing_is_signed(server):
         ({"region": "eu", "url": "https://relay.example.com/x"}, "relay.example.com"),
     ],
 )
-def test_pagerduty_is_the_us_one_unless_reported_otherwise(table, host):
+def test_pagerduty_defaults_to_the_us_region(table, host):
     table = {"type": "pagerduty", "name": "a", "routing_key": KEY, "proxy_url": DEAD, **table}
     (receiver,) = receivers(Settings(receivers=[table]))
     with pytest.raises(DeliveryError, match=host):
         receiver.send(INCIDENT, 2.0)
 
 
-# -- the way there ------------------------------------------------------------------------------
+# -- transport ----------------------------------------------------------------------------------
 
 DEAD = "http://127.0.0.1:1"
 
 
-def test_a_receiver_takes_the_common_way_unless_it_has_its_own():
+def test_receiver_inherits_transport_settings_unless_it_sets_its_own():
     table = {"type": "webhook", "name": "a", "url": "http://hooks.example.com/x"}
 
     assert names(receivers=[table], allow_http=True) == ["a"]
@@ -156,7 +156,7 @@ def test_a_receiver_takes_the_common_way_unless_it_has_its_own():
     assert message.startswith("receiver 'a': url must be https")
 
 
-def test_an_own_proxy_replaces_the_common_one(server):
+def test_proxy_of_a_receiver_replaces_the_common_one(server):
     table = {"type": "webhook", "name": "a", "url": "http://hooks.example.com/x"}
     send(receivers=[{**table, "proxy_url": server.url}], allow_http=True, proxy_url=DEAD)
 
@@ -164,11 +164,11 @@ def test_an_own_proxy_replaces_the_common_one(server):
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/x", "http://localhost/x", "http://[::1]/x"])
-def test_this_machine_may_be_reported_over_plain_http(url):
+def test_localhost_may_use_plain_http(url):
     assert names(webhook_url=url) == ["webhook"]
 
 
-def test_another_machine_may_be_reported_over_plain_http_only_when_allowed():
+def test_other_hosts_need_allow_http_for_plain_http():
     url = "http://alerts.example.com/hidden-path"
 
     assert names(webhook_url=url, allow_http=True) == ["webhook"]
@@ -177,7 +177,7 @@ def test_another_machine_may_be_reported_over_plain_http_only_when_allowed():
     assert "hidden-path" not in message
 
 
-def test_authorities_and_certificates_are_tried_at_once(file):
+def test_certificates_are_validated_at_the_start(file):
     authority = trustme.CA()
     own = authority.issue_cert("driver.example.com")
     ca = file(authority.cert_pem.bytes(), "ca")
@@ -193,23 +193,23 @@ def test_authorities_and_certificates_are_tried_at_once(file):
     assert refused(receivers=[table]).startswith("receiver 'a': ca_file /nowhere")
 
 
-# -- what cannot be told ------------------------------------------------------------------------
+# -- invalid receivers --------------------------------------------------------------------------
 
-NOWHERE = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https://", "https://:8/x", "",
+INVALID_URLS = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https://", "https://:8/x", "",
            "https://user:hidden-path@[::1", "https://h:hidden-path/x"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url", "slack_webhook_url"])
-@pytest.mark.parametrize("url", NOWHERE)
-def test_a_place_that_cannot_be_reported_is_named_and_its_secret_kept(name, url):
+@pytest.mark.parametrize("url", INVALID_URLS)
+def test_invalid_url_is_refused_without_showing_it(name, url):
     message = refused(pagerduty_routing_key=KEY, **{name: url})
 
     assert message.startswith(name)
     assert "hidden-path" not in message
 
 
-@pytest.mark.parametrize("url", NOWHERE)
-def test_a_member_of_a_cluster_that_cannot_be_reported_is_named(url):
+@pytest.mark.parametrize("url", INVALID_URLS)
+def test_invalid_url_of_an_alertmanager_member_is_refused(url):
     message = refused(alertmanager_urls=["https://am", url])
 
     assert "alertmanager_urls" in message
@@ -217,8 +217,8 @@ def test_a_member_of_a_cluster_that_cannot_be_reported_is_named(url):
 
 
 @pytest.mark.parametrize("kind", ["webhook", "slack"])
-@pytest.mark.parametrize("url", NOWHERE)
-def test_a_table_whose_place_cannot_be_reported_is_named(kind, url):
+@pytest.mark.parametrize("url", INVALID_URLS)
+def test_invalid_url_of_a_receiver_table_is_refused(kind, url):
     message = refused(receivers=[{"type": kind, "name": "oncall", "url": url}])
 
     assert message.startswith("receiver 'oncall': url ")
@@ -226,8 +226,8 @@ def test_a_table_whose_place_cannot_be_reported_is_named(kind, url):
 
 
 @pytest.mark.parametrize("key", ["short-hidden", "x" * 33, " ", ""])
-def test_a_key_that_is_none_is_refused_without_showing_it(file, key):
-    """An empty variable would otherwise mean that nobody is told, in silence."""
+def test_invalid_routing_key_is_refused_without_showing_it(file, key):
+    """Otherwise an empty variable would silently disable notifications."""
     table = {"type": "pagerduty", "name": "oncall", "routing_key": key}
     messages = [refused(pagerduty_routing_key=key), refused(receivers=[table])]
 
@@ -237,7 +237,7 @@ def test_a_key_that_is_none_is_refused_without_showing_it(file, key):
 
 
 @pytest.mark.parametrize("content", ["plain-hidden", "whsec_hidden!", "whsec_" + "aGk=", "whsec_"])
-def test_a_webhook_secret_that_is_none_is_refused_without_showing_it(file, content):
+def test_invalid_webhook_secret_is_refused_without_showing_it(file, content):
     message = refused(webhook_url=HOOK, webhook_secret_file=file(content))
 
     assert "webhook_secret" in message
@@ -249,7 +249,7 @@ FILES = ["webhook_secret_file", "pagerduty_routing_key_file", "slack_webhook_url
 
 @pytest.mark.parametrize("name", FILES)
 @pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe\x00"])
-def test_a_secret_file_that_holds_none_is_named(file, tmp_path, name, content):
+def test_secret_file_without_a_secret_is_refused(file, tmp_path, name, content):
     path = str(tmp_path / "missing") if content is None else file(content)
     message = refused(webhook_url=HOOK, **{name: path})
 
@@ -258,20 +258,20 @@ def test_a_secret_file_that_holds_none_is_named(file, tmp_path, name, content):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_folder_is_no_secret_file(tmp_path, name):
+def test_folder_as_secret_file_is_refused(tmp_path, name):
     assert refused(webhook_url=HOOK, **{name: str(tmp_path)}).startswith(name)
 
 
-def test_a_secret_file_of_a_table_is_named_with_it():
+def test_error_names_the_secret_file_of_a_receiver_table():
     tables = [{"type": "webhook", "name": "a", "url": HOOK, "secret_files": ["/nowhere"]}]
 
     assert refused(receivers=tables).startswith("receiver 'a': secret_files: cannot read /nowhere")
 
 
-# -- what each is told --------------------------------------------------------------------------
+# -- routes -------------------------------------------------------------------------------------
 
 
-def test_a_route_is_what_the_table_says():
+def test_route_comes_from_the_receiver_table():
     table = {
         "type": "webhook", "name": "a", "url": HOOK, "severities": ["critical"],
         "queries": ["bronze*"], "fallback": "slack", "fallback_after_seconds": 5,
@@ -289,16 +289,16 @@ def test_a_route_is_what_the_table_says():
 # -- the heartbeat ------------------------------------------------------------------------------
 
 
-def test_without_a_url_there_is_no_heartbeat():
+def test_no_heartbeat_without_a_url():
     assert heartbeat(Settings(), Guard()) is None
 
 
-def test_a_heartbeat_goes_where_it_is_set_to(server, file):
+def test_heartbeat_is_sent_to_its_url(server, file):
     for settings in ({"heartbeat_url": server.url}, {"heartbeat_url_file": file(server.url)}):
-        beating = heartbeat(Settings(**settings), Guard())
-        beating.start()
+        running = heartbeat(Settings(**settings), Guard())
+        running.start()
         server.wait_for(1)
-        beating.close(1.0)
+        running.close(1.0)
 
 
 @pytest.mark.parametrize(
@@ -311,14 +311,14 @@ def test_a_heartbeat_goes_where_it_is_set_to(server, file):
         ({"heartbeat_url": HOOK, "ca_file": "/nowhere"}, "ca_file"),
     ],
 )
-def test_a_heartbeat_that_cannot_be_sent_is_refused(settings, word):
+def test_invalid_heartbeat_is_refused(settings, word):
     with pytest.raises(SettingsError, match=word) as error:
         heartbeat(Settings(**settings), Guard())
 
     assert "hidden-path" not in str(error.value)
 
 
-def test_an_answer_is_what_the_receiver_makes_of_it():
+def test_receiver_classifies_the_http_status():
     with HttpDouble(otherwise=reply(403)) as server:
         with pytest.raises(DeliveryError) as error:
             send(webhook_url=server.url)

@@ -1,4 +1,4 @@
-"""Nothing of a judgement gets past redaction: no finding, no verdict, no alert made of it."""
+"""Redaction covers a whole evaluation: its findings, its health and its alerts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def evaluated(*findings):
 
 
 def rendered(evaluation):
-    """Everything that could be sent or shown of it."""
+    """Everything that can be sent or shown of an evaluation."""
     alerts = [
         alert_of(one, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
         for one in evaluation.findings
@@ -47,7 +47,7 @@ def rendered(evaluation):
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
-def test_a_secret_of_every_kind_is_in_nothing_that_could_be_sent(secret):
+def test_secret_of_every_kind_is_redacted_from_the_evaluation(secret):
     text = rendered(redacted(evaluated(finding(secret.text)), Redactor()))
 
     assert secret.secret not in text
@@ -55,21 +55,21 @@ def test_a_secret_of_every_kind_is_in_nothing_that_could_be_sent(secret):
 
 
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
-def test_many_secrets_among_anything_are_in_nothing_that_could_be_sent(secrets, begin, end):
+def test_many_secrets_in_any_text_are_redacted_from_the_evaluation(secrets, begin, end):
     findings = [finding(f"{begin}\n{one.text}\n{end}", query=one.kind) for one in secrets]
     text = rendered(redacted(evaluated(*findings), Redactor()))
 
     assert [one.kind for one in secrets if one.secret in text] == []
 
 
-def test_our_own_secrets_are_in_nothing_that_could_be_sent():
+def test_own_secrets_are_redacted_from_the_evaluation():
     text = rendered(redacted(evaluated(finding("cannot post to my-hook")), Redactor(["my-hook"])))
 
     assert "my-hook" not in text
 
 
 @given(planted)
-def test_a_redacted_evaluation_redacted_again_is_the_same(secret):
+def test_redacting_an_evaluation_twice_changes_nothing(secret):
     redactor = Redactor()
     once = redacted(evaluated(finding(secret.text)), redactor)
 
@@ -79,14 +79,14 @@ def test_a_redacted_evaluation_redacted_again_is_the_same(secret):
 @pytest.mark.parametrize(
     "text", ["", "Files were added to partition [day=1]", "silent: no sign for 60 s"]
 )
-def test_a_evaluation_without_secrets_stays_as_it_is(text):
+def test_evaluation_without_secrets_is_unchanged(text):
     evaluation = evaluated(finding(text))
 
     assert redacted(evaluation, Redactor(["my-hook"], ["ACME"])) == evaluation
 
 
-def test_what_an_alert_is_known_by_stays():
-    """Labels are identities: an alert under another key would never be resolved."""
+def test_labels_of_an_alert_are_not_redacted():
+    """Labels are the identity: an alert under another key would never be resolved."""
     before = finding("x", query=f"token={HUNTER}")
     (after,) = redacted(evaluated(before), Redactor()).findings
 
@@ -95,7 +95,7 @@ def test_what_an_alert_is_known_by_stays():
     )  # fmt: skip
 
 
-def test_everything_else_of_a_health_stays():
+def test_redaction_changes_only_the_reason_of_a_health():
     evaluation = Evaluation(
         (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
     )
@@ -105,7 +105,7 @@ def test_everything_else_of_a_health_stays():
     }
 
 
-def test_where_all_must_be_withheld_the_class_of_the_error_is_reported():
+def test_withheld_finding_keeps_its_error_class():
     evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
     evaluation = evaluated(finding(HUNTER, evidence=evidence))
     (reported,) = redacted(evaluation, Redactor(patterns=["("])).findings
@@ -118,7 +118,7 @@ def test_where_all_must_be_withheld_the_class_of_the_error_is_reported():
     assert reported.summary == WITHHELD
 
 
-def test_where_all_must_be_withheld_a_finding_without_an_error_is_still_reported():
+def test_withheld_finding_without_an_error_is_still_reported():
     (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("])).findings
 
     assert (reported.alertname, reported.query, reported.reason) == (

@@ -1,4 +1,4 @@
-"""What was judged leaves without our own secrets, without Spark's, and without what is set."""
+"""Evaluations are redacted: secrets of our settings, of Spark's and of custom patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOOK = f"https://hooks.example.com/services/{TOKEN}"
 
 
 def evaluated(text):
-    """A judgement that says ``text`` wherever it can."""
+    """An evaluation with ``text`` in every field that can hold it."""
     finding = Finding(
         "StreamingQueryFailed",
         "a",
@@ -34,19 +34,19 @@ def evaluated(text):
 
 
 def left(text, settings=None, conf=None):
-    """What of ``text`` is left in the whole judgement."""
+    """The evaluation of ``text`` after redaction."""
     redacting = Redacting(settings or Settings())
     redacting.honour((conf or {}).get)
     return repr(redacting(evaluated(text)))
 
 
-def test_ordinary_text_is_left_alone():
+def test_ordinary_text_is_unchanged():
     text = "Files were added to table bronze by a concurrent update: version 11"
 
     assert left(text).count(text) == 5
 
 
-def test_what_has_the_shape_of_a_secret_is_hidden():
+def test_text_with_the_shape_of_a_secret_is_hidden():
     assert "hunter2" not in left("failed with password=hunter2")
 
 
@@ -63,8 +63,8 @@ OWN = [
 
 
 @pytest.mark.parametrize("settings", OWN)
-def test_our_own_keys_are_hidden_wherever_they_are_set(settings):
-    """As when a job prints the environment it was started with."""
+def test_keys_of_the_settings_are_hidden(settings):
+    """For example, a job may print its environment."""
     assert KEY not in left(f"started with {KEY} as ever", Settings(**settings))
     assert "as ever" in left(f"started with {KEY} as ever", Settings(**settings))
 
@@ -78,13 +78,13 @@ def test_our_own_keys_are_hidden_wherever_they_are_set(settings):
         "http_token_file",
     ],
 )
-def test_keys_in_files_are_hidden_as_well(tmp_path, name):
+def test_keys_in_files_are_hidden(tmp_path, name):
     (tmp_path / "key").write_text(f"{KEY}\n")
 
     assert KEY not in left(f"read {KEY}", Settings(**{name: str(tmp_path / "key")}))
 
 
-def test_a_key_that_was_rotated_is_hidden_once_it_is_read(tmp_path):
+def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
     redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
@@ -95,7 +95,7 @@ def test_a_key_that_was_rotated_is_hidden_once_it_is_read(tmp_path):
     assert redacting.text(f"the new one is {TOKEN}") == "the new one is [redacted]"
 
 
-def test_a_key_on_a_mount_that_hangs_holds_no_evaluation_up(tmp_path):
+def test_hanging_key_file_does_not_block_evaluation(tmp_path):
     """A FIFO without a writer: reading it blocks, as a file on a dead NFS server does."""
     path = tmp_path / "key"
     path.write_text(KEY)
@@ -110,21 +110,21 @@ def test_a_key_on_a_mount_that_hangs_holds_no_evaluation_up(tmp_path):
     os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
-def test_only_keys_of_files_are_read_again(tmp_path):
+def test_only_keys_in_files_need_a_refresh(tmp_path):
     (tmp_path / "key").write_text(KEY)
 
     assert not Redacting(Settings(pagerduty_routing_key=KEY)).reads_files
     assert Redacting(Settings(http_token_file=str(tmp_path / "key"))).reads_files
 
 
-def test_patterns_of_the_settings_are_hidden():
+def test_texts_matching_redact_patterns_are_hidden():
     settings = Settings(redact_patterns=["acct-[0-9]{6,8}"])
 
     assert "acct-1234567" not in left("no row for acct-1234567 there", settings)
     assert "acct-12 " in left("no row for acct-12 there", settings)
 
 
-def test_what_spark_wants_hidden_is_hidden():
+def test_texts_matching_sparks_patterns_are_hidden():
     conf = {"spark.redaction.string.regex": "cust[0-9]+", "spark.redaction.regex": "(?i)wallet"}
 
     assert "cust77" not in left("no row for cust77", conf=conf)
@@ -133,7 +133,7 @@ def test_what_spark_wants_hidden_is_hidden():
 
 
 @pytest.mark.parametrize("pattern", ["(", "[a-", "(?P<x", "*"])
-def test_a_pattern_that_is_none_is_refused(pattern):
+def test_invalid_pattern_is_refused(pattern):
     with pytest.raises(SettingsError, match="'redact_patterns'"):
         Redacting(Settings(redact_patterns=[pattern]))
 
@@ -152,6 +152,6 @@ def test_a_pattern_that_is_none_is_refused(pattern):
         ("https://[", {"https://["}),
     ],
 )
-def test_of_a_url_its_userinfo_and_its_tokens_are_secret(value, parts):
-    """Not its host, nor the words that are in everybody's text."""
+def test_userinfo_and_tokens_of_a_url_are_secret(value, parts):
+    """The host and common words of a URL are not secret."""
     assert set(secret_parts(value)) == parts

@@ -1,4 +1,4 @@
-"""Secrets are gone whatever their kind and whatever surrounds them, and nothing else is."""
+"""Redaction removes secrets of every kind in any context, and nothing else."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def named_secrets(draw):
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
-def test_a_secret_of_every_kind_is_gone_and_stays_gone(secret):
+def test_secret_of_every_kind_is_redacted_for_good(secret):
     clean = redact(secret.text)
 
     assert secret.secret not in clean
@@ -70,14 +70,14 @@ def test_a_secret_of_every_kind_is_gone_and_stays_gone(secret):
 
 
 @given(st.lists(planted, min_size=1, max_size=4), before, after)
-def test_many_secrets_in_one_text_are_all_gone(secrets, begin, end):
+def test_all_secrets_in_one_text_are_redacted(secrets, begin, end):
     clean = redact("\n".join(begin + secret.text + end for secret in secrets))
 
     assert [secret.kind for secret in secrets if secret.secret in clean] == []
 
 
 @given(st.lists(named_secrets(), min_size=1, max_size=4))
-def test_a_named_secret_is_gone_whatever_stuck_around_it(texts):
+def test_named_secret_is_redacted_in_any_context(texts):
     clean = redact(" ".join(texts))
 
     assert HUNTER not in clean
@@ -87,14 +87,14 @@ def test_a_named_secret_is_gone_whatever_stuck_around_it(texts):
 @given(st.lists(named_secrets() | PRINTABLE | planted.map(lambda secret: secret.text), max_size=5))
 @example(['{"password":"a\\"b"}'])
 @example(['(password="x")'])
-def test_redacting_twice_changes_nothing_more(texts):
+def test_redacting_twice_changes_nothing(texts):
     once = redact(" ".join(texts))
 
     assert redact(once) == once
 
 
 @given(st.text(max_size=300))
-def test_a_failure_of_any_text_is_short_and_redacted(text):
+def test_failure_of_any_text_is_short_and_redacted(text):
     failure = describe_failure(f"a.b.C: {text} password={HUNTER}")
 
     assert HUNTER not in failure.message
@@ -102,7 +102,7 @@ def test_a_failure_of_any_text_is_short_and_redacted(text):
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
-def test_no_secret_is_taken_for_the_class_of_a_failure(secret):
+def test_secret_is_not_reported_as_the_error_class(secret):
     failure = describe_failure(f"{secret.text}: no", secret.text)
 
     assert secret.secret not in failure.error_class
@@ -110,7 +110,7 @@ def test_no_secret_is_taken_for_the_class_of_a_failure(secret):
 
 
 @given(st.lists(st.sampled_from(WORDS)))
-def test_words_without_a_secret_stay(words):
+def test_words_without_a_secret_are_unchanged(words):
     assert redact(" ".join(words)) == " ".join(words)
 
 
@@ -148,11 +148,11 @@ def test_words_without_a_secret_stay(words):
         "option -u: unbuffered; --user NAME: whose; -u a: b",
     ],
 )
-def test_what_is_no_secret_stays(text):
+def test_text_without_a_secret_is_unchanged(text):
     assert redact(text) == text
 
 
-def test_who_reads_it_can_report_what_was_hidden():
+def test_redacted_text_keeps_names_and_structure():
     text = f'{{"user": "u", "password": "{HUNTER}", "table": "t"}} at https://u:{HUNTER}@host/p'
 
     assert redact(text) == (
@@ -180,14 +180,14 @@ def test_who_reads_it_can_report_what_was_hidden():
         ("pass=true; pass: 3 of 4", "pass=*; pass: * of 4"),
     ],
 )
-def test_no_more_is_hidden_than_the_secret(text, clean):
+def test_only_the_secret_is_hidden(text, clean):
     assert redact(text).replace(REDACTED, "*") == clean
 
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
 @pytest.mark.parametrize("share", [0.5, 0.8, 0.99])
-def test_half_a_secret_at_the_cut_is_gone_too(secret, share):
-    """Half of it is of no known shape, and still too much."""
+def test_partial_secret_at_the_cut_is_redacted(secret, share):
+    """A partial secret matches no shape but must not be published."""
     half = secret.secret[: int(share * len(secret.secret))]
     begun = secret.text[: secret.text.index(secret.secret)] + half
     text = "x" * (MAX_CHARACTERS - len(begun) - 1) + " " + begun + secret.text
@@ -196,7 +196,7 @@ def test_half_a_secret_at_the_cut_is_gone_too(secret, share):
 
 
 @pytest.mark.parametrize("unit", ["token=a ", "x", "https://a:b@c ", '"password":"'])
-def test_a_long_text_is_cut_and_redacting_it_twice_changes_nothing_more(unit):
+def test_long_text_is_cut_and_redacting_it_twice_changes_nothing(unit):
     once = redact(unit * (2 * MAX_CHARACTERS // len(unit)))
 
     assert MAX_CHARACTERS - 2 * CUT_CHARACTERS < len(once) <= MAX_CHARACTERS or REDACTED in once

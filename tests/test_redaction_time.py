@@ -1,5 +1,5 @@
-"""However hostile a text, redacting it takes time by its length: while the worker redacts,
-nobody is told of anything, and no other thread of the driver's Python runs.
+"""Redaction takes linear time for any text, because a slow redaction blocks the worker:
+no alert is sent meanwhile, and no other Python thread of the driver runs.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ pytestmark = pytest.mark.slow
 
 LARGE = (MAX_CHARACTERS - CUT_CHARACTERS) // 2
 ALLOWED = 7.0
-"""For four times the text, two doublings: what is linear takes 4 times as long, what is
-quadratic 16 times."""
+"""The limit for four times the text: linear work takes 4 times as long, quadratic work 16 times."""
 TOO_FAST_TO_MEASURE = 0.002
 
 HOSTILE = (
@@ -46,7 +45,7 @@ HOSTILE = (
     *["-u ", "-u a", "-u a:", "-u 'a", "-u 'a:", '-u "a:\\', "--user=a:", "'-u', '", "--pass "],
     *[REDACTED, f"{REDACTED}=", f"a={REDACTED}", f"token={REDACTED}a ", "[", "]", "<", ">", "<a>", "{"],
 )  # fmt: skip
-LAST_WORDS = (
+EXCEPTION_PARTS = (
     "SparkException: ",
     "Job aborted due to stage failure: ",
     "Job aborted due to stage failure:  executor ",
@@ -69,7 +68,7 @@ def fill(unit, size):
 
 
 def seconds(work, text):
-    """The best of two, in the CPU time of this thread: the machine is busy with others."""
+    """The best of two runs in CPU time of this thread, because the machine may be busy."""
     taken = []
     for _ in range(2):
         began = time.thread_time()
@@ -79,7 +78,7 @@ def seconds(work, text):
 
 
 def growth(work, unit, size=LARGE):
-    """How much longer four times the text takes; 0 when both are too short to measure."""
+    """The growth in time for four times the text; 0 if both are too fast to measure."""
     for _ in range(3):
         large = seconds(work, fill(unit, size))
         if large < TOO_FAST_TO_MEASURE:
@@ -98,18 +97,18 @@ def slow_units(work, units):
     return {unit: grown for unit in units if (grown := growth(work, unit)) >= ALLOWED}
 
 
-def test_the_yardstick_knows_a_quadratic_pattern():
+def test_growth_detects_a_quadratic_pattern():
     assert growth(hide(re.compile("a*b")), "a", LARGE // 2) >= ALLOWED
 
 
 @pytest.mark.parametrize(
     "pattern", [*WHOLE, *PREFIXED, *AFTER_NAMES], ids=lambda pattern: pattern.pattern[:40]
 )
-def test_no_shape_takes_more_than_its_share_of_hostile_text(pattern):
+def test_every_shape_is_linear_in_hostile_text(pattern):
     assert slow_units(hide(pattern), HOSTILE) == {}
 
 
-def test_no_hostile_name_or_value_takes_more_than_its_share():
+def test_hiding_values_is_linear_in_hostile_text():
     def work(text):
         hide_values(text, lambda name, _: SECRET_NAME.search(name) is not None, REDACTED)
 
@@ -117,18 +116,18 @@ def test_no_hostile_name_or_value_takes_more_than_its_share():
 
 
 @pytest.mark.parametrize("work", [describe_failure, died_of_stopped_context, short_reason])
-def test_finding_the_cause_takes_no_more_than_its_share_of_hostile_text(work):
-    assert slow_units(work, LAST_WORDS) == {}
+def test_finding_the_cause_is_linear_in_hostile_text(work):
+    assert slow_units(work, EXCEPTION_PARTS) == {}
 
 
 @pytest.mark.parametrize("unit", HOSTILE)
-def test_a_whole_redaction_of_hostile_text_takes_no_more_than_its_share(unit):
+def test_whole_redaction_is_linear_in_hostile_text(unit):
     assert slow_units(Redactor(["own-secret-value"])._replace, [unit]) == {}
 
 
 @given(st.sampled_from(PLANTED), st.data())
 @effort(max_examples=30)
-def test_beginnings_of_secrets_without_their_ends_take_no_more_than_their_share(planted, data):
+def test_redaction_is_linear_in_truncated_secrets(planted, data):
     begun = planted.text[: data.draw(st.integers(1, len(planted.text)))]
 
     assert slow_units(Redactor()._replace, [begun]) == {}

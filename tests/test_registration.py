@@ -1,4 +1,4 @@
-"""The listener is put back where Spark dropped it, never added twice, and removed from everywhere."""
+"""The listener is registered once per session, again when Spark drops it, and removed fully."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS, SessionLi
 
 
 class Registration:
-    """Our listener in the first session, and how often PySpark has asked for it."""
+    """Our listener in the first session; ``wirings`` counts PySpark's additions and removals."""
 
     def __init__(self, first=None, *, registered=False, dropped=lambda: 0):
         self.listener = JavaListener()
@@ -37,176 +37,176 @@ class Registration:
 # -- adding -----------------------------------------------------------------------------------
 
 
-def test_the_listener_is_added_to_the_first_session_once():
-    ours = Registration()
+def test_listener_is_added_to_the_first_session_once():
+    registration = Registration()
 
-    assert ours.sessions.add()
-    assert ours.sessions.add()
-    assert ours.counts() == [1]
+    assert registration.sessions.add()
+    assert registration.sessions.add()
+    assert registration.counts() == [1]
 
 
-def test_a_session_that_does_not_know_the_listener_just_added_is_noticed():
+def test_session_that_ignores_the_new_listener_is_detected():
     forgetful = Manager()
     forgetful.forgets = True
 
     assert not Registration(forgetful).sessions.add()
 
 
-def test_another_session_is_covered_when_one_of_its_queries_is_met():
-    ours, second = Registration(registered=True), Manager()
+def test_first_query_of_another_session_adds_the_listener_there():
+    registration, second = Registration(registered=True), Manager()
     for _ in range(3):
-        ours.sessions.cover(Execution(second))
-        ours.sessions.cover(Execution(ours.first))
+        registration.sessions.cover(Execution(second))
+        registration.sessions.cover(Execution(registration.first))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
-def test_a_session_that_the_user_has_added_the_listener_to_does_not_get_it_twice():
-    ours = Registration(registered=True)
-    second = Manager(ours.listener)
-    ours.sessions.cover(Execution(second))
+def test_listener_added_by_the_user_is_not_added_twice():
+    registration = Registration(registered=True)
+    second = Manager(registration.listener)
+    registration.sessions.cover(Execution(second))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
 # -- checking ---------------------------------------------------------------------------------
 
 
-def test_while_pyspark_is_about_to_add_it_nobody_else_does():
-    ours = Registration()
+def test_listener_is_not_added_before_pyspark_adds_it():
+    registration = Registration()
 
-    assert ours.sessions.check(now=1000.0).registered
-    assert ours.counts() == [0]
-
-
-def test_a_dropped_listener_is_put_back_once_and_counted():
-    ours = Registration(registered=True)
-    ours.sessions.check(0.0)
-    ours.first.removeListener(ours.listener)
-
-    assert ours.sessions.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
-    assert ours.sessions.check(CHECK_EVERY_SECONDS).reregistrations == 1
-    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
-    assert ours.counts() == [1]
+    assert registration.sessions.check(now=1000.0).registered
+    assert registration.counts() == [0]
 
 
-def test_the_listener_is_put_back_in_every_session_that_dropped_it():
-    ours, second = Registration(registered=True), Manager()
-    ours.sessions.cover(Execution(second))
-    ours.check()
-    for manager in (ours.first, second):
-        manager.removeListener(ours.listener)
-    health = ours.check()
+def test_dropped_listener_is_registered_again_once_and_counted():
+    registration = Registration(registered=True)
+    registration.sessions.check(0.0)
+    registration.first.removeListener(registration.listener)
+
+    assert registration.sessions.check(CHECK_EVERY_SECONDS - 1).reregistrations == 0
+    assert registration.sessions.check(CHECK_EVERY_SECONDS).reregistrations == 1
+    assert registration.sessions.check(2 * CHECK_EVERY_SECONDS).reregistrations == 1
+    assert registration.counts() == [1]
+
+
+def test_listener_is_registered_again_in_every_session():
+    registration, second = Registration(registered=True), Manager()
+    registration.sessions.cover(Execution(second))
+    registration.check()
+    for manager in (registration.first, second):
+        manager.removeListener(registration.listener)
+    health = registration.check()
 
     assert (health.registered, health.reregistrations) == (True, 2)
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
-def test_a_listener_removed_by_hand_stays_removed():
-    ours = Registration(registered=True)
-    ours.check()
-    ours.first.removeListener(ours.listener)
-    ours.wirings += 1
+def test_listener_removed_by_the_user_stays_removed():
+    registration = Registration(registered=True)
+    registration.check()
+    registration.first.removeListener(registration.listener)
+    registration.wirings += 1
 
-    assert not ours.check().registered
-    assert not ours.check(3).registered
-    assert ours.counts() == [0]
-
-
-def test_a_listener_added_by_hand_to_a_second_session_is_still_put_back_in_the_first():
-    """L17: the second ``addListener`` must not pass for a removal."""
-    ours = Registration(registered=True)
-    ours.check()
-    second = Manager(ours.listener)
-    ours.wirings += 1
-    ours.sessions.cover(Execution(second))
-    ours.check()
-    ours.first.removeListener(ours.listener)
-
-    assert ours.check().reregistrations == 1
-    assert ours.counts(second) == [1, 1]
+    assert not registration.check().registered
+    assert not registration.check(3).registered
+    assert registration.counts() == [0]
 
 
-def test_a_session_without_living_queries_is_let_go_and_met_again():
-    ours, second = Registration(registered=True), Manager()
-    ours.sessions.cover(Execution(second))
-    ours.check()
+def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first():
+    """L17: the second ``addListener`` must not count as a removal."""
+    registration = Registration(registered=True)
+    registration.check()
+    second = Manager(registration.listener)
+    registration.wirings += 1
+    registration.sessions.cover(Execution(second))
+    registration.check()
+    registration.first.removeListener(registration.listener)
+
+    assert registration.check().reregistrations == 1
+    assert registration.counts(second) == [1, 1]
+
+
+def test_session_without_queries_is_released_and_covered_again_later():
+    registration, second = Registration(registered=True), Manager()
+    registration.sessions.cover(Execution(second))
+    registration.check()
     second.queries = 0
-    ours.check()
-    second.removeListener(ours.listener)
-    assert ours.check().reregistrations == 0
+    registration.check()
+    second.removeListener(registration.listener)
+    assert registration.check().reregistrations == 0
     second.queries = 1
-    ours.sessions.cover(Execution(second))
+    registration.sessions.cover(Execution(second))
 
-    assert ours.counts(second) == [1, 1]
+    assert registration.counts(second) == [1, 1]
 
 
-def test_the_first_session_is_kept_though_its_queries_have_ended():
-    ours = Registration(registered=True)
-    ours.first.queries = 0
-    ours.check(2)
-    ours.first.removeListener(ours.listener)
+def test_first_session_is_kept_after_its_queries_ended():
+    registration = Registration(registered=True)
+    registration.first.queries = 0
+    registration.check(2)
+    registration.first.removeListener(registration.listener)
 
-    assert ours.check().reregistrations == 1
+    assert registration.check().reregistrations == 1
 
 
 # -- events that Spark dropped ------------------------------------------------------------------
 
 
-def test_the_first_check_reads_what_spark_dropped_before():
+def test_first_check_reads_the_earlier_drops():
     """L14: a driver that dropped events earlier has a count to start from."""
     assert Registration(registered=True, dropped=lambda: 37).check().dropped_events == 37
 
 
-def test_drops_are_read_as_often_as_the_listener_is_checked():
+def test_drops_are_read_at_each_check():
     counts = iter([3, 5, 8])
-    ours = Registration(registered=True, dropped=lambda: next(counts))
+    registration = Registration(registered=True, dropped=lambda: next(counts))
     asked_at = (0.0, CHECK_EVERY_SECONDS - 1, CHECK_EVERY_SECONDS, 2 * CHECK_EVERY_SECONDS - 1)
 
-    assert [ours.sessions.check(at).dropped_events for at in asked_at] == [3, 3, 5, 5]
-    assert ours.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
+    assert [registration.sessions.check(at).dropped_events for at in asked_at] == [3, 3, 5, 5]
+    assert registration.sessions.check(2 * CHECK_EVERY_SECONDS).dropped_events == 8
 
 
-def test_drops_are_read_of_a_listener_removed_by_hand_too():
-    ours = Registration(dropped=lambda: 7)
-    ours.check()
-    ours.wirings += 1
+def test_drops_are_read_after_the_user_removed_the_listener():
+    registration = Registration(dropped=lambda: 7)
+    registration.check()
+    registration.wirings += 1
 
-    health = ours.check()
+    health = registration.check()
     assert (health.registered, health.reregistrations, health.dropped_events) == (False, 0, 7)
 
 
-def test_drops_that_cannot_be_counted_are_unknown():
+def test_uncountable_drops_are_unknown():
     assert Registration(registered=True, dropped=lambda: None).check(2).dropped_events is None
 
 
 # -- removing ---------------------------------------------------------------------------------
 
 
-def test_removing_takes_out_every_registration_and_no_other_listener():
-    ours, second = Registration(registered=True), Manager()
-    ours.first.listeners.append(ours.listener)
-    ours.sessions.cover(Execution(second))
-    ours.sessions.remove()
+def test_remove_takes_out_every_registration_and_no_other_listener():
+    registration, second = Registration(registered=True), Manager()
+    registration.first.listeners.append(registration.listener)
+    registration.sessions.cover(Execution(second))
+    registration.sessions.remove()
 
-    assert [len(each.listeners) for each in (ours.first, second)] == [1, 1]
-
-
-def test_removing_a_second_time_does_nothing():
-    ours = Registration(registered=True)
-    ours.sessions.remove()
-    ours.sessions.remove()
-
-    assert len(ours.first.listeners) == 1
+    assert [len(each.listeners) for each in (registration.first, second)] == [1, 1]
 
 
-def test_a_lost_jvm_is_not_taken_for_a_removed_listener():
-    ours = Registration(registered=True)
-    ours.check()
-    ours.first.listeners.clear()
-    ours.first.refusal = Py4JNetworkError("no answer")
+def test_second_remove_does_nothing():
+    registration = Registration(registered=True)
+    registration.sessions.remove()
+    registration.sessions.remove()
+
+    assert len(registration.first.listeners) == 1
+
+
+def test_lost_jvm_does_not_count_as_a_removal():
+    registration = Registration(registered=True)
+    registration.check()
+    registration.first.listeners.clear()
+    registration.first.refusal = Py4JNetworkError("no answer")
     with pytest.raises(Py4JNetworkError):
-        ours.check()
-    ours.first.refusal = None
+        registration.check()
+    registration.first.refusal = None
 
-    assert ours.check().reregistrations == 1
+    assert registration.check().reregistrations == 1

@@ -1,4 +1,4 @@
-"""``querypulse replay``: what it prints, where, and how it ends."""
+"""``querypulse replay``: its output, its errors and its exit codes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 @pytest.fixture
 def log(tmp_path):
-    """A query that dies after 20 s and whose next run stalls for 76 s."""
+    """A query fails after 20 s, and its next run stalls for 76 s."""
     log = EventLog("etl").started("bronze", at=1).commits("bronze", since=3, until=21)
     log.ended("bronze", exception=CONFLICT).started("bronze", 2, at=22)
     log.commit("bronze", 2, batch=10, at=24).commit("bronze", 2, batch=11, at=100, seconds=70)
@@ -33,7 +33,7 @@ def log(tmp_path):
 
 @pytest.fixture
 def replay(capsys):
-    """Runs the command; the answer is exit code, output, errors."""
+    """Run the command; returns exit code, output and errors."""
 
     def run(*arguments):
         code = cli.main(["replay", *map(str, arguments)])
@@ -56,10 +56,10 @@ REPORTED = [
 ]
 
 
-# -- what it prints -------------------------------------------------------------------------------
+# -- output ---------------------------------------------------------------------------------------
 
 
-def test_json_is_one_object_a_line_and_nothing_else(replay, log):
+def test_json_output_is_one_object_per_line(replay, log):
     code, output, _ = replay(log, "--json")
 
     assert code == 0
@@ -75,7 +75,7 @@ def test_json_is_one_object_a_line_and_nothing_else(replay, log):
     }
 
 
-def test_a_person_gets_aligned_lines(replay, log):
+def test_default_output_has_aligned_columns(replay, log):
     _, output, _ = replay(log)
 
     rows = output.splitlines()
@@ -92,7 +92,7 @@ def test_a_person_gets_aligned_lines(replay, log):
     assert len({row.index("etl/bronze") for row in rows}) == 1
 
 
-def test_the_end_sums_up_on_the_other_stream(replay, log):
+def test_summary_goes_to_standard_error(replay, log):
     _, _, errors = replay(log, "--json")
 
     assert errors == (
@@ -101,7 +101,7 @@ def test_the_end_sums_up_on_the_other_stream(replay, log):
     )
 
 
-def test_a_healthy_log_prints_nothing_but_the_sum(replay, tmp_path):
+def test_healthy_log_prints_only_the_summary(replay, tmp_path):
     log = EventLog().started(at=1).commits(since=3, until=200_000, every=1000).write(tmp_path / "a")
     code, output, errors = replay(log, "--set", "stall_floor_seconds=2000")
 
@@ -109,7 +109,7 @@ def test_a_healthy_log_prints_nothing_but_the_sum(replay, tmp_path):
     assert errors.startswith("1 application, 201 events over 2.3 days (2026-09-21 to 2026-09-2")
 
 
-def test_many_applications_are_reported_apart_by_name(replay, log):
+def test_each_alert_names_its_application(replay, log):
     EventLog("other").started(at=1).commit(batch=0, at=3).ended(exception=CONFLICT).write(
         log.parent / "other"
     )
@@ -119,7 +119,7 @@ def test_many_applications_are_reported_apart_by_name(replay, log):
     assert errors.startswith("2 applications, ")
 
 
-def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
+def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
     log.write_bytes(b"hello\n" + log.read_bytes() + b"hello\n")
     code, output, errors = replay(log, "--json")
 
@@ -127,7 +127,7 @@ def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
     assert f"querypulse: {log}: 2 lines were not understood\n" in errors
 
 
-# -- settings to try ------------------------------------------------------------------------------
+# -- the --set option -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -142,13 +142,13 @@ def test_lines_that_are_nothing_are_counted_never_fatal(replay, log):
         (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], REPORTED),
     ],
 )
-def test_settings_can_be_tried(replay, log, choices, reported):
+def test_set_option_overrides_settings(replay, log, choices, reported):
     code, output, _ = replay(log, "--json", *(f"--set={choice}" for choice in choices))
 
     assert (code, alerts(output)) == (0, reported)
 
 
-def test_the_settings_in_force_are_the_ground_for_those_tried(replay, log, monkeypatch, config):
+def test_set_option_builds_on_the_environments_settings(replay, log, monkeypatch, config):
     for key, value in config("stall_floor_seconds = 80\ngone_grace_seconds = 1").items():
         monkeypatch.setenv(key, value)
 
@@ -172,7 +172,7 @@ def test_the_settings_in_force_are_the_ground_for_those_tried(replay, log, monke
         ("queries.a.colour=1", ["colour"]),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_in_one_line(replay, log, choice, words):
+def test_invalid_set_option_gives_one_error_line(replay, log, choice, words):
     code, output, errors = replay(log, "--set", choice)
 
     assert (code, output) == (UNREADABLE, "")
@@ -181,17 +181,17 @@ def test_a_setting_that_cannot_be_is_refused_in_one_line(replay, log, choice, wo
     assert [word for word in words if word not in errors] == []
 
 
-# -- what cannot be read --------------------------------------------------------------------------
+# -- unreadable input -----------------------------------------------------------------------------
 
 
-def test_a_path_that_is_not_there_is_named(replay, tmp_path):
+def test_error_names_a_missing_path(replay, tmp_path):
     code, output, errors = replay(tmp_path / "nowhere")
 
     assert (code, output) == (UNREADABLE, "")
     assert errors == f"querypulse: {tmp_path}/nowhere: no such file or folder\n"
 
 
-def test_a_file_that_is_no_log_is_named(replay, tmp_path):
+def test_error_names_a_file_that_is_not_a_log(replay, tmp_path):
     path = tmp_path / "README.md"
     path.write_text("# querypulse\n\nhello\n")
     code, output, errors = replay(path)
@@ -200,7 +200,7 @@ def test_a_file_that_is_no_log_is_named(replay, tmp_path):
     assert f"querypulse: {path}: neither an event log nor recorded events\n" in errors
 
 
-def test_what_cannot_be_read_keeps_nothing_else_from_being_evaluated(replay, log):
+def test_unreadable_file_does_not_stop_the_replay_of_others(replay, log):
     (log.parent / "a.lzf").write_bytes(b"ZV")
     code, output, errors = replay(log.parent, "--json")
 
@@ -208,7 +208,7 @@ def test_what_cannot_be_read_keeps_nothing_else_from_being_evaluated(replay, log
     assert "a.lzf" in errors
 
 
-def test_a_codec_whose_package_is_missing_ends_it_at_once(replay, log, monkeypatch):
+def test_missing_codec_package_stops_the_replay(replay, log, monkeypatch):
     monkeypatch.setitem(sys.modules, "zstandard", None)
     (log.parent / "a.zstd").write_bytes(b"")
     code, output, errors = replay(log.parent)
@@ -218,7 +218,7 @@ def test_a_codec_whose_package_is_missing_ends_it_at_once(replay, log, monkeypat
     assert errors.count("\n") == 1
 
 
-def test_an_empty_log_is_no_error(replay, tmp_path):
+def test_empty_log_is_not_an_error(replay, tmp_path):
     (tmp_path / "local-1.inprogress").write_bytes(b"")
 
     assert replay(tmp_path) == (0, "", "1 application, 0 events: 0 alerts\n")
@@ -227,37 +227,37 @@ def test_an_empty_log_is_no_error(replay, tmp_path):
 @pytest.mark.parametrize(
     "arguments", [[], ["x", "--json", "--spark"], ["x", "--set"], ["x", "--why"]]
 )
-def test_wrong_arguments_end_with_2(arguments):
-    with pytest.raises(SystemExit) as left:
+def test_wrong_arguments_exit_with_2(arguments):
+    with pytest.raises(SystemExit) as exit_:
         cli.main(["replay", *arguments])
 
-    assert left.value.code == UNREADABLE
+    assert exit_.value.code == UNREADABLE
 
 
-def test_what_is_asked_for_is_what_was_typed(monkeypatch):
-    asked = []
-    monkeypatch.setattr(cli, "replay", lambda request: asked.append(request) or 0)
+def test_command_line_becomes_a_replay_request(monkeypatch):
+    requested = []
+    monkeypatch.setattr(cli, "replay", lambda request: requested.append(request) or 0)
     cli.main(["replay", "a", "b", "--set", "x=1", "--set", "y=2", "--spark", "--out", "t"])
 
-    assert asked == [ReplayRequest(["a", "b"], ["x=1", "y=2"], spark=True, out="t")]
+    assert requested == [ReplayRequest(["a", "b"], ["x=1", "y=2"], spark=True, out="t")]
 
 
 # -- on a terminal ------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def poll(monkeypatch):
-    """Somebody looks at the errors, or nobody does; and this much is long."""
+def terminal(monkeypatch):
+    """Set whether stderr is a terminal, and the size from which a log counts as long."""
 
-    def polling(*, terminal=True, long_bytes=1):
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal, raising=False)
+    def configure(*, is_terminal=True, long_bytes=1):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
         monkeypatch.setattr(showing, "LONG_BYTES", long_bytes)
 
-    return polling
+    return configure
 
 
-def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, poll):
-    poll()
+def test_long_replay_shows_its_progress_and_clears_it(replay, log, terminal):
+    terminal()
     _, output, errors = replay(log, "--json")
 
     assert errors.startswith("\r\x1b[K100%  0 of 0 MB\r\x1b[K")
@@ -265,9 +265,9 @@ def test_a_long_replay_shows_how_far_it_is_and_clears_that_away(replay, log, pol
     assert alerts(output) == REPORTED
 
 
-@pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"terminal": False}])
-def test_a_short_one_does_not_nor_one_that_nobody_watches(replay, log, poll, where):
-    poll(**where)
+@pytest.mark.parametrize("where", [{"long_bytes": 10_000_000}, {"is_terminal": False}])
+def test_short_replay_or_no_terminal_shows_no_progress(replay, log, terminal, where):
+    terminal(**where)
 
     assert "%" not in replay(log)[2]
 
@@ -277,7 +277,7 @@ def test_a_short_one_does_not_nor_one_that_nobody_watches(replay, log, poll, whe
 COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
 
 
-def test_neither_pyspark_nor_a_codec_is_needed_for_a_plain_log(log):
+def test_plain_log_needs_neither_pyspark_nor_a_codec(log):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'zstandard', 'cramjam']))\n"
     done = subprocess.run(
         [sys.executable, "-Ic", blocked + COMMAND, "replay", "--json", str(log)],
@@ -288,7 +288,7 @@ def test_neither_pyspark_nor_a_codec_is_needed_for_a_plain_log(log):
     assert (done.returncode, alerts(done.stdout)) == (0, REPORTED)
 
 
-def test_a_reader_who_has_read_enough_is_no_error(tmp_path):
+def test_closed_output_pipe_is_not_an_error(tmp_path):
     log = EventLog()
     for number in range(3000):
         log.lines.append(json.dumps(progress(f"q{number}", 1, 0, number, 1.0)))
@@ -307,7 +307,7 @@ def test_a_reader_who_has_read_enough_is_no_error(tmp_path):
         assert (process.wait(60), errors) == (0, "")
 
 
-def test_a_spark_connect_session_is_refused_before_it_is_made(replay, log, monkeypatch):
+def test_spark_connect_is_refused_before_a_session_starts(replay, log, monkeypatch):
     monkeypatch.setattr(installed.shutil, "which", lambda _: "/java")
     monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
     code, output, errors = replay("--spark", "--out", log.parent / "table", log)
@@ -319,7 +319,7 @@ def test_a_spark_connect_session_is_refused_before_it_is_made(replay, log, monke
 
 
 @pytest.mark.parametrize("found", [[], ["java"]])
-def test_a_spark_job_without_spark_or_java_says_what_to_install(replay, log, monkeypatch, found):
+def test_spark_job_without_spark_or_java_names_what_to_install(replay, log, monkeypatch, found):
     monkeypatch.setattr(installed.shutil, "which", lambda _: found or None)
     monkeypatch.setattr(installed, "find_spec", lambda _: None)
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -330,7 +330,7 @@ def test_a_spark_job_without_spark_or_java_says_what_to_install(replay, log, mon
     assert ("PySpark" if found else "Java 17") in errors
 
 
-def test_interrupted_it_says_nothing_more(replay, log, monkeypatch):
+def test_interrupted_replay_exits_silently(replay, log, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 

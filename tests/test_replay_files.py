@@ -1,4 +1,4 @@
-"""Logs are found, unpacked and read as Spark leaves them; how they are kept changes nothing."""
+"""Replay finds, unpacks and reads event logs in every form in which Spark stores them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPARK_BLOCK = 32 * 1024
 
 
 def lz4(content, block=SPARK_BLOCK):
-    """As lz4-java's ``LZ4BlockOutputStream``: what does not shrink is stored as it is."""
+    """As lz4-java's ``LZ4BlockOutputStream``: it stores a block that does not shrink as it is."""
     packed = b""
     for start in range(0, len(content), block):
         plain = content[start : start + block]
@@ -58,7 +58,7 @@ CODECS = {
 
 @pytest.fixture(scope="module")
 def log():
-    """A query that dies, and whose next run stalls."""
+    """A query fails, and its next run stalls."""
     log = EventLog().started(at=1).commits(since=3, until=41).ended(exception=CONFLICT)
     log.started(run=2, at=60)
     for batch in range(20, 80):
@@ -84,14 +84,14 @@ def written(path, content):
 
 @pytest.mark.parametrize("ending", ["", ".inprogress", ".compact"])
 @pytest.mark.parametrize("codec", CODECS)
-def test_a_compressed_log_reports_the_same(tmp_path, log, expected, codec, ending):
+def test_compressed_log_gives_the_same_alerts(tmp_path, log, expected, codec, ending):
     path = written(tmp_path / f"application_1{codec}{ending}", CODECS[codec](log.content))
 
     assert changes(path) == expected
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_streams_that_follow_one_another_are_read_to_the_last(tmp_path, log, expected, codec):
+def test_concatenated_streams_are_read_to_the_end(tmp_path, log, expected, codec):
     half = len(log.content) // 2
     packed = CODECS[codec](log.content[:half]) + CODECS[codec](log.content[half:])
 
@@ -99,7 +99,7 @@ def test_streams_that_follow_one_another_are_read_to_the_last(tmp_path, log, exp
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_of_a_log_that_stops_short_all_is_read_that_is_there(tmp_path, log, codec):
+def test_truncated_log_is_read_as_far_as_it_goes(tmp_path, log, codec):
     packed = CODECS[codec](log.content)
 
     for end in (0, 2, 7, 8, 20, 21, len(packed) // 2, len(packed) - 1):
@@ -109,7 +109,7 @@ def test_of_a_log_that_stops_short_all_is_read_that_is_there(tmp_path, log, code
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
-def test_a_file_of_another_kind_is_an_error_that_names_it(tmp_path, codec):
+def test_error_names_a_file_of_another_format(tmp_path, codec):
     path = written(tmp_path / f"log{codec}", b"this is not compressed at all" * 10)
     ((found, replay),) = replayed(path)
 
@@ -118,7 +118,7 @@ def test_a_file_of_another_kind_is_an_error_that_names_it(tmp_path, codec):
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
-def test_damage_keeps_what_was_reported_before_it_and_is_an_error(tmp_path, codec):
+def test_damaged_log_keeps_earlier_alerts_and_is_an_error(tmp_path, codec):
     log = EventLog().started(at=1).commits(since=3, until=41).ended(exception=CONFLICT)
     later = b'{"Event":"SparkListenerEnvironmentUpdate"}\n' * 100_000
     packed = CODECS[codec](log.content + later)
@@ -130,7 +130,7 @@ def test_damage_keeps_what_was_reported_before_it_and_is_an_error(tmp_path, code
 
 
 @pytest.mark.parametrize("size", [-1, 2**30])
-def test_a_block_of_impossible_size_is_damage(size):
+def test_block_of_impossible_size_is_an_error(size):
     head = struct.pack("<8sBiii", b"LZ4Block", 0x25, size, 10, 0)
     with pytest.raises(ValueError, match="damaged"):
         list(lz4_blocks(io.BytesIO(head), cramjam.lz4.decompress_block))
@@ -139,7 +139,7 @@ def test_a_block_of_impossible_size_is_damage(size):
         list(snappy_blocks(io.BytesIO(head), cramjam.snappy.decompress_raw))
 
 
-def test_lzf_is_refused_by_name_with_what_to_do(tmp_path):
+def test_lzf_is_refused_with_a_suggestion(tmp_path):
     path = written(tmp_path / "local-1.lzf", b"ZV")
     ((_, replay),) = replayed(path)
 
@@ -151,7 +151,7 @@ def test_lzf_is_refused_by_name_with_what_to_do(tmp_path):
 @pytest.mark.parametrize(
     ("codec", "package"), [(".zstd", "zstandard"), (".lz4", "cramjam"), (".snappy", "cramjam")]
 )
-def test_a_missing_package_is_named_with_how_to_get_it(tmp_path, monkeypatch, codec, package):
+def test_missing_package_is_named_with_the_extra_to_install(tmp_path, monkeypatch, codec, package):
     monkeypatch.setitem(__import__("sys").modules, package, None)
     path = written(tmp_path / f"log{codec}", b"")
     with pytest.raises(NotInstalledError, match=r"querypulse\[replay\]") as error:
@@ -165,7 +165,7 @@ def test_a_missing_package_is_named_with_how_to_get_it(tmp_path, monkeypatch, co
 
 
 def rolled(folder, content, cuts, codec=""):
-    """Write the log in pieces, as Spark rolls it."""
+    """Write the log in several files, as Spark rolls it."""
     edges = [0, *sorted(cuts), len(content)]
     for number, (start, end) in enumerate(itertools.pairwise(edges), 1):
         written(folder / f"events_{number}_app{codec}", CODECS[codec](content[start:end]))
@@ -181,7 +181,7 @@ def line_ends(log):
     cuts=st.lists(st.integers(0, 90), max_size=12),
     codec=st.sampled_from(sorted(CODECS)),
 )
-def test_rolling_and_compressing_a_log_changes_nothing(
+def test_rolled_and_compressed_log_gives_the_same_alerts(
     log, expected, tmp_path_factory, cuts, codec
 ):
     ends = line_ends(log)
@@ -198,7 +198,7 @@ def test_rolled_files_are_read_by_number_not_by_name(tmp_path, log, expected):
     assert changes(folder) == expected
 
 
-def test_what_was_compacted_replaces_all_before_it(tmp_path, log, expected):
+def test_compacted_file_replaces_all_files_before_it(tmp_path, log, expected):
     folder = rolled(tmp_path / "eventlog_v2_app", log.content, [])
     written(folder / "events_1_app.compact", b"an older compaction\n")
     (folder / "events_1_app").rename(folder / "events_3_app.compact")
@@ -209,7 +209,7 @@ def test_what_was_compacted_replaces_all_before_it(tmp_path, log, expected):
     assert changes(folder) == expected
 
 
-def test_every_application_below_a_folder_is_replayed_apart(tmp_path, log, expected):
+def test_each_application_in_a_folder_is_replayed_on_its_own(tmp_path, log, expected):
     log.write(tmp_path / "2026" / "application_1_1")
     rolled(tmp_path / "2026" / "eventlog_v2_application_2_1", log.content, [], ".zstd")
     rolled(tmp_path / "eventlog_v2_application_2_2", log.content, [], ".lz4")
@@ -239,20 +239,20 @@ def test_every_application_below_a_folder_is_replayed_apart(tmp_path, log, expec
         ("events.jsonl.gz", "events.jsonl"),
     ],
 )
-def test_a_recording_without_a_name_goes_by_its_files(tmp_path, name, label):
+def test_recording_without_app_name_is_labelled_by_its_file(tmp_path, name, label):
     (application,) = find_applications([str(written(tmp_path / name, b""))])
 
     assert application.label == label
 
 
-def test_a_rolled_log_without_a_name_goes_by_its_application(tmp_path):
+def test_rolled_log_without_app_name_is_labelled_by_its_application(tmp_path):
     rolled(tmp_path / "eventlog_v2_application_7_1", b"", [])
     (application,) = find_applications([str(tmp_path)])
 
     assert application.label == "application_7_1"
 
 
-def test_a_log_that_is_named_twice_is_evaluated_once(tmp_path, log):
+def test_log_given_twice_is_evaluated_once(tmp_path, log):
     path = log.write(tmp_path / "log")
 
     assert len(find_applications([str(path), str(tmp_path), path.as_uri()])) == 1
@@ -261,21 +261,21 @@ def test_a_log_that_is_named_twice_is_evaluated_once(tmp_path, log):
 @pytest.mark.parametrize(
     "text", ["s3a://bucket/logs", "hdfs:///logs", "abfss://c@a/logs", "dbfs:/logs"]
 )
-def test_what_is_no_local_path_is_refused_by_name(text):
+def test_error_names_a_path_that_is_not_local(text):
     with pytest.raises(ReplayError, match="local") as error:
         find_applications([text])
 
     assert text in str(error.value)
 
 
-def test_what_is_not_there_is_refused_by_name(tmp_path):
+def test_missing_path_or_empty_folder_is_an_error(tmp_path):
     with pytest.raises(ReplayError, match="nowhere"):
         find_applications([str(tmp_path / "nowhere")])
     with pytest.raises(ReplayError, match="no event log"):
         find_applications([str(tmp_path)])
 
 
-def test_what_cannot_be_opened_is_an_error_that_names_it(tmp_path, log):
+def test_error_names_a_file_that_cannot_be_opened(tmp_path, log):
     log.write(tmp_path / "good")
     (tmp_path / "lost").symlink_to(tmp_path / "nowhere")
     (_, good), (_, lost) = replayed(tmp_path)
@@ -287,7 +287,7 @@ def test_what_cannot_be_opened_is_an_error_that_names_it(tmp_path, log):
 # -- lines --------------------------------------------------------------------------------------
 
 
-def test_a_line_beyond_all_measure_is_cut_not_kept(tmp_path, monkeypatch):
+def test_overlong_line_is_cut(tmp_path, monkeypatch):
     monkeypatch.setattr(lines, "MAX_LINE_BYTES", 5000)
     path = written(tmp_path / "log", b"a" * 123_456 + b"\nshort\n" + b"b" * 5000)
 
@@ -299,7 +299,7 @@ def test_a_line_beyond_all_measure_is_cut_not_kept(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("codec", CODECS)
-def test_every_byte_read_is_reported(tmp_path, log, codec):
+def test_read_lines_reports_every_byte_it_reads(tmp_path, log, codec):
     path = written(tmp_path / f"log{codec}", CODECS[codec](log.content))
     sizes = []
     list(read_lines(path, sizes.append))

@@ -1,4 +1,4 @@
-"""Every shape in which people keep Spark's events is understood; what is nothing is counted."""
+"""Replay reads every format in which Spark's events are stored and counts unreadable lines."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from querypulse.sidecar.replay.recording import Began, Reader, RecordedEvent, St
 
 
 def read(*lines):
-    """(what lines say, how many were nothing)."""
+    """(entries of the lines, number of unreadable lines)."""
     reader = Reader()
     texts = (line if isinstance(line, bytes) else f"{line}\n".encode() for line in lines)
     return list(reader.entries(texts)), reader.unread
 
 
 def one(line):
-    (said,), unread = read(line)
+    (entry,), unread = read(line)
     assert unread == 0
-    return said
+    return entry
 
 
 BARE = progress("a", 1, 7, 10.0, 2.5)
@@ -52,50 +52,50 @@ SHAPES = {
         Terminated,
         None,
     ),
-    "stopped, as 3.4 says it": (ids("a", 1), Terminated, None),
+    "stopped, as Spark 3.4 writes it": (ids("a", 1), Terminated, None),
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_every_shape_of_a_recorded_event_is_understood(shape):
+def test_every_format_of_a_recorded_event_is_read(shape):
     content, kind, at = SHAPES[shape]
-    said = one(json.dumps(content))
+    entry = one(json.dumps(content))
 
-    assert isinstance(said.event, kind)
-    assert said.at == (None if at is None else BEGAN + at)
-    assert (said.event.query_id, said.event.run_id) == ("id-a", "a-1")
+    assert isinstance(entry.event, kind)
+    assert entry.at == (None if at is None else BEGAN + at)
+    assert (entry.event.query_id, entry.event.run_id) == ("id-a", "a-1")
 
 
-def test_a_bare_progress_says_what_a_whole_one_says():
+def test_bare_progress_equals_a_wrapped_one():
     assert one(json.dumps(BARE)) == one(json.dumps({"progress": BARE}))
 
 
 @pytest.mark.parametrize("shape", ["json", "event_log"])
 @pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
-def test_what_real_spark_wrote_is_understood_as_the_listener_understands_it(spark, shape):
+def test_events_written_by_spark_decode_as_in_the_listener(spark, shape):
     texts = recorded(shape=shape, spark=spark)
-    said, unread = read(*(text for _, text in texts))
+    entries, unread = read(*(text for _, text in texts))
 
     assert unread == 0
-    assert [one.event for one in said] == [decode(kind, text) for kind, text in texts]
+    assert [one.event for one in entries] == [decode(kind, text) for kind, text in texts]
 
 
-def test_the_recorders_own_files_are_understood():
+def test_files_of_the_recorder_are_read():
     for path in FIXTURES.glob("events-*.jsonl"):
-        said, unread = read(*path.read_text().splitlines())
+        entries, unread = read(*path.read_text().splitlines())
 
-        assert (len(said) > 50, unread) == (True, 0)
+        assert (len(entries) > 50, unread) == (True, 0)
 
 
-def test_all_shapes_may_be_mixed():
+def test_formats_may_be_mixed_in_one_file():
     log = EventLog().started(at=1).commit(batch=0, at=3)
     shapes = [json.dumps(content) for content, _, _ in SHAPES.values()]
-    said, unread = read(*log.lines, *shapes, *log.lines)
+    entries, unread = read(*log.lines, *shapes, *log.lines)
 
-    assert (len(said), unread) == (3 + len(SHAPES) + 3, 0)
+    assert (len(entries), unread) == (3 + len(SHAPES) + 3, 0)
 
 
-def test_json_with_blanks_and_its_keys_in_any_order_is_understood():
+def test_json_with_spaces_and_any_key_order_is_read():
     (line,) = EventLog(None).commit(batch=0, at=3).lines
 
     assert one(json.dumps(json.loads(line), sort_keys=True)) == one(line)
@@ -106,12 +106,12 @@ def test_json_with_blanks_and_its_keys_in_any_order_is_understood():
 
 
 def test_a_batch_arrives_when_its_trigger_ends():
-    said = one(json.dumps({"progress": progress("a", 1, 0, at=100.0, seconds=30.0)}))
+    entry = one(json.dumps({"progress": progress("a", 1, 0, at=100.0, seconds=30.0)}))
 
-    assert said.at == BEGAN + 100
+    assert entry.at == BEGAN + 100
 
 
-def test_where_spark_reports_no_batch_duration_the_trigger_reports_it():
+def test_trigger_duration_replaces_a_missing_batch_duration():
     content = progress("a", 1, 0, at=100.0, seconds=30.0)
     del content["batchDuration"]
 
@@ -124,14 +124,14 @@ def test_a_time_without_a_zone_is_utc():
     assert one(json.dumps(content)).at == BEGAN
 
 
-def test_a_name_that_polls_like_a_time_reports_none():
+def test_timestamp_in_a_query_name_is_not_a_time():
     name = '"timestamp":"2001-01-01T00:00:00.000Z"'
     (line,) = EventLog(None).commit(name, batch=0, at=3).lines
 
     assert one(line).at == BEGAN + 3
 
 
-def test_a_time_that_stuck_last_is_found_as_well():
+def test_timestamp_at_the_end_of_a_line_is_found():
     content = progress("a", 1, 0, at=100.0, seconds=30.0)
     content["timestamp"] = content.pop("timestamp")
     (line,) = EventLog(None).add(STREAMING.format("Progress"), progress=content, more={}).lines
@@ -164,41 +164,41 @@ def in_millis(fields):
 @pytest.mark.parametrize("event", TIMED)
 def test_the_end_of_a_query_is_timed_by_the_line_before_it(event):
     log = EventLog().add(event, **in_millis(TIMED[event])).ended(exception="x")
-    said, _ = read(*log.lines)
+    entries, _ = read(*log.lines)
 
-    assert said[-1].at == pytest.approx(1_790_000_000.009)
+    assert entries[-1].at == pytest.approx(1_790_000_000.009)
 
 
-def test_times_that_are_durations_or_text_time_nothing():
+def test_durations_and_texts_are_not_timestamps():
     log = EventLog().work(at=5)
     log.add(
         "SparkListenerTaskEnd",
         **{"Executor CPU Time": 1_999_999_999_999, "Plan": '"time":1999999999999'},
     )
-    said, _ = read(*log.ended().lines)
+    entries, _ = read(*log.ended().lines)
 
-    assert said[-1].at in (BEGAN, BEGAN + 5)
+    assert entries[-1].at in (BEGAN, BEGAN + 5)
 
 
-def test_an_end_is_no_earlier_than_anything_reported_before():
+def test_end_of_a_query_is_not_earlier_than_previous_lines():
     log = EventLog().commit(batch=0, at=50).work(at=20).ended()
-    said, _ = read(*log.lines)
+    entries, _ = read(*log.lines)
 
-    assert said[-1].at == BEGAN + 50
+    assert entries[-1].at == BEGAN + 50
 
 
 # -- applications ---------------------------------------------------------------------------------
 
 
-def test_an_application_reports_its_name_its_beginning_and_its_end():
+def test_application_has_name_start_and_end():
     log = EventLog("nightly loads").stopped(at=60)
 
     assert read(*log.lines) == ([Began(BEGAN, "nightly loads"), Stopped(BEGAN + 60)], 0)
 
 
-# -- what is nothing ------------------------------------------------------------------------------
+# -- unreadable lines -----------------------------------------------------------------------------
 
-NOTHING = [
+UNREADABLE = [
     "hello",
     "{}",
     "[]",
@@ -218,16 +218,16 @@ NOTHING = [
 
 
 @pytest.mark.parametrize(
-    "line", [*NOTHING, b"\xff\xfe\x00binary\n", b'{"id": "\xff", "runId": "b"}\n']
+    "line", [*UNREADABLE, b"\xff\xfe\x00binary\n", b'{"id": "\xff", "runId": "b"}\n']
 )
-def test_a_line_that_is_nothing_is_counted_and_passed_over(line):
+def test_unreadable_line_is_counted_and_skipped(line):
     log = EventLog(None).commit(batch=0, at=3)
-    said, unread = read(line, *log.lines)
+    entries, unread = read(line, *log.lines)
 
-    assert (len(said), unread) == (1, 1)
+    assert (len(entries), unread) == (1, 1)
 
 
-QUIET = [
+IGNORED = [
     "",
     "   ",
     '{"Event":"SparkListenerEnvironmentUpdate"}',
@@ -239,14 +239,14 @@ QUIET = [
 ]
 
 
-@pytest.mark.parametrize("line", QUIET)
-def test_other_events_blank_lines_and_an_unfinished_last_one_are_no_complaint(line):
+@pytest.mark.parametrize("line", IGNORED)
+def test_foreign_events_blank_and_unfinished_lines_are_not_counted(line):
     assert read(line) == ([], 0)
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_no_beginning_of_a_line_is_an_accident(kind):
-    """As a log ends that a killed driver was writing."""
+def test_unfinished_line_of_any_length_is_not_counted(kind):
+    """The log of a killed driver ends in an unfinished line."""
     text = recorded(kind.value, "event_log", "4.3.0")[0][1].encode()
 
     for end in range(len(text)):

@@ -1,4 +1,4 @@
-"""A replay tells what the living would have been told, at the log's own times."""
+"""A replay reports what a live run would have reported, at the times of the log."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def firing(found):
     return [(alertname, query) for status, alertname, query, _ in found if status == "firing"]
 
 
-# -- what must be told --------------------------------------------------------------------------
+# -- logs that raise alerts ---------------------------------------------------------------------
 
 
-def test_a_death_is_reported_at_the_newest_time_the_log_had_reported_by_then(tmp_path):
+def test_failure_is_reported_at_the_newest_time_in_the_log(tmp_path):
     log = steady(until=21).work(at=21.5).ended(exception=CONFLICT).work(at=400)
 
     assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
 
 
-def test_the_reason_of_a_death_is_reported(tmp_path):
+def test_failure_is_reported_with_its_reason(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT)
 
     (change,) = changes(log.write(tmp_path / "log"))
@@ -45,7 +45,7 @@ def test_the_reason_of_a_death_is_reported(tmp_path):
     assert (change.severity, change.app) == ("critical", "etl")
 
 
-def test_a_death_is_resolved_by_a_commit_of_the_next_run(tmp_path):
+def test_commit_of_the_next_run_resolves_a_failure(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).started(run=2, at=100)
     log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
 
@@ -55,7 +55,7 @@ def test_a_death_is_resolved_by_a_commit_of_the_next_run(tmp_path):
     ]
 
 
-def test_a_stall_is_reported_when_the_window_is_over_and_ends_with_a_commit(tmp_path):
+def test_stall_fires_after_its_window_and_resolves_with_a_commit(tmp_path):
     log = (
         steady(until=101)
         .commit(batch=50, at=725, seconds=620)
@@ -68,8 +68,8 @@ def test_a_stall_is_reported_when_the_window_is_over_and_ends_with_a_commit(tmp_
     ]
 
 
-def hungry(rows):
-    """Query ``a`` reads rows for 20 s; what comes every 10 s after that has so many."""
+def with_input(rows):
+    """Query ``a`` reads rows for 20 s; each later batch, every 10 s, has ``rows`` rows."""
     log = EventLog().started(at=1)
     for batch, at in enumerate(range(3, 21, 2)):
         log.commit(batch=batch, at=at, rows=5)
@@ -78,8 +78,8 @@ def hungry(rows):
     return log.commit(batch=99, at=400, rows=5).commit(batch=100, at=402, rows=5)
 
 
-def test_that_no_rows_came_is_reported_where_the_settings_say_that_they_must(tmp_path):
-    found = reported(hungry(0), tmp_path, expected_input_seconds=120)
+def test_missing_input_is_reported_when_settings_expect_input(tmp_path):
+    found = reported(with_input(0), tmp_path, expected_input_seconds=120)
 
     assert found == [
         ("firing", "StreamingInputMissing", "a", pytest.approx(139.5, abs=TICK)),
@@ -88,11 +88,11 @@ def test_that_no_rows_came_is_reported_where_the_settings_say_that_they_must(tmp
 
 
 @pytest.mark.parametrize(("rows", "settings"), [(0, {}), (5, {"expected_input_seconds": 120})])
-def test_where_rows_come_or_need_not_nothing_is_reported(tmp_path, rows, settings):
-    assert reported(hungry(rows), tmp_path, **settings) == []
+def test_present_or_unexpected_input_raises_no_alert(tmp_path, rows, settings):
+    assert reported(with_input(rows), tmp_path, **settings) == []
 
 
-def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_path):
+def test_last_event_of_a_log_resolves_a_stall(tmp_path):
     log = steady(until=101).commit(batch=50, at=725, seconds=620)
 
     assert [change[:2] for change in reported(log, tmp_path)] == [
@@ -101,7 +101,7 @@ def test_what_the_last_event_of_a_log_heals_is_resolved_even_on_the_tick(tmp_pat
     ]
 
 
-def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
+def test_stall_is_reported_while_sibling_queries_continue(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1)
     for batch, at in enumerate(range(3, 400, 2)):
         log.commit("b", batch=batch, at=at)
@@ -113,14 +113,14 @@ def test_a_stall_is_seen_among_siblings_that_go_on(tmp_path):
     ]
 
 
-def test_a_stall_at_the_end_of_a_log_is_seen_by_the_times_of_other_lines(tmp_path):
+def test_other_lines_advance_the_clock_to_a_stall_at_the_end(tmp_path):
     log = steady(until=101).work(at=500)
 
     assert firing(reported(log, tmp_path)) == [("StreamingQueryStalled", "a")]
 
 
 @pytest.mark.parametrize("beyond", [0.5, 2.0, 14.0, 16.0])
-def test_a_stall_that_has_just_been_reported_and_heals_is_reported_and_resolved(tmp_path, beyond):
+def test_stall_that_ends_right_after_its_window_fires_and_resolves(tmp_path, beyond):
     log = EventLog().started("a", at=1).started("b", at=1).commit("a", batch=0, at=3)
     log.commits("b", since=3, until=63 + beyond).commit("a", batch=1, at=63.5 + beyond)
     log.commits("b", since=70 + beyond, until=100, batch=99).commit("a", batch=2, at=90)
@@ -131,7 +131,7 @@ def test_a_stall_that_has_just_been_reported_and_heals_is_reported_and_resolved(
     ]
 
 
-def test_a_query_of_the_roster_that_never_comes_is_missing(tmp_path):
+def test_expected_query_that_never_starts_is_reported_missing(tmp_path):
     log = steady()
 
     assert reported(log, tmp_path, expected_queries=["a", "gold"]) == [
@@ -139,7 +139,7 @@ def test_a_query_of_the_roster_that_never_comes_is_missing(tmp_path):
     ]
 
 
-def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
+def test_expected_query_that_stops_is_reported(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1).commits("a", since=3, until=11)
     log.ended("a").commits("b", since=12, until=200)
 
@@ -148,13 +148,13 @@ def test_a_query_of_the_roster_that_stops_is_gone(tmp_path):
     ]
 
 
-def test_a_query_that_starts_and_never_gives_a_sign_is_missing(tmp_path):
+def test_started_query_without_any_activity_is_missing(tmp_path):
     log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=300)
 
     assert firing(reported(log, tmp_path)) == [("StreamingQueryMissing", "a")]
 
 
-def test_after_a_long_silence_every_death_is_still_reported(tmp_path):
+def test_failure_after_a_long_silence_is_reported(tmp_path):
     log = steady(until=21).work(at=90_000).ended(exception=CONFLICT)
 
     assert firing(reported(log, tmp_path)) == [
@@ -163,7 +163,7 @@ def test_after_a_long_silence_every_death_is_still_reported(tmp_path):
     ]
 
 
-def test_other_settings_report_other_things(tmp_path):
+def test_settings_change_what_a_replay_reports(tmp_path):
     log = steady(until=21).commit(batch=10, at=61, seconds=39).commits(since=63, until=90, batch=11)
 
     assert reported(log, tmp_path) == []
@@ -174,7 +174,7 @@ def test_other_settings_report_other_things(tmp_path):
     assert reported(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
 
 
-# -- what must not ------------------------------------------------------------------------------
+# -- logs that raise none -----------------------------------------------------------------------
 
 
 def nothing():
@@ -247,24 +247,24 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize("log", HARMLESS)
-def test_nobody_is_reported_for_nothing(tmp_path, log):
+def test_harmless_log_raises_no_alert(tmp_path, log):
     assert reported(log(), tmp_path) == []
 
 
-def test_a_planned_stop_takes_no_query_of_the_roster_for_gone(tmp_path):
+def test_end_of_the_application_reports_no_expected_query(tmp_path):
     log = steady(until=21).stopped(at=22).work(at=4000)
 
     assert reported(log, tmp_path, expected_queries=["a"]) == []
 
 
-def test_what_a_context_failed_of_before_it_was_stopped_stays_reported(tmp_path):
+def test_failure_before_the_context_stops_stays_reported(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).stopped(at=60)
 
     assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
 
 
-def test_two_applications_in_one_file_are_evaluated_apart(tmp_path):
-    """In whatever order they stand there."""
+def test_applications_in_one_file_are_evaluated_separately(tmp_path):
+    """The order of the applications in the file does not matter."""
     first, second = EventLog("first"), EventLog("second")
     first.started("a", at=1).commits("a", since=3, until=11).ended("a", exception=CONFLICT)
     second.started("b", at=1000).commits("b", since=1002, until=1020).ended("b", exception=CONFLICT)
@@ -278,10 +278,10 @@ def test_two_applications_in_one_file_are_evaluated_apart(tmp_path):
     assert (replay.opened, replay.events) == (2, 19)
 
 
-# -- how much there was ---------------------------------------------------------------------------
+# -- the summary ----------------------------------------------------------------------------------
 
 
-def test_what_there_was_to_evaluate_is_counted(tmp_path):
+def test_replay_counts_events_alerts_and_the_longest_stall(tmp_path):
     log = (
         steady(until=101)
         .commit(batch=50, at=725, seconds=620)
@@ -296,13 +296,13 @@ def test_what_there_was_to_evaluate_is_counted(tmp_path):
     assert replay.longest_stall.seconds == pytest.approx(624, abs=TICK)
 
 
-def test_a_name_of_ones_own_may_be_given_to_the_application(tmp_path):
+def test_app_name_setting_overrides_the_name_in_the_log(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT)
 
     assert [c.app for c in changes(log.write(tmp_path / "log"), app_name="prod")] == ["prod"]
 
 
-# -- few judgements tell what many would ----------------------------------------------------------
+# -- skipping ahead gives the same result as evaluating every tick --------------------------------
 
 _EVENTS = st.tuples(
     st.sampled_from("abc"),
@@ -323,8 +323,8 @@ def event_of(query, run, what, batch):
 
 
 def play(story, wanted, *, every_tick=False):
-    """What is told of a story, (status, second) by alert; ``every_tick`` is judged where wanted."""
-    evaluate, now, batch, runs = (
+    """The alerts of a story as (status, second) by alert; ``every_tick`` evaluates each second."""
+    engine, now, batch, runs = (
         ReplayEngine(wanted, "app", BEGAN),
         BEGAN,
         0,
@@ -334,12 +334,12 @@ def play(story, wanted, *, every_tick=False):
     for query, what, pause in [*story, ("a", None, 1000.0)]:
         second, now, batch = int(now - BEGAN), now + pause, batch + 1
         while every_tick and (second := second + 1) <= now - BEGAN:
-            found += evaluate.wait(BEGAN + second) + evaluate.evaluate()
+            found += engine.wait(BEGAN + second) + engine.evaluate()
         runs[query] += what == "started"
         if what is None:
-            found += evaluate.wait(now)
+            found += engine.wait(now)
         else:
-            found += evaluate.apply(event_of(query, runs[query], what, batch), now)
+            found += engine.apply(event_of(query, runs[query], what, batch), now)
     histories = {}
     for one in found:
         histories.setdefault((one.alertname, one.query), []).append((one.status, after(one.at)))
@@ -360,9 +360,7 @@ def the_same(one, other):
     grace=st.sampled_from([0, 2, 30, 60]),
     floor=st.sampled_from([3, 20, 60]),
 )
-def test_evaluating_a_stretch_by_its_end_reports_what_evaluating_every_tick_reports(
-    story, grace, floor
-):
+def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, floor):
     wanted = policy(
         Settings(
             expected_queries=("a", "z"),
@@ -374,8 +372,8 @@ def test_evaluating_a_stretch_by_its_end_reports_what_evaluating_every_tick_repo
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
 
 
-def test_a_silence_of_any_length_is_reported_of_as_if_every_second_of_it_were_evaluated():
-    """Two queries stall at once after very different batches, and one of them comes back."""
+def test_skipping_a_long_silence_equals_evaluating_every_tick():
+    """Two queries stall at once after batches of different length; one of them recovers."""
     wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
     story = [
         ("a", "commit", 2.0),
@@ -395,17 +393,17 @@ def test_a_silence_of_any_length_is_reported_of_as_if_every_second_of_it_were_ev
 
 
 @pytest.mark.parametrize("others", [0, 1, 20])
-def test_a_stall_that_ends_between_two_evaluations_is_reported_however_many_others_go_on(others):
+def test_stall_that_ends_between_two_evaluations_is_reported(others):
     wanted = policy(Settings(stall_floor_seconds=60.0))
-    evaluate, found, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
-    found += evaluate.apply(progress("a", batch=0), BEGAN)
+    engine, found, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
+    found += engine.apply(progress("a", batch=0), BEGAN)
     while now < 61.5:
         now += 0.5
         for number in range(others):
             event = progress(f"other-{number}", batch=round(now * 2))
-            found += evaluate.apply(event, BEGAN + now)
-    found += evaluate.apply(progress("a", batch=1), BEGAN + 61.7)
-    found += evaluate.wait(BEGAN + 62.0) + evaluate.evaluate()
+            found += engine.apply(event, BEGAN + now)
+    found += engine.apply(progress("a", batch=1), BEGAN + 61.7)
+    found += engine.wait(BEGAN + 62.0) + engine.evaluate()
 
     assert [(change.status, change.alertname) for change in found] == [
         ("firing", "StreamingQueryStalled"),

@@ -1,4 +1,4 @@
-"""What batches on files and tables report, as real Spark and real connectors wrote it."""
+"""What batches on files and tables report, recorded from real Spark and real connectors."""
 
 from __future__ import annotations
 
@@ -46,41 +46,41 @@ def with_metrics(metrics):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_open_source_reports_no_latest_offset_and_no_backlog(kind):
-    """Should a later version tell more, this is where it is noticed first."""
+    """If a later version reports more, this test fails first."""
     for one in reported(kind):
         assert (one.latest, one.lag_offsets) == (None, None)
         assert (one.backlog_files, one.backlog_bytes) == (None, None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_where_a_batch_ended_is_known(kind):
+def test_end_of_each_batch_is_known(kind):
     assert all(isinstance(one.end, dict) and len(one.end) == 1 for one in reported(kind))
 
 
-def test_deltas_positions_grow_file_by_file_and_then_by_version():
+def test_delta_positions_grow_by_file_and_version():
     ends = [next(iter(one.end.values())) for one in reported("delta")]
 
     assert ends == sorted(ends)
     assert {index for _, index in ends} > {-1, 0}
 
 
-def test_icebergs_source_has_one_name_in_all_runs():
-    """Java's own would be another in each run, and nothing could be followed over a restart."""
+def test_iceberg_source_has_the_same_name_in_all_runs():
+    """Java's default name differs in each run and could not be followed over a restart."""
     names = {one.description for one in reported("iceberg")}
 
     assert names == {"org.apache.iceberg.spark.source.SparkMicroBatchStream"}
 
 
-def test_a_name_that_holds_an_at_is_left_alone():
+def test_source_name_with_an_at_sign_is_unchanged():
     text = '{"progress": {"id": "q", "runId": "r", "batchId": 7, "sources": [{"description": "abfss://c@lake/x"}]}}'
 
     assert decode(EventKind.PROGRESS, text).sources[0].description == "abfss://c@lake/x"
 
 
-# -- backlog, where it is reported ------------------------------------------------------------------
+# -- reported backlog -------------------------------------------------------------------------------
 
 
-def test_files_and_bytes_that_wait_are_read_from_databricks_metrics():
+def test_backlog_is_read_from_databricks_metrics():
     source_report = with_metrics(
         {"numFilesOutstanding": "8", "numBytesOutstanding": "3456", "other": "x"}
     )
@@ -89,12 +89,12 @@ def test_files_and_bytes_that_wait_are_read_from_databricks_metrics():
 
 
 @pytest.mark.parametrize("value", ["NaN", "many", "-1", None, [], {}, "", "Infinity"])
-def test_a_backlog_that_is_no_number_is_unknown(value):
+def test_backlog_that_is_not_a_number_is_unknown(value):
     assert with_metrics({"numFilesOutstanding": value}).backlog_files is None
 
 
 @pytest.mark.parametrize("metrics", [None, [], "text", 5, {}])
-def test_a_source_without_metrics_reports_none(metrics):
+def test_source_without_metrics_reports_no_backlog(metrics):
     assert with_metrics(metrics).backlog_files is None
 
 
@@ -107,7 +107,7 @@ def behind():
     )
 
 
-def test_a_backlog_is_served_by_the_sources_place_in_the_query():
+def test_backlog_metric_is_labelled_by_source_index():
     shown = [
         (one.labels["source"], one.value)
         for one in samples(board(behind()))
@@ -120,7 +120,7 @@ def test_a_backlog_is_served_by_the_sources_place_in_the_query():
     }
 
 
-def test_a_backlog_is_evidence():
+def test_backlog_is_in_the_evidence():
     snapshot = behind().state.snapshot(12)
     context = rule_context("a", snapshot.queries[0], snapshot, 12, policy())
 
@@ -136,7 +136,7 @@ def poll(at, committed, latest):
     return SourcePoll("s", committed, {}, latest, at=at, wall=at)
 
 
-def test_a_shortfall_counts_each_poll_once_and_ends_with_it():
+def test_shortfall_counts_each_poll_once_until_it_ends():
     first = follow_shortfalls({}, {0: poll(1, {"": 5}, {"": 2})})
     assert follow_shortfalls(first, {0: poll(1, {"": 5}, {"": 2})}) == first
     second = follow_shortfalls(first, {0: poll(9, {"": 5}, {"": 3})})
@@ -147,5 +147,5 @@ def test_a_shortfall_counts_each_poll_once_and_ends_with_it():
     assert follow_shortfalls(second, {}) == {}
 
 
-def test_a_partition_that_is_gone_or_not_read_yet_is_no_shortfall():
+def test_removed_or_unread_partition_is_not_a_shortfall():
     assert follow_shortfalls({}, {0: poll(1, {"t/0": 5}, {"t/1": 2})}) == {}

@@ -1,4 +1,4 @@
-"""A retention edge is followed look by look, and what waits is measured against it."""
+"""The retention edge is tracked poll by poll, and the backlog is measured against it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DAY = 86_400.0
 
 
 def followed(*polls):
-    """The only partition of the only source, after the looks."""
+    """The only partition of the only source, after the polls."""
     known = {}
     for one in polls:
         known = follow_edges(known, {0: one})
@@ -30,7 +30,7 @@ def moving(*edges, every=10, committed=10_000, latest=20_000):
 
 
 class Exposed:
-    """What can be said of the only partition after the looks, at ``now``."""
+    """The exposure of the only partition after the polls, at ``now``."""
 
     def __init__(self, *polls, now=None):
         known = {}
@@ -51,11 +51,11 @@ class Exposed:
 # -- the edge ---------------------------------------------------------------------------------
 
 
-def test_an_edge_that_stuck_has_not_moved():
+def test_constant_edge_has_no_moves():
     assert followed(*moving(5, 5, 5)).moves == ()
 
 
-def test_each_move_is_kept_with_its_leap():
+def test_each_move_is_kept_with_its_distance():
     assert [(m.at, m.earliest, m.leap) for m in followed(*moving(0, 100, 100, 250)).moves] == [
         (10, 100, 100),
         (30, 250, 150),
@@ -73,28 +73,28 @@ def test_each_move_is_kept_with_its_leap():
         ((0, 100, 200, 300), 4020, 0.05),
     ],
 )
-def test_an_edge_is_as_fast_as_its_leaps_and_slower_when_one_is_overdue(edges, now, speed):
+def test_edge_speed_follows_its_moves_and_drops_when_one_is_overdue(edges, now, speed):
     assert followed(*moving(*edges)).speed(now) == pytest.approx(speed)
 
 
-def test_an_edge_that_goes_back_is_another_topic():
+def test_edge_that_goes_back_starts_over():
     assert followed(*moving(0, 100, 200, 5)).moves == ()
     assert len(followed(*moving(0, 100, 200, 5)).points) == 1
 
 
-def test_another_source_under_the_same_index_begins_again():
+def test_another_source_under_the_same_index_starts_over():
     other = replace(poll(at=30, committed=5, earliest=300), description="o")
 
     assert followed(*moving(0, 100, 200), other).moves == ()
 
 
-def test_a_poll_that_was_seen_says_nothing_more():
+def test_repeated_poll_changes_nothing():
     (first, second) = moving(0, 100)
 
     assert followed(first, second, second, first) == followed(first, second)
 
 
-def test_points_are_kept_while_something_waits():
+def test_points_are_kept_while_there_is_a_backlog():
     assert len(followed(*moving(0, 0, 0)).points) == 3
     caught_up = poll(at=30, committed=20_000, latest=20_000)
     assert followed(*moving(0, 0, 0), caught_up).points == ()
@@ -103,29 +103,29 @@ def test_points_are_kept_while_something_waits():
     ] == [40]
 
 
-def test_a_checkpoint_copied_back_has_no_past():
+def test_restored_checkpoint_starts_over():
     back = poll(at=30, committed=9_000, latest=20_000)
 
     assert [point.at for point in followed(*moving(0, 0, 0), back).points] == [30]
 
 
-def test_only_the_last_moves_are_kept():
+def test_only_the_newest_moves_are_kept():
     assert [move.earliest for move in followed(*moving(*range(50))).moves] == list(range(42, 50))
 
 
-def test_what_was_not_found_out_leaves_what_was_known():
+def test_unknown_edge_keeps_the_last_known_one():
     unknown = poll(at=30, committed=10_000, earliest=None)
 
     assert followed(*moving(0, 100), unknown) == followed(*moving(0, 100))
     assert followed(poll(at=1, committed=5, earliest=None)) is None
 
 
-def test_a_partition_that_the_query_does_not_read_any_more_is_forgotten():
+def test_partition_no_longer_read_is_forgotten():
     assert followed(*moving(0, 100), poll(at=30, committed={"t/1": 5}, earliest={"t/1": 0})) is None
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50)), max_size=80))
-def test_what_is_kept_of_a_partition_is_bounded_and_in_order(steps):
+def test_history_of_a_partition_is_bounded_and_ordered(steps):
     at, polls = 0, []
     for number, (committed, earliest, latest) in enumerate(steps):
         at += 1
@@ -140,17 +140,17 @@ def test_what_is_kept_of_a_partition_is_bounded_and_in_order(steps):
         assert (known.speed(at) or 0) >= 0
 
 
-def test_the_first_poll_at_what_waits_is_never_thinned_away():
+def test_thinning_keeps_the_first_poll_of_a_backlog():
     points = followed(*moving(*[0] * 500)).points
 
     assert points[0].at == 0
     assert points[-1].at == 4990
 
 
-# -- what waits -------------------------------------------------------------------------------
+# -- the backlog ------------------------------------------------------------------------------
 
 
-def test_a_record_grows_old_and_goes_on_after_the_poll():
+def test_record_age_grows_between_polls():
     polls = [poll(at=at, committed=500, since=0, keeps=7 * DAY) for at in (DAY, 2 * DAY)]
 
     assert Exposed(*polls).used == pytest.approx(2 / 7)
@@ -160,13 +160,13 @@ def test_a_record_grows_old_and_goes_on_after_the_poll():
     assert Exposed(*polls, now=9 * DAY).left == 0.0
 
 
-def test_where_nothing_waits_all_of_the_retention_is_left():
+def test_no_backlog_leaves_the_whole_retention():
     one = Exposed(poll(at=5, committed=1000, keeps=DAY))
 
     assert (one.used, one.left, one.known.lost) == (0.0, DAY, 0)
 
 
-def test_time_alone_counts_where_size_has_no_bound():
+def test_unlimited_size_leaves_only_the_time_limit():
     sized = {"since": 19, "keeps": DAY}
     polls = moving(0, 100, 200)
     by_time = poll(at=20, committed=200, earliest=200, latest=1000, **sized)
@@ -178,46 +178,46 @@ def test_time_alone_counts_where_size_has_no_bound():
     assert Exposed(*polls[:2], by_both).left == 0.0
 
 
-def test_by_offsets_it_is_what_waits_of_what_is_kept():
+def test_used_by_offsets_is_the_backlog_share_of_retained_offsets():
     one = Exposed(*moving(0, 100, 200, committed=1200, latest=2200))
 
     assert one.known.used_by_offsets == 0.5
     assert one.left == pytest.approx(100)
 
 
-def test_the_time_left_runs_down_between_the_leaps_of_the_edge():
+def test_time_left_decreases_between_moves_of_the_edge():
     polls = moving(0, 100, 200, committed=1200, latest=2200)
 
     assert Exposed(*polls, now=25).left == pytest.approx(95)
 
 
-def test_nothing_is_known_by_offsets_before_the_edge_has_moved():
+def test_usage_by_offsets_is_unknown_before_the_edge_moves():
     assert Exposed(*moving(0, 0, 0)).known is None
 
 
-def test_nothing_is_known_by_offsets_where_all_that_is_kept_goes_at_once():
+def test_usage_by_offsets_is_unknown_when_one_move_covers_all_retained():
     assert Exposed(*moving(0, 100, 200, committed=250, latest=300)).known is None
 
 
-def test_what_the_edge_has_passed_is_counted():
+def test_lost_records_are_counted():
     one = Exposed(poll(at=5, committed=100, earliest=130))
 
     assert (one.known.lost, one.used, one.left) == (30, 1.0, 0.0)
 
 
-def test_where_the_time_of_a_record_is_not_known_offsets_report():
+def test_unknown_record_time_falls_back_to_offsets():
     one = Exposed(*moving(0, 100, 200), poll(at=30, committed=600, earliest=200, keeps=DAY))
 
     assert (one.used, one.known.keeps_seconds) == (0.5, None)
 
 
-def test_where_nothing_waits_no_edge_comes_near():
+def test_no_backlog_has_no_time_left():
     one = Exposed(*moving(0, 100, 200), poll(at=30, committed=900, earliest=300, latest=900))
 
     assert (one.used, one.left) == (0.0, None)
 
 
-def test_the_times_of_records_are_unix_times():
+def test_record_times_are_unix_times():
     seen = replace(
         poll(at=5, committed=100, since=1_700_000_000.0, keeps=DAY), wall=1_700_000_600.0
     )
@@ -225,17 +225,17 @@ def test_the_times_of_records_are_unix_times():
     assert Exposed(seen).left == DAY - 600
 
 
-def test_a_record_of_the_future_is_not_old():
+def test_record_in_the_future_has_no_age():
     one = Exposed(poll(at=5, committed=100, since=500, keeps=DAY))
 
     assert (one.used, one.left) == (0.0, DAY)
 
 
-def test_of_a_partition_that_did_not_answer_nothing_is_said():
+def test_partition_without_an_answer_has_no_exposure():
     polls = moving(0, 100, 200, committed=1200, latest=2200)
 
     assert Exposed(*polls, poll(at=30, committed=1200, earliest=None, latest=None)).known is None
 
 
-def test_a_topic_made_again_has_lost_nothing():
+def test_recreated_topic_has_no_losses():
     assert Exposed(poll(at=5, committed=900, earliest=0, latest=10)).known is None

@@ -1,4 +1,4 @@
-"""Who is told of what."""
+"""Which incidents a receiver's route accepts."""
 
 import pytest
 from support.deliveries import incident
@@ -19,7 +19,7 @@ BRONZE = Route(queries=("bronze*",))
         (BRONZE, incident("*")),
     ],
 )
-def test_taken(route, one):
+def test_route_accepts_matching_incidents(route, one):
     assert route.takes(one)
 
 
@@ -36,5 +36,5 @@ def test_taken(route, one):
         (Route(queries=()), incident("a")),
     ],
 )
-def test_left_to_others(route, one):
+def test_route_rejects_other_incidents(route, one):
     assert not route.takes(one)

@@ -1,4 +1,4 @@
-"""Every row of the rules table, and what an alert says."""
+"""Every row of the rules table, and the reasons and evidence of alerts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def as_lists(reported):
 
 
 def holding(story, now, settings):
-    """Every rule's own answer for query a and for the driver, told or not."""
+    """Every rule that holds for query a and for the driver, whether reported or not."""
     snapshot, allowed = story.state.snapshot(now), policy(**settings)
     query = snapshot.labels().get("a")
     names = {
@@ -83,13 +83,13 @@ def test_rules_table(row):
 
 
 def reported_of_a(story, reported):
-    """The alerts that query a's rules must stand behind; of one never seen no rule holds."""
+    """The alerts that rules of query a must raise; for an unseen query no rule holds."""
     if "a" not in story.state.snapshot(0.0).labels():
         return set()
     return {alert for alert, query in as_pairs(reported) if query in ("a", "*")}
 
 
-def test_the_table_holds_more_silence_than_noise():
+def test_table_has_more_silent_rows_than_firing_ones():
     firing = [context for context in CASES if context[4] is not None]
 
     assert len(CASES) - len(firing) > len(firing)
@@ -113,7 +113,7 @@ REASONS = [
 
 
 @pytest.mark.parametrize(("story", "now", "reason"), REASONS)
-def test_a_stall_says_how(story, now, reason):
+def test_stall_reports_its_kind(story, now, reason):
     (finding,) = story.evaluate(now).findings
 
     assert finding.reason == reason
@@ -143,15 +143,15 @@ def job_evidence(**work):
         ),
     ],
 )
-def test_a_stall_says_which_jobs_are_the_querys_own(own, unowned, tasks, other_jobs):
+def test_stall_separates_the_jobs_of_the_query_from_others(own, unowned, tasks, other_jobs):
     assert job_evidence(own=own, unowned=unowned) == (tasks, other_jobs)
 
 
-def test_where_nothing_counts_a_stall_says_what_spark_still_knows():
+def test_stall_without_job_counts_reports_sparks_status():
     assert job_evidence(tasks=3) == ("3 completed, 0 running (jobs: 1 active, newest 1)", None)
 
 
-def test_a_slow_batch_claims_no_job_that_names_no_query():
+def test_slow_batch_does_not_claim_jobs_without_a_query():
     reasons = [
         counted(until=600, **moving).evaluate(600).findings[0].reason
         for moving in ({"own": True, "active": 1}, {"unowned": True})
@@ -163,7 +163,7 @@ def test_a_slow_batch_claims_no_job_that_names_no_query():
     ]
 
 
-def test_a_batch_that_waits_names_the_query_that_holds_most_slots():
+def test_waiting_batch_names_the_query_that_holds_most_slots():
     story = Story().started(at=0).started("b", at=0).commit("b", batch=0, at=99)
     steady(story)
     (finding,) = (
@@ -173,7 +173,7 @@ def test_a_batch_that_waits_names_the_query_that_holds_most_slots():
     assert finding.evidence["slots"] == "others hold 4 of 4 slots, b 3 of them"
 
 
-def test_a_warning_about_a_batch_says_when_it_becomes_critical():
+def test_batch_warning_reports_when_it_becomes_critical():
     (mild,), (critical,) = (one_task(until=at).evaluate(at).findings for at in (180, 290))
 
     assert mild.evidence["critical_after"] == "180 s without a finished task, or 600 s in flight"
@@ -188,15 +188,15 @@ def test_a_warning_about_a_batch_says_when_it_becomes_critical():
         (live_locked(until=180, jobs=0), False),
         (live_locked(until=1306, first=True), False),
     ],
-    ids=["many more jobs", "no more than usual", "no more jobs", "nothing known of its batches"],
+    ids=["many more jobs", "the usual number of jobs", "no more jobs", "unknown number of jobs"],
 )
-def test_a_slow_batch_that_runs_many_more_jobs_than_others_retries(story, retries):
+def test_slow_batch_with_many_more_jobs_than_usual_is_retrying(story, retries):
     (finding,) = story.evaluate(story.query().probed_at + 1).findings
 
     assert finding.reason.startswith("retrying: ") == retries
 
 
-def test_a_batch_that_retries_says_how_many_jobs_it_has_run():
+def test_retrying_batch_reports_how_many_jobs_it_ran():
     (finding,) = live_locked(until=600).evaluate(600).findings
 
     assert finding.reason == (
@@ -205,7 +205,7 @@ def test_a_batch_that_retries_says_how_many_jobs_it_has_run():
     )
 
 
-def test_a_death_carries_its_evidence():
+def test_failure_has_evidence():
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
     story.probe(processing(batch=10), run("b"), at=100).ended(at=101, exception=CONFLICT)
 
@@ -218,7 +218,7 @@ def test_a_death_carries_its_evidence():
     assert finding.evidence["seen_by"] == "event"
 
 
-def test_a_death_names_the_table_that_it_is_about():
+def test_failure_names_the_affected_table():
     conflict = (
         "io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
         "Transaction conflict detected. a concurrent MERGE added data to table lake.fleet.alerts "
@@ -232,20 +232,20 @@ def test_a_death_names_the_table_that_it_is_about():
     assert finding.evidence["error_class"] == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
 
 
-def test_a_death_that_names_no_table_has_none_in_its_evidence():
+def test_failure_without_a_table_has_no_table_evidence():
     (finding,) = Story().started(at=0).ended(at=1, exception=CONFLICT).evaluate(2).findings
 
     assert "table" not in finding.evidence
 
 
-def test_a_death_of_a_query_that_nobody_has_met_is_one_of_an_unnamed_query():
+def test_failure_of_an_unseen_query_is_reported_as_unnamed():
     (finding,) = Story().ended(at=5, exception=CONFLICT).evaluate(6).findings
 
     assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
     assert finding.reason.startswith("id-a: ")
 
 
-def test_a_stall_prints_its_window_with_its_terms():
+def test_stall_explains_its_window():
     (finding,) = hung_batch(until=170).evaluate(170).findings
 
     assert finding.evidence["window"] == (
@@ -265,7 +265,7 @@ def test_a_stall_prints_its_window_with_its_terms():
         ("ProcessingTimeTrigger(0)", 1, {"stall_floor_seconds": 15.0}, 15),
     ],
 )
-def test_the_window_sizes_itself(trigger, batch_seconds, limits, seconds):
+def test_window_adapts_to_trigger_and_batch_duration(trigger, batch_seconds, limits, seconds):
     story = Story().probe(run(trigger=trigger, data=True), at=0)
     story.commit(batch=0, at=1, seconds=batch_seconds)
 

@@ -1,4 +1,4 @@
-"""A runbook can be followed at night: the same order everywhere, and what is copied out of it works."""
+"""Every runbook has the same structure, and the commands in it work when copied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECTIONS = [
 ]  # fmt: skip
 RUNBOOKS = runbooks()
 ABOUT_DRIVERS = sorted(set(RUNBOOKS) - {"QuerypulseWatchdog"})
-"""QuerypulseWatchdog is about Prometheus and Alertmanager."""
+"""QuerypulseWatchdog concerns Prometheus and Alertmanager."""
 STATUS = msgspec.json.schema(Status)["$defs"]
 
 
@@ -27,15 +27,15 @@ def section(name, title):
 
 
 def promql(name):
-    """One expression a line."""
+    """The PromQL expressions of a runbook, one per line."""
     return [line for code in fenced(RUNBOOKS[name], "promql") for line in code.splitlines() if line]
 
 
-# -- order ------------------------------------------------------------------------------------------
+# -- structure --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_a_runbook_has_its_name_one_paragraph_and_six_sections(name):
+def test_runbook_has_a_title_a_paragraph_and_six_sections(name):
     text = RUNBOOKS[name]
 
     assert text.startswith(f"# {name}\n\n")
@@ -44,7 +44,7 @@ def test_a_runbook_has_its_name_one_paragraph_and_six_sections(name):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_an_alert_brings_the_three_next_steps_of_its_runbook(name):
+def test_alert_includes_the_three_next_steps_of_its_runbook(name):
     steps = next_steps()[name]
 
     assert steps.strip() == section(name, "Next steps").strip()
@@ -54,36 +54,36 @@ def test_an_alert_brings_the_three_next_steps_of_its_runbook(name):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_the_package_holds_every_runbook(name):
+def test_package_contains_every_runbook(name):
     assert runbook(name) == RUNBOOKS[name]
 
 
 @pytest.mark.parametrize(
     "name", ["", "README", "README.md", "../runbooks/StreamingBatchSlow", "NoSuchAlert", "a" * 999]
 )
-def test_what_is_no_runbook_is_none(name):
+def test_unknown_runbook_is_none(name):
     assert runbook(name) is None
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_diagnosis_begins_with_the_quickest_poll(name):
-    assert section(name, "Diagnosis").startswith("\n**Quickest look**: ")
+def test_diagnosis_starts_with_the_quickest_check(name):
+    assert section(name, "Diagnosis").startswith("\n**Quick check**: ")
 
 
 @pytest.mark.parametrize("name", ABOUT_DRIVERS)
 @pytest.mark.parametrize("where", ["```promql", "/status", "Spark UI", "Grafana", "status page"])
-def test_diagnosis_says_where_to_poll(name, where):
+def test_diagnosis_names_every_place_to_check(name, where):
     assert where in section(name, "Diagnosis")
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_a_runbook_says_what_to_do_and_when_it_is_silent(name):
+def test_runbook_has_mitigation_and_silent_cases(name):
     assert "\n* " in section(name, "Mitigation")
     assert "\n* " in section(name, "When it does not fire")
 
 
 def panels():
-    """(dashboard's title, panel's title) of everything that Grafana shows."""
+    """(dashboard title, panel title) of every Grafana panel."""
     found = set()
     for dashboard in grafana().values():
         name = dashboard["title"].rpartition(" ")[2].capitalize()
@@ -93,19 +93,19 @@ def panels():
 
 
 @pytest.mark.parametrize("name", ABOUT_DRIVERS)
-def test_a_panel_that_is_named_is_in_its_dashboard(name):
+def test_panel_named_in_a_runbook_exists(name):
     named = re.findall(r"\*(Fleet|Query)\*,\s+\*([^*]+)\*", RUNBOOKS[name])
 
     assert {(board, " ".join(title.split())) for board, title in named} <= panels()
     assert named or "Grafana, *" not in RUNBOOKS[name]
 
 
-# -- what is copied ---------------------------------------------------------------------------------
+# -- commands to copy -------------------------------------------------------------------------------
 
 
 @pytest.mark.prometheus
-def test_every_query_for_prometheus_is_one(tmp_path):
-    """Each wrapped as a recording rule, for that is what promtool parses."""
+def test_every_promql_expression_is_valid(tmp_path):
+    """Each expression becomes a recording rule, because promtool parses those."""
     asked = [(name, line) for name in RUNBOOKS for line in promql(name)]
     rules = [{"record": f"line:{number}", "expr": line} for number, (_, line) in enumerate(asked)]
     (tmp_path / "rules.yaml").write_text(
@@ -123,20 +123,20 @@ def test_every_query_for_prometheus_is_one(tmp_path):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_a_runbook_asks_for_metrics_that_there_are(name):
+def test_runbook_uses_only_existing_metrics(name):
     assert metrics_in("\n".join(promql(name))) <= set(series())
     assert metrics_in(RUNBOOKS[name]) <= set(series()) | set(families())
 
 
 def jq(name):
-    """The programs in a runbook, without the text in quotes inside."""
+    """The jq programs of a runbook, without the text in quotes."""
     found = re.findall(r"jq '([^']*)'", RUNBOOKS[name])
     return [re.sub(r'"[^"]*"', '""', program) for program in found]
 
 
 @pytest.mark.parametrize("name", ABOUT_DRIVERS)
-def test_every_path_into_status_is_served(name):
-    """Fields of ``/status``, labels, and what this alert brings as evidence."""
+def test_every_jq_path_exists_in_status(name):
+    """A path is a field of ``/status``, a label or evidence of this alert."""
     labels = {"alertname", "app", "query", "severity"}
     reported = {"summary", "description", "reason", "runbook_url", "next_steps"} | evidence_of(name)
     fields = {field for record in STATUS.values() for field in record["properties"]}
@@ -151,14 +151,14 @@ def test_every_path_into_status_is_served(name):
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_a_program_for_jq_is_balanced(name):
+def test_jq_program_has_balanced_brackets(name):
     for program in jq(name):
         for opening, closing in ("()", "[]", "{}"):
             assert program.count(opening) == program.count(closing), program
 
 
 @pytest.mark.parametrize("name", RUNBOOKS)
-def test_what_is_copied_fits_a_terminal(name):
+def test_commands_fit_a_terminal(name):
     lines = [
         line
         for kind in ("sh", "promql")

@@ -1,4 +1,4 @@
-"""A secret shows itself to nobody, and follows its file."""
+"""A secret is never printed and follows changes of its file."""
 
 import os
 
@@ -16,23 +16,23 @@ def path(tmp_path):
     return path
 
 
-def test_a_literal_is_what_was_given():
+def test_literal_secret_is_revealed():
     assert Secret(" hunter2\n").reveal() == "hunter2"
 
 
-def test_a_file_is_read_without_the_white_space_around(path):
+def test_secret_file_is_stripped(path):
     assert Secret.from_file(path, setting=SETTING).reveal() == "first"
 
 
-def test_a_rotated_file_is_read_again(path):
+def test_rotated_file_is_read_again(path):
     secret = Secret.from_file(path, setting=SETTING)
     path.write_text("second one\n")
 
     assert secret.reveal() == "second one"
 
 
-def test_a_swapped_link_is_another_file_though_size_and_time_are_the_same(tmp_path):
-    """As Kubernetes rotates a mounted secret."""
+def test_swapped_link_is_read_again_with_equal_size_and_time(tmp_path):
+    """Kubernetes rotates a mounted secret in this way."""
     link = tmp_path / "secret"
     for name in ("first", "other"):
         (tmp_path / name).write_text(name)
@@ -46,7 +46,7 @@ def test_a_swapped_link_is_another_file_though_size_and_time_are_the_same(tmp_pa
 
 
 @pytest.mark.parametrize("broken", [b"", b" \n", b"\xff\xfe\xfa"])
-def test_a_file_that_is_broken_for_a_while_keeps_the_last_good_value(path, broken):
+def test_broken_file_keeps_the_last_good_value(path, broken):
     secret = Secret.from_file(path, setting=SETTING)
     path.write_bytes(broken)
     assert secret.reveal() == "first"
@@ -55,7 +55,7 @@ def test_a_file_that_is_broken_for_a_while_keeps_the_last_good_value(path, broke
     assert secret.reveal() == "the next one"
 
 
-def test_a_file_that_vanished_keeps_the_last_good_value(path):
+def test_missing_file_keeps_the_last_good_value(path):
     secret = Secret.from_file(path, setting=SETTING)
     path.unlink()
     assert secret.reveal() == "first"
@@ -64,8 +64,8 @@ def test_a_file_that_vanished_keeps_the_last_good_value(path):
     assert secret.reveal() == "back again"
 
 
-def test_an_unchanged_file_is_not_read_again(path, monkeypatch):
-    """A look at the file is all that a post pays."""
+def test_unchanged_file_is_not_read_again(path, monkeypatch):
+    """A send costs only a stat of the file."""
     secret = Secret.from_file(path, setting=SETTING)
     monkeypatch.setattr(type(path), "read_text", lambda *_, **__: pytest.fail("read again"))
 
@@ -76,7 +76,7 @@ def test_an_unchanged_file_is_not_read_again(path, monkeypatch):
     ("content", "says"),
     [(None, "No such file"), (b"", "is empty"), (b"\n", "is empty"), (b"\xff", "not UTF-8")],
 )
-def test_a_file_without_a_secret_is_refused_at_the_start(tmp_path, content, says):
+def test_file_without_a_secret_is_refused_at_the_start(tmp_path, content, says):
     path = tmp_path / "secret"
     if content is not None:
         path.write_bytes(content)
@@ -86,6 +86,6 @@ def test_a_file_without_a_secret_is_refused_at_the_start(tmp_path, content, says
     assert str(caught.value).startswith(SETTING)
 
 
-def test_it_is_masked_wherever_it_is_printed(path):
+def test_secret_is_masked_when_printed(path):
     for secret in (Secret("first"), Secret.from_file(path, setting=SETTING)):
         assert "first" not in f"{secret!r} {secret} {[secret]}"

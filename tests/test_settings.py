@@ -1,4 +1,4 @@
-"""Every setting has one name, one default and limits; what is secret is never shown."""
+"""Every setting has one name, one default and limits; secrets are never shown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ HIDDEN = "s3cr3t"
 
 
 @pytest.mark.parametrize(("name", "default"), CONTRACT.items())
-def test_the_defaults_are_those_of_the_contract(name, default):
+def test_defaults_match_the_contract(name, default):
     assert getattr(Settings(), name) == default
 
 
@@ -87,7 +87,7 @@ GOOD = [
 
 
 @pytest.mark.parametrize(("name", "value"), GOOD)
-def test_what_is_allowed_is_taken(name, value):
+def test_valid_value_is_accepted(name, value):
     assert check_value(name, value, "a test") == (tuple(value) if name[0] == "e" else value)
 
 
@@ -161,7 +161,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)
-def test_what_is_not_allowed_is_named_with_its_origin(name, value):
+def test_invalid_value_is_refused_with_its_origin(name, value):
     with pytest.raises(SettingsError) as refused:
         check_value(name, value, "file pulse.toml")
 
@@ -169,12 +169,12 @@ def test_what_is_not_allowed_is_named_with_its_origin(name, value):
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)
-def test_settings_built_by_hand_are_checked_too(name, value):
+def test_settings_constructor_checks_values(name, value):
     with pytest.raises(SettingsError, match=repr(name)):
         Settings(**{name: value})
 
 
-def test_a_setting_that_does_not_exist_cannot_be_built():
+def test_settings_constructor_refuses_an_unknown_setting():
     with pytest.raises(TypeError, match="stall_flor_seconds"):
         Settings(stall_flor_seconds=30)
 
@@ -188,8 +188,8 @@ def test_a_setting_that_does_not_exist_cannot_be_built():
         ("expected_queries", ["bronze"], tuple),
     ],
 )
-def test_a_value_given_by_hand_is_converted_or_refused(name, value, kind):
-    """Never kept as it is: a text that looks like a number is none."""
+def test_settings_constructor_converts_or_refuses_a_value(name, value, kind):
+    """A numeric string is never kept as a string."""
     try:
         settings = Settings(**{name: value})
     except SettingsError:
@@ -198,20 +198,20 @@ def test_a_value_given_by_hand_is_converted_or_refused(name, value, kind):
     assert isinstance(getattr(settings, name), kind)
 
 
-def test_overrides_given_by_hand_are_those_of_a_file():
-    """As the contract writes them."""
+def test_overrides_may_be_given_as_tables():
+    """The contract writes overrides in this form."""
     settings = Settings(queries={"nightly*": {"stall_floor_seconds": 3600}})
 
     assert settings.queries == {"nightly*": QuerySettings(stall_floor_seconds=3600)}
 
 
-def test_overrides_may_be_built_by_hand():
+def test_overrides_may_be_given_as_objects():
     own = QuerySettings(ignore=True)
 
     assert Settings(queries={"scratch*": own}).queries == {"scratch*": own}
 
 
-def test_receivers_and_silences_given_by_hand_are_those_of_a_file():
+def test_receivers_and_silences_may_be_given_as_tables():
     settings = Settings(
         receivers=[{"type": "webhook", "name": "a", "url": "https://h"}],
         silences=[{"queries": "a", "until": END}],
@@ -221,7 +221,7 @@ def test_receivers_and_silences_given_by_hand_are_those_of_a_file():
     assert settings.silences[0].until == datetime(2036, 11, 21, 18, tzinfo=timezone.utc)
 
 
-def test_receivers_and_silences_may_be_built_by_hand():
+def test_receivers_and_silences_may_be_given_as_objects():
     receiver = PagerDutySettings(name="a", routing_key_file="/k")
     silence = SilenceSettings(queries="a", until=datetime.now(timezone.utc))
     settings = Settings(receivers=(receiver,), silences=[silence])
@@ -229,7 +229,7 @@ def test_receivers_and_silences_may_be_built_by_hand():
     assert (settings.receivers, settings.silences) == ((receiver,), (silence,))
 
 
-# -- what may be shown ------------------------------------------------------------------------
+# -- masking ----------------------------------------------------------------------------------
 
 
 TOP_SECRET = sorted(name for name in HOLDS if HOLDS[name] is Holds.KEY)
@@ -239,21 +239,21 @@ SHOWN = {Holds.NOTHING, Holds.SECRET_FILE, None}
 
 
 @pytest.mark.parametrize("name", TOP_SECRET)
-def test_a_secret_is_never_shown(name):
+def test_secret_setting_is_masked(name):
     assert HIDDEN not in repr(Settings(**{name: HIDDEN}))
     assert HIDDEN not in str(masked(name, HIDDEN))
 
 
 @pytest.mark.parametrize("name", TOP_SECRET)
 @pytest.mark.parametrize("value", [[HIDDEN], {"key": HIDDEN}, HIDDEN.encode()])
-def test_a_secret_of_the_wrong_type_is_not_shown_either(name, value):
+def test_error_for_a_secret_of_the_wrong_type_does_not_show_it(name, value):
     with pytest.raises(SettingsError) as refused:
         check_value(name, value, "file pulse.toml")
 
     assert HIDDEN not in str(refused.value)
 
 
-PLACES = [
+URLS_WITH_A_SECRET = [
     f"https://hooks.example.com/services/T0/{HIDDEN}",
     f"https://{HIDDEN}@hooks.example.com/x",
     f"https://user:{HIDDEN}@hooks.example.com/x",
@@ -268,14 +268,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize("name", TOP_URLS)
-@pytest.mark.parametrize("url", PLACES)
-def test_of_a_url_only_scheme_and_host_are_shown(name, url):
-    """The path of a webhook is its password; a URL may have no path at all, or no scheme."""
+@pytest.mark.parametrize("url", URLS_WITH_A_SECRET)
+def test_masked_url_shows_only_scheme_and_host(name, url):
+    """The path of a webhook is its password; a URL may also lack a path or a scheme."""
     assert HIDDEN not in repr(Settings(**{name: [url] if name.endswith("s") else url}))
 
 
-def test_every_setting_that_is_a_url_is_masked():
-    """But for those that hold no secret, and which people follow."""
+def test_every_url_setting_is_masked():
+    """The exceptions are links without secrets, which people open."""
     assert {name for name in TYPES if "_url" in name and not name.endswith("_file")} == {
         *TOP_URLS,
         "dashboard_url",
@@ -284,7 +284,7 @@ def test_every_setting_that_is_a_url_is_masked():
     }
 
 
-@pytest.mark.parametrize("url", PLACES)
+@pytest.mark.parametrize("url", URLS_WITH_A_SECRET)
 @pytest.mark.parametrize(
     "make",
     [
@@ -293,7 +293,7 @@ def test_every_setting_that_is_a_url_is_masked():
         lambda url: PagerDutySettings(name="a", routing_key=HIDDEN, url=url, proxy_url=url),
     ],
 )
-def test_of_a_receiver_neither_keys_nor_paths_are_shown(make, url):
+def test_masked_receiver_shows_neither_keys_nor_paths(make, url):
     settings = Settings(receivers=(make(url),))
 
     assert HIDDEN not in repr(settings)
@@ -316,14 +316,14 @@ def test_of_a_receiver_neither_keys_nor_paths_are_shown(make, url):
         [{"type": "alertmanager", "name": "a", "urls": f"https://u:{HIDDEN}@h"}],
     ],
 )
-def test_a_receiver_that_is_refused_keeps_its_secret(value):
+def test_error_for_an_invalid_receiver_does_not_show_its_secret(value):
     with pytest.raises(SettingsError) as refused:
         check_value("receivers", value, "file pulse.toml")
 
     assert HIDDEN not in str(refused.value)
 
 
-def test_of_a_receiver_what_was_set_is_shown_and_no_default():
+def test_masked_receiver_shows_set_fields_and_no_defaults():
     receiver = WebhookSettings(name="a", url=f"https://h/{HIDDEN}", severities=("critical",))
 
     assert masked("receivers", (receiver,)) == (
@@ -331,14 +331,14 @@ def test_of_a_receiver_what_was_set_is_shown_and_no_default():
     )
 
 
-def test_a_masked_url_still_says_where_it_goes():
+def test_masked_url_shows_its_host_and_port():
     url = f"https://u:p@hooks.example.com:8443/{HIDDEN}"
 
     assert masked("webhook_url", url) == "https://hooks.example.com:8443/..."
 
 
 @pytest.mark.parametrize("value", [["acct-[0-9]{6}"], ("a", "b"), "acct"])
-def test_a_pattern_of_what_is_secret_is_not_shown(value):
+def test_redact_patterns_are_masked(value):
     """A22"""
     assert masked("redact_patterns", value) == MASK
     assert masked("redact_patterns", ()) == ()
@@ -347,10 +347,10 @@ def test_a_pattern_of_what_is_secret_is_not_shown(value):
 @pytest.mark.parametrize(
     "name", [name for name in sorted(TYPES) if HOLDS.get(name) in SHOWN and name not in TABLES]
 )
-def test_everything_else_is_shown_as_it_is(name):
+def test_other_settings_are_shown_unchanged(name):
     assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
 
 
 @pytest.mark.parametrize("name", sorted(TYPES))
-def test_what_is_not_set_shows_as_its_default(name):
+def test_default_value_is_shown_unchanged(name):
     assert masked(name, getattr(Settings(), name)) == getattr(Settings(), name)

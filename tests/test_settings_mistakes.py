@@ -1,4 +1,4 @@
-"""A setting that is wrong is told with its name, its place and what is allowed."""
+"""An invalid setting is reported with its name, its origin and the allowed values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.java_errors import refused
+from support.settings_errors import refused
 
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.configuration.settings import TYPES
@@ -24,7 +24,7 @@ from querypulse.sidecar.session import settings_of
 ROOT = Path(__file__).parent.parent
 
 
-def test_an_unknown_setting_is_reported_with_its_place(config):
+def test_unknown_setting_is_reported_with_its_origin(config):
     named = config("colour = 1")
     messages = {
         "argument colour": refused({"colour": 1}),
@@ -38,20 +38,20 @@ def test_an_unknown_setting_is_reported_with_its_place(config):
 
 
 @pytest.mark.parametrize("name", ["colour", "stall_flor_seconds"])
-def test_an_unknown_setting_is_answered_with_one_name_at_most(name):
-    """B14: fifty names beside the right one hide it."""
+def test_unknown_setting_gets_at_most_one_suggestion(name):
+    """B14: a list of fifty names hides the right one."""
     message = refused({name: 1})
 
     assert sum(known in message for known in TYPES) <= 1
     assert ("did you mean 'stall_floor_seconds'?" in message) == (name == "stall_flor_seconds")
 
 
-def test_a_likely_slip_is_answered_with_the_right_name():
+def test_likely_typo_gets_a_suggestion():
     assert "did you mean 'stall_floor_seconds'?" in refused({"stall_flor_seconds": 30})
     assert "did you mean" not in refused({"xyz": 30})
 
 
-def test_an_unknown_setting_does_not_show_its_value():
+def test_error_for_an_unknown_setting_does_not_show_its_value():
     message = refused({}, {"QUERYPULSE_PAGERDUTY_KEY": "s3cr3t"})
 
     assert "QUERYPULSE_PAGERDUTY_KEY" in message
@@ -59,7 +59,7 @@ def test_an_unknown_setting_does_not_show_its_value():
 
 
 @pytest.mark.parametrize("text", ["many", "", "1.5", "-2", "70000", "0x10", "9" * 30])
-def test_an_failing_typed_variable_is_reported_with_its_name_and_value(text):
+def test_invalid_variable_is_reported_with_its_name_and_value(text):
     message = refused({}, {"QUERYPULSE_HTTP_PORT": text})
 
     assert "setting 'http_port' from environment variable QUERYPULSE_HTTP_PORT" in message
@@ -69,7 +69,7 @@ def test_an_failing_typed_variable_is_reported_with_its_name_and_value(text):
 @pytest.mark.parametrize(
     "content", ["http_port = ", "= 1", b"\xff\xfe", "http_port = 1\nhttp_port = 2", "{"]
 )
-def test_a_file_that_is_no_toml_is_reported_with_the_variable_that_names_it(content, config):
+def test_invalid_toml_file_is_reported_with_its_variable(content, config):
     named = config(content)
     message = refused({}, named)
 
@@ -78,34 +78,34 @@ def test_a_file_that_is_no_toml_is_reported_with_the_variable_that_names_it(cont
 
 
 @pytest.mark.parametrize("path", ["/nowhere/pulse.toml", "/"])
-def test_a_file_that_cannot_be_read_is_reported(path):
+def test_unreadable_file_is_reported(path):
     message = refused({}, {"QUERYPULSE_CONFIG": path})
 
     assert f"file {path}" in message
     assert "QUERYPULSE_CONFIG" in message
 
 
-def test_no_file_is_no_mistake():
+def test_empty_config_variable_is_allowed():
     assert load_settings({}, {"QUERYPULSE_CONFIG": ""}, {}).origins == {}
 
 
 @pytest.mark.parametrize("key", ["PATH", "QUERYPULSE", "QUERYPULSEX_A", "MY_QUERYPULSE_A", "querypulse_a"])  # fmt: skip
-def test_other_peoples_variables_are_none_of_ours(key):
+def test_foreign_variables_are_ignored(key):
     assert load_settings({}, {key: "x"}, {}).origins == {}
 
 
 @pytest.mark.parametrize("key", ["QUERYPULSE_ARTIFACTS", "QUERYPULSE_CONFIG"])
-def test_a_variable_that_says_where_something_lies_is_no_setting(key):
+def test_path_variable_is_not_a_setting(key):
     assert load_settings({}, {key: ""}, {}).origins == {}
 
 
 @pytest.mark.parametrize("key", ["spark.app.name", "spark.querypulse", "spark.querypulsex.a", "x.spark.querypulse.a"])  # fmt: skip
-def test_other_peoples_spark_conf_is_none_of_ours(key):
+def test_foreign_spark_conf_is_ignored(key):
     assert load_settings({}, {}, {key: "x"}).origins == {}
 
 
-def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
-    """``attach`` reads the whole environment, and would warn of such a variable."""
+def test_variables_of_our_tests_are_not_settings():
+    """``attach`` reads the whole environment and warns of unknown variables."""
     conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text())
     words = [node.value for node in ast.walk(conftest) if isinstance(node, ast.Constant)]
     ours = {word: "1" for word in words if re.fullmatch(r"QUERYPULSE_[A-Z_]+", str(word))}
@@ -115,7 +115,7 @@ def test_the_switches_of_our_own_tests_are_not_taken_for_settings():
 
 
 @given(st.sampled_from(sorted(TYPES)), st.text(max_size=40))
-def test_any_text_is_a_value_or_a_reported_mistake(name, text):
+def test_any_text_is_a_value_or_a_reported_problem(name, text):
     variable = f"QUERYPULSE_{name.upper()}"
     loaded = load_settings({}, {variable: text}, {})
     (reported,) = loaded.problems or [loaded.origins[name]]
@@ -123,11 +123,11 @@ def test_any_text_is_a_value_or_a_reported_mistake(name, text):
     assert f"environment variable {variable}" in reported
 
 
-# -- an environment that others have filled -------------------------------------------------------
+# -- variables of Kubernetes services -------------------------------------------------------------
 
 
 def service_links(service, ports):
-    """All that Kubernetes sets for a Service; ``ports`` are (name, number, protocol).
+    """The variables that Kubernetes sets for a Service; ``ports`` are (name, number, protocol).
 
     https://kubernetes.io/docs/tutorials/services/connect-applications-service/
     """
@@ -156,7 +156,7 @@ PORTS = [
 
 @pytest.mark.parametrize("service", SERVICES)
 @pytest.mark.parametrize("ports", PORTS, ids=["one", "two", "udp"])
-def test_the_variables_of_a_kubernetes_service_are_none_of_ours(service, ports):
+def test_variables_of_a_kubernetes_service_are_ignored(service, ports):
     """A12"""
     links = service_links(service, ports)
     loaded = load_strictly({}, links)
@@ -165,12 +165,12 @@ def test_the_variables_of_a_kubernetes_service_are_none_of_ours(service, ports):
     assert (loaded.origins, loaded.problems) == ({}, ())
 
 
-def test_a_port_of_ours_beside_a_service_of_that_name_is_a_setting():
+def test_http_port_variable_is_a_setting_despite_service_names():
     assert load_settings({}, {"QUERYPULSE_HTTP_PORT": "8080"}, {}).settings.http_port == 8080
 
 
 @pytest.mark.parametrize("key", ["QUERYPULSE_PORTS", "QUERYPULSE_SERVICE", "QUERYPULSE_PORT_TCP"])
-def test_what_only_polls_like_a_service_is_a_problem(key):
+def test_variable_that_only_resembles_a_service_is_a_problem(key):
     assert key in refused({}, {key: "1"})
 
 
@@ -179,7 +179,7 @@ def test_what_only_polls_like_a_service_is_a_problem(key):
     [{"QUERYPULSE_COLOUR": "1"}, {"QUERYPULSE_HTTP_PORT": "many"}],
     ids=lambda v: next(iter(v)),
 )
-def test_a_wrong_variable_stops_no_job_and_every_command(variable):
+def test_invalid_variable_stops_commands_but_no_job(variable):
     """A12"""
     right = {"QUERYPULSE_STALL_FLOOR_SECONDS": "30"}
     loaded = load_settings({"start_grace_seconds": 9}, variable | right, {})
@@ -190,12 +190,12 @@ def test_a_wrong_variable_stops_no_job_and_every_command(variable):
         load_strictly({}, variable | right)
 
 
-def test_every_problem_of_the_environment_is_named_at_once():
+def test_all_problems_of_the_environment_are_reported_at_once():
     with pytest.raises(SettingsError, match=r"QUERYPULSE_A.*QUERYPULSE_B"):
         load_strictly({}, {"QUERYPULSE_A": "1", "QUERYPULSE_B": "2"})
 
 
-def test_attach_logs_a_wrong_variable_once(monkeypatch, caplog):
+def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
     monkeypatch.setenv("QUERYPULSE_HUE", "green")
     with caplog.at_level(logging.WARNING, "querypulse"):
         for _ in range(3):
@@ -259,7 +259,7 @@ NESTED = [
 
 
 @pytest.mark.parametrize(("settings", "message"), NESTED)
-def test_a_mistake_in_a_nested_setting_names_its_place_and_the_choices(settings, message):
+def test_error_in_a_nested_setting_names_its_path_and_choices(settings, message):
     """B14"""
     assert message in refused(settings)
 
@@ -293,8 +293,8 @@ SECRET_CONF = [
 
 
 @pytest.mark.parametrize(("name", "text", "word"), SECRET_CONF)
-def test_a_secret_in_the_spark_conf_is_refused_and_its_file_form_named(name, text, word):
-    """A22: Spark writes its conf into the event log, in plain text."""
+def test_secret_in_the_spark_conf_is_refused_with_the_file_setting(name, text, word):
+    """A22: Spark writes its conf into the event log in plain text."""
     message = refused({}, {}, {f"spark.querypulse.{name}": text})
 
     assert f"Spark conf spark.querypulse.{name}" in message
@@ -318,14 +318,14 @@ PLAIN_CONF = [
 
 
 @pytest.mark.parametrize(("name", "text"), PLAIN_CONF)
-def test_what_is_no_secret_may_stand_in_the_spark_conf(name, text):
+def test_value_without_a_secret_is_allowed_in_the_spark_conf(name, text):
     key = f"spark.querypulse.{name}"
 
     assert load_settings({}, {}, {key: text}).origins == {name: f"Spark conf {key}"}
 
 
 @pytest.mark.parametrize("place", ["argument", "environment"])
-def test_a_secret_from_elsewhere_is_a_setting(place):
+def test_secret_is_allowed_in_arguments_and_environment(place):
     name, text, _ = SECRET_CONF[0]
     argument, variable = (
         ({name: text}, {}) if place == "argument" else ({}, {f"QUERYPULSE_{name.upper()}": text})

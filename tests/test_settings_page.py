@@ -1,4 +1,4 @@
-"""The page of settings: complete, up to date, and with examples that are allowed."""
+"""The settings page is complete and up to date, and its examples are valid."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_every_setting_is_on_the_page_once():
 
 
 @pytest.mark.parametrize(("name", "example"), ROWS)
-def test_the_example_of_a_setting_is_allowed(name, example):
+def test_example_of_a_setting_is_valid(name, example):
     value = tomllib.loads(f"value = {example}")["value"]
 
     assert check_value(name, value, "the page") is not None
 
 
-def test_the_page_is_the_one_that_the_record_gives(tmp_path):
+def test_page_is_what_the_generator_writes(tmp_path):
     made = tmp_path / "settings.md"
     subprocess.run([sys.executable, "-m", "tools.settings", str(made)], cwd=ROOT, check=True)
 

@@ -1,18 +1,18 @@
-"""Settings come from four places, the strongest wins, and every mistake is told with its place."""
+"""Settings come from four origins with a fixed precedence; errors name the origin."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from support.java_errors import refused
+from support.settings_errors import refused
 
 from querypulse.alerting.receivers.declaration import Holds
 from querypulse.alerting.receivers.registry import PagerDutySettings, SlackSettings
 from querypulse.sidecar.configuration.settings import HOLDS, TYPES, QuerySettings
 from querypulse.sidecar.configuration.settings_sources import load_settings
 
-# setting -> what an argument gives, and the same as text
+# setting -> (value as an argument, the same value as text)
 VALUES = {
     "app_name": ("etl", "etl"),
     "expected_queries": (["bronze", "silver"], '["bronze", "silver"]'),
@@ -78,7 +78,7 @@ VALUES = {
                 '{"nightly*": {"stall_floor_seconds": 3600}}'),
 }  # fmt: skip
 
-# as people write it in the file, where that is not as JSON
+# the value in the file, if it differs from JSON
 TOML = {
     "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
     "silences": '[{queries = "a*", until = 2036-11-21T18:00:00Z}]',
@@ -90,15 +90,15 @@ def environment(name):
     return f"QUERYPULSE_{name.upper()}"
 
 
-# -- one name everywhere ----------------------------------------------------------------------
+# -- origins ----------------------------------------------------------------------------------
 
 
-def test_every_setting_is_tried_here():
+def test_every_setting_has_a_sample_value():
     assert set(VALUES) == set(TYPES)
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_a_setting_is_the_same_wherever_it_comes_from(name, config):
+def test_setting_has_the_same_value_from_every_origin(name, config):
     value, text = VALUES[name]
     argument = load_settings({name: value}, {}, {})
     variable = load_settings({}, {environment(name): text}, {})
@@ -113,7 +113,7 @@ def test_a_setting_is_the_same_wherever_it_comes_from(name, config):
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_each_value_knows_where_it_came_from(name, config):
+def test_each_value_has_its_origin(name, config):
     value, text = VALUES[name]
     spark = f"spark.querypulse.{name}"
 
@@ -125,7 +125,7 @@ def test_each_value_knows_where_it_came_from(name, config):
         assert load_settings({}, {}, {spark: text}).origins == {name: f"Spark conf {spark}"}
 
 
-def test_a_value_of_the_file_knows_its_file(config):
+def test_origin_of_a_file_value_names_the_file(config):
     named = config("http_port = 0")
 
     assert load_settings({}, named, {}).origins == {
@@ -137,12 +137,12 @@ def test_a_default_has_no_origin():
     assert load_settings({}, {}, {}).origins == {}
 
 
-# -- who wins ---------------------------------------------------------------------------------
+# -- precedence -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("strongest", range(4))
-def test_arguments_beat_the_environment_beats_spark_beats_the_file(strongest, config):
-    """Source 0 is the argument; those stronger than ``strongest`` say nothing."""
+def test_argument_beats_environment_beats_spark_conf_beats_file(strongest, config):
+    """Origin 0 is the argument; origins stronger than ``strongest`` are empty."""
     arguments = {"http_port": 1000} if strongest == 0 else {}
     named = config("http_port = 1003")
     variables = {**named, "QUERYPULSE_HTTP_PORT": "1001"} if strongest <= 1 else named
@@ -151,7 +151,7 @@ def test_arguments_beat_the_environment_beats_spark_beats_the_file(strongest, co
     assert load_settings(arguments, variables, spark).settings.http_port == 1000 + strongest
 
 
-def test_settings_of_different_places_come_together(config):
+def test_settings_of_all_origins_are_merged(config):
     loaded = load_settings(
         {"http_port": 0},
         {**config('app_name = "etl"'), "QUERYPULSE_STALL_TOLERANCE": "2"},
@@ -162,19 +162,19 @@ def test_settings_of_different_places_come_together(config):
     assert (loaded.app_name, loaded.stall_tolerance, loaded.http_host) == ("etl", 2, "::1")
 
 
-def test_an_argument_of_none_takes_back_what_the_environment_says():
+def test_argument_none_overrides_the_environment():
     variables = {"QUERYPULSE_WEBHOOK_URL": "https://h/x"}
 
     assert load_settings({"webhook_url": None}, variables, {}).settings.webhook_url is None
 
 
-def test_a_roster_is_replaced_not_extended(config):
+def test_list_setting_is_replaced_not_extended(config):
     loaded = load_settings({"expected_queries": ["b"]}, config('expected_queries = ["a"]'), {})
 
     assert loaded.settings.expected_queries == ("b",)
 
 
-def test_a_mistake_is_reported_even_where_a_stronger_place_is_right():
+def test_error_is_reported_although_a_stronger_origin_is_valid():
     assert "QUERYPULSE_HTTP_PORT" in refused({"http_port": 0}, {"QUERYPULSE_HTTP_PORT": "x"})
 
 
@@ -182,7 +182,7 @@ def test_a_mistake_is_reported_even_where_a_stronger_place_is_right():
 
 
 @pytest.mark.parametrize(
-    ("text", "roster"),
+    ("text", "names"),
     [
         ('["bronze"]', ("bronze",)),
         ("['bronze', \"silver\"]", ("bronze", "silver")),
@@ -195,14 +195,14 @@ def test_a_mistake_is_reported_even_where_a_stronger_place_is_right():
         ("[]", ()),
     ],
 )
-def test_a_roster_is_a_list_or_words_with_commas(text, roster):
+def test_expected_queries_are_a_list_or_comma_separated(text, names):
     variables = {"QUERYPULSE_EXPECTED_QUERIES": text}
 
-    assert load_settings({}, variables, {}).settings.expected_queries == roster
+    assert load_settings({}, variables, {}).settings.expected_queries == names
 
 
 @pytest.mark.parametrize("text", ["5", "true", "null", '{"a": 1}', "[1, 2]", '"bronze"', "1.5"])
-def test_a_roster_of_anything_else_is_refused(text):
+def test_invalid_expected_queries_are_refused(text):
     assert "QUERYPULSE_EXPECTED_QUERIES" in refused({}, {"QUERYPULSE_EXPECTED_QUERIES": text})
 
 
@@ -216,7 +216,7 @@ def test_overrides_as_text_are_json_or_toml(text):
 
 
 @pytest.mark.parametrize("text", ["s*", "", "[]", "5", '{"s*": 1}', '{"s*": {"ignor": true}}'])
-def test_overrides_of_anything_else_are_refused(text):
+def test_invalid_overrides_are_refused(text):
     assert "'queries' from environment variable QUERYPULSE_QUERIES" in refused(
         {}, {"QUERYPULSE_QUERIES": text}
     )
@@ -227,18 +227,18 @@ TABLES = ["receivers", "silences"]
 
 @pytest.mark.parametrize("name", TABLES)
 @pytest.mark.parametrize("text", ["team", "5", '{"name": "team"}', "[1]", '["team"]', "[{}]"])
-def test_tables_of_anything_else_are_refused(name, text):
+def test_invalid_tables_are_refused(name, text):
     variable = environment(name)
 
     assert f"setting {name!r} from environment variable {variable}" in refused({}, {variable: text})
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_no_tables_as_text_are_none(name):
+def test_empty_list_as_text_gives_no_tables(name):
     assert getattr(load_settings({}, {environment(name): "[]"}, {}).settings, name) == ()
 
 
-def test_receivers_are_tables_of_the_file(config):
+def test_receivers_may_be_tables_of_the_file(config):
     named = config(
         '[[receivers]]\ntype = "pagerduty"\nname = "oncall"\nrouting_key_file = "/k"\n'
         'severities = ["critical"]\nfallback = "team"\n'
@@ -263,7 +263,7 @@ def test_receivers_are_tables_of_the_file(config):
         ("['\\d+']", ("\\d+",)),
     ],
 )
-def test_a_pattern_may_be_given_as_it_is_commas_included(text, patterns):
+def test_single_pattern_may_contain_commas(text, patterns):
     variables = {"QUERYPULSE_REDACT_PATTERNS": text}
 
     assert load_settings({}, variables, {}).settings.redact_patterns == patterns
@@ -277,12 +277,12 @@ def test_overrides_keep_their_order(config):
     assert list(load_settings({}, named, {}).settings.queries) == ["*", "a*", "ab"]
 
 
-def test_text_that_is_no_list_stays_text():
+def test_text_setting_in_list_form_stays_text():
     loaded = load_settings({}, {"QUERYPULSE_APP_NAME": '["etl"]'}, {})
 
     assert loaded.settings.app_name == '["etl"]'
 
 
 @pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("1", True)])
-def test_a_switch_as_text(text, value):
+def test_boolean_as_text(text, value):
     assert load_settings({}, {"QUERYPULSE_ALLOW_HTTP": text}, {}).settings.allow_http is value

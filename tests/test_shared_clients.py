@@ -1,4 +1,4 @@
-"""One client for all sources of a cluster and its credentials, for as long as one needs it."""
+"""All sources with one cluster and credentials share a client while any of them needs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Config(dict):
 
 
 class Cluster:
-    """Opens clients, and knows which are open."""
+    """Opens clients and records the open ones."""
 
     def __init__(self):
         self.open = []
@@ -35,14 +35,14 @@ class Cluster:
         return client
 
 
-def test_nothing_is_opened_before_somebody_needs_it():
+def test_client_is_opened_on_first_use():
     cluster = Cluster()
     cluster.lease(servers="a:9092").release()
 
     assert cluster.opened == []
 
 
-def test_sources_of_one_cluster_and_its_credentials_share_a_client():
+def test_sources_with_the_same_cluster_and_credentials_share_a_client():
     cluster = Cluster()
     first, second = (cluster.lease(servers="a:9092", password="x") for _ in range(2))
 
@@ -55,7 +55,7 @@ def test_sources_of_one_cluster_and_its_credentials_share_a_client():
     [{"servers": "b:9092", "password": "x"}, {"servers": "a:9092", "password": "y"}],
     ids=["another cluster", "other credentials"],
 )
-def test_sources_of_another_cluster_or_with_other_credentials_do_not_share_it(other):
+def test_sources_with_another_cluster_or_credentials_do_not_share(other):
     cluster = Cluster()
     first, second = cluster.lease(servers="a:9092", password="x"), cluster.lease(**other)
 
@@ -63,7 +63,7 @@ def test_sources_of_another_cluster_or_with_other_credentials_do_not_share_it(ot
     assert cluster.open == [first.client, second.client]
 
 
-def test_the_last_source_of_a_cluster_closes_its_client():
+def test_last_release_closes_the_client():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
     for one in (first, second, other):
@@ -75,7 +75,7 @@ def test_the_last_source_of_a_cluster_closes_its_client():
     assert cluster.open == [other.client]
 
 
-def test_a_lease_counts_once_however_often_it_is_released():
+def test_second_release_of_a_lease_does_nothing():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
     client = second.client
@@ -85,7 +85,7 @@ def test_a_lease_counts_once_however_often_it_is_released():
     assert cluster.open == [client]
 
 
-def test_a_cluster_that_all_have_left_gets_a_new_client_when_one_returns():
+def test_lease_after_the_last_release_opens_a_new_client():
     cluster = Cluster()
     first = cluster.lease(servers="a")
     before = first.client
@@ -95,7 +95,7 @@ def test_a_cluster_that_all_have_left_gets_a_new_client_when_one_returns():
     assert len(cluster.open) == 1
 
 
-def test_a_client_that_is_dropped_is_closed_for_all_and_opened_once_when_needed():
+def test_dropped_client_is_closed_and_reopened_once_for_all():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
     before = first.client
@@ -109,7 +109,7 @@ def test_a_client_that_is_dropped_is_closed_for_all_and_opened_once_when_needed(
     assert cluster.open == []
 
 
-def test_a_client_that_cannot_be_opened_is_tried_again():
+def test_failed_open_is_retried():
     cluster = Cluster()
     one = cluster.lease(servers="a")
     cluster.refusal = OSError("No resolvable bootstrap urls")
@@ -121,7 +121,7 @@ def test_a_client_that_cannot_be_opened_is_tried_again():
     assert one.client in cluster.open
 
 
-def test_each_client_has_a_name_of_its_own_and_ours():
+def test_client_names_are_unique_and_prefixed():
     first, second = Cluster(), Cluster()
     leases = [first.lease(servers="a"), first.lease(servers="b"), second.lease(servers="a")]
     names = {one.client for one in leases}

@@ -1,4 +1,4 @@
-"""``querypulse silence``: adds, ends and lists; and every silence has an end."""
+"""``querypulse silence`` adds, ends and lists silences; every silence has an end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def path(tmp_path, monkeypatch):
 
 @pytest.fixture
 def silence(capsys):
-    """Runs the command; the answer is exit code, output, errors."""
+    """Run the command; returns exit code, output and errors."""
 
     def run(*arguments):
         code = cli.main(["silence", *arguments])
@@ -36,7 +36,7 @@ def silence(capsys):
     return run
 
 
-def test_a_pattern_is_silenced_for_a_while(path, silence):
+def test_command_silences_a_pattern_for_a_duration(path, silence):
     before = datetime.now(timezone.utc)
     code, output, errors = silence("bronze*", "--for", "2h", "--reason", "backfill")
     (one,) = read_silences(path)
@@ -52,13 +52,13 @@ def test_a_pattern_is_silenced_for_a_while(path, silence):
     assert output.endswith("left): backfill\n")
 
 
-def test_one_alert_of_it_may_be_silenced_alone(path, silence):
+def test_alertname_option_silences_one_alert(path, silence):
     silence("*", "--for", "1h", "--alertname", "StreamingQueryLagging")
 
     assert read_silences(path)[0].alertname == "StreamingQueryLagging"
 
 
-def test_the_file_may_be_named_on_the_command_line(path, tmp_path, silence):
+def test_file_option_selects_the_file(path, tmp_path, silence):
     silence("a", "--for", "1h", "--app", "*", "--file", str(tmp_path / "other"))
 
     assert not path.exists()
@@ -69,7 +69,7 @@ def test_the_file_may_be_named_on_the_command_line(path, tmp_path, silence):
     ("text", "seconds"),
     [("90s", 90), ("30m", 1800), ("2h", 7200), ("1d", 86400), ("1d12h", 129600), ("1h30m5s", 5405)],
 )
-def test_a_duration_is_days_hours_minutes_and_seconds(path, silence, text, seconds):
+def test_duration_has_days_hours_minutes_and_seconds(path, silence, text, seconds):
     silence("a", "--for", text)
     left = read_silences(path)[0].until - datetime.now(timezone.utc)
 
@@ -77,7 +77,7 @@ def test_a_duration_is_days_hours_minutes_and_seconds(path, silence, text, secon
 
 
 @pytest.mark.parametrize("text", ["", "2", "h", "2 h", "-2h", "0s", "1.5h", "30m2h", "400d", "9999999h", "soon", "٣h"])  # fmt: skip
-def test_a_duration_of_anything_else_is_refused(path, silence, capsys, text):
+def test_invalid_duration_is_refused(path, silence, capsys, text):
     with pytest.raises(SystemExit) as refused:
         silence("a", f"--for={text}")
 
@@ -86,11 +86,11 @@ def test_a_duration_of_anything_else_is_refused(path, silence, capsys, text):
     assert not path.exists()
 
 
-def test_nothing_silenced_is_said(path, silence):
+def test_empty_list_prints_nothing_is_silenced(path, silence):
     assert silence() == (0, "nothing is silenced\n", "")
 
 
-def test_a_list_shows_what_is_in_force(path, silence):
+def test_list_shows_active_silences(path, silence):
     silence("a", "--for", "1h")
     silence("b", "--for", "2h", "--reason", "why")
     code, output, _ = silence()
@@ -102,7 +102,7 @@ def test_a_list_shows_what_is_in_force(path, silence):
 @pytest.mark.parametrize(
     "until", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59+14:00", "9999-12-31T23:59:59-12:00"]
 )
-def test_a_silence_that_ends_as_late_as_can_be_is_listed_and_ended(path, silence, until):
+def test_silence_with_the_latest_possible_end_is_listed_and_ended(path, silence, until):
     path.write_text(f'{{"queries": "a", "until": "{until}", "app": "etl"}}\n')
     code, output, errors = silence()
 
@@ -114,13 +114,13 @@ def test_a_silence_that_ends_as_late_as_can_be_is_listed_and_ended(path, silence
     assert silence("--end", "a") == (0, "ended: 1 of a\n", "")
 
 
-def test_what_has_ended_is_not_in_force(path, silence):
+def test_expired_silence_is_not_listed(path, silence):
     path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
 
     assert silence()[1] == "nothing is silenced\n"
 
 
-def test_a_silence_may_be_ended_early(path, silence):
+def test_end_option_ends_a_silence(path, silence):
     silence("a*", "--for", "1h")
     silence("b", "--for", "1h")
 
@@ -128,7 +128,7 @@ def test_a_silence_may_be_ended_early(path, silence):
     assert [one.queries for one in read_silences(path)] == ["b"]
 
 
-def test_ending_what_is_not_silenced_says_what_is(path, silence):
+def test_ending_an_unknown_silence_lists_the_active_ones(path, silence):
     silence("b", "--for", "1h")
     code, output, errors = silence("--end", "a")
 
@@ -137,13 +137,13 @@ def test_ending_what_is_not_silenced_says_what_is(path, silence):
     assert "['etl/b']" in errors
 
 
-def test_the_app_may_be_named_on_the_command_line(path, silence):
+def test_app_option_overrides_the_setting(path, silence):
     silence("a", "--for", "1h", "--app", "shop*")
 
     assert read_silences(path)[0].app == "shop*"
 
 
-def test_the_app_of_the_settings_is_no_pattern(path, silence, monkeypatch):
+def test_app_name_of_the_settings_is_not_a_pattern(path, silence, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_APP_NAME", "shop [prod] *")
     silence("a", "--for", "1h")
     (one,) = map(silence_of, read_silences(path))
@@ -152,7 +152,7 @@ def test_the_app_of_the_settings_is_no_pattern(path, silence, monkeypatch):
     assert not one.covers(alert("shop p x"), 0.0)
 
 
-def test_a_silence_of_one_app_may_be_ended_alone(path, silence):
+def test_end_option_with_app_ends_only_that_app(path, silence):
     silence("a", "--for", "1h", "--app", "shop")
     silence("a", "--for", "1h", "--app", "etl")
 
@@ -160,7 +160,7 @@ def test_a_silence_of_one_app_may_be_ended_alone(path, silence):
     assert [one.app for one in read_silences(path)] == ["etl"]
 
 
-def test_without_an_app_nobody_knows_whose_queries_are_meant(path, silence, monkeypatch):
+def test_silence_without_an_app_is_refused(path, silence, monkeypatch):
     monkeypatch.delenv("QUERYPULSE_APP_NAME")
     code, output, errors = silence("a", "--for", "1h")
 
@@ -175,7 +175,7 @@ def alert(app):
     return Alert(labels, {}, 0.0)
 
 
-UNCLEAR = [
+INVALID = [
     (["a"], "every silence has an end"),
     (["--for", "1h"], "PATTERN and --for go together"),
     (["a", "--end", "a"], "--end"),
@@ -183,8 +183,8 @@ UNCLEAR = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "word"), UNCLEAR)
-def test_what_is_not_clear_is_refused(path, silence, arguments, word):
+@pytest.mark.parametrize(("arguments", "word"), INVALID)
+def test_invalid_combination_of_options_is_refused(path, silence, arguments, word):
     code, output, errors = silence(*arguments)
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
@@ -192,7 +192,7 @@ def test_what_is_not_clear_is_refused(path, silence, arguments, word):
     assert not path.exists()
 
 
-def test_without_a_file_nobody_would_hear_it(silence):
+def test_silence_without_a_file_is_refused(silence):
     code, _, errors = silence("a", "--for", "1h", "--app", "etl")
 
     assert code == COULD_NOT_BEGIN
@@ -201,7 +201,7 @@ def test_without_a_file_nobody_would_hear_it(silence):
 
 
 @pytest.mark.parametrize("file", ["/nowhere/silences", "/"])
-def test_a_file_that_cannot_be_written_is_reported_in_one_line(silence, file):
+def test_unwritable_file_gives_one_error_line(silence, file):
     code, output, errors = silence("a", "--for", "1h", "--app", "etl", "--file", file)
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_written_is_reported_in_one_line(silence, file):
     assert errors.count("\n") == 1
 
 
-def test_a_file_that_cannot_be_understood_is_reported(path, silence):
+def test_malformed_file_is_reported_with_its_line(path, silence):
     path.write_text("be quiet\n")
     code, _, errors = silence()
 

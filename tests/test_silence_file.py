@@ -1,4 +1,4 @@
-"""The file of silences: who adds to it loses nobody else's, who reads it sees whole lines."""
+"""The silence file: concurrent writers lose nothing, and readers see complete lines."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def patterns(path):
     return [one.queries for one in read_silences(path)]
 
 
-def test_no_file_is_no_silence(path):
+def test_missing_file_holds_no_silence(path):
     assert read_silences(path) == ()
 
 
-def test_what_was_added_is_read_in_order(path):
+def test_added_silences_are_read_in_order(path):
     one = silence("bronze*", alertname="StreamingQueryLagging", reason='backfill, "ours"\nuntil 7')
     add_silence(path, one, NOW)
     add_silence(path, silence("silver"), NOW)
@@ -40,13 +40,13 @@ def test_what_was_added_is_read_in_order(path):
     assert len(path.read_text().splitlines()) == 2
 
 
-def test_who_runs_the_driver_can_read_it(path):
+def test_file_is_readable_by_all_users(path):
     add_silence(path, silence("a"), NOW)
 
     assert path.stat().st_mode & 0o777 == 0o644
 
 
-def test_what_has_ended_leaves_when_something_is_added(path):
+def test_adding_a_silence_removes_expired_ones(path):
     add_silence(path, silence("old", hours=1), NOW)
     add_silence(path, silence("new", hours=3), NOW + timedelta(hours=2))
 
@@ -54,11 +54,11 @@ def test_what_has_ended_leaves_when_something_is_added(path):
 
 
 @pytest.mark.parametrize(("hours", "alive"), [(-1, False), (0, False), (0.001, True)])
-def test_a_silence_ends_at_its_end(hours, alive):
+def test_silence_is_active_until_its_end(hours, alive):
     assert bool(in_force([silence("a", hours)], NOW)) is alive
 
 
-def test_ending_takes_the_silences_of_that_very_pattern_only(path):
+def test_ending_removes_only_silences_of_the_same_pattern(path):
     for queries in ("bronze*", "bronze", "*", "bronze*"):
         add_silence(path, silence(queries), NOW)
 
@@ -66,7 +66,7 @@ def test_ending_takes_the_silences_of_that_very_pattern_only(path):
     assert patterns(path) == ["bronze", "*"]
 
 
-def test_ending_takes_those_of_one_app_only_where_it_is_named(path):
+def test_ending_with_an_app_removes_only_that_app(path):
     for app in ("etl", "shop"):
         add_silence(path, silence("bronze", app=app), NOW)
 
@@ -74,7 +74,7 @@ def test_ending_takes_those_of_one_app_only_where_it_is_named(path):
     assert [one.app for one in read_silences(path)] == ["etl"]
 
 
-def test_the_error_of_a_silence_without_an_app_names_the_entry_and_says_what_to_write(path):
+def test_error_for_a_silence_without_an_app_shows_the_fix(path):
     path.write_text('{"queries": "bronze*", "until": "2026-11-21T20:00:00Z"}\n')
     with pytest.raises(ValueError) as refused:
         read_silences(path)
@@ -85,14 +85,14 @@ def test_the_error_of_a_silence_without_an_app_names_the_entry_and_says_what_to_
     )
 
 
-def test_ending_what_is_not_there_changes_nothing(path):
+def test_ending_an_unknown_silence_changes_nothing(path):
     add_silence(path, silence("a"), NOW)
 
     assert end_silences(path, "b", NOW) == ()
     assert patterns(path) == ["a"]
 
 
-def test_blank_lines_are_nothing(path):
+def test_blank_lines_are_ignored(path):
     path.write_text('\n{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n\n')
 
     assert patterns(path) == ["a"]
@@ -113,7 +113,7 @@ def test_blank_lines_are_nothing(path):
         ("\udcff", "line 2"),
     ],
 )
-def test_a_line_that_is_no_silence_is_reported_with_file_and_line(path, line, why):
+def test_malformed_line_is_reported_with_file_and_line(path, line, why):
     good = '{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n'
     path.write_bytes((good + line + "\n").encode(errors="surrogateescape"))
 
@@ -123,7 +123,7 @@ def test_a_line_that_is_no_silence_is_reported_with_file_and_line(path, line, wh
     assert f"{path}, line 2" in str(refused.value)
 
 
-def test_a_file_with_a_wrong_line_is_not_overwritten(path):
+def test_malformed_file_is_not_overwritten(path):
     path.write_text("bronze\n")
     with pytest.raises(ValueError):
         add_silence(path, silence("a"), NOW)
@@ -131,7 +131,7 @@ def test_a_file_with_a_wrong_line_is_not_overwritten(path):
     assert path.read_text() == "bronze\n"
 
 
-def test_a_link_stays_a_link(path, tmp_path):
+def test_symbolic_link_is_kept(path, tmp_path):
     real = tmp_path / "real"
     path.symlink_to(real)
     add_silence(path, silence("a"), NOW)
@@ -140,19 +140,19 @@ def test_a_link_stays_a_link(path, tmp_path):
     assert patterns(real) == ["a"]
 
 
-def test_a_folder_that_is_not_there_is_reported(tmp_path):
+def test_missing_folder_is_an_error(tmp_path):
     with pytest.raises(OSError):
         add_silence(tmp_path / "nowhere" / "silences", silence("a"), NOW)
 
 
-def test_nothing_else_is_left_in_the_folder(path):
+def test_writes_leave_no_other_files(path):
     add_silence(path, silence("a"), NOW)
     end_silences(path, "a", NOW)
 
     assert [found.name for found in path.parent.iterdir()] == [path.name]
 
 
-def test_of_many_who_write_at_once_nobody_loses_a_silence(path):
+def test_concurrent_writers_lose_no_silence(path):
     script = (
         "import sys; from querypulse.sidecar.cli import main\n"
         "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--app', 'etl', '--file', sys.argv[2]])"

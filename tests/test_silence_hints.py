@@ -1,4 +1,4 @@
-"""A silence that matches nothing is likely a slip, and says what may be meant."""
+"""A silence that matches nothing is probably a typo; the hint suggests the closest name."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ def hint(queries, alertname="*", known=NAMES):
 
 @pytest.mark.parametrize("queries", ["billing", "bronze*", "*", "b?lling", "*-us"])
 @pytest.mark.parametrize("alertname", ["*", ALERTS[0], "Query*"])
-def test_what_matches_something_is_no_slip(queries, alertname):
+def test_matching_silence_gives_no_hint(queries, alertname):
     assert hint(queries, alertname) == ""
 
 
-def test_the_query_that_may_be_meant_is_named():
+def test_hint_suggests_a_query():
     """B13"""
     assert hint("bilingg") == "query 'bilingg' matches nothing now; did you mean 'billing'?"
 
 
-def test_the_alert_that_may_be_meant_is_named():
+def test_hint_suggests_an_alert():
     """B13"""
-    slip = ALERTS[0][:-1]
+    typo = ALERTS[0][:-1]
 
-    assert hint("*", slip) == f"alert {slip!r} matches nothing now; did you mean {ALERTS[0]!r}?"
+    assert hint("*", typo) == f"alert {typo!r} matches nothing now; did you mean {ALERTS[0]!r}?"
 
 
-def test_both_slips_are_named_at_once():
+def test_hint_names_both_query_and_alert():
     assert hint("nowhere", "Nothing") == (
         "alert 'Nothing' matches nothing now; query 'nowhere' matches nothing now"
     )
 
 
-def test_where_no_queries_are_known_only_the_alert_is_polled_at():
+def test_unknown_queries_limit_the_hint_to_the_alert():
     assert hint("bilingg", known=None) == ""
     assert "'Nothing' matches nothing" in hint("bilingg", "Nothing", known=None)
 
 
-def test_a_driver_without_queries_knows_the_whole_driver():
+def test_star_matches_a_driver_without_queries():
     assert hint("*", known=()) == ""
     assert hint("a", known=()) == "query 'a' matches nothing now"

@@ -1,4 +1,4 @@
-"""``POST /silences`` and ``querypulse silence --url``: no disk is shared with the drivers."""
+"""``POST /silences`` and ``querypulse silence --url`` silence without a shared disk."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def silencing():
 
 @pytest.fixture
 def driver(silencing):
-    """A server that silences, for those who have the token."""
+    """A server that accepts silences with a token."""
     with serving(
         full_board(), token="t0ken", silence=lambda body: post_silence(body, silencing, NAMES)
     ) as server:
@@ -48,7 +48,7 @@ def quiet(silencing):
     return [(one.queries, one.alertname, one.reason) for one in silencing()]
 
 
-def test_a_silence_that_is_posted_is_in_force(driver, silencing):
+def test_posted_silence_is_active(driver, silencing):
     """B13"""
     answer = post(driver, {**HOUR, "alertname": "Query*", "reason": "backfill"})
 
@@ -62,31 +62,31 @@ def test_a_silence_that_is_posted_is_in_force(driver, silencing):
     assert timedelta(minutes=59) < ends_in <= timedelta(hours=1)
 
 
-def test_it_may_end_at_a_moment(driver, silencing):
+def test_posted_silence_may_have_an_absolute_end(driver, silencing):
     until = (datetime.now(timezone.utc) + timedelta(hours=1)).isoformat()
 
     assert post(driver, {"queries": "*", "until": until}).status_code == 201
     assert quiet(silencing) == [("*", "*", "")]
 
 
-def test_it_may_name_an_app(driver, silencing):
+def test_posted_silence_may_name_an_app(driver, silencing):
     assert post(driver, {"queries": "*", "minutes": 60, "app": "shop*"}).status_code == 201
     assert [one.app for one in silencing()] == ["shop*"]
 
 
-def test_the_answer_says_what_matches_nothing(driver):
+def test_response_notes_that_a_silence_matches_nothing(driver):
     assert post(driver, {"queries": "bilingg", "minutes": 1}).json()["note"] == (
         "query 'bilingg' matches nothing now; did you mean 'billing'?"
     )
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong"])
-def test_nobody_silences_without_the_token(driver, silencing, token):
+def test_post_without_the_token_is_refused(driver, silencing, token):
     assert post(driver, HOUR, token).status_code == 401
     assert quiet(silencing) == []
 
 
-def test_a_server_without_a_token_takes_no_silence(silencing):
+def test_server_without_a_token_refuses_silences(silencing):
     take = lambda body: post_silence(body, silencing, NAMES)
     with serving(full_board(), silence=take) as server:
         answer = post(server, HOUR, None)
@@ -117,7 +117,7 @@ BAD = [
 
 
 @pytest.mark.parametrize("body", BAD)
-def test_what_is_no_silence_is_answered_400_and_why(driver, silencing, body):
+def test_invalid_body_is_answered_with_400_and_a_reason(driver, silencing, body):
     answer = post(driver, body)
 
     assert answer.status_code == 400
@@ -125,7 +125,7 @@ def test_what_is_no_silence_is_answered_400_and_why(driver, silencing, body):
     assert quiet(silencing) == []
 
 
-def test_no_more_than_a_thousand_silences_are_taken(driver, silencing):
+def test_more_than_a_thousand_silences_are_refused(driver, silencing):
     for number in range(1000):
         silencing.add(silence_until(f"q{number}", 60, None))
     answer = post(driver, HOUR)
@@ -135,7 +135,7 @@ def test_no_more_than_a_thousand_silences_are_taken(driver, silencing):
     assert len(silencing()) == 1000
 
 
-def test_a_silence_that_is_posted_for_longer_takes_no_place_of_its_own(driver, silencing):
+def test_extending_a_silence_does_not_count_twice(driver, silencing):
     for number in range(1000):
         silencing.add(silence_until(f"q{number}", 60, None))
 
@@ -143,18 +143,18 @@ def test_a_silence_that_is_posted_for_longer_takes_no_place_of_its_own(driver, s
     assert len(silencing()) == 1000
 
 
-def test_a_body_that_is_too_large_is_not_read(driver, silencing):
+def test_oversized_body_is_refused(driver, silencing):
     assert post(driver, b" " * 20_000 + json.dumps(HOUR).encode()).status_code == 400
     assert quiet(silencing) == []
 
 
-def test_a_body_without_its_length_is_refused(driver):
+def test_body_without_content_length_is_refused(driver):
     head = b"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\n\r\n"
 
     assert raw_answer(driver, head).startswith(b"HTTP/1.0 400")
 
 
-def test_a_body_that_comes_in_pieces_is_read_whole(driver, silencing):
+def test_body_in_several_packets_is_read_completely(driver, silencing):
     body = json.dumps(HOUR).encode()
     head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(address(driver), timeout=10) as client:
@@ -165,7 +165,7 @@ def test_a_body_that_comes_in_pieces_is_read_whole(driver, silencing):
 
 
 @pytest.mark.parametrize("path", ["/", "/status", "/metrics", "/livez", "/silences/x"])
-def test_nothing_else_takes_a_post(driver, path):
+def test_other_paths_refuse_post(driver, path):
     assert post(driver, HOUR, path=path).status_code == 405
 
 
@@ -181,7 +181,7 @@ def raw_answer(server, request):
 
 @pytest.fixture
 def silence(tmp_path, capsys, clean_environment):
-    """Runs ``querypulse silence``; the answer is exit code, output, errors."""
+    """Run ``querypulse silence``; returns exit code, output and errors."""
     (tmp_path / "token").write_text("t0ken\n")
 
     def run(*arguments):
@@ -191,7 +191,7 @@ def silence(tmp_path, capsys, clean_environment):
     return run
 
 
-def test_the_command_silences_at_every_driver(silence, driver, silencing):
+def test_command_silences_every_driver(silence, driver, silencing):
     elsewhere = Silencing((), None, Guard())
     take = lambda body: post_silence(body, elsewhere, NAMES)
     with serving(full_board(), token="t0ken", silence=take) as other:
@@ -207,7 +207,7 @@ def test_the_command_silences_at_every_driver(silence, driver, silencing):
     assert [one for one, *_ in quiet(elsewhere)] == ["bilingg"]
 
 
-def test_a_driver_that_refuses_is_reported_and_the_others_are_silenced(silence, driver, silencing):
+def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silencing):
     with HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as other:
         code, output, errors = silence(
             *("billing", "--for", "2h", "--url", other.url, "--url", driver.url),
@@ -236,7 +236,7 @@ def test_a_driver_that_refuses_is_reported_and_the_others_are_silenced(silence, 
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(silence, arguments, word):
+def test_invalid_options_give_one_error_line(silence, arguments, word):
     code, output, errors = silence(*arguments)
 
     assert (code, output) == (2, "")
@@ -244,7 +244,7 @@ def test_what_cannot_be_is_refused_in_one_line(silence, arguments, word):
     assert word in errors
 
 
-def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, tmp_path):
+def test_unknown_alert_gives_a_hint_when_writing_a_file(silence, tmp_path):
     code, output, errors = silence(
         *("a", "--for", "1h", "--app", "etl"),
         *("--alertname", "QueryLaging", "--file", str(tmp_path / "file")),
@@ -258,5 +258,5 @@ def test_an_alert_that_does_not_exist_is_named_where_a_file_is_written(silence, 
 
 
 @pytest.mark.parametrize("check", ORDER, ids=lambda check: check.__module__.rpartition(".")[2])
-def test_every_alert_of_a_query_is_known_to_who_silences_it(check):
+def test_every_query_alert_can_be_silenced(check):
     assert import_module(check.__module__).NAME in ALERTS

@@ -1,4 +1,4 @@
-"""A silence keeps quiet what it names, for as long as it says, and nothing more."""
+"""A silence mutes the alerts it matches until it ends, and nothing else."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ def alert(query="bronze", name="StreamingQueryStalled"):
 
 
 COVERED = [
-    ("its name", Silence("bronze", WALL + 1)),
-    ("a pattern", Silence("bro*", WALL + 1)),
+    ("exact name", Silence("bronze", WALL + 1)),
+    ("query pattern", Silence("bro*", WALL + 1)),
     ("everything", Silence("*", WALL + 1)),
-    ("its name and the alert's", Silence("bronze", WALL + 1, "StreamingQueryStalled")),
-    ("a pattern of alerts", Silence("*", WALL + 1, "*Stalled")),
-    ("for ever, as JSON can say", Silence("*", math.inf)),
-    ("its app", Silence("*", WALL + 1, app="etl")),
-    ("a pattern of apps", Silence("bronze", WALL + 1, app="e*")),
+    ("query and alert name", Silence("bronze", WALL + 1, "StreamingQueryStalled")),
+    ("alert pattern", Silence("*", WALL + 1, "*Stalled")),
+    ("infinite end", Silence("*", math.inf)),
+    ("exact app", Silence("*", WALL + 1, app="etl")),
+    ("app pattern", Silence("bronze", WALL + 1, app="e*")),
 ]
 NOT_COVERED = [
-    ("another name", Silence("silver", WALL + 1)),
+    ("another query", Silence("silver", WALL + 1)),
     ("a part of the name", Silence("bro", WALL + 1)),
     ("another case", Silence("Bronze", WALL + 1)),
     ("another alert", Silence("bronze", WALL + 1, "StreamingQueryFailed")),
     ("a silence that has just ended", Silence("*", WALL)),
-    ("a silence long over", Silence("*", 0.0)),
-    ("a silence whose end is no number", Silence("*", math.nan)),
+    ("a silence that ended long ago", Silence("*", 0.0)),
+    ("a silence whose end is NaN", Silence("*", math.nan)),
     ("an empty pattern", Silence("", WALL + 1)),
     ("another app", Silence("*", WALL + 1, app="shop")),
     ("a part of the app's name", Silence("*", WALL + 1, app="et")),
@@ -42,37 +42,37 @@ NOT_COVERED = [
 
 
 @pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in COVERED])
-def test_what_matches_is_covered(silence):
+def test_matching_silence_covers_an_alert(silence):
     assert silence_of(alert(), [silence], WALL) == silence
 
 
 @pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in NOT_COVERED])
-def test_what_does_not_match_is_not(silence):
+def test_other_silence_does_not_cover_an_alert(silence):
     assert silence_of(alert(), [silence], WALL) is None
 
 
 @pytest.mark.parametrize("pattern", ["bronze", "nightly*", "[a-z]*"])
-def test_a_silence_of_queries_does_not_cover_the_whole_driver(pattern):
+def test_query_silence_does_not_cover_driver_alerts(pattern):
     assert silence_of(alert("*"), [Silence(pattern, WALL + 1)], WALL) is None
 
 
-def test_of_several_the_one_that_ends_last_counts():
+def test_silence_that_ends_last_wins():
     first, last = Silence("*", WALL + 1), Silence("bronze", WALL + 9)
 
     assert silence_of(alert(), [first, last, Silence("*", WALL + 5)], WALL) == last
 
 
-def test_why_it_is_quiet_is_said_in_words():
+def test_silence_is_described_with_end_and_reason():
     assert str(Silence("*", WALL)) == "silenced until 2023-11-14T22:13:20Z"
     assert str(Silence("*", WALL, reason="deploy")) == "silenced until 2023-11-14T22:13:20Z: deploy"
 
 
 @pytest.mark.parametrize("until", [math.inf, 1e30])
-def test_no_end_is_too_far_to_be_written(until):
+def test_very_late_end_is_written_as_year_9999(until):
     assert str(Silence("*", until)) == "silenced until 9999-12-31T23:59:59Z"
 
 
-def test_several_alerts_are_quiet_when_each_is_and_until_the_first_silence_ends():
+def test_incident_is_muted_while_every_alert_is_silenced():
     silences = [Silence("a", WALL + 5), Silence("b", WALL + 3)]
 
     assert why_muted([alert("a"), alert("b")], silences, WALL) == str(silences[1])
@@ -92,22 +92,22 @@ def quiet(until, queries="*", alertname="*"):
 FAILING = [HEALTHY, (10, "a", "StreamingQueryFailed")]
 
 
-def test_what_falls_failing_and_gets_well_in_silence_is_never_reported():
+def test_failure_that_recovers_during_a_silence_is_not_reported():
     assert quiet(100).play([*FAILING, (20, "a", "idle")], 300).reported == []
 
 
-def test_what_still_fires_when_the_silence_ends_is_reported():
+def test_alert_that_fires_when_the_silence_ends_is_reported():
     assert quiet(60).play(FAILING, 90).reported == ["60 + StreamingQueryFailed a"]
 
 
-def test_what_the_silence_does_not_name_is_reported():
+def test_alert_outside_the_silence_is_reported():
     assert quiet(60, "b").play(FAILING, 30).reported == ["10 + StreamingQueryFailed a"]
     assert quiet(60, "a", "StreamingQueryStalled").play(FAILING, 30).reported == [
         "10 + StreamingQueryFailed a"
     ]
 
 
-def test_what_was_reported_before_the_silence_is_still_reported_to_be_over():
+def test_alert_reported_before_the_silence_is_resolved_during_it():
     harness = LifecycleHarness().play(FAILING, 15)
     harness.silences = [Silence("*", WALL + 1000)]
     harness.play([(20, "a", "idle")], 60)
@@ -115,7 +115,7 @@ def test_what_was_reported_before_the_silence_is_still_reported_to_be_over():
     assert harness.reported == ["10 + StreamingQueryFailed a", "50 - StreamingQueryFailed a"]
 
 
-def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after():
+def test_reminders_wait_until_the_silence_ends():
     harness = quiet(0).play(FAILING, 50)
     harness.silences = [Silence("*", WALL + 350)]
     harness.play([], 460)
@@ -127,23 +127,23 @@ def test_a_silenced_incident_has_no_reminders_and_one_that_was_due_comes_after()
     ]
 
 
-def test_what_recovers_when_its_silence_ends_and_was_reported_to_nobody_stays_so():
+def test_unreported_alert_that_recovers_as_the_silence_ends_stays_unreported():
     harness = quiet(15).play([*FAILING, (12, "a", "starts"), (14, "a", "commits")], 300)
 
     assert harness.reported == []
 
 
-def test_after_a_silence_the_first_reminder_comes_an_interval_later():
+def test_first_reminder_comes_one_interval_after_the_silence():
     assert quiet(350).play(FAILING, 449).reported == ["350 + StreamingQueryFailed a"]
 
 
-def test_a_group_of_which_one_is_silenced_is_reported():
+def test_group_with_one_silenced_alert_is_reported():
     story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
 
     assert quiet(1000, "a").play(story, 60).reported == ["10 + StreamingQueryFailed a,b,c"]
 
 
-def test_a_group_is_silent_once_only_what_is_silenced_is_still_failing():
+def test_group_is_muted_when_only_silenced_alerts_still_fire():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
     harness = quiet(1000, "[ab]").play(story, 115)
 
@@ -153,13 +153,13 @@ def test_a_group_is_silent_once_only_what_is_silenced_is_still_failing():
     )
 
 
-def test_one_that_fails_later_and_is_not_silenced_is_reported_while_the_group_is_silent():
+def test_later_unsilenced_failure_is_reported_beside_a_muted_group():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")]
 
     assert quiet(1000, "[abc]").play(story, 60).reported == ["15 + StreamingQueryFailed d"]
 
 
-def test_one_that_fails_later_in_silence_is_reported_when_the_silence_ends():
+def test_later_failure_in_silence_is_reported_when_it_ends():
     harness = LifecycleHarness().play(all_of(10, "StreamingQueryFailed", "abc"), 12)
     harness.silences = [Silence("*", WALL + 60)]
     harness.play([(15, "d", "StreamingQueryFailed")], 90)
@@ -167,7 +167,7 @@ def test_one_that_fails_later_in_silence_is_reported_when_the_silence_ends():
     assert harness.reported == ["10 + StreamingQueryFailed a,b,c", "60 + StreamingQueryFailed d"]
 
 
-def test_the_revision_does_not_grow_in_silence():
+def test_revision_does_not_grow_during_a_silence():
     harness = quiet(1000).play(
         [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")], 900
     )
@@ -175,7 +175,7 @@ def test_the_revision_does_not_grow_in_silence():
     assert [incident.revision for incident in harness.incidents] == [0, 0]
 
 
-def test_a_silenced_alert_is_shown_with_its_silence_and_another_without():
+def test_silenced_alert_has_a_muted_annotation():
     harness = quiet(1000, "a").play([*FAILING, (10, "b", "StreamingQueryFailed")], 10)
     shown = {one.labels["query"]: one.annotations.get("muted") for one in harness.lifecycle.alerts}
 

@@ -1,4 +1,4 @@
-"""What is silenced now: by settings, by word of the driver, by the file; nothing beyond its end."""
+"""Active silences: from the settings, from ``Sidecar.silence`` and from the file."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def silence(queries, minutes=60.0, **more):
     )
 
 
-class Room:
-    """A ``Silencing`` whose clock is in the test's hand; it shows 0 at ``NOW``."""
+class SilencingHarness:
+    """A ``Silencing`` with a clock that the test sets; the clock is 0 at ``NOW``."""
 
     def __init__(self, *silences, path=None):
         self.clock = Clock(0.0)
@@ -42,7 +42,7 @@ class Room:
         return self
 
     def read(self):
-        """As the thread of the file does."""
+        """Read the file, as the reading thread does."""
         self.silencing.refresh()
         return self
 
@@ -51,63 +51,65 @@ class Room:
         return [one.queries for one in self.silencing()]
 
 
-def test_nothing_is_silenced_unless_somebody_said_so():
-    assert Room().quiet == []
+def test_nothing_is_silenced_by_default():
+    assert SilencingHarness().quiet == []
 
 
-def test_a_silence_of_the_settings_holds_until_its_end():
-    room = Room(silence("a", minutes=1), silence("b", minutes=2))
+def test_silence_of_the_settings_is_active_until_its_end():
+    harness = SilencingHarness(silence("a", minutes=1), silence("b", minutes=2))
 
-    assert room.quiet == ["a", "b"]
-    assert room.after(60).quiet == ["b"]
-    assert room.after(60).quiet == []
+    assert harness.quiet == ["a", "b"]
+    assert harness.after(60).quiet == ["b"]
+    assert harness.after(60).quiet == []
 
 
-def test_a_silence_of_the_settings_that_is_long_over_keeps_no_job_from_starting(caplog):
+def test_expired_silence_of_the_settings_only_logs_a_warning(caplog):
     with caplog.at_level("WARNING", "querypulse"):
-        room = Room(silence("a", minutes=-60))
+        harness = SilencingHarness(silence("a", minutes=-60))
 
-    assert room.quiet == []
+    assert harness.quiet == []
     assert "the silence of 'a' ended" in caplog.text
 
 
-def test_a_silence_reports_what_it_was_given():
-    (one,) = Room(silence("a*", alertname="StreamingQueryLagging", reason="backfill")).silencing()
+def test_silence_keeps_its_fields():
+    (one,) = SilencingHarness(
+        silence("a*", alertname="StreamingQueryLagging", reason="backfill")
+    ).silencing()
 
     assert (one.queries, one.alertname, one.reason) == ("a*", "StreamingQueryLagging", "backfill")
     assert one.until == NOW.timestamp() + 3600
 
 
-def test_a_driver_may_silence_while_it_runs():
-    room = Room(silence("a"))
-    room.silencing.add(silence("b", minutes=1))
+def test_silence_may_be_added_at_run_time():
+    harness = SilencingHarness(silence("a"))
+    harness.silencing.add(silence("b", minutes=1))
 
-    assert room.quiet == ["a", "b"]
-    assert room.after(60).quiet == ["a"]
+    assert harness.quiet == ["a", "b"]
+    assert harness.after(60).quiet == ["a"]
 
 
-def test_a_silence_that_has_ended_cannot_be_added():
+def test_expired_silence_cannot_be_added():
     with pytest.raises(ValueError, match=r"'a'.*past"):
-        Room().silencing.add(silence("a", minutes=0))
+        SilencingHarness().silencing.add(silence("a", minutes=0))
 
 
-def test_a_thousand_silences_are_in_force_at_most():
-    room = Room()
+def test_at_most_a_thousand_silences_are_active():
+    harness = SilencingHarness()
     for number in range(1000):
-        room.silencing.add(silence(f"q{number}", minutes=1 + number % 2))
+        harness.silencing.add(silence(f"q{number}", minutes=1 + number % 2))
     with pytest.raises(ValueError, match=r"silence of 'more': 1000 are in force"):
-        room.silencing.add(silence("more"))
-    room.after(60).silencing.add(silence("more"))
+        harness.silencing.add(silence("more"))
+    harness.after(60).silencing.add(silence("more"))
 
-    assert len(room.quiet) == 501
+    assert len(harness.quiet) == 501
 
 
-def test_a_silence_said_again_for_longer_is_one():
-    room = Room(silence("a", minutes=1))
+def test_extended_silence_replaces_the_earlier_one():
+    harness = SilencingHarness(silence("a", minutes=1))
     for minutes in (2, 3, 3):
-        room.silencing.add(silence("a", minutes=minutes, reason=f"for {minutes}"))
+        harness.silencing.add(silence("a", minutes=minutes, reason=f"for {minutes}"))
 
-    assert [one.reason for one in room.silencing()] == ["for 3"]
+    assert [one.reason for one in harness.silencing()] == ["for 3"]
 
 
 @pytest.mark.parametrize(
@@ -120,58 +122,58 @@ def test_a_silence_said_again_for_longer_is_one():
     ],
     ids=["ends earlier", "other query", "other alert", "other app"],
 )
-def test_a_silence_replaces_none_that_says_something_else(other):
-    room = Room(silence("a", minutes=2))
-    room.silencing.add(other)
+def test_different_silence_replaces_nothing(other):
+    harness = SilencingHarness(silence("a", minutes=2))
+    harness.silencing.add(other)
 
-    assert len(room.quiet) == 2
+    assert len(harness.quiet) == 2
 
 
-def test_a_file_that_is_written_later_is_in_force_with_the_next_read(tmp_path):
-    room = Room(path=tmp_path / "file")
-    assert room.read().quiet == []
+def test_file_takes_effect_with_the_next_read(tmp_path):
+    harness = SilencingHarness(path=tmp_path / "file")
+    assert harness.read().quiet == []
     add_silence(tmp_path / "file", silence("a"), NOW)
 
-    assert room.quiet == []
-    assert room.read().quiet == ["a"]
+    assert harness.quiet == []
+    assert harness.read().quiet == ["a"]
 
 
-def test_a_file_that_is_gone_silences_nothing(tmp_path):
+def test_deleted_file_silences_nothing(tmp_path):
     add_silence(tmp_path / "file", silence("a"), NOW)
-    room = Room(path=tmp_path / "file")
-    assert room.read().quiet == ["a"]
+    harness = SilencingHarness(path=tmp_path / "file")
+    assert harness.read().quiet == ["a"]
     (tmp_path / "file").unlink()
 
-    assert room.read().quiet == []
+    assert harness.read().quiet == []
 
 
-def test_a_silence_of_the_file_ends_by_itself(tmp_path):
+def test_silence_of_the_file_expires(tmp_path):
     add_silence(tmp_path / "file", silence("a", minutes=1), NOW)
 
-    assert Room(path=tmp_path / "file").read().after(61).quiet == []
+    assert SilencingHarness(path=tmp_path / "file").read().after(61).quiet == []
 
 
 @pytest.mark.contains_errors
-def test_a_file_that_cannot_be_understood_is_said_once_and_what_it_said_last_holds(tmp_path):
+def test_malformed_file_is_reported_once_and_keeps_the_last_silences(tmp_path):
     add_silence(tmp_path / "file", silence("a"), NOW)
-    room = Room(path=tmp_path / "file")
-    assert room.read().quiet == ["a"]
+    harness = SilencingHarness(path=tmp_path / "file")
+    assert harness.read().quiet == ["a"]
     (tmp_path / "file").write_text("be quiet")
 
-    assert room.read().quiet == ["a"]
-    assert room.read().quiet == ["a"]
-    assert room.guard.errors["silence-file"] == 1
+    assert harness.read().quiet == ["a"]
+    assert harness.read().quiet == ["a"]
+    assert harness.guard.errors["silence-file"] == 1
 
 
 @pytest.mark.contains_errors
-def test_a_folder_in_the_files_place_silences_nothing(tmp_path):
-    assert Room(path=tmp_path).read().quiet == []
+def test_folder_instead_of_a_file_silences_nothing(tmp_path):
+    assert SilencingHarness(path=tmp_path).read().quiet == []
 
 
 @pytest.mark.contains_errors
-def test_a_file_whose_read_fails_once_is_read_again(tmp_path, monkeypatch):
+def test_failed_read_is_retried(tmp_path, monkeypatch):
     add_silence(tmp_path / "file", silence("a"), NOW)
-    room = Room(path=tmp_path / "file")
+    harness = SilencingHarness(path=tmp_path / "file")
     failures = [OSError(5, "Input/output error")]
 
     def fail_once(path):
@@ -181,30 +183,30 @@ def test_a_file_whose_read_fails_once_is_read_again(tmp_path, monkeypatch):
 
     monkeypatch.setattr(silencing, "read_silences", fail_once)
 
-    assert room.read().quiet == []
-    assert room.read().quiet == ["a"]
-    assert room.guard.errors["silence-file"] == 1
+    assert harness.read().quiet == []
+    assert harness.read().quiet == ["a"]
+    assert harness.guard.errors["silence-file"] == 1
 
 
 @pytest.mark.contains_errors
-def test_a_problem_of_a_file_is_reported_once_until_it_could_be_read_again(tmp_path):
-    room = Room(path=tmp_path / "file")
+def test_file_problem_is_reported_again_after_a_successful_read(tmp_path):
+    harness = SilencingHarness(path=tmp_path / "file")
     for _ in range(3):
         (tmp_path / "file").write_text("be quiet")
-        room.read()
-    assert room.guard.errors["silence-file"] == 1
+        harness.read()
+    assert harness.guard.errors["silence-file"] == 1
     (tmp_path / "file").unlink()
-    room.read()
+    harness.read()
     (tmp_path / "file").write_text("be quiet")
 
-    assert room.read().guard.errors["silence-file"] == 2
+    assert harness.read().guard.errors["silence-file"] == 2
 
 
-def test_a_file_on_a_mount_that_hangs_holds_nobody_up(tmp_path):
+def test_hanging_mount_blocks_nothing(tmp_path):
     """A FIFO without a writer: opening it blocks, as a file on a dead NFS server does."""
     fifo = tmp_path / "file"
     os.mkfifo(fifo)
-    reading = Room(silence("a"), path=fifo).silencing
+    reading = SilencingHarness(silence("a"), path=fifo).silencing
     began = time.monotonic()
     reading.start()
     try:
@@ -215,9 +217,9 @@ def test_a_file_on_a_mount_that_hangs_holds_nobody_up(tmp_path):
         os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))
 
 
-def test_what_is_in_the_file_is_known_once_reading_has_begun(tmp_path):
+def test_start_reads_the_file_before_it_returns(tmp_path):
     add_silence(tmp_path / "file", silence("a"), NOW)
-    reading = Room(path=tmp_path / "file").silencing
+    reading = SilencingHarness(path=tmp_path / "file").silencing
     reading.start()
     try:
         assert [one.queries for one in reading()] == ["a"]
@@ -225,7 +227,7 @@ def test_what_is_in_the_file_is_known_once_reading_has_begun(tmp_path):
         reading.stop()
 
 
-# -- the end, which is mandatory ----------------------------------------------------------------
+# -- the end of a silence is mandatory ----------------------------------------------------------
 
 LATER = NOW + timedelta(hours=1)
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
@@ -241,7 +243,7 @@ END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
         (None, END_OF_TIME, END_OF_TIME),
     ],
 )
-def test_a_silence_ends_after_minutes_or_at_a_moment(minutes, until, end):
+def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
     assert until_of(minutes, until, NOW) == end
 
 
@@ -263,12 +265,12 @@ def test_a_silence_ends_after_minutes_or_at_a_moment(minutes, until, end):
         (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
     ],
 )
-def test_a_silence_without_a_sensible_end_is_refused(minutes, until, word):
+def test_silence_with_an_invalid_end_is_refused(minutes, until, word):
     with pytest.raises(ValueError, match=word):
         until_of(minutes, until, NOW)
 
 
-def test_a_sidecar_is_silenced_by_pattern_even_before_it_runs():
+def test_sidecar_can_be_silenced_before_it_runs():
     sidecar = Sidecar(Settings(http_port=-1))
     sidecar.silence("bronze*", minutes=30, reason="backfill")
 
@@ -277,7 +279,7 @@ def test_a_sidecar_is_silenced_by_pattern_even_before_it_runs():
 
 
 @pytest.mark.parametrize("mistake", [{}, {"minutes": -1}, {"minutes": 1, "until": LATER}])
-def test_a_sidecar_is_not_silenced_without_end(mistake):
+def test_sidecar_refuses_a_silence_without_a_valid_end(mistake):
     sidecar = Sidecar(Settings(http_port=-1))
     with pytest.raises(ValueError):
         sidecar.silence("bronze*", **mistake)
@@ -285,6 +287,6 @@ def test_a_sidecar_is_not_silenced_without_end(mistake):
     assert sidecar._components.silencing() == ()
 
 
-def test_a_pattern_that_is_no_text_is_refused_on_the_users_own_line():
+def test_pattern_must_be_a_string():
     with pytest.raises(ValueError, match="queries"):
         Sidecar(Settings(http_port=-1)).silence(7, minutes=1)

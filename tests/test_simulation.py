@@ -1,6 +1,6 @@
-"""The simulator in `make test`: seeds that failed once, known findings, and new seeds each time.
+"""The simulator in `make test`: seeds that failed before, known findings and new seeds.
 
-`docs/simulation.md` says what is simulated, and what to do with a seed that fails.
+`docs/simulation.md` describes what is simulated and what to do when a seed fails.
 """
 
 import logging
@@ -24,19 +24,19 @@ from simulation.world import run
 FIXED_SEEDS = 40
 RANDOM_SECONDS = 30.0
 FIRST = int(os.environ.get("SIMULATION_SEED", SystemRandom().randrange(10**9)))
-"""CI sets it: chance must not decide there."""
+"""CI sets it, so that its runs do not depend on chance."""
 
 
 @pytest.fixture(autouse=True)
 def no_log():
-    """Thousands of outages would else be logged."""
+    """Without this fixture, thousands of outages are logged."""
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
 def holds(outcome):
-    """Every property held; else a person gets the shortest history that shows it."""
+    """Assert that every property held; otherwise show the shortest history that breaks one."""
     if outcome.violation:
         again = f"again: python -m tests.simulation --seed {outcome.plan.seed}"
         pytest.fail(f"{report(shrink(outcome))}\n{again}", pytrace=False)
@@ -44,16 +44,16 @@ def holds(outcome):
 
 @cache
 def played(index):
-    """What became of a scenario: two tests look at it."""
+    """The outcome of a scenario; two tests share it."""
     return run(SCENARIOS[index].plan)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_handful_of_histories_breaks_no_property(seed):
+def test_a_few_seeds_break_no_property(seed):
     holds(run(generate(seed)))
 
 
-def test_a_plan_runs_alike_each_time():
+def test_plan_and_run_are_deterministic():
     plan = generate(3)
 
     assert generate(3) == plan
@@ -61,7 +61,7 @@ def test_a_plan_runs_alike_each_time():
 
 
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed.number}: {seed.what}")
-def test_what_failed_once_holds(seed):
+def test_regression_seed_breaks_no_property(seed):
     holds(run(seed.plan))
 
 
@@ -96,7 +96,7 @@ def test_new_seeds_break_no_property():
         for index, one in enumerate(SCENARIOS)
     ],
 )
-def test_a_finding_is_fixed(index):
+def test_fixed_finding_breaks_no_property(index):
     outcome = played(index)
 
     assert outcome.violation == "", report(outcome)
@@ -104,8 +104,8 @@ def test_a_finding_is_fixed(index):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", range(len(SCENARIOS)))
-def test_a_finding_breaks_the_property_it_is_about(index):
-    """Else its scenario would fail for another reason."""
+def test_finding_breaks_only_its_own_property(index):
+    """Otherwise its scenario fails for another reason."""
     assert played(index).violation in {"", *SCENARIOS[index].breaks.split("|")}
 
 
@@ -113,14 +113,14 @@ def test_every_exclusion_has_a_scenario():
     assert {one.finding for one in SCENARIOS} >= EXCLUDED.keys()
 
 
-def test_every_exclusion_can_be_taken_out():
-    """Without exclusions, plans are made all the same."""
+def test_plans_can_be_generated_without_exclusions():
+    """The generator also works without exclusions."""
     assert {generate(seed, Terms(without=frozenset())).without for seed in range(50)} == {
         frozenset()
     }
 
 
-def test_a_history_is_reported_and_shrunk():
+def test_failing_history_is_shrunk_and_reported():
     mutation = next(one for one in MUTATIONS if one.finding == "A4" and one.plan is not None)
     with applied(mutation):
         outcome = run(mutation.plan)

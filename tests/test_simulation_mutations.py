@@ -1,4 +1,4 @@
-"""A property that no mutation breaks is worth nothing: each small revert must be noticed."""
+"""Each mutation of the product breaks a property; a property that none breaks is useless."""
 
 import logging
 
@@ -11,7 +11,7 @@ FIXED = {
     "A1", "A2", "A3", "A4", "A5", "A7", "A8", "A9", "A10", "A11", "A18", "A19", "A20", "A21", "B1",
     "L3", "L5", "L15", "L16", "L17", "L23", "N1", "N2", "S1", "S2",
 }  # fmt: skip
-"""Findings that are fixed, in what the simulator runs."""
+"""Fixed findings in code that the simulator runs."""
 
 
 @pytest.fixture(autouse=True)
@@ -23,15 +23,15 @@ def no_log():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda one: one.title)
-def test_a_mutation_is_noticed(mutation):
+def test_simulation_detects_the_mutation(mutation):
     outcome = caught(mutation)
 
     assert outcome is not None, f"{mutation.breaks} held in {mutation.seeds} histories"
-    assert run(outcome.plan).violation != outcome.violation, "it fails without the mutation, too"
+    assert run(outcome.plan).violation != outcome.violation, "it also fails without the mutation"
 
 
 def test_every_property_has_its_mutation():
-    """P4 is P1 or P3 where another query is in between."""
+    """P4 is P1 or P3 with another query in between."""
     broken = {name for one in MUTATIONS for name in one.breaks.split("|")}
 
     assert broken == {f"P{number}" for number in range(1, 10)}

@@ -1,4 +1,4 @@
-"""Eight simulated hours over a job that heals itself every 20 minutes: how often a person is woken."""
+"""Eight simulated hours with a job that fails and recovers every 20 minutes: pages per night."""
 
 import logging
 
@@ -21,21 +21,21 @@ def no_log():
 
 
 def night(**setup):
-    """A query that fails every 20 minutes and is started again after 2 s, until the morning."""
+    """The outcome of a night in which a query fails every 20 minutes and restarts after 2 s."""
     query = QuerySpec("billing", "billing", every=20.0, takes=2.0, recovers=2.0)
     failures = (Step(600.0 + EVERY_SECONDS * n, "die", "billing") for n in range(FAILURES))
     steps = (Step(1.0, "start", "billing"), *failures)
     return run(Plan(1, NIGHT_SECONDS, (query,), steps, Setup(**setup)))
 
 
-def test_a_job_that_heals_itself_pages_three_times_in_a_night_by_default():
+def test_self_recovering_job_pages_three_times_per_night_by_default():
     outcome = night()
 
     assert outcome.violation == ""
     assert outcome.notified == 3
 
 
-def test_a_job_that_heals_itself_within_its_grace_pages_never():
+def test_job_that_recovers_within_its_grace_period_never_pages():
     outcome = night(failed_grace=60.0)
 
     assert outcome.violation == ""

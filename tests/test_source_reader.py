@@ -1,4 +1,4 @@
-"""The source reader asks whom it should, as often as it should, and waits for nobody's sake."""
+"""The source reader polls the right sources at the right interval and never blocks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INTERVAL = 15.0
 
 
 class FakeSource:
-    """Answers with how often it was asked, or as told."""
+    """Answers with the number of polls, or raises ``error``."""
 
     def __init__(self, clock, address="broker:9092") -> None:
         self.address = address
@@ -46,7 +46,7 @@ class FakeSource:
 
 
 class Harness:
-    """A reader on a fake clock, the story it reads runs from, and their sources by run id."""
+    """A reader on a fake clock, the story with its runs, and their sources by run id."""
 
     def __init__(self, *queries):
         self.clock = Clock()
@@ -86,14 +86,14 @@ class Harness:
         return self.reader.latest
 
 
-def test_nobody_is_asked_before_a_query_is_there():
+def test_no_query_polls_no_source():
     harness = Harness()
 
     assert harness.step(at=1) is None
     assert harness.announced == []
 
 
-def test_a_new_run_is_asked_at_once_and_then_once_in_each_interval():
+def test_new_run_is_polled_at_once_and_then_every_interval():
     harness = Harness("a")
     source = harness.sources["a-1"][0]
     for at in range(1, 40):
@@ -107,7 +107,7 @@ def test_a_new_run_is_asked_at_once_and_then_once_in_each_interval():
     assert harness.reader.latest.unreadable == {}
 
 
-def test_a_run_whose_sources_are_not_known_yet_is_met_when_they_are():
+def test_run_is_polled_when_its_sources_become_known():
     harness = Harness("a")
     source = harness.sources.pop("a-1")
     assert harness.step(at=1) is None
@@ -116,7 +116,7 @@ def test_a_run_whose_sources_are_not_known_yet_is_met_when_they_are():
     assert set(harness.step(at=2).polls) == {"a-1"}
 
 
-def test_a_dead_run_of_unknown_sources_is_polled_up_once_and_never_again():
+def test_sources_of_a_dead_run_are_searched_only_once():
     harness = Harness("a")
     sources = harness.sources.pop("a-1")
     harness.story.ended("a", at=1, exception=CONFLICT)
@@ -126,7 +126,7 @@ def test_a_dead_run_of_unknown_sources_is_polled_up_once_and_never_again():
     assert harness.step(at=3) is None
 
 
-def test_a_run_without_anybody_to_ask_is_in_no_report():
+def test_run_without_sources_is_in_no_report():
     harness = Harness("a", "b")
     harness.sources["a-1"] = {}
 
@@ -135,7 +135,7 @@ def test_a_run_without_anybody_to_ask_is_in_no_report():
 
 
 @pytest.mark.parametrize("how", ["failed", "vanished", "hung"])
-def test_a_run_that_should_go_on_is_asked_after_its_end(how):
+def test_unexpectedly_ended_run_is_still_polled(how):
     harness = Harness("a")
     source = harness.sources["a-1"][0]
     harness.step(at=1)
@@ -152,7 +152,7 @@ def test_a_run_that_should_go_on_is_asked_after_its_end(how):
 
 
 @pytest.mark.parametrize("how", ["stopped", "completed", "replaced", "driver stopped"])
-def test_a_run_that_is_over_is_let_go_of(how):
+def test_finished_run_is_released(how):
     harness = Harness("a")
     source = harness.sources["a-1"][0]
     harness.step(at=1)
@@ -170,7 +170,7 @@ def test_a_run_that_is_over_is_let_go_of(how):
     assert "a-1" not in report.polls
 
 
-def test_the_report_forgets_who_was_let_go_of_at_once():
+def test_released_run_leaves_the_report_at_once():
     harness = Harness("a")
     harness.step(at=1)
     harness.story.ended("a", at=2)
@@ -178,7 +178,7 @@ def test_the_report_forgets_who_was_let_go_of_at_once():
     assert harness.step(at=3).polls == {}
 
 
-def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stuck():
+def test_refusing_source_keeps_its_last_poll_and_affects_no_other():
     harness = Harness("a", "b")
     broken = harness.sources["a-1"][0]
     first = harness.step(at=1).polls["a-1"]
@@ -190,7 +190,7 @@ def test_a_source_that_refuses_spoils_no_other_and_its_last_poll_stuck():
     assert report.unreadable == {"a-1": "not allowed"}
 
 
-def test_a_refusal_is_asked_again_after_two_intervals_and_then_forgotten():
+def test_refusing_source_is_polled_again_after_two_intervals():
     harness = Harness("a")
     source = harness.sources["a-1"][0]
     source.error = SourceError("not allowed")
@@ -204,7 +204,7 @@ def test_a_refusal_is_asked_again_after_two_intervals_and_then_forgotten():
     assert set(harness.reader.latest.polls) == {"a-1"}
 
 
-def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_it():
+def test_silent_broker_costs_one_timeout_for_all_its_queries():
     harness = Harness(*"abcde")
     other = harness.begin("z", address="elsewhere:9092")
     for name in "abcde":
@@ -218,7 +218,7 @@ def test_a_silent_broker_costs_its_timeout_once_however_many_queries_read_from_i
     assert set(report.polls) == {"z-1"}
 
 
-def test_a_silent_broker_is_asked_again_after_a_while_and_by_all_when_it_answers():
+def test_silent_broker_is_retried_and_then_polled_by_all_queries():
     harness = Harness("a", "b")
     first = harness.sources["a-1"][0]
     first.error = SourceSilentError("no answer")
@@ -232,7 +232,7 @@ def test_a_silent_broker_is_asked_again_after_a_while_and_by_all_when_it_answers
     assert harness.reader.latest.unreadable == {}
 
 
-def test_a_refusal_is_logged_once_until_it_is_over(caplog):
+def test_refusal_is_logged_once_until_it_ends(caplog):
     harness = Harness("a")
     source = harness.sources["a-1"][0]
     with caplog.at_level(logging.WARNING):
@@ -246,7 +246,7 @@ def test_a_refusal_is_logged_once_until_it_is_over(caplog):
     ]
 
 
-def test_sources_that_cannot_be_found_out_are_named_with_the_reason_and_tried_again():
+def test_failed_search_for_sources_is_reported_and_retried():
     harness = Harness("a", "b")
     sources, harness.sources["a-1"] = harness.sources["a-1"], SourceError("no such field")
 
@@ -257,7 +257,7 @@ def test_sources_that_cannot_be_found_out_are_named_with_the_reason_and_tried_ag
     assert set(report.polls) == {"a-1", "b-1"}
 
 
-def test_closing_lets_go_of_everybody():
+def test_close_releases_every_source():
     harness = Harness("a", "b")
     harness.step(at=1)
     harness.reader.close()
@@ -265,7 +265,7 @@ def test_closing_lets_go_of_everybody():
     assert [harness.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
 
 
-def test_a_run_that_is_let_go_of_is_held_no_longer_by_what_finds_its_sources():
+def test_released_run_is_released_by_the_source_finder():
     harness = Harness("a", "b", "c")
     harness.sources["a-1"] = None
     harness.step(at=1)
@@ -277,11 +277,11 @@ def test_a_run_that_is_let_go_of_is_held_no_longer_by_what_finds_its_sources():
     assert harness.released == ["a-1", "b-1", "c-1"]
 
 
-# -- more than may be polled ----------------------------------------------------------------------
+# -- more runs than one interval allows -----------------------------------------------------------
 
 
-def crowd(extra=50):
-    """More queries than are polled in one interval."""
+def many_queries(extra=50):
+    """More queries than one interval polls."""
     return Harness(*[f"q{number}" for number in range(MAX_RUNS + extra)])
 
 
@@ -289,8 +289,8 @@ def asked(harness, index):
     return harness.sources[f"q{index}-1"][0].asked
 
 
-def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
-    harness = crowd()
+def test_interval_polls_a_limited_number_of_runs_and_names_the_rest():
+    harness = many_queries()
     report = harness.step(at=1)
 
     assert len(report.polls) == MAX_RUNS
@@ -298,8 +298,8 @@ def test_an_interval_polls_so_many_runs_and_names_those_that_wait():
     assert report.unreadable == dict.fromkeys(waiting, "not asked: more than 100 queries")
 
 
-def test_more_runs_than_an_interval_allows_are_polled_in_turns_and_none_starves():
-    harness = crowd()
+def test_too_many_runs_are_polled_in_turns_without_starvation():
+    harness = many_queries()
     for at in range(1, 122):
         harness.step(at=at)
         lately = [
@@ -316,8 +316,8 @@ def test_more_runs_than_an_interval_allows_are_polled_in_turns_and_none_starves(
         assert max(gaps) <= 2 * INTERVAL + 1
 
 
-def test_a_run_whose_turn_has_come_is_named_no_longer():
-    harness = crowd(extra=1)
+def test_run_is_not_named_once_its_turn_came():
+    harness = many_queries(extra=1)
     last = f"q{MAX_RUNS}-1"
     assert harness.step(at=1).unreadable == {last: NOT_ITS_TURN}
     report = harness.step(at=16)
@@ -327,8 +327,8 @@ def test_a_run_whose_turn_has_come_is_named_no_longer():
     assert set(report.unreadable.values()) == {NOT_ITS_TURN}
 
 
-def test_a_run_that_waits_keeps_its_last_poll_and_the_reason_of_a_refusal():
-    harness = crowd(extra=1)
+def test_waiting_run_keeps_its_last_poll_and_its_refusal():
+    harness = many_queries(extra=1)
     harness.step(at=1)
     harness.sources["q0-1"][0].error = SourceError("not allowed")
     harness.step(at=16)
@@ -338,8 +338,8 @@ def test_a_run_that_waits_keeps_its_last_poll_and_the_reason_of_a_refusal():
     assert set(report.polls) == set(harness.sources)
 
 
-def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
-    harness = crowd()
+def test_polling_in_turns_is_logged_once(caplog):
+    harness = many_queries()
     with caplog.at_level(logging.WARNING):
         for at in range(1, 100):
             harness.step(at=at)
@@ -349,8 +349,8 @@ def test_that_runs_are_polled_in_turns_is_logged_once(caplog):
     ]
 
 
-def test_runs_without_a_source_to_poll_take_no_turn(caplog):
-    harness = crowd()
+def test_run_without_sources_takes_no_turn(caplog):
+    harness = many_queries()
     for number in range(50):
         harness.sources[f"q{number}-1"] = {}
     with caplog.at_level(logging.WARNING):
@@ -360,7 +360,7 @@ def test_runs_without_a_source_to_poll_take_no_turn(caplog):
     assert (report.unreadable, caplog.records) == ({}, [])
 
 
-def test_of_the_dead_the_newest_are_polled_and_the_others_are_named(caplog):
+def test_only_the_newest_dead_runs_are_polled(caplog):
     harness = Harness()
     for number in range(MAX_DEAD_RUNS + 2):
         harness.begin(f"dead{number}")
@@ -377,7 +377,7 @@ def test_of_the_dead_the_newest_are_polled_and_the_others_are_named(caplog):
     assert len([record for record in caplog.records if "dead" in record.getMessage()]) == 1
 
 
-def test_a_query_that_dies_pushes_out_the_one_that_died_first():
+def test_new_dead_run_replaces_the_oldest_one():
     harness = Harness()
     for number in range(MAX_DEAD_RUNS + 1):
         harness.begin(f"q{number}")
@@ -390,17 +390,17 @@ def test_a_query_that_dies_pushes_out_the_one_that_died_first():
     assert (harness.sources["q0-1"][0].closed, harness.released) == (1, ["q0-1"])
 
 
-def test_what_is_not_polled_is_shown_at_its_query():
-    harness = crowd(extra=1)
+def test_unpolled_query_shows_the_reason():
+    harness = many_queries(extra=1)
     harness.story.state.apply_sources(harness.step(at=1))
 
     assert harness.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
 
 
-# -- what is made of it -------------------------------------------------------------------------
+# -- the state of the query ---------------------------------------------------------------------
 
 
-def test_a_dead_query_is_known_by_its_newest_poll_and_a_new_run_begins_without():
+def test_dead_query_keeps_its_newest_poll_until_a_new_run_starts():
     story = Story().started(at=0).ask(at=1, committed=5, latest=5)
     story.ended(at=2, exception=CONFLICT).ask(at=20, committed=5, latest=50)
     assert story.query().polls[0].lag_offsets == 45

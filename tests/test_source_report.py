@@ -1,4 +1,4 @@
-"""What waits at a source: counted from offsets, dated by records, and read out of Kafka's texts."""
+"""The lag of a source: from offsets, from record times and from Kafka's text output."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ POLLS = st.builds(
     [
         ({"committed": 10, "latest": 25}, {"t/0": 15}),
         ({"committed": 10, "latest": 10}, {"t/0": 0}),
-        # made anew: its end lies before what was committed
+        # recreated: the end is below the committed offset
         ({"committed": 10, "latest": 3}, {"t/0": 0}),
         # deleted, or without a leader
         ({"committed": 10, "latest": None}, {}),
-        # new: nothing of it was read yet
+        # new: not read yet
         ({"committed": {"t/0": 5}, "latest": {"t/0": 5, "t/1": 9}}, {"t/0": 0}),
-        # what retention took does not wait any more
+        # records deleted by retention do not count
         ({"committed": 10, "earliest": 20, "latest": 25}, {"t/0": 5}),
-        # markers, aborted and compacted records lie before the first that waits
+        # markers, aborted and compacted records precede the first unread record
         ({"committed": 10, "latest": 25, "first_waiting": 24}, {"t/0": 1}),
         ({"committed": 10, "latest": 25, "first_waiting": 25}, {"t/0": 0}),
     ],
 )
-def test_lag_is_what_waits_in_partitions_that_were_read_and_are_there(seen, lags):
+def test_lag_counts_only_read_and_existing_partitions(seen, lags):
     one = poll(at=0, **seen)
 
     assert one.lag_by_partition == lags
     assert one.lag_offsets == (sum(lags.values()) if lags else None)
 
 
-def test_lag_of_a_topic_is_the_sum_and_its_age_that_of_the_oldest_record():
+def test_topic_lag_is_the_sum_and_its_age_that_of_the_oldest_record():
     one = poll(
         at=0,
         committed={"a/0": 0, "a/1": 0, "b/0": 7, "b/1": 0},
@@ -58,18 +58,18 @@ def test_lag_of_a_topic_is_the_sum_and_its_age_that_of_the_oldest_record():
     )
 
     assert one.lag_by_topic == {"a": 5, "b": 5}
-    # Nothing waits in b/0 any more, and of b/1 no record's time is known.
+    # b/0 has no backlog, and b/1 has no known record time.
     assert one.waiting_since_by_topic == {"a": 60.0}
 
 
 @given(POLLS)
-def test_no_lag_is_negative_and_the_parts_add_up(one):
+def test_lag_is_never_negative_and_topics_add_up(one):
     assert all(lag >= 0 for lag in one.lag_by_partition.values())
     assert sum(one.lag_by_topic.values()) == sum(one.lag_by_partition.values())
     assert set(one.lag_by_partition) <= set(one.committed) & set(one.latest)
 
 
-def test_inflow_is_what_came_since_the_poll_before_and_never_negative():
+def test_inflow_is_the_growth_since_the_last_poll_and_never_negative():
     before = {0: poll(at=0, committed=0, latest={"t/0": 5, "t/1": 50})}
     now = {
         0: poll(at=1, committed=0, latest={"t/0": 9, "t/1": 3, "t/2": 80}),
@@ -79,10 +79,10 @@ def test_inflow_is_what_came_since_the_poll_before_and_never_negative():
     assert inflow(before, now) == 4
 
 
-# -- the first record that waits ------------------------------------------------------------------
+# -- the first unread record ----------------------------------------------------------------------
 
 
-def test_the_first_record_is_polled_for_where_something_waits_and_is_not_known_yet():
+def test_first_unread_record_is_searched_in_partitions_with_lag():
     one = poll(
         at=0,
         committed={"t/0": 5, "t/1": 5, "t/2": 5, "t/3": 5, "gone/0": 5},
@@ -94,14 +94,14 @@ def test_the_first_record_is_polled_for_where_something_waits_and_is_not_known_y
     assert searches(known, one) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
 
 
-def test_a_search_that_found_no_record_goes_on_where_it_ended():
+def test_search_without_a_result_continues_where_it_ended():
     one = poll(at=0, committed=5, latest=30)
 
     assert searches({"t/0": Found(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
     assert searches({"t/0": Found(5, 30)}, one) == []
 
 
-def test_a_poll_searches_few_partitions_those_with_the_largest_lag_first():
+def test_poll_searches_the_partitions_with_the_largest_lag():
     committed = {f"t/{number}": 0 for number in range(100)}
     latest = {f"t/{number}": number for number in range(100)}
     found = searches({}, poll(at=0, committed=committed, latest=latest))
@@ -120,15 +120,15 @@ def test_a_poll_searches_few_partitions_those_with_the_largest_lag_first():
         ({"committed": 5, "latest": 6}, False),
         ({"committed": 5, "latest": None}, False),
     ],
-    ids=["as before", "read up to it", "read it", "rewound", "deleted", "made anew", "gone"],
+    ids=["unchanged", "read up to it", "read", "rewound", "deleted", "recreated", "gone"],
 )
-def test_what_was_found_holds_until_it_is_overtaken(seen, stays):
+def test_found_record_is_valid_until_it_is_read_or_gone(seen, stays):
     found = {"t/0": Found(5, 7, 100.0)}
 
     assert still_true(found, poll(at=0, **seen)) == (found if stays else {})
 
 
-# -- Kafka's texts (clients 3.9, as Spark 4.2 brings them) -------------------------------------------
+# -- Kafka's text output (clients 3.9, shipped with Spark 4.2) ---------------------------------------
 
 
 def test_offsets_are_read_by_partition():
@@ -142,7 +142,7 @@ def test_offsets_are_read_by_partition():
     assert offsets_in("{}") == {}
 
 
-def test_a_partition_without_a_leader_is_not_asked():
+def test_partition_without_a_leader_is_skipped():
     node = "h:9092 (id: 1 rack: null)"
     text = (
         f"(name=t, internal=false, partitions=(partition=0, leader={node}, replicas={node}, "
@@ -174,7 +174,7 @@ def config(name, **entries):
         ({"cleanup_policy": "compact,delete", "retention_ms": "60000"}, Kept(60.0, False)),
     ],
 )
-def test_retention_is_that_of_a_topic_from_which_records_are_deleted(entries, kept):
+def test_retention_comes_from_topics_that_delete_records(entries, kept):
     text = "{" + ", ".join([config("t", **entries), config("u", retention_ms="1000")]) + "}"
 
     assert kept_in(text) == {"t": kept, "u": Kept(1.0, False)}

@@ -1,4 +1,4 @@
-"""Which runs are polled next when there are more than may be polled in one interval."""
+"""Which runs are polled next if there are more than one interval allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 3
 
 
 def polled(runs, seconds, most=MOST):
-    """When each run is polled, of one step a second; a run is due an interval after it was."""
+    """The polls of each run with one step per second; a run is due one interval after a poll."""
     moments = {run: [] for run in runs}
     for now in range(seconds):
         before = {run: times[-1] for run, times in moments.items() if times}
@@ -24,11 +24,11 @@ def polled(runs, seconds, most=MOST):
     return moments
 
 
-def test_no_more_runs_than_are_allowed_are_all_polled_in_each_interval():
+def test_few_runs_are_all_polled_in_each_interval():
     assert polled("abc", 31) == {run: [0, 15, 30] for run in "abc"}
 
 
-def test_more_runs_than_are_allowed_are_polled_in_turns():
+def test_many_runs_are_polled_in_turns():
     assert polled("abcd", 46) == {
         "a": [0, 15, 30, 45],
         "b": [0, 15, 30, 45],
@@ -37,14 +37,14 @@ def test_more_runs_than_are_allowed_are_polled_in_turns():
     }
 
 
-def test_a_run_that_was_never_polled_comes_first():
+def test_run_that_was_never_polled_comes_first():
     before = {"a": 0.0, "b": 1.0, "c": 2.0}
 
     assert next_turn("abcz", before, now=17.0, interval=INTERVAL, most=1) == ["z"]
     assert next_turn("abc", before, now=17.0, interval=INTERVAL, most=1) == ["a"]
 
 
-def test_runs_that_were_polled_a_moment_ago_count_though_they_are_not_due():
+def test_recent_polls_count_towards_the_limit():
     before = {"a": 10.0, "b": 11.0}
 
     assert next_turn("cde", before, now=12.0, interval=INTERVAL, most=3) == ["c"]
@@ -52,7 +52,7 @@ def test_runs_that_were_polled_a_moment_ago_count_though_they_are_not_due():
 
 
 @given(st.integers(1, 20), st.integers(1, 6))
-def test_every_run_is_polled_at_a_steady_pace_and_no_interval_has_too_many(count, most):
+def test_every_run_is_polled_regularly_within_the_limit(count, most):
     runs = range(count)
     moments = polled(runs, 400, most)
     every = sorted(at for times in moments.values() for at in times)

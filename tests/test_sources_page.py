@@ -1,4 +1,4 @@
-"""The page of sources, sinks and triggers claims nothing that no test shows."""
+"""Every claim on the page of sources, sinks and triggers has a test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN_BY = dict(re.findall(r"^(\d+)\. `([\w./:]+)`$", PAGE, re.MULTILINE))
 
 
 def rows():
-    """The cells of each row of a table that says which tests show it."""
+    """The cells of each row of the tables with a 'shown by' column."""
     tables = re.findall(r"^\|.*shown by \|\n\|[-|]+\n((?:\|.*\n)+)", PAGE, re.MULTILINE)
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -23,7 +23,7 @@ def rows():
 
 
 @pytest.mark.parametrize("number", SHOWN_BY)
-def test_each_test_that_is_named_exists(number):
+def test_each_named_test_exists(number):
     name, _, function = SHOWN_BY[number].partition("::")
     tree = ast.parse((ROOT / "tests" / name).read_text())
 
@@ -31,13 +31,13 @@ def test_each_test_that_is_named_exists(number):
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda row: row[0])
-def test_each_row_is_shown_by_a_test_that_is_named(row):
+def test_each_row_names_a_test(row):
     numbers = re.findall(r"\d+", row[-1])
 
     assert numbers
     assert set(numbers) <= set(SHOWN_BY)
 
 
-def test_each_test_that_is_named_shows_something():
+def test_each_named_test_is_used_by_a_row():
     assert {number for row in rows() for number in re.findall(r"\d+", row[-1])} == set(SHOWN_BY)
     assert len(rows()) == 19

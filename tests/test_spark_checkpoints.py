@@ -1,4 +1,4 @@
-"""Checkpoints of other places: whatever file system Hadoop has, and what refuses."""
+"""Checkpoints on other file systems of Hadoop, and storage errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PATIENCE = 90
 
 @pytest.fixture
 def hdfs(tmp_path):
-    """A file system on loopback."""
+    """A WebHDFS server on loopback."""
     with WebHdfs(tmp_path / "hdfs") as system:
         yield system
 
@@ -29,7 +29,7 @@ def read(spark, place):
 
 
 def committed(spark, query):
-    """How far its checkpoint says that it has come."""
+    """The last committed batch in the checkpoint of a query."""
     return read(spark, query._jsq.streamingQuery().resolvedCheckpointRoot()).committed
 
 
@@ -38,17 +38,15 @@ def stopped(query):
     assert query.exception() is None
 
 
-def test_a_checkpoint_on_another_system_of_files_is_read(spark, hdfs):
+def test_checkpoint_on_another_file_system_is_read(spark, hdfs):
     query = start(rate(spark), "remote", checkpoint=f"{hdfs.uri}/a folder/cp")
     until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen", timeout=PATIENCE)
     stopped(query)
     assert committed(spark, query) == max(int(p.name) for p in hdfs.folder.glob("*/cp/commits/*"))
 
 
-def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
-    spark, watch, pages, tmp_path
-):
-    """``viewfs:``, of whose mounts another session knows nothing."""
+def test_checkpoint_is_read_with_the_settings_of_its_session(spark, watch, pages, tmp_path):
+    """The mounts of ``viewfs:`` are settings of one session."""
     theirs, trap = spark.newSession(), Trap()
     theirs.conf.set("fs.viewfs.mounttable.pulse.link./jobs", f"file://{tmp_path}")
     (tmp_path / "cp").mkdir()
@@ -66,7 +64,7 @@ def test_a_checkpoint_is_read_with_the_settings_of_its_querys_own_session(
     assert "planned, never committed" in reported["commit_log"]
 
 
-def test_who_may_not_read_a_checkpoint_is_reported_so_and_nothing_else_is_lost(
+def test_unreadable_checkpoint_is_logged_and_the_stall_still_pages(
     spark, hdfs, watch, pages, caplog
 ):
     caplog.set_level(logging.WARNING, "querypulse")
@@ -81,7 +79,7 @@ def test_who_may_not_read_a_checkpoint_is_reported_so_and_nothing_else_is_lost(
         reported = pages.wait_for("StreamingQueryStalled", "closed", timeout=PATIENCE).annotations
         until(
             lambda: "cannot read the checkpoint of closed" in caplog.text,
-            "it says so",
+            "the refusal is logged",
             timeout=PATIENCE,
         )
     finally:
@@ -105,9 +103,9 @@ def test_who_may_not_read_a_checkpoint_is_reported_so_and_nothing_else_is_lost(
         ("webhdfs://127.0.0.1:1/cp", "Connection refused"),
         ("file:/dev/null/cp", "file:/dev/null/cp cannot be seen"),
     ],
-    ids=["s3a", "abfss", "gs", "nobody there", "below a file"],
+    ids=["s3a", "abfss", "gs", "no server", "below a file"],
 )
-def test_a_place_that_cannot_be_read_is_refused_in_a_few_words(spark, place, reason):
+def test_unreadable_storage_gives_a_short_error(spark, place, reason):
     with pytest.raises(StorageError, match=reason) as refused:
         read(spark, place)
 

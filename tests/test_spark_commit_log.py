@@ -1,4 +1,4 @@
-"""On real Spark: the checkpoint's logs tell how far a query has come, whatever events say."""
+"""On real Spark: the checkpoint's logs show the progress of a query independently of events."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Signal:
         )
 
     def poll(self, name):
-        """The probe's newest sight of a run."""
+        """The newest result of the probe for a run."""
         self.report = self.probe.poll(time.monotonic)
         return next(run for run in self.report.runs if run.facts.name == name)
 
@@ -88,7 +88,7 @@ def logs(spark, place, *, gaps=False):
 
 
 def has_run(query, *, batch):
-    """Wait for a batch; the first query of a Spark takes its time on a busy machine."""
+    """Wait for a batch; the first query of a driver starts slowly on a busy machine."""
     done = lambda: query.lastProgress and query.lastProgress["batchId"] >= batch
     until(done, f"batch {batch}", timeout=120)
 
@@ -100,7 +100,7 @@ def fill(folder, *names):
 
 
 def one_task(spark):
-    """A Continuous query holds a core for each of its tasks as long as it lives."""
+    """A Continuous query occupies one core for each of its tasks while it runs."""
     stream = spark.readStream.format("rate").option("numPartitions", 1)
     return stream.option("rowsPerSecond", 10).load()
 
@@ -128,7 +128,7 @@ def test_the_logs_of_a_query_agree_with_its_progress(spark, signal, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["cp", "a b;c", "(a)=[b], ü"])
-def test_the_times_of_a_log_are_those_of_its_files(spark, tmp_path, name):
+def test_log_times_are_the_modification_times_of_its_files(spark, tmp_path, name):
     place = tmp_path / name
     fill(place / "offsets", 9, 10, 11, ".11.crc", ".12.0f3e.tmp")
     os.utime(place / "offsets" / "10", (1_700_000_000.5, 1_700_000_000.5))
@@ -141,9 +141,7 @@ def test_the_times_of_a_log_are_those_of_its_files(spark, tmp_path, name):
     assert SparkStorage(spark).open(str(place)).times("commits") == {}
 
 
-def test_a_storage_that_prints_its_files_in_its_own_way_is_asked_for_the_newest_one(
-    spark, tmp_path, monkeypatch
-):
+def test_unknown_listing_format_falls_back_to_the_newest_file(spark, tmp_path, monkeypatch):
     fill(tmp_path / "offsets", 9, 10)
     monkeypatch.setattr(HadoopFolder, "statuses", lambda *_: "Array(file 9, file 10)")
     times = SparkStorage(spark).open(str(tmp_path)).times("offsets")
@@ -153,21 +151,21 @@ def test_a_storage_that_prints_its_files_in_its_own_way_is_asked_for_the_newest_
 
 
 @pytest.mark.parametrize("name", ["a b", "50%", "a%20b", "a+b,c", "(a)=[b]", "ü"])
-def test_a_checkpoint_may_be_called_anything(spark, signal, tmp_path, name):
-    continuous(spark, "called", checkpoint=tmp_path / name)
+def test_checkpoint_path_may_contain_special_characters(spark, signal, tmp_path, name):
+    continuous(spark, "epochs", checkpoint=tmp_path / name)
 
-    until(lambda: (seen := signal.logged("called")) and seen.committed is not None, "a commit")
+    until(lambda: (seen := signal.logged("epochs")) and seen.committed is not None, "a commit")
     assert (tmp_path / name / "commits").is_dir()
 
 
-def test_only_batches_are_counted_and_as_numbers(spark, tmp_path):
+def test_only_batch_files_count_and_they_sort_as_numbers(spark, tmp_path):
     fill(tmp_path / "offsets", 9, 10, 100, ".100.crc", ".101.0f3e.tmp", "102.tmp", "x")
     fill(tmp_path / "commits", 9, 10, 99)
 
     assert logs(spark, tmp_path).read(0) == LoggedBatches(100, 99)
 
 
-def test_what_does_not_exist_yet_is_empty(spark, tmp_path):
+def test_missing_log_folders_read_as_empty(spark, tmp_path):
     (tmp_path / "cp").mkdir()
     one = logs(spark, tmp_path / "cp")
     assert one.read(0) == LoggedBatches(None, None)
@@ -177,7 +175,7 @@ def test_what_does_not_exist_yet_is_empty(spark, tmp_path):
     assert one.read(1) == LoggedBatches(0, None)
 
 
-def test_a_purged_log_is_found_again(spark, tmp_path):
+def test_log_reader_finds_newer_batches_after_a_purge(spark, tmp_path):
     one = logs(spark, tmp_path)
     for log in ("offsets", "commits"):
         fill(tmp_path / log, *range(5))
@@ -195,7 +193,7 @@ def test_a_purged_log_is_found_again(spark, tmp_path):
     [("nosuch://host/cp", "nosuch"), (":", "Expected scheme"), ("", "empty string")],
     ids=["unknown scheme", "no path", "empty"],
 )
-def test_a_place_that_is_no_storage_is_refused_in_a_few_words(spark, place, reason):
+def test_invalid_storage_path_gives_a_short_error(spark, place, reason):
     with pytest.raises(StorageError, match=reason) as refused:
         SparkStorage(spark).open(place)
 
@@ -203,10 +201,10 @@ def test_a_place_that_is_no_storage_is_refused_in_a_few_words(spark, place, reas
     assert "\n" not in str(refused.value)
 
 
-# -- queries of which events tell too little ---------------------------------------------------
+# -- queries whose events are not enough -------------------------------------------------------
 
 
-def test_a_continuous_query_is_seen_committing_though_no_event_ever_comes(spark, signal):
+def test_commit_log_shows_commits_of_a_continuous_query_without_events(spark, signal):
     continuous(spark, "epochs")
     first = until(lambda: (seen := signal.logged("epochs")) and seen.committed, "the first epochs")
     until(lambda: signal.logged("epochs").committed >= first + 3, "three epochs more")
@@ -223,7 +221,7 @@ def test_a_continuous_query_is_seen_committing_though_no_event_ever_comes(spark,
     assert signal.progresses.count == before
 
 
-def test_the_offsets_of_a_continuous_query_are_those_of_its_last_epoch(spark, signal):
+def test_continuous_query_reports_the_offsets_of_its_last_epoch(spark, signal):
     continuous(spark, "offsets")
     first = until(lambda: signal.poll("offsets").committed_offsets.partition('{"')[2], "offsets")
 
@@ -233,7 +231,7 @@ def test_the_offsets_of_a_continuous_query_are_those_of_its_last_epoch(spark, si
     )
 
 
-def test_a_dead_continuous_query_is_read_no_more(spark, signal):
+def test_logs_of_a_stopped_continuous_query_are_not_read(spark, signal):
     query = continuous(spark, "short")
     until(lambda: signal.logged("short") is not None, "its logs are read")
     query.stop()
@@ -242,7 +240,7 @@ def test_a_dead_continuous_query_is_read_no_more(spark, signal):
     assert not signal.poll("short").active
 
 
-def test_async_progress_tracking_writes_later_than_its_events_say(spark, signal):
+def test_async_progress_tracking_writes_its_log_after_its_events(spark, signal):
     writer = rate(spark).writeStream.format("noop").queryName("async").options(**ASYNC)
     query = writer.trigger(processingTime="100 milliseconds").start()
     has_run(query, batch=4)
@@ -253,7 +251,7 @@ def test_async_progress_tracking_writes_later_than_its_events_say(spark, signal)
     assert seen.committed < query.lastProgress["batchId"]
 
 
-def test_a_batch_that_hangs_is_planned_and_not_committed(spark, signal):
+def test_hung_batch_is_planned_but_not_committed(spark, signal):
     trap = Trap()
     query = start(rate(spark), "hung", trap)
     has_run(query, batch=1)
@@ -266,10 +264,10 @@ def test_a_batch_that_hangs_is_planned_and_not_committed(spark, signal):
     finally:
         trap.hold.clear()
         trap.free.set()
-    until(lambda: signal.logged("hung") is None, "its logs are left alone again")
+    until(lambda: signal.logged("hung") is None, "its logs are not read any more")
 
 
-def test_a_healthy_query_costs_its_storage_nothing(spark, signal):
+def test_logs_of_a_healthy_query_are_not_read(spark, signal):
     query = start(rate(spark), "healthy")
     has_run(query, batch=4)
 
@@ -277,13 +275,13 @@ def test_a_healthy_query_costs_its_storage_nothing(spark, signal):
     assert [signal.logged("healthy") for _ in range(20)] == [None] * 20
 
 
-def test_a_death_is_reported_with_the_batch_it_died_in(spark, signal):
+def test_failure_is_reported_with_the_failed_batch(spark, signal):
     trap = Trap()
     query = start(rate(spark), "doomed", trap)
     has_run(query, batch=1)
     seen = signal.poll("doomed").batch_id
     trap.die.set()
-    until(lambda: not query.isActive, "it died")
+    until(lambda: not query.isActive, "the query fails")
 
     last = signal.poll("doomed")
     assert not last.active
@@ -291,10 +289,10 @@ def test_a_death_is_reported_with_the_batch_it_died_in(spark, signal):
     assert last.batch_id == query.lastProgress["batchId"] + 1
 
 
-# -- what the probe sees besides --------------------------------------------------------------
+# -- idle progress ----------------------------------------------------------------------------
 
 
-def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, signal, tmp_path):
+def test_probe_reports_the_idle_progress_of_a_waiting_query(spark, signal, tmp_path):
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
     query = start(files, "waiting", trigger="100 milliseconds")
@@ -307,22 +305,24 @@ def test_a_waiting_query_shows_the_trigger_that_found_nothing(spark, signal, tmp
 
 
 @pytest.mark.parametrize("at_once", [True, False], ids=["at once", "one by one"])
-def test_both_ways_of_asking_report_the_same(spark, signal, tmp_path, monkeypatch, at_once):
+def test_bulk_and_single_queries_of_the_jvm_give_the_same_result(
+    spark, signal, tmp_path, monkeypatch, at_once
+):
     if not at_once:
         monkeypatch.setattr(signal.probe._queries._living_runs, "ask", lambda _: None)
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
-    query = start(files, "told", trigger="100 milliseconds")
-    until(lambda: signal.poll("told").idle_progress, "an idle progress")
+    query = start(files, "waiting", trigger="100 milliseconds")
+    until(lambda: signal.poll("waiting").idle_progress, "an idle progress")
 
     def seen():
-        return signal.poll("told")
+        return signal.poll("waiting")
 
     def waiting():
         one = seen()
         return one if one.waiting_without_data and one.idle_progress else None
 
-    waits = until(waiting, "it waits")
+    waits = until(waiting, "the query waits")
     assert (waits.active, waits.batch_id, waits.idle_progress.batch_id) == (True, 1, 1)
     assert (
         waits.committed_offsets == "{FileStreamSource[file:" + str(tmp_path) + ']: {"logOffset":0}}'
@@ -330,14 +330,14 @@ def test_both_ways_of_asking_report_the_same(spark, signal, tmp_path, monkeypatc
     (tmp_path / "b.json").write_text('{"a": 2}')
     until(lambda: '{"logOffset":1}' in seen().committed_offsets, "the second batch's offsets")
     query.stop()
-    again = start(files, "told", trigger="100 milliseconds")
+    again = start(files, "waiting", trigger="100 milliseconds")
     assert {run.active for run in signal.probe.poll(time.monotonic).runs} == {True, False}
     again.stop()
     assert not any(run.active for run in signal.probe.poll(time.monotonic).runs)
     assert signal.probe.details.missing == set()
 
 
-def test_a_query_that_always_has_data_shows_no_idle_trigger(spark, signal):
+def test_query_with_constant_input_has_no_idle_progress(spark, signal):
     query = start(rate(spark), "running", trigger="100 milliseconds")
     has_run(query, batch=2)
 

@@ -1,4 +1,4 @@
-"""On real Spark: every death is told, with its reason, within a second or two."""
+"""On real Spark: every failure is reported with its reason within two seconds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from support.queries import Trap, commits, rate, shown, start, until
 pytestmark = pytest.mark.spark
 
 
-def test_a_death_is_paged_with_its_reason_and_without_its_secrets(spark, watch, pages):
+def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
     sidecar = watch()
     trap = Trap()
-    start(rate(spark), "well")
+    start(rate(spark), "healthy")
     start(rate(spark), "doomed", trap)
-    commits(sidecar, "well")
+    commits(sidecar, "healthy")
     commits(sidecar, "doomed")
 
     trap.die.set()
@@ -30,10 +30,10 @@ def test_a_death_is_paged_with_its_reason_and_without_its_secrets(spark, watch, 
     assert page.annotations["siblings"] == "1 of 2 queries healthy; not: doomed"
     assert "hunter2" not in str(pages.requests)
     assert shown(sidecar, "doomed").state == "failed"
-    assert shown(sidecar, "well").state == "running"
+    assert shown(sidecar, "healthy").state == "running"
 
 
-def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
+def test_failure_reports_what_a_restart_repeats_and_the_main_thread(spark, watch):
     sidecar = watch()
     trap = Trap()
     doomed = start(rate(spark), "doomed", trap)
@@ -46,7 +46,7 @@ def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
         return reported[0] if reported and "offsets" in reported[0].get("on_restart", "") else None
 
     trap.die.set()
-    found = until(evidence, "its last words are read")
+    found = until(evidence, "the evidence is complete")
     batch = int(found["on_restart"].split()[1])
 
     assert re.fullmatch(
@@ -56,8 +56,8 @@ def test_a_death_says_what_a_restart_repeats_and_where_the_job_is(spark, watch):
     assert "job line" in found["main_thread"]
 
 
-def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch, pages):
-    class Neighbour(StreamingQueryListener):
+def test_failure_pages_while_another_listener_blocks_the_bus(spark, watch, pages):
+    class SlowListener(StreamingQueryListener):
         received = 0
 
         def onQueryStarted(self, event):
@@ -73,8 +73,8 @@ def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch,
         def onQueryTerminated(self, event):
             pass
 
-    neighbour = Neighbour()
-    spark.streams.addListener(neighbour)
+    slow_listener = SlowListener()
+    spark.streams.addListener(slow_listener)
     try:
         sidecar = watch()
         trap = Trap()
@@ -82,19 +82,21 @@ def test_a_death_is_paged_while_a_neighbour_clogs_the_listener_bus(spark, watch,
             start(rate(spark), f"busy-{number}", trigger="50 milliseconds")
         start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")
-        until(lambda: neighbour.received > 10, "the bus is clogged")
+        until(lambda: slow_listener.received > 10, "the bus is blocked")
 
         trap.die.set()
         page = pages.wait_for("StreamingQueryFailed", "doomed")
 
         assert page.at - trap.died_at < 2
-        # Our queue is not the neighbour's: the event is not late.
-        until(lambda: sidecar.snapshot().monitor.events.get("terminated"), "its end arrives", 2)
+        # Our listener has its own queue, so the event is not late.
+        until(
+            lambda: sidecar.snapshot().monitor.events.get("terminated"), "its end event arrives", 2
+        )
     finally:
-        spark.streams.removeListener(neighbour)
+        spark.streams.removeListener(slow_listener)
 
 
-def test_a_death_in_another_session_is_paged(spark, watch, pages):
+def test_failure_in_another_session_pages(spark, watch, pages):
     sidecar = watch()
     trap = Trap()
     start(rate(spark.newSession()), "elsewhere", trap)
@@ -105,7 +107,7 @@ def test_a_death_in_another_session_is_paged(spark, watch, pages):
     pages.wait_for("StreamingQueryFailed", "elsewhere")
 
 
-def test_a_query_that_began_before_the_sidecar_is_known_and_its_death_paged(spark, watch, pages):
+def test_failure_pages_for_a_query_started_before_the_sidecar(spark, watch, pages):
     trap = Trap()
     query = start(rate(spark), "older", trap)
     until(lambda: query.lastProgress, "it commits")
@@ -118,21 +120,19 @@ def test_a_query_that_began_before_the_sidecar_is_known_and_its_death_paged(spar
     pages.wait_for("StreamingQueryFailed", "older")
 
 
-def test_a_query_that_dies_in_its_first_batch_is_paged(spark, watch, pages):
+def test_failure_in_the_first_batch_pages(spark, watch, pages):
     sidecar = watch()
     trap = Trap()
     trap.die.set()
-    start(rate(spark), "stillborn", trap)
+    start(rate(spark), "first_batch", trap)
 
-    page = pages.wait_for("StreamingQueryFailed", "stillborn")
+    page = pages.wait_for("StreamingQueryFailed", "first_batch")
 
     assert page.annotations["last_commit"] == "none seen"
-    assert shown(sidecar, "stillborn").error_class == "Boom"
+    assert shown(sidecar, "first_batch").error_class == "Boom"
 
 
-def test_a_query_that_came_back_from_its_checkpoint_is_reported_as_resolved(
-    spark, watch, pages, tmp_path
-):
+def test_restart_from_the_checkpoint_resolves_the_alert(spark, watch, pages, tmp_path):
     sidecar = watch()
     trap = Trap()
     start(rate(spark), "phoenix", trap, checkpoint=tmp_path)
@@ -151,7 +151,7 @@ def test_a_query_that_came_back_from_its_checkpoint_is_reported_as_resolved(
     ]
 
 
-def test_pagerduty_is_reported_of_a_death_and_of_the_recovery_under_one_key(spark, watch, tmp_path):
+def test_pagerduty_gets_failure_and_recovery_under_one_key(spark, watch, tmp_path):
     with PagerDutyDouble() as pagerduty:
         sidecar = watch(pagerduty_routing_key="k" * 32, pagerduty_url=pagerduty.enqueue_url)
         trap = Trap()
@@ -169,11 +169,11 @@ def test_pagerduty_is_reported_of_a_death_and_of_the_recovery_under_one_key(spar
     actions = [one["event_action"] for one in pagerduty.events if one["dedup_key"] == key]
     assert pagerduty.incidents == {key: 1}
     assert actions[-2:] == ["trigger", "resolve"]
-    # While it was well at first, what an earlier driver may have left open was resolved: once.
+    # The first healthy period resolves, once, what an earlier driver may have left open.
     assert len(pagerduty.dropped_resolves) == len(set(pagerduty.dropped_resolves))
 
 
-def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
+def test_stopped_query_pages_after_the_grace_period(spark, watch, pages):
     sidecar = watch(gone_grace_seconds=2)
     query = start(rate(spark), "stopped")
     commits(sidecar, "stopped")
@@ -185,7 +185,7 @@ def test_a_query_stopped_and_not_back_is_gone(spark, watch, pages):
     assert shown(sidecar, "stopped").state == "stopped_unexpectedly"
 
 
-def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
+def test_expected_query_that_never_starts_is_missing(spark, watch, pages):
     sidecar = watch(expected_queries=["here", "nowhere"], start_grace_seconds=2)
     start(rate(spark), "here")
 
@@ -196,15 +196,15 @@ def test_a_query_of_the_roster_that_never_came_is_missing(spark, watch, pages):
     assert pages.reported == [("firing", "StreamingQueryMissing", "nowhere")]
 
 
-@pytest.mark.parametrize("by_itself", [False, True], ids=["by name", "by itself"])
-def test_a_stop_that_was_announced_is_reported_to_nobody(spark, watch, pages, by_itself):
+@pytest.mark.parametrize("by_query", [False, True], ids=["by name", "by query"])
+def test_announced_stop_does_not_page(spark, watch, pages, by_query):
     sidecar = watch(gone_grace_seconds=0.5)
     planned = start(rate(spark), "planned")
     unplanned = start(rate(spark), "unplanned")
     commits(sidecar, "planned")
     commits(sidecar, "unplanned")
 
-    sidecar.expect_stop(planned if by_itself else "planned")
+    sidecar.expect_stop(planned if by_query else "planned")
     planned.stop()
     unplanned.stop()
     pages.wait_for("StreamingQueryStopped", "unplanned")
@@ -214,7 +214,7 @@ def test_a_stop_that_was_announced_is_reported_to_nobody(spark, watch, pages, by
     assert shown(sidecar, "planned").state == "stopped"
 
 
-def test_an_announcement_names_the_queries_there_are(spark, watch):
+def test_expect_stop_of_an_unknown_query_lists_known_queries(spark, watch):
     sidecar = watch()
     start(rate(spark), "bronze")
 
@@ -222,9 +222,7 @@ def test_an_announcement_names_the_queries_there_are(spark, watch):
         sidecar.expect_stop("bronse")
 
 
-def test_a_crash_loop_is_reported_as_flapping_however_well_each_restart_goes(
-    spark, watch, pages, tmp_path
-):
+def test_crash_loop_pages_as_flapping_although_each_restart_commits(spark, watch, pages, tmp_path):
     sidecar = watch(resolve_after_seconds=30)
     for _ in range(3):
         trap = Trap()
@@ -239,6 +237,6 @@ def test_a_crash_loop_is_reported_as_flapping_however_well_each_restart_goes(
 
     assert page.annotations["reason"] == "3 failures within 600 s, the last with Boom"
     assert page.annotations["deaths"].count("Boom") == 3
-    # It was never well for long enough between two deaths to be told of each.
+    # It is never healthy for long enough between two failures to page for each of them.
     deaths = [page for page in pages.pages if page.what == ("StreamingQueryFailed", "loop")]
     assert [page.status for page in deaths] == ["firing"]

@@ -1,4 +1,4 @@
-"""How a whole driver ends, freezes and goes on: what is paged then, and what is not."""
+"""A whole driver ends, freezes or resumes: what pages and what does not."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ pytestmark = pytest.mark.spark
 
 
 def slow_reply(handler):
-    """An answer that takes its time."""
+    """A slow answer."""
     handler.double.closing.wait(1.5)
     reply(200)(handler)
 
 
-def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tmp_path):
+def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
     die = threading.Event()
@@ -42,9 +42,7 @@ def test_a_death_a_second_before_exit_is_paged_and_the_exit_code_stays(pages, tm
         assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_slow(
-    pages, tmp_path
-):
+def test_failure_pages_to_a_slow_receiver_before_an_immediate_exit(pages, tmp_path):
     pages.otherwise = slow_reply
     script = """
     sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
@@ -61,7 +59,7 @@ def test_a_death_is_paged_when_stop_and_exit_follow_at_once_and_the_receiver_is_
         assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-def test_a_receiver_that_never_answers_holds_the_exit_for_a_bounded_time_only(tmp_path):
+def test_silent_receiver_delays_the_exit_for_a_bounded_time(tmp_path):
     import socket
 
     script = """
@@ -82,7 +80,7 @@ def test_a_receiver_that_never_answers_holds_the_exit_for_a_bounded_time_only(tm
             assert time.monotonic() - exiting_at < 10
 
 
-def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
+def test_spark_stop_with_busy_queries_does_not_page(pages, tmp_path):
     script = """
     from pyspark.sql import functions as F
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=1, stall_floor_seconds=2)
@@ -108,7 +106,7 @@ def test_a_planned_spark_stop_under_busy_queries_pages_nobody(pages, tmp_path):
         assert driver.lines == ["stopped", "closed True", "threads []"]
 
 
-def test_a_spark_context_that_dies_by_itself_is_one_incident(pages, tmp_path):
+def test_spark_context_that_stops_by_itself_is_one_incident(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=2)
     start("a"); start("b")
@@ -120,12 +118,12 @@ def test_a_spark_context_that_dies_by_itself_is_one_incident(pages, tmp_path):
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("dead")
         page = pages.wait_for("StreamingQueryStopped", "*")
-        # It does not wait until the last of them is known to be gone.
+        # The page does not wait until every query is known to be gone.
         assert page.annotations["reason"].startswith("the SparkContext stopped by itself: ")
         assert [page.what for page in pages.pages] == [("StreamingQueryStopped", "*")]
 
 
-def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
+def test_driver_that_exits_does_not_page(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
     start("a"); start("b")
@@ -136,7 +134,7 @@ def test_a_driver_that_just_exits_pages_nobody(pages, tmp_path):
         assert pages.pages == []
 
 
-def test_a_jvm_that_does_not_answer_does_not_stop_the_evaluating(pages, tmp_path):
+def test_frozen_jvm_does_not_stop_the_evaluation(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, resolve_after_seconds=1)
     start("frozen")
@@ -155,7 +153,7 @@ def test_a_jvm_that_does_not_answer_does_not_stop_the_evaluating(pages, tmp_path
         pages.wait_for("StreamingQueryStalled", "frozen", status="resolved")
 
 
-def test_a_jvm_that_does_not_answer_holds_the_exit_for_a_bounded_time_only(pages, tmp_path):
+def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
     start("frozen")
@@ -176,7 +174,7 @@ def test_a_jvm_that_does_not_answer_holds_the_exit_for_a_bounded_time_only(pages
         assert pages.pages == []
 
 
-def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages, tmp_path):
+def test_driver_that_resumes_after_a_freeze_does_not_page(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)
     start("thawed")
@@ -196,7 +194,7 @@ def test_a_driver_that_was_frozen_as_a_whole_pages_nobody_when_it_goes_on(pages,
         assert pages.pages == []
 
 
-def test_a_forked_child_pages_nothing_and_ends_quietly(pages, tmp_path):
+def test_forked_child_pages_nothing_and_exits_normally(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
     query = start("doomed", lambda batch, batch_id: 1 / 0)

@@ -1,4 +1,4 @@
-"""Every way in which a driver ends, on real processes: who is notified, from inside and outside.
+"""Every way a driver ends, on real processes: which alerts fire inside and outside.
 
 ``docs/ends.md`` shows this table.
 """
@@ -54,14 +54,14 @@ EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspar
 
 
 class End(NamedTuple):
-    """What the driver does last, which signal it gets, and what becomes of it."""
+    """The last action of the driver, the signal it gets, and the expected outcome."""
 
     script: str
     code: int
     inside: tuple[tuple[str, str], ...]
     """Alerts that the driver itself sends."""
     outside: str
-    """What ``querypulse watch`` makes of it: closed, terminated, gone."""
+    """The state that ``querypulse watch`` reports: closed, terminated or gone."""
     number: signal.Signals | None = None
     to_jvm: bool = False
     command: tuple[str, ...] = (sys.executable, "-Iu")
@@ -84,7 +84,9 @@ ENDS = {
     "an exception": End("1 / 0", 1, (), "gone"),
     "a query fails": End(FAILS, 1, (("StreamingQueryFailed", "gold"),), "gone"),
     "the SparkContext stops by itself": End(DIES, 0, GONE, "gone"),
-    "the same, and the script closes": End(DIES + "sidecar.close()", 0, GONE, "gone"),
+    "the SparkContext stops by itself and the script closes": End(
+        DIES + "sidecar.close()", 0, GONE, "gone"
+    ),
     "kill -9 of the JVM": End(
         WAITS, 1, (("StreamingDriverDown", "*"),), "gone", signal.SIGKILL, to_jvm=True
     ),
@@ -94,8 +96,8 @@ ENDS = {
 }
 
 
-def came_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], str]:
-    """Exit code, alerts from inside, and what the watcher makes of it."""
+def outcome_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], str]:
+    """The exit code, the alerts of the driver, and the state the watcher reports."""
     go = folder / "go"
     environment = {"GO": str(go), "PYSPARK_PYTHON": sys.executable}
     if end.submit_args:
@@ -111,7 +113,7 @@ def came_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], s
         time.sleep(1.0)
         go.touch()
         if end.number is not None:
-            # It must have come to where it waits.
+            # The script must reach its wait first.
             time.sleep(1.0)
             signal_it(driver, end)
         code = driver.wait(60)
@@ -138,26 +140,26 @@ def seen_from_outside(reported) -> str:
 
 
 def url_of(driver):
-    def said():
+    def url_line():
         assert driver.process.poll() is None, driver.errors
         return next((line for line in driver.lines if line.startswith("http://")), None)
 
-    return until(said, "the driver says its URL", timeout=120)
+    return until(url_line, "the driver prints its URL", timeout=120)
 
 
 @pytest.fixture(scope="module")
 def outcome(tmp_path_factory):
-    """Runs the ends three at a time, each once: a driver waits for most of its life."""
+    """Run each end once, three at a time, because a driver mostly waits."""
     with ThreadPoolExecutor(3) as pool:
         running = {
-            how: pool.submit(came_of, end, tmp_path_factory.mktemp("driver"))
+            how: pool.submit(outcome_of, end, tmp_path_factory.mktemp("driver"))
             for how, end in ENDS.items()
         }
         yield cache(lambda how: running[how].result())
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_how_a_driver_ends_decides_who_is_notified(outcome, how):
+def test_end_of_a_driver_decides_which_alerts_fire(outcome, how):
     end = ENDS[how]
 
     assert outcome(how) == (end.code, end.inside, end.outside)

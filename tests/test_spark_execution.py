@@ -1,4 +1,4 @@
-"""What a Spark does not tell, or tells in a way nobody understands, costs that detail only."""
+"""A detail that Spark refuses or returns in an unknown form loses only that detail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONTINUOUS = RunFacts("id", "run", None, parse_trigger("ContinuousTrigger(1000)"
 
 
 class Text:
-    """A Java object that says one thing."""
+    """A Java object with a constant text."""
 
     def __init__(self, text):
         self.text = text
@@ -32,21 +32,21 @@ class Text:
 
 
 class Batch:
-    """What knows the batch that is in flight."""
+    """The execution context of the batch in flight."""
 
     def batchId(self):
         return 7
 
 
 class Session:
-    """The session that started it."""
+    """The session that started the query."""
 
     def sessionUUID(self):
         return "session"
 
 
 class Java:
-    """A StreamExecution that answers, or refuses, everything alike."""
+    """A StreamExecution that answers or refuses every call."""
 
     def __init__(self, *, progress=None, refuse=None, called="MicroBatchExecution", active=True):
         self.progress = progress
@@ -107,7 +107,7 @@ def execution(java):
     return SparkExecution(java, None, 4, details), details
 
 
-def test_what_a_run_does_can_be_asked_of_itself():
+def test_living_run_is_read_from_its_execution():
     one, details = execution(Java(progress="{}"))
 
     assert one.living_run(MICRO_BATCH, None) == LivingRun(
@@ -116,13 +116,13 @@ def test_what_a_run_does_can_be_asked_of_itself():
     assert details.missing == set()
 
 
-def test_continuous_is_not_asked_for_its_batch():
+def test_continuous_run_has_no_batch_id():
     one, _ = execution(Java())
 
     assert one.living_run(CONTINUOUS, None).batch_id is None
 
 
-def test_a_run_that_has_ended_reports_nothing():
+def test_ended_run_has_no_living_run():
     one, _ = execution(Java(active=False))
 
     assert one.living_run(MICRO_BATCH, 3) is None
@@ -136,13 +136,13 @@ def test_a_run_that_has_ended_reports_nothing():
         ("ContinuousExecution", False),
     ],
 )
-def test_async_progress_tracking_is_reported_by_what_runs_the_query(called, is_async):
+def test_execution_class_shows_async_progress_tracking(called, is_async):
     one, _ = execution(Java(called=called))
 
     assert one.facts("id", "run").async_progress is is_async
 
 
-def test_how_rarely_an_async_log_is_written_is_reported_in_seconds():
+def test_log_interval_of_async_progress_is_in_seconds():
     one, _ = execution(Java(called="AsyncProgressTrackingMicroBatchExecution"))
     plain, _ = execution(Java())
 
@@ -150,7 +150,7 @@ def test_how_rarely_an_async_log_is_written_is_reported_in_seconds():
     assert plain.facts("id", "run").log_interval_seconds == 0
 
 
-def test_what_a_spark_refuses_is_named_and_the_rest_still_known():
+def test_refused_details_are_named_and_the_rest_is_read():
     one, details = execution(Java(refuse=Py4JError("Method does not exist")))
 
     facts = one.facts("id", "run")
@@ -162,7 +162,7 @@ def test_what_a_spark_refuses_is_named_and_the_rest_still_known():
     }
 
 
-def test_a_jvm_that_is_gone_is_no_missing_detail():
+def test_lost_jvm_is_not_a_missing_detail():
     one, details = execution(Java(refuse=Py4JNetworkError("Answer from Java side is empty")))
 
     with pytest.raises(Py4JNetworkError):

@@ -1,4 +1,4 @@
-"""On real Spark: each way to be sick is told under its own name, in time, and nothing else is."""
+"""On real Spark: each kind of failure raises its own alert in time, and no other alert."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
 from support.failing_workloads import (
-    BORN_FAILING,
+    FAILING_FROM_THE_START,
     FLOOR,
+    HEALTHY_AT_FIRST,
     SETTINGS,
     START_GRACE,
-    WELL_AT_FIRST,
-    Reported,
+    ExpectedPage,
 )
 from support.queries import until
 from support.spark_harness import Diary, Harness
@@ -26,25 +26,27 @@ SLACK_SECONDS = 2
 
 @pytest.fixture
 def harness(spark, watch, tmp_path):
-    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
     harness = Harness(spark, tmp_path)
     yield harness
     harness.close()
 
 
 def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
-    patients = [bring(harness) for bring in WELL_AT_FIRST]
-    names = {failing.query.name for failing in patients}
+    workloads = [bring(harness) for bring in HEALTHY_AT_FIRST]
+    names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit", 120)
     sidecar, watched_at = watch(**SETTINGS), time.monotonic()
     diary = Diary(harness, sidecar)
-    until(lambda: names <= diary.in_state("running"), "all are seen to run")
-    patients += [bring(harness) for bring in BORN_FAILING]
-    for failing in patients:
-        failing.strike()
+    until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")
+    workloads += [bring(harness) for bring in FAILING_FROM_THE_START]
+    for workload in workloads:
+        workload.strike()
 
-    due = [reported for failing in patients for reported in failing.reported]
-    due.append(Reported("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE))
+    due = [reported for workload in workloads for reported in workload.reported]
+    due.append(
+        ExpectedPage("StreamingQueryMissing", "never_started", lambda: watched_at, START_GRACE)
+    )
     reported = first_pages(pages, {(one.alertname, one.query) for one in due})
 
     assert set(reported) == {(one.alertname, one.query) for one in due}
@@ -52,16 +54,16 @@ def test_failing_queries_raise_the_right_alerts_in_time(harness, watch, pages):
     assert {one: why for one, why in reasons.items() if not why.startswith(one.reason)} == {}
     lateness = {one[:2]: reported[one[:2]].at - due_at(one, diary) for one in due}
     assert {what: late for what, late in lateness.items() if late > SLACK_SECONDS} == {}
-    # A new run of the crash loop commits; nothing else gets better.
-    better = {query for status, _, query in pages.reported if status == "resolved"}
-    assert better <= {"crash_loop"}
+    # A new run of the crash loop commits; nothing else recovers.
+    recovered = {query for status, _, query in pages.reported if status == "resolved"}
+    assert recovered <= {"crash_loop"}
     crashes = [(status, what) for status, what, query in pages.reported if query == "crash_loop"]
     flaps = crashes.index(("firing", "StreamingQueryFlapping"))
     assert ("firing", "StreamingQueryFailed") not in crashes[flaps:]
 
 
 def first_pages(pages, wanted):
-    """The first page of each alert: when all that are wanted came, and a while after."""
+    """The first page of each alert, once all wanted pages arrived and a little later."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and not wanted <= {page.what for page in pages.pages}:
         time.sleep(0.1)
@@ -70,28 +72,28 @@ def first_pages(pages, wanted):
 
 
 def due_at(reported, diary):
-    """When it is told at the earliest, in monotonic seconds."""
+    """The earliest moment of the page, in monotonic seconds."""
     window = diary[reported.query].window if reported.window is None else reported.window
     return reported.began_at() + window
 
 
-def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_reported(pages, tmp_path):
+def test_dropped_listener_is_registered_again_and_a_removed_one_pages(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
-    start("heard")
-    until_commits(sidecar, "heard")
+    start("bronze")
+    until_commits(sidecar, "bronze")
     spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
     while sidecar.snapshot().monitor.reregistrations == 0:
         time.sleep(0.05)
     time.sleep(3)
-    say(f"told {len(sidecar.alerts())}")
+    say(f"alerts: {len(sidecar.alerts())}")
     spark.streams.removeListener(sidecar.listener)
     say(f"{time.monotonic()}")
     time.sleep(60)
     """
     script = SHARES_THE_QUEUE + textwrap.dedent(script)
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        driver.wait_for_line("told 0")
+        driver.wait_for_line("alerts: 0")
         page = pages.wait_for("QuerypulseEventsMissing", "*")
 
         assert page.at - float(driver.lines[1]) < 7 + SLACK_SECONDS
@@ -100,10 +102,10 @@ def test_a_listener_dropped_by_spark_is_put_back_and_one_taken_out_is_reported(p
         assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
 
 
-def test_a_listener_bus_that_overflows_is_reported_and_the_queries_are_well(pages, tmp_path):
+def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_path):
     script = """
     from pyspark.sql.streaming.listener import StreamingQueryListener
-    class Neighbour(StreamingQueryListener):
+    class SlowListener(StreamingQueryListener):
         def onQueryStarted(self, event): pass
         def onQueryProgress(self, event): time.sleep(0.5)
         def onQueryIdle(self, event): pass
@@ -111,7 +113,7 @@ def test_a_listener_bus_that_overflows_is_reported_and_the_queries_are_well(page
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
     start("one"); start("two")
     until_commits(sidecar, "one", "two")
-    spark.streams.addListener(Neighbour())
+    spark.streams.addListener(SlowListener())
     say(f"{time.monotonic()}")
     time.sleep(60)
     """

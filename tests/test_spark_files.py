@@ -1,4 +1,4 @@
-"""Queries on folders of files: on real Spark, what is told of them and what is not."""
+"""On real Spark: queries on folders of files, and which of their problems are reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATIENCE = 90
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with some files of one row each."""
+    """A folder with a few files of one row each."""
     path = tmp_path / "in"
     path.mkdir()
     for number in range(6):
@@ -37,7 +37,7 @@ def stream(spark, folder):
     return reader.option("pathGlobFilter", "*.json").json(str(folder))
 
 
-def test_a_file_that_is_gone_before_it_is_read_is_reported(spark, folder, watch, pages):
+def test_file_deleted_before_it_is_read_is_reported(spark, folder, watch, pages):
     watch()
     trap = Trap()
     trap.hold.set()
@@ -54,7 +54,7 @@ def test_a_file_that_is_gone_before_it_is_read_is_reported(spark, folder, watch,
     assert "File does not exist" in error_of(reported)
 
 
-def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, folder, watch, pages):
+def test_catching_up_and_idling_raises_no_alert(spark, folder, watch, pages):
     watch(stall_floor_seconds=FLOOR)
     query = start(stream(spark, folder), "files")
     query.processAllAvailable()
@@ -67,14 +67,14 @@ def test_catching_up_then_idle_then_the_first_file_again_is_left_alone(spark, fo
     assert query.isActive
 
 
-def test_a_folder_that_is_gone_polls_like_one_without_news(spark, folder, watch, pages):
-    """Spark says nothing, and neither do we: docs/sources.md says so."""
+def test_deleted_folder_is_idle_and_raises_no_alert(spark, folder, watch, pages):
+    """Spark does not report it, so querypulse cannot either; see docs/sources.md."""
     sidecar = watch(stall_floor_seconds=FLOOR)
     query = start(stream(spark, folder), "files")
     query.processAllAvailable()
     shutil.rmtree(folder)
     state = lambda: next(one.state for one in sidecar.snapshot().queries)
-    until(lambda: state() == "idle", "it idles", timeout=PATIENCE)
+    until(lambda: state() == "idle", "the query is idle", timeout=PATIENCE)
 
     assert pages.reported == []
     assert query.isActive

@@ -1,5 +1,5 @@
-"""A fork of the driver's Python has our objects and none of our threads: it tells nobody anything,
-and what it does with its copy of the sidecar does nothing to its parent's.
+"""A fork of the driver's Python copies our objects but not our threads: it sends nothing,
+and its copy of the sidecar does not affect the parent's.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def work(batch, batch_id):
 doomed = start("doomed", work)
 start("calm")
 until_commits(sidecar, "doomed", "calm")
-def use_all():
-    "Everything a job might do with the sidecar it finds itself in possession of."
+def use_sidecar():
+    "Every call a job may make on its copy of the sidecar."
     assert sidecar.flush(1) is False
     assert sidecar.alerts() == ()
     sidecar.snapshot()
     sidecar.close()
-def look(path="livez"):
+def get(path="livez"):
     with urllib.request.urlopen(f"{sidecar.url}/{path}", timeout=5) as answer:
         return answer.status
-def die_and_be_told():
+def fail_and_flush():
     die.set()
     while doomed.isActive:
         time.sleep(0.05)
@@ -45,15 +45,15 @@ def lines_of(script, pages, folder):
         return driver.lines
 
 
-def test_a_fork_that_ends_like_a_program_closes_nothing_of_its_parent(pages, tmp_path):
+def test_exit_of_a_fork_does_not_close_the_parents_sidecar(pages, tmp_path):
     script = """
 if os.fork() == 0:
-    use_all()
-    sys.exit(7)  # runs what is registered for the exit, ours included
+    use_sidecar()
+    sys.exit(7)  # runs the exit handlers, including ours
 say(f"child {os.waitstatus_to_exitcode(os.wait()[1])}")
 time.sleep(3)
-say(f"closed {sidecar.closed}, livez {look()}, readyz {look('readyz')}")
-die_and_be_told()
+say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
+fail_and_flush()
 """
     lines = lines_of(script, pages, tmp_path)
 
@@ -61,13 +61,11 @@ die_and_be_told()
     assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-def test_processes_of_multiprocessing_page_nothing_while_they_live_and_when_they_end(
-    pages, tmp_path
-):
+def test_multiprocessing_children_page_nothing(pages, tmp_path):
     script = """
 def job(seconds):
-    use_all()
-    time.sleep(seconds)  # longer than the grace: whoever judged in here would miss the queries
+    use_sidecar()
+    time.sleep(seconds)  # longer than the grace: an evaluation in the child would report the queries as gone
 fork = multiprocessing.get_context("fork")
 processes = [fork.Process(target=job, args=(seconds,)) for seconds in (0, 8)]
 for process in processes:
@@ -77,8 +75,8 @@ for process in processes:
 say(f"children {[process.exitcode for process in processes]}")
 with fork.Pool(2) as pool:
     pool.map(abs, range(8))
-say(f"closed {sidecar.closed}, livez {look()}, readyz {look('readyz')}")
-die_and_be_told()
+say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
+fail_and_flush()
 """
     lines = lines_of(script, pages, tmp_path)
 
@@ -86,7 +84,7 @@ die_and_be_told()
     assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-def test_a_fork_does_not_report_again_what_its_parent_has_not_reported_yet(pages, tmp_path):
+def test_fork_does_not_send_the_pending_alert_of_its_parent(pages, tmp_path):
     from support.http_double import reply
 
     pages.script.extend([reply(503)] * 4)
@@ -109,7 +107,7 @@ say(f"flushed {sidecar.flush(10)}")
     assert accepted == 1
 
 
-def test_a_fork_that_is_killed_takes_nothing_with_it(pages, tmp_path):
+def test_killed_fork_does_not_affect_its_parent(pages, tmp_path):
     script = """
 import signal
 child = os.fork()
@@ -118,8 +116,8 @@ if child == 0:
 time.sleep(0.5)
 os.kill(child, signal.SIGKILL)
 os.wait()
-say(f"closed {sidecar.closed}, livez {look()}, readyz {look('readyz')}")
-die_and_be_told()
+say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
+fail_and_flush()
 """
     lines = lines_of(script, pages, tmp_path)
 

@@ -1,4 +1,4 @@
-"""Every query of every panel, put to a real Prometheus that has watched real queries fall ill."""
+"""Runs every panel query on a real Prometheus that has scraped real failing queries."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from support.queries import until
 pytestmark = [pytest.mark.spark, pytest.mark.prometheus, pytest.mark.alertmanager]
 
 SEEN_SECONDS = 600
-"""The play is shorter than that."""
+"""The observed scenario is shorter."""
 OF_BROKERS_AND_TABLES = (
     "query: Lag by topic A",
     "query: Age of the oldest unread record A",
@@ -41,32 +41,32 @@ OF_BROKERS_AND_TABLES = (
     "query: Backlog by source, files A",
     "query: Backlog by source, bytes A",
 )
-RIGHTLY_EMPTY = {
+EXPECTED_EMPTY = {
     **dict.fromkeys(OF_BROKERS_AND_TABLES, "no series"),
     "fleet: Cost to the job: one event A": "no number",
 }
-"""Targets that have nothing to show here: no query reads from a broker or a table, and no Python
-of ours runs on Spark's threads."""
-MOMENTS = {"fleet: annotation Starts", "query: annotation Starts"}
-"""Annotations whose values are moments."""
+"""Targets without data here: no query reads from a broker or a table, and no Python of ours runs
+on Spark's threads."""
+TIMESTAMPS = {"fleet: annotation Starts", "query: annotation Starts"}
+"""Annotations whose values are timestamps."""
 
 
 def over_time(observed, expression):
-    """All series of an expression over the whole play."""
+    """All series of an expression over the whole scenario."""
     now = time.time()
     asked = {"query": filled(expression), "start": now - SEEN_SECONDS, "end": now, "step": 2}
     return observed.prometheus.get("query_range", asked)["result"]
 
 
 def complaints(observed, expression, legend=""):
-    """What is wrong with the answer to one query, or an empty text."""
+    """The problem with the result of a query, or an empty string."""
     found = over_time(observed, expression)
     if not found:
         return "no series"
     values = [float(text) for series in found for _, text in series["values"]]
     if not any(map(math.isfinite, values)):
         return "no number"
-    # A quantile of no batches is no number, and no line.
+    # A quantile without batches is NaN and draws no line.
     if "histogram_quantile" not in expression and not all(map(math.isfinite, values)):
         return "values that are no numbers"
     used = set(re.findall(r"\{\{(\w+)\}\}", legend))
@@ -74,16 +74,16 @@ def complaints(observed, expression, legend=""):
     return f"series without the labels of {legend}: {bare}" if bare else ""
 
 
-def test_every_target_shows_something(observed):
+def test_every_target_returns_data(observed):
     found = {
         name: complaints(observed, target["expr"], target["legendFormat"])
         for name, target in every_target().items()
     }
 
-    assert {name: why for name, why in found.items() if why} == RIGHTLY_EMPTY
+    assert {name: why for name, why in found.items() if why} == EXPECTED_EMPTY
 
 
-def test_every_annotation_shows_something(observed):
+def test_every_annotation_returns_data(observed):
     notes = {name: text for name, text in every_expression().items() if "annotation" in name}
 
     assert {name: complaints(observed, text) for name, text in notes.items()} == dict.fromkeys(
@@ -91,8 +91,8 @@ def test_every_annotation_shows_something(observed):
     )
 
 
-def test_starts_are_reported_in_milliseconds_as_grafana_takes_them(observed):
-    for name in MOMENTS:
+def test_start_annotations_are_in_milliseconds(observed):
+    for name in TIMESTAMPS:
         moments = [
             float(text) / 1000
             for series in over_time(observed, every_expression()[name])
@@ -110,7 +110,7 @@ def test_starts_are_reported_in_milliseconds_as_grafana_takes_them(observed):
         ("1 / spark_streaming_query_active", "", "values that are no numbers"),
     ],
 )
-def test_a_target_that_shows_nothing_would_be_noticed(observed, expression, legend, why):
+def test_check_detects_a_target_without_data(observed, expression, legend, why):
     assert why in complaints(observed, expression, legend)
 
 
@@ -123,7 +123,7 @@ def test_every_variable_has_values(observed, name):
         assert values
 
 
-def test_a_query_chosen_by_its_name_is_the_only_one_shown(observed):
+def test_query_variable_limits_the_series_to_one_query(observed):
     by_query = [target["expr"] for target in every_target().values() if "$query" in target["expr"]]
     for expression in by_query:
         chosen = filled(expression, query="hung")
@@ -131,8 +131,8 @@ def test_a_query_chosen_by_its_name_is_the_only_one_shown(observed):
         assert {each.get("query", "hung") for each in labels} <= {"hung", "*"}
 
 
-def test_the_panel_shows_the_state_that_the_driver_shows(observed):
-    """By the words that the panel writes for its numbers."""
+def test_state_panel_agrees_with_the_status_of_the_driver(observed):
+    """The panel maps its numbers to words."""
     panel = every_panel()["fleet: State of every query"]
     [mapping] = panel["fieldConfig"]["defaults"]["mappings"]
     words = {number: shown["text"] for number, shown in mapping["options"].items()}
@@ -148,8 +148,8 @@ def test_the_panel_shows_the_state_that_the_driver_shows(observed):
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)
-def test_the_panels_can_be_drawn(observed, name, tmp_path):
-    """With PICTURES_FOLDER set, into that folder: those of the documents are made so."""
+def test_picture_of_each_dashboard_can_be_drawn(observed, name, tmp_path):
+    """PICTURES_FOLDER sets the target folder; the pictures of the documents come from there."""
     folder = Path(os.environ.get("PICTURES_FOLDER", tmp_path))
     picture = folder.resolve() / f"{name}.svg"
     command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]

@@ -1,4 +1,4 @@
-"""On real Spark: queries that look sick and are well, all in one driver, are told to nobody."""
+"""On real Spark: healthy queries that appear unhealthy, all in one driver, raise no alert."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ assert 2 * max(GRACE, TREND) < WATCH_SECONDS
 
 @pytest.fixture
 def harness(spark, watch, tmp_path):
-    """Depends on ``watch`` in order to be closed before its queries are stopped."""
+    """Depends on ``watch``, so that the sidecar closes before its queries stop."""
     harness = Harness(spark, tmp_path)
     yield harness
     harness.close()
@@ -31,12 +31,16 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     queries |= {workload.name: workload.start(harness) for workload in AFTER}
     labels = {name: query.name or query.id[:8] for name, query in queries.items()}
 
-    until(lambda: len(diary[labels["planned_stop"]].commits) > 6, "it commits", 60)
+    until(lambda: len(diary[labels["planned_stop"]].commits) > 6, "the planned query commits", 60)
     sidecar.expect_stop("planned_stop")
     queries["planned_stop"].stop()
     brisk = [labels[workload.name] for workload in WORKLOADS if not workload.leisurely]
-    until(lambda: diary.seconds > WATCH_SECONDS, "the time is over", 90)
-    until(lambda: diary.seconds > 2 * max(diary[label].window for label in brisk), "twice", 90)
+    until(lambda: diary.seconds > WATCH_SECONDS, "the watch time has passed", 90)
+    until(
+        lambda: diary.seconds > 2 * max(diary[label].window for label in brisk),
+        "every window has passed twice",
+        90,
+    )
 
     assert pages.reported == []
     assert sidecar.alerts() == ()
@@ -46,5 +50,5 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     }
     unlike = [a.name for a, life in lives.items() if not a.lived(life, queries[a.name])]
     assert unlike == []
-    # Its events tell of batch 2, and its log never will.
+    # Its events report batch 2; its commit log never contains it.
     assert harness.committed("async_tracking_idle") == 0

@@ -15,7 +15,7 @@ HANDFUL = 6
 
 
 def failed(stream, name, checkpoint=None):
-    """Start a query that fails in its first batch, and wait for that."""
+    """Start a query that fails in its first batch, and wait for the failure."""
     trap = Trap()
     trap.die.set()
     query = start(stream, name, trap, checkpoint=checkpoint)
@@ -29,9 +29,7 @@ def names(sidecar):
 
 
 @pytest.mark.parametrize("kept", [True, False], ids=["kept checkpoint", "new checkpoint"])
-def test_a_query_that_is_started_again_after_a_failure_recovers(
-    spark, watch, pages, tmp_path, kept
-):
+def test_query_restarted_after_a_failure_recovers(spark, watch, pages, tmp_path, kept):
     """L3"""
     sidecar = watch()
     failed(rate(spark), "again", tmp_path / "first")
@@ -48,9 +46,7 @@ def test_a_query_that_is_started_again_after_a_failure_recovers(
     assert shown(sidecar, "again").restarts == 1
 
 
-def test_an_expected_stop_and_a_start_with_a_new_checkpoint_page_nobody(
-    spark, watch, pages, tmp_path
-):
+def test_expected_stop_and_start_with_a_new_checkpoint_do_not_page(spark, watch, pages, tmp_path):
     """L3"""
     sidecar = watch(gone_grace_seconds=0.5, expected_queries=["moved"])
     old = start(rate(spark), "moved", checkpoint=tmp_path / "first")
@@ -65,9 +61,7 @@ def test_an_expected_stop_and_a_start_with_a_new_checkpoint_page_nobody(
     assert (names(sidecar), pages.reported) == (["moved"], [])
 
 
-def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
-    spark, watch, pages, tmp_path
-):
+def test_available_now_loop_recovers_with_its_next_run(spark, watch, pages, tmp_path):
     """A2, A3"""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.txt").write_text("0\n")
@@ -86,7 +80,7 @@ def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
             trap.die.clear()
         elif run == 1:
             pages.wait_for("StreamingQueryFailed", "loop", status="resolved")
-    until(lambda: shown(sidecar, "loop").state == "completed", "the last run is known to be over")
+    until(lambda: shown(sidecar, "loop").state == "completed", "the last run has completed")
 
     assert names(sidecar) == ["loop"]
     assert pages.reported == [
@@ -96,7 +90,7 @@ def test_an_available_now_loop_whose_first_run_fails_recovers_with_the_next(
     assert shown(sidecar, "loop").restarts == 5
 
 
-def test_two_sessions_with_a_query_of_the_same_name_have_two_labels(spark, watch, pages):
+def test_queries_with_one_name_in_two_sessions_have_two_labels(spark, watch, pages):
     """L15"""
     sidecar = watch()
     first, second = Trap(), Trap()
@@ -118,10 +112,8 @@ def test_two_sessions_with_a_query_of_the_same_name_have_two_labels(spark, watch
     assert pages.reported == [("firing", "StreamingQueryFailed", "twin")]
 
 
-def test_a_query_without_a_fixed_checkpoint_that_fails_again_and_again_is_one_query(
-    spark, watch, pages
-):
-    """L23: sixty POSTs, and a label for each restart, before."""
+def test_failing_query_without_a_fixed_checkpoint_stays_one_query(spark, watch, pages):
+    """L23: before the fix there were sixty POSTs and a label for each restart."""
     sidecar = watch()
     for _ in range(LOOPS):
         failed(rate(spark), "looping")
@@ -150,7 +142,7 @@ def test_unnamed_queries_that_fail_share_one_alert(spark, watch, pages):
     assert len(pages.reported) <= HANDFUL
 
 
-def test_a_query_that_is_forgotten_resolves_and_its_series_end(spark, watch, pages):
+def test_forgotten_query_resolves_its_alert(spark, watch, pages):
     sidecar = watch(expected_queries=["retired"])
     failed(rate(spark), "retired")
     pages.wait_for("StreamingQueryFailed", "retired")

@@ -1,4 +1,4 @@
-"""The JVM of the driver ends and Python is left, on real processes."""
+"""The JVM of the driver ends while Python runs on, with real processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ say("never")
 """
 
 
-def test_a_killed_jvm_ends_the_application_that_waits_and_is_reported(pages, tmp_path):
+def test_killed_jvm_ends_the_waiting_application_and_pages(pages, tmp_path):
     with Driver(WAITS, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("ready")
         driver.signal_jvm(signal.SIGKILL)
@@ -41,7 +41,7 @@ def test_a_killed_jvm_ends_the_application_that_waits_and_is_reported(pages, tmp
         ]
 
 
-def test_a_jvm_that_is_only_frozen_is_not_gone(pages, tmp_path):
+def test_frozen_jvm_does_not_count_as_gone(pages, tmp_path):
     with Driver(WAITS, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("ready")
         driver.signal_jvm(signal.SIGSTOP)

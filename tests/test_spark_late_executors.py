@@ -1,4 +1,4 @@
-"""On real Spark: executors that come late to a cluster are a warning, and wake nobody."""
+"""On real Spark: executors that join a cluster late cause a warning and no page."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(tmp_path):
     cluster.close()
 
 
-def test_executors_that_come_late_are_a_warning_and_no_page(cluster, pages, tmp_path):
+def test_late_executors_cause_a_warning_and_no_page(cluster, pages, tmp_path):
     conf = f'.master("{cluster.url}").config("spark.executor.memory", "512m")'
     header = HEADER.replace('.master("local[2]")', conf)
     with Driver(SCRIPT, tmp_path, header=header, PAGES=pages.url) as driver:

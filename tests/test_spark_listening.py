@@ -1,4 +1,4 @@
-"""On real Spark: how events reach us, by each way, and that Spark's threads run nothing of ours."""
+"""On real Spark: each event path delivers events, and Spark's threads run no Python of ours."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ REFUSALS = {
 
 @pytest.fixture(params=PATHS)
 def path(request, monkeypatch, no_contained_error):
-    """Each way, reached by refusing all better ones; a refused proxy is a contained error."""
+    """Each path, selected by disabling the better ones; a refused proxy is a contained error."""
     REFUSALS[request.param](monkeypatch)
     yield request.param
     expected = ["python_proxy"] if request.param == "python_callbacks" else []
@@ -70,10 +70,10 @@ def bus_listeners(spark):
     return [each for each in bus if each.getClass().getName() == "QuerypulseListener"]
 
 
-# -- each way ---------------------------------------------------------------------------------
+# -- each path --------------------------------------------------------------------------------
 
 
-def test_every_way_delivers_each_event_once_and_is_shown(path, spark, watch, pages, tmp_path):
+def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path):
     sidecar = watch()
     assert monitor(sidecar).listener_path == path
     query = start(rate(spark), "stopped")
@@ -92,7 +92,7 @@ def test_every_way_delivers_each_event_once_and_is_shown(path, spark, watch, pag
     assert monitor(sidecar).listener_registered
 
 
-def test_every_way_counts_an_event_once_however_often_the_listener_is_added(path, spark, watch):
+def test_every_path_counts_an_event_once_with_several_registrations(path, spark, watch):
     sidecar = watch()
     other = spark.newSession()
     for session in (spark, other, other):
@@ -100,22 +100,22 @@ def test_every_way_counts_an_event_once_however_often_the_listener_is_added(path
     query = start(rate(other), "once")
     commits(sidecar, "once", batches=2)
     query.stop()
-    until(lambda: events(sidecar, "terminated"), "its end arrives")
+    until(lambda: events(sidecar, "terminated"), "its end event arrives")
 
     assert (events(sidecar, "started"), events(sidecar, "terminated")) == (1, 1)
     for session in (spark, other, other):
         session.streams.removeListener(sidecar.listener)
 
 
-def test_every_way_sees_the_queries_of_another_session(path, spark, watch):
+def test_every_path_sees_queries_of_another_session(path, spark, watch):
     sidecar = watch()
     start(rate(spark.newSession()), "elsewhere")
 
     until(lambda: events(sidecar, "progress"), "its events arrive")
-    until(lambda: shown(sidecar, "elsewhere").state == "running", "it runs")
+    until(lambda: shown(sidecar, "elsewhere").state == "running", "the query runs")
 
 
-def test_every_way_leaves_no_thread_and_no_listener_behind(path, spark, watch):
+def test_every_path_leaves_no_thread_or_listener_behind(path, spark, watch):
     sidecar = watch()
     start(rate(spark), "left behind")
     commits(sidecar, "left behind")
@@ -129,35 +129,37 @@ def test_every_way_leaves_no_thread_and_no_listener_behind(path, spark, watch):
 
 
 @pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
-def test_a_session_listener_that_spark_dropped_is_registered_again(way, spark, watch, monkeypatch):
+def test_session_listener_dropped_by_spark_is_registered_again(way, spark, watch, monkeypatch):
     REFUSALS[way](monkeypatch)
     sidecar = watch()
-    until(lambda: monitor(sidecar).listener_registered, "it is registered")
+    until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
 
-    until(lambda: monitor(sidecar).reregistrations == 1, "it is registered again")
+    until(lambda: monitor(sidecar).reregistrations == 1, "the listener is registered again")
     start(rate(spark), "received again")
     until(lambda: events(sidecar, "progress"), "events arrive again")
 
 
 @pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
-def test_a_session_listener_that_the_user_removed_stays_out(way, spark, watch, monkeypatch):
+def test_session_listener_removed_by_the_user_stays_removed(way, spark, watch, monkeypatch):
     REFUSALS[way](monkeypatch)
     sidecar = watch()
-    until(lambda: monitor(sidecar).listener_registered, "it is registered")
+    until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams.removeListener(sidecar.listener)
 
-    until(lambda: monitor(sidecar).listener_registered is False, "its absence is seen")
+    until(lambda: monitor(sidecar).listener_registered is False, "the removal is detected")
     assert monitor(sidecar).reregistrations == 0
     start(rate(spark), "probed")
-    until(lambda: (q := shown(sidecar, "probed")) and q.last_commit_batch, "the probe sees it")
+    until(
+        lambda: (q := shown(sidecar, "probed")) and q.last_commit_batch, "the probe sees the query"
+    )
 
 
 # -- the bus queue ----------------------------------------------------------------------------
 
 
-def test_nothing_of_ours_runs_in_python_on_sparks_threads(spark, watch, monkeypatch):
-    """Py4J's callback threads run no line of ours, and send nothing for us."""
+def test_no_python_of_ours_runs_on_sparks_threads(spark, watch, monkeypatch):
+    """Py4J's callback threads neither run our code nor send our data."""
     called = []
     call_proxy = ClientServerConnection._call_proxy
 
@@ -177,22 +179,20 @@ def test_nothing_of_ours_runs_in_python_on_sparks_threads(spark, watch, monkeypa
     spark.streams.removeListener(sidecar.listener)
 
 
-def test_a_bus_listener_that_spark_dropped_is_registered_again(spark, watch):
+def test_bus_listener_dropped_by_spark_is_registered_again(spark, watch):
     sidecar = watch()
     (ours,) = bus_listeners(spark)
     spark._jsc.sc().listenerBus().removeListener(ours)
 
-    until(lambda: monitor(sidecar).reregistrations == 1, "it is registered again")
+    until(lambda: monitor(sidecar).reregistrations == 1, "the listener is registered again")
     assert len(bus_listeners(spark)) == 1
     start(rate(spark), "received again")
     until(lambda: events(sidecar, "progress"), "events arrive again")
     assert monitor(sidecar).listener_registered
 
 
-def test_queries_of_new_sessions_that_fail_within_milliseconds_are_all_reported(
-    spark, watch, pages
-):
-    """Their first batch fails, long before the probe's next poll."""
+def test_queries_that_fail_within_milliseconds_are_all_reported(spark, watch, pages):
+    """The first batch fails long before the next poll of the probe."""
     watch(probe_interval_seconds=10, group_min_queries=100)
 
     def fail(batch, batch_id):
@@ -205,19 +205,19 @@ def test_queries_of_new_sessions_that_fail_within_milliseconds_are_all_reported(
         pages.wait_for("StreamingQueryFailed", f"newborn {number}", timeout=5)
 
 
-def test_a_query_that_completes_between_two_polls_is_no_query_that_stopped(spark, watch, tmp_path):
-    """No event names the trigger, and only the trigger says that it should end."""
+def test_query_that_completes_between_two_polls_is_completed(spark, watch, tmp_path):
+    """No event contains the trigger, and only the trigger shows that the query should end."""
     sidecar = watch(probe_interval_seconds=10)
     writer = rate(spark).writeStream.queryName("short").format("noop")
     query = writer.trigger(availableNow=True).start()
     query.awaitTermination()
-    until(lambda: events(sidecar, "terminated"), "its end arrives")
+    until(lambda: events(sidecar, "terminated"), "its end event arrives")
 
-    until(lambda: shown(sidecar, "short").state == "completed", "it is known as completed")
+    until(lambda: shown(sidecar, "short").state == "completed", "the query is completed")
 
 
-def test_a_query_started_under_a_job_tag_is_received(spark, watch):
-    """PySpark 4.1 to 4.3 loses the started event there: its own conversion fails."""
+def test_start_under_a_job_tag_is_received(spark, watch):
+    """PySpark 4.1 to 4.3 loses this event, because its own conversion fails."""
     if not hasattr(spark.sparkContext, "addJobTag"):
         pytest.fail("every supported Spark has job tags")
     sidecar = watch()
@@ -229,7 +229,7 @@ def test_a_query_started_under_a_job_tag_is_received(spark, watch):
         spark.sparkContext.removeJobTag("nightly")
 
 
-def test_our_java_classes_keep_to_java_8(spark):
+def test_java_classes_compile_for_java_8(spark):
     compiler_class = driver_class.COMPILER
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -244,7 +244,7 @@ def test_our_java_classes_keep_to_java_8(spark):
 # -- the probe --------------------------------------------------------------------------------
 
 
-def test_the_probe_knows_what_events_do_not_say(spark, watch, tmp_path):
+def test_probe_reads_details_that_events_do_not_contain(spark, watch, tmp_path):
     sidecar = watch()
     start(rate(spark), "known", trigger="300 milliseconds", checkpoint=tmp_path / "cp")
     commits(sidecar, "known", batches=2)
@@ -260,7 +260,7 @@ def test_the_probe_knows_what_events_do_not_say(spark, watch, tmp_path):
     assert query.facts.session == query.start.session == spark._jsparkSession.sessionUUID()
 
 
-def test_spark_answers_every_detail_the_probe_asks_for(spark, watch, pages, caplog):
+def test_spark_answers_every_call_of_the_probe(spark, watch, pages, caplog):
     sidecar = watch(stall_floor_seconds=4)
     trap = Trap()
     trap.work = lambda batch: batch.count()
@@ -280,18 +280,18 @@ def test_spark_answers_every_detail_the_probe_asks_for(spark, watch, pages, capl
 # -- attach -----------------------------------------------------------------------------------
 
 
-def test_attach_twice_gives_the_same_sidecar(spark, watch):
+def test_attach_twice_returns_the_same_sidecar(spark, watch):
     assert watch() is attach(spark) is attach(spark, http_port=0)
 
 
-def test_attach_with_other_settings_is_an_error_that_names_them(spark, watch):
+def test_attach_with_different_settings_raises_and_names_them(spark, watch):
     watch(stall_floor_seconds=30)
 
     with pytest.raises(SettingsError, match="'stall_floor_seconds'"):
         attach(spark, stall_floor_seconds=31, http_port=0)
 
 
-def test_threads_that_attach_at_once_share_one_sidecar(spark, watch):
+def test_concurrent_attach_calls_share_one_sidecar(spark, watch):
     watch().close()
     made = []
     threads = [
@@ -311,9 +311,9 @@ def test_threads_that_attach_at_once_share_one_sidecar(spark, watch):
 
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("broken", ["SparkProbe", "SparkStorage"])
-def test_an_error_of_ours_at_attach_ends_no_job_and_leaves_nothing(broken, spark, monkeypatch):
+def test_internal_error_in_attach_does_not_stop_the_job(broken, spark, monkeypatch):
     def explode(*_):
-        raise TypeError("a bug of ours")
+        raise TypeError("an internal bug")
 
     monkeypatch.setattr(f"querypulse.sidecar.observers.{broken}", explode)
     sidecar = attach(spark, http_port=-1)
@@ -330,7 +330,7 @@ def test_an_error_of_ours_at_attach_ends_no_job_and_leaves_nothing(broken, spark
     spark.streams.resetTerminated()
 
 
-def test_settings_of_the_spark_conf_are_taken_and_others_left_alone(spark, watch):
+def test_settings_of_the_spark_conf_are_read(spark, watch):
     conf = spark.sparkContext._jsc.sc().conf()
     conf.set("spark.querypulse.app_name", "orders").set("spark.querypulses.app_name", "not ours")
     try:
@@ -339,16 +339,14 @@ def test_settings_of_the_spark_conf_are_taken_and_others_left_alone(spark, watch
         conf.remove("spark.querypulse.app_name").remove("spark.querypulses.app_name")
 
 
-def test_after_close_attach_gives_a_new_one(spark, watch):
+def test_attach_after_close_returns_a_new_sidecar(spark, watch):
     first = watch()
     first.close()
 
     assert watch() is not first
 
 
-def test_added_by_hand_it_watches_from_then_on_with_the_settings_of_all_sources(
-    path, spark, pages, monkeypatch
-):
+def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, monkeypatch):
     monkeypatch.setitem(os.environ, "QUERYPULSE_WEBHOOK_URL", pages.url)
     conf = spark.sparkContext._jsc.sc().conf()
     conf.set("spark.querypulse.app_name", "orders")
@@ -374,7 +372,7 @@ def test_added_by_hand_it_watches_from_then_on_with_the_settings_of_all_sources(
         sidecar.close()
 
 
-def test_settings_given_as_a_record_are_taken_as_they_are(spark, pages, monkeypatch):
+def test_settings_object_ignores_the_environment(spark, pages, monkeypatch):
     monkeypatch.setitem(os.environ, "QUERYPULSE_APP_NAME", "not this one")
     sidecar = Sidecar(Settings(http_port=0, app_name="this one"))
     spark.streams.addListener(sidecar.listener)

@@ -1,4 +1,4 @@
-"""A driver that lives long: what hundreds of starts, and a flood of tasks, leave behind."""
+"""A long-running driver: hundreds of starts and a flood of tasks leak nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ management = jvm.java.lang.management.ManagementFactory
 sessions = jvm.java.util.WeakHashMap()
 
 def fork_no_processes():
-    "Hadoop starts a chmod for each file, which is most of what a short query takes here."
+    "Hadoop starts a chmod for each file, which takes most of the time of a short query."
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
     with open(os.environ["FORKLESS"]) as source:
@@ -79,7 +79,7 @@ quick(spark)
 
 @pytest.fixture(scope="module")
 def life(tmp_path_factory):
-    """What is measured along a driver's life of 600 starts; its sidecar closes before the end."""
+    """The measurements of a driver with 600 starts; its sidecar closes before the end."""
     script = f"""{MEASURE}
 sidecar = attach(spark, http_port=0, expected_queries=[])
 classes = jvm.java.util.WeakHashMap()
@@ -95,12 +95,12 @@ starts(*[(spark, 100)] * 3)
 report("one session")
 starts(*[(new_session(), 6) for _ in range(50)])
 report("fifty sessions")
-beside = len([t for t in threading.enumerate() if t.name.startswith("querypulse")])
+running = len([t for t in threading.enumerate() if t.name.startswith("querypulse")])
 sidecar.close()
-while beside and [t for t in threading.enumerate() if t.name.startswith("querypulse")]:
+while running and [t for t in threading.enumerate() if t.name.startswith("querypulse")]:
     time.sleep(0.05)
 report("close")
-# Py4J's threads in the JVM remember methods until they see that ours have ended.
+# Py4J's threads in the JVM keep methods until they notice that our threads have ended.
 patience = time.monotonic() + 30
 while classes.size() and time.monotonic() < patience:
     measured()
@@ -112,15 +112,15 @@ say("done")
 """
     with Driver(script, tmp_path_factory.mktemp("life"), FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=240)
-        said = [json.loads(line) for line in driver.lines if line.startswith("{")]
-        measured = {one["after"]: one for one in said if "after" in one}
-        return measured, {k: v for one in said if "after" not in one for k, v in one.items()}
+        printed = [json.loads(line) for line in driver.lines if line.startswith("{")]
+        measured = {one["after"]: one for one in printed if "after" in one}
+        return measured, {k: v for one in printed if "after" not in one for k, v in one.items()}
 
 
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
 @pytest.mark.parametrize("figure", ["threads", "descriptors", "jvm descriptors"])
-def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, life):
-    """The JVM opens some jars late; one descriptor for each start would be 300 more."""
+def test_three_hundred_starts_leak_no_thread_or_descriptor(what, figure, life):
+    """The JVM opens some jars late; a leak per start would be 300 descriptors."""
     measured, _ = life
     allowed = 30 if figure == "jvm descriptors" else 1
 
@@ -128,44 +128,44 @@ def test_three_hundred_starts_leave_no_thread_and_no_descriptor(what, figure, li
 
 
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
-def test_three_hundred_starts_load_no_classes_of_their_own(what, life):
-    """Spark's generated code is cached, and so is what the JVM makes for reflection.
+def test_three_hundred_starts_load_no_new_classes(what, life):
+    """Spark caches its generated code, and the JVM caches its reflection classes.
 
-    A class for each start would be 300 more; what the JVM happens to load late is less.
+    A leak per start would be 300 classes; the JVM loads fewer than that late.
     """
     measured, _ = life
 
     assert measured[what]["classes"] <= measured["warm"]["classes"] + 200
 
 
-def test_every_end_of_six_hundred_is_received(life):
+def test_every_end_event_of_six_hundred_is_received(life):
     measured, _ = life
 
     assert measured["fifty sessions"]["received"] == 630
 
 
-def test_no_session_is_held_once_its_queries_have_ended(life):
-    """Spark itself may hold the last ones: an execution thread that has not ended yet."""
+def test_session_is_released_after_its_queries_end(life):
+    """Spark itself may hold the last sessions in execution threads that are still ending."""
     measured, _ = life
 
     assert measured["fifty sessions"]["sessions"] <= 5
 
 
-def test_nothing_of_ours_is_left_in_the_jvm_after_close(life):
+def test_close_leaves_nothing_in_the_jvm(life):
     measured, others = life
 
     assert others["classes"] == 0
     assert measured["close"]["threads"] < measured["warm"]["threads"]
 
 
-def test_the_callback_server_can_be_shut_down(life):
+def test_callback_server_can_be_shut_down(life):
     _, others = life
 
     assert others["callback server"] < 5
 
 
-def test_few_descriptors_are_enough_for_any_number_of_starts(tmp_path, pages):
-    """With the Python proxy each start took one more, until ``start()`` waited for ever."""
+def test_descriptor_limit_does_not_stop_new_starts(tmp_path, pages):
+    """With the Python proxy, each start leaked one, until ``start()`` blocked for ever."""
     script = f"""{MEASURE}
 import resource
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
@@ -186,7 +186,7 @@ say("done")
         pages.wait_for("StreamingQueryFailed", "the last")
 
 
-def test_a_flood_of_tasks_drops_nothing_and_hides_nothing(tmp_path, pages):
+def test_flood_of_tasks_drops_no_event(tmp_path, pages):
     script = f"""{MEASURE}
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
 die = threading.Event()
@@ -212,9 +212,9 @@ say("done")
 """
     with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:
         driver.wait_for_line("done", timeout=180)
-        said = json.loads(next(line for line in driver.lines if line.startswith("{")))
+        printed = json.loads(next(line for line in driver.lines if line.startswith("{")))
 
-    assert said["tasks"] >= 3000
-    assert said["by spark"] == 0
-    assert not any(said["dropped"].values())
+    assert printed["tasks"] >= 3000
+    assert printed["by spark"] == 0
+    assert not any(printed["dropped"].values())
     assert pages.reported == [("firing", "StreamingQueryFailed", "fails")]

@@ -1,4 +1,4 @@
-"""A job that fails in each process by the same batch: one incident, which says so. Real processes."""
+"""A job that fails in each process at the same batch is one incident. Uses real processes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 WINDOW_SECONDS = 20.0
 PATIENCE_SECONDS = 180.0
-"""Of a machine that runs much else."""
+"""Enough for a busy machine."""
 KEY = "querypulse/driver/bronze/StreamingQueryFailed"
 FLAPPING = "querypulse/driver/bronze/StreamingQueryFlapping"
 JOB = """
@@ -37,7 +37,7 @@ sidecar.await_any_failure()
 
 
 def job(folder, pages, pagerduty, *, poison="1", spool=""):
-    """One process; each has the checkpoint of the last."""
+    """One process of the job; all processes share the checkpoint."""
     folder.mkdir()
     places = {"PAGES": pages.url, "PAGERDUTY": pagerduty.enqueue_url, "SPOOL": spool}
     checkpoint = str(folder.parent / "checkpoint")
@@ -45,13 +45,13 @@ def job(folder, pages, pagerduty, *, poison="1", spool=""):
 
 
 def run_job(folder, pages, pagerduty, **how):
-    """One process from its start to its end: its exit code."""
+    """Run one process to its end; returns its exit code."""
     with job(folder, pages, pagerduty, **how) as driver:
         return driver.wait(PATIENCE_SECONDS)
 
 
 @pytest.mark.timeout(3 * PATIENCE_SECONDS)
-def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says_so(tmp_path):
+def test_failure_at_one_batch_in_each_process_is_one_incident(tmp_path):
     with Pages() as pages, PagerDutyDouble() as pagerduty:
         codes = [run_job(tmp_path / f"{number}", pages, pagerduty) for number in range(2)]
         planned_at = (tmp_path / "checkpoint" / "offsets" / "1").stat().st_mtime
@@ -60,7 +60,7 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
         opened, text = dict(pagerduty.incidents), pagerduty.events[-1]["payload"]["summary"]
         actions = {event["event_action"] for event in pagerduty.events}
         fired = [page for page in pages.pages if page.status == "firing"]
-        with job(tmp_path / "healed", pages, pagerduty, poison=""):
+        with job(tmp_path / "fixed", pages, pagerduty, poison=""):
             until(lambda: not pagerduty.open, "the incident is resolved", timeout=PATIENCE_SECONDS)
 
     assert codes == [1, 1, 1]
@@ -74,13 +74,13 @@ def test_a_job_that_fails_in_each_process_by_one_batch_is_one_incident_that_says
 
 
 def wording(pagerduty, key):
-    """What the newest trigger of an incident says."""
+    """The summary of the newest trigger of an incident."""
     return [one["payload"]["summary"] for one in pagerduty.events if one["dedup_key"] == key][-1]
 
 
 @pytest.mark.timeout(4 * PATIENCE_SECONDS)
-def test_with_a_spool_failures_of_all_processes_count(tmp_path):
-    """Batch 1 fails in three processes; the fourth gets past it, and fails in batch 4."""
+def test_spool_counts_failures_of_all_processes(tmp_path):
+    """Batch 1 fails in three processes; the fourth process passes it and fails at batch 4."""
     spool = str(tmp_path / "spool")
     with Pages() as pages, PagerDutyDouble() as pagerduty:
         opened = []

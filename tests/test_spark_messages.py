@@ -1,4 +1,4 @@
-"""On real Spark: an alert says which line of Python failed, and a resolve what the query does now."""
+"""On real Spark: an alert has the failed line of Python, and a resolve the current state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.queries import Trap, commits, rate, start, until
 pytestmark = pytest.mark.spark
 
 
-def test_a_failure_in_foreach_batch_has_its_headline_its_line_and_its_way_back(spark, watch, pages):
+def test_foreach_batch_failure_has_headline_line_and_resolve_text(spark, watch, pages):
     sidecar = watch(app_name="orders", external_url="https://driver.example/")
     trap = Trap()
     start(rate(spark), "billing", trap)
@@ -43,7 +43,7 @@ def test_a_failure_in_foreach_batch_has_its_headline_its_line_and_its_way_back(s
     assert over["description"] == f"was: {shown['summary']}"
 
 
-def test_a_failure_in_a_udf_has_its_line(spark, watch, pages):
+def test_udf_failure_has_its_python_line(spark, watch, pages):
     def divide(value):
         return 1 // (value - value)
 
@@ -57,7 +57,7 @@ def test_a_failure_in_a_udf_has_its_line(spark, watch, pages):
     assert shown["python_line"].endswith(" in divide")
 
 
-def test_the_log_says_at_start_what_is_watched_and_who_is_notified(watch, caplog):
+def test_start_log_names_app_receivers_and_status_page(watch, caplog):
     with caplog.at_level(logging.INFO, "querypulse"):
         sidecar = watch(app_name="orders")
 
@@ -65,14 +65,14 @@ def test_the_log_says_at_start_what_is_watched_and_who_is_notified(watch, caplog
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
-def test_the_log_warns_where_nobody_is_notified(watch, caplog):
+def test_log_warns_when_no_receiver_is_configured(watch, caplog):
     watch(webhook_url=None)
 
     (record,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
     assert "no receiver is configured" in record.getMessage()
 
 
-def test_rates_of_a_query_that_failed_are_not_shown(spark, watch, pages):
+def test_failed_query_shows_no_rates(spark, watch, pages):
     sidecar = watch()
     trap = Trap()
     start(rate(spark), "fast", trap)

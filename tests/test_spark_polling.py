@@ -1,4 +1,4 @@
-"""On real Spark: one command asks all runs, one odd run costs itself, and a slow stop is a stop."""
+"""On real Spark: one command polls all runs; an odd run and a slow stop are handled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def runs(probe):
     return {run.facts.name: run for run in probe.poll(time.monotonic).runs if run.active}
 
 
-def test_the_session_that_started_a_query_is_that_of_its_user(spark, probe):
+def test_session_of_a_query_is_the_one_that_started_it(spark, probe):
     other = spark.newSession()
     start(rate(spark), "here")
     elsewhere = start(rate(other), "elsewhere")
@@ -44,8 +44,8 @@ def test_the_session_that_started_a_query_is_that_of_its_user(spark, probe):
     assert probe.details.missing == set()
 
 
-def test_what_is_no_run_among_sparks_queries_costs_the_others_nothing(spark, probe):
-    """It stands for a run whose methods throw."""
+def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
+    """The object represents a run whose methods throw."""
     jvm = spark.sparkContext._jvm
     active = spark._jsparkSession.sharedState().activeStreamingQueries()
     odd = jvm.java.util.UUID.randomUUID()
@@ -53,7 +53,7 @@ def test_what_is_no_run_among_sparks_queries_costs_the_others_nothing(spark, pro
     active.put(odd, jvm.java.lang.Object())
     try:
         first = runs(probe)["plain"]
-        until(lambda: runs(probe)["plain"].batch_id > first.batch_id, "it goes on")
+        until(lambda: runs(probe)["plain"].batch_id > first.batch_id, "the query continues")
     finally:
         active.remove(odd)
 
@@ -61,7 +61,7 @@ def test_what_is_no_run_among_sparks_queries_costs_the_others_nothing(spark, pro
     assert probe.details.missing == {"living_run", "trigger", f"run of query {odd}"}
 
 
-def test_two_batches_that_hang_are_each_at_their_own_line(spark, probe):
+def test_two_hung_batches_report_their_own_python_lines(spark, probe):
     traps = {"one": Trap(), "two": Trap()}
     for name, trap in traps.items():
         trap.hold.set()
@@ -82,7 +82,7 @@ def test_two_batches_that_hang_are_each_at_their_own_line(spark, probe):
 
 
 def hangs_in(name, trap):
-    """A ``foreachBatch`` function that hangs in a function of that name."""
+    """A ``foreachBatch`` function that hangs in ``hang_one`` or ``hang_two``."""
 
     def hang_one():
         trap.held.set()
@@ -95,8 +95,8 @@ def hangs_in(name, trap):
     return lambda batch, batch_id: {"one": hang_one, "two": hang_two}[name]()
 
 
-def test_a_batch_that_works_in_a_thread_pool_is_seen_to_move(spark, probe):
-    """Its jobs are in no query's job group; a sibling's are."""
+def test_batch_in_a_thread_pool_shows_progress(spark, probe):
+    """Its jobs belong to no query's job group, unlike those of a sibling."""
     free = Trap()
 
     def in_pool(batch, batch_id):
@@ -114,12 +114,12 @@ def test_a_batch_that_works_in_a_thread_pool_is_seen_to_move(spark, probe):
         return any(after.moved_since(before) for before, after in pairwise(seen))
 
     try:
-        until(moved, "it moves", timeout=60)
+        until(moved, "the batch progresses", timeout=60)
     finally:
         free.free.set()
 
 
-def test_a_batch_that_hangs_beside_a_busy_sibling_is_not_seen_to_move(spark, probe):
+def test_hung_batch_beside_a_busy_sibling_shows_no_progress(spark, probe):
     trap, free = Trap(), Trap()
     trap.hold.set()
 
@@ -187,8 +187,8 @@ say(any(context == "stopped_by_application" and not over for context, over in se
 """
 
 
-def test_a_stop_that_waits_for_the_listener_bus_is_the_applications_from_its_first_moment(tmp_path):
-    """Spark calls the context stopped as soon as the stop begins."""
+def test_slow_spark_stop_counts_as_a_stop_by_the_application(tmp_path):
+    """Spark marks the context as stopped as soon as the stop begins."""
     with Driver(SLOW_STOP, tmp_path, TESTS=str(Path(__file__).parent)) as driver:
         driver.wait(120)
 

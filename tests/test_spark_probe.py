@@ -1,4 +1,4 @@
-"""One odd answer costs the probe one detail; no run, no death and no other query."""
+"""An odd answer loses one detail, but no run, no failure and no other query."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def spark():
 
 
 def undescribed(spark, number, *, run=1):
-    """Let that run throw in the answer for all."""
+    """Make that run throw in the answer for all runs."""
     key = query_id(number)
     spark.lines[key] = FIELD.join((key, f"run-{number}-{run}", CANNOT_BE_DESCRIBED))
     return spark.executions[key]
 
 
-def test_all_living_runs_cost_one_command_for_a_poll(spark):
+def test_poll_of_all_runs_is_one_command(spark):
     probe = fake_probe(spark)
     poll(probe)
     spark.commands.clear()
@@ -48,12 +48,12 @@ def test_all_living_runs_cost_one_command_for_a_poll(spark):
     assert spark.commands == ["ask"]
 
 
-def test_the_session_that_started_a_query_is_known(spark):
+def test_session_of_a_query_is_known(spark):
     assert poll(fake_probe(spark))["query 1"].facts.session == "session-1"
 
 
 @of_odd_answers
-def test_a_run_that_cannot_be_described_stays_active_as_it_was_last_seen(spark, odd):
+def test_unreadable_run_keeps_its_last_known_state(spark, odd):
     probe = fake_probe(spark)
     before = poll(probe)
     undescribed(spark, 2).answers["isActive"] = odd
@@ -64,7 +64,7 @@ def test_a_run_that_cannot_be_described_stays_active_as_it_was_last_seen(spark, 
     assert probe.details.missing == {"living_run", f"run of query {query_id(2)}"}
 
 
-def test_a_run_that_throws_among_the_others_is_asked_by_itself(spark):
+def test_run_that_throws_is_polled_on_its_own(spark):
     probe = fake_probe(spark)
     before = poll(probe)
     undescribed(spark, 2)
@@ -76,7 +76,7 @@ def test_a_run_that_throws_among_the_others_is_asked_by_itself(spark):
     assert (spark.commands.count("ask"), spark.commands.count("status")) == (1, 1)
 
 
-def test_a_line_that_cannot_be_read_costs_that_run_only(spark):
+def test_unreadable_line_affects_only_its_run(spark):
     probe = fake_probe(spark)
     spark.lines[query_id(2)] = spark._line(query_id(2)).replace("false", "perhaps")
     runs = poll(probe)
@@ -86,7 +86,7 @@ def test_a_line_that_cannot_be_read_costs_that_run_only(spark):
 
 
 @of_odd_answers
-def test_a_spark_that_refuses_the_one_question_is_asked_it_again_after_a_minute(spark, odd):
+def test_refused_bulk_command_is_retried_after_a_minute(spark, odd):
     probe = fake_probe(spark)
     spark.refuse_all = odd
 
@@ -101,7 +101,7 @@ def test_a_spark_that_refuses_the_one_question_is_asked_it_again_after_a_minute(
     assert spark.commands == ["ask"]
 
 
-def test_a_java_source_that_is_missing_costs_the_one_question_only(spark, monkeypatch, tmp_path):
+def test_missing_java_source_only_disables_the_bulk_command(spark, monkeypatch, tmp_path):
     monkeypatch.setattr(driver_class, "files", lambda _: tmp_path)
 
     assert set(poll(fake_probe(spark))) == {"query 1", "query 2", "query 3"}
@@ -110,7 +110,7 @@ def test_a_java_source_that_is_missing_costs_the_one_question_only(spark, monkey
 @pytest.mark.parametrize(
     "dead", [Py4JNetworkError("no answer"), ConnectionResetError(), EOFError()]
 )
-def test_a_jvm_that_is_gone_is_no_odd_answer(spark, dead):
+def test_lost_jvm_is_not_an_odd_answer(spark, dead):
     probe = fake_probe(spark)
     spark.refuse_all = dead
 
@@ -120,7 +120,7 @@ def test_a_jvm_that_is_gone_is_no_odd_answer(spark, dead):
 
 
 @of_odd_answers
-def test_a_run_of_which_nothing_can_be_read_is_introduced_all_the_same(spark, odd):
+def test_run_without_readable_details_is_still_reported(spark, odd):
     execution = spark.executions[query_id(2)]
     execution.answers = {**dict.fromkeys(execution.answers, odd), "isActive": True}
     spark.lines[query_id(2)] = spark._line(query_id(1)).replace("1", "2")
@@ -131,7 +131,7 @@ def test_a_run_of_which_nothing_can_be_read_is_introduced_all_the_same(spark, od
 
 
 @of_odd_answers
-def test_a_death_whose_exception_cannot_be_read_is_a_failure(spark, odd):
+def test_failure_with_an_unreadable_exception_is_a_failure(spark, odd):
     probe = fake_probe(spark)
     poll(probe)
     spark.end(2).answers["exception"] = odd
@@ -141,7 +141,7 @@ def test_a_death_whose_exception_cannot_be_read_is_a_failure(spark, odd):
 
 
 @of_odd_answers
-def test_a_run_that_spark_lists_no_more_has_ended_whatever_it_answers(spark, odd):
+def test_run_that_spark_no_longer_lists_has_ended(spark, odd):
     probe = fake_probe(spark)
     poll(probe)
     spark.end(2, exception="Boom").answers["isActive"] = odd
@@ -150,7 +150,7 @@ def test_a_run_that_spark_lists_no_more_has_ended_whatever_it_answers(spark, odd
     assert (run.active, run.exception) == (False, "Boom")
 
 
-def test_a_run_that_cannot_be_described_and_is_replaced_has_ended(spark):
+def test_replaced_unreadable_run_has_ended(spark):
     probe = fake_probe(spark)
     poll(probe)
     spark.end(2, exception="Boom")
@@ -162,7 +162,7 @@ def test_a_run_that_cannot_be_described_and_is_replaced_has_ended(spark):
     assert ends == {"run-2-1": False, "run-2-2": True}
 
 
-def test_every_death_is_reported_however_many_come_at_once():
+def test_every_failure_is_reported_when_many_come_at_once():
     spark = FakeSpark()
     many = KEEP_REPORTED + 50
     for number in range(many):
@@ -177,7 +177,7 @@ def test_every_death_is_reported_however_many_come_at_once():
     assert len(poll(probe, at=2)) == KEEP_REPORTED
 
 
-def test_a_death_that_no_report_held_is_in_the_next(spark):
+def test_failure_missing_from_a_report_is_in_the_next_one(spark):
     probe = fake_probe(spark)
     poll(probe)
     spark.end(2, exception="Boom")
@@ -194,8 +194,8 @@ def test_a_death_that_no_report_held_is_in_the_next(spark):
 # -- the SparkContext -------------------------------------------------------------------------
 
 
-def test_a_stop_of_the_application_that_takes_long_is_its_own(spark):
-    """Spark calls the context stopped while it still drains its queues."""
+def test_slow_stop_counts_as_a_stop_by_the_application(spark):
+    """Spark marks the context as stopped while it still drains its queues."""
     probe = fake_probe(spark)
     seen = []
 
@@ -212,7 +212,7 @@ def test_a_stop_of_the_application_that_takes_long_is_its_own(spark):
     assert probe.context() is Context.STOPPED_BY_APPLICATION
 
 
-def test_a_context_that_stops_by_itself_is_not_the_applications(spark):
+def test_context_that_stops_by_itself_is_stopped(spark):
     probe = fake_probe(spark)
     spark.stopped = True
 
@@ -220,7 +220,7 @@ def test_a_context_that_stops_by_itself_is_not_the_applications(spark):
     assert probe.poll(lambda: 0.0).context is Context.STOPPED
 
 
-def test_a_context_that_a_signal_stops_is_terminated(spark):
+def test_context_stopped_by_a_signal_is_terminated(spark):
     probe = fake_probe(spark)
     spark.shutting_down = True
     assert probe.context() is Context.RUNNING
@@ -229,7 +229,7 @@ def test_a_context_that_a_signal_stops_is_terminated(spark):
     assert probe.context() is Context.TERMINATED
 
 
-def test_an_application_that_stops_while_a_signal_ends_the_jvm_has_stopped_it(spark):
+def test_stop_by_the_application_takes_precedence_over_a_signal(spark):
     probe = fake_probe(spark)
     seen = []
 
@@ -243,7 +243,7 @@ def test_an_application_that_stops_while_a_signal_ends_the_jvm_has_stopped_it(sp
     assert seen == [Context.STOPPED_BY_APPLICATION]
 
 
-def test_a_driver_that_does_not_say_whether_it_shuts_down_stopped_by_itself(spark):
+def test_unknown_shutdown_state_counts_as_stopped(spark):
     probe = fake_probe(spark)
     probe._context._hooks.answers["inShutdown"] = Py4JError("refused")
     spark.stopped = True
@@ -251,8 +251,8 @@ def test_a_driver_that_does_not_say_whether_it_shuts_down_stopped_by_itself(spar
     assert probe.context() is Context.STOPPED
 
 
-def test_the_context_is_asked_again_when_a_run_has_ended_since(spark):
-    """It may have ended with its context, after the answer for all."""
+def test_context_is_read_again_when_a_run_ends_during_a_poll(spark):
+    """The run may end with its context after the answer for all runs."""
     probe = fake_probe(spark)
     poll(probe)
     undescribed(spark, 2)
@@ -269,7 +269,7 @@ def test_the_context_is_asked_again_when_a_run_has_ended_since(spark):
 
 
 @pytest.mark.parametrize("refuse", [None, Py4JError("gone"), OSError(), PySparkException("odd")])
-def test_a_probe_that_is_released_holds_nothing_of_spark(spark, refuse):
+def test_released_probe_holds_no_spark_objects(spark, refuse):
     channel = FakeChannel()
     probe = fake_probe(spark, channel)
     poll(probe)

@@ -1,4 +1,4 @@
-"""Real event logs, as Spark itself writes them, tell in a replay what was told live."""
+"""A replay of real event logs, written by Spark, reports the same as the live run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.replays import replayed
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
-# Those of the demo, and the roster in place of the trigger, which no log tells.
+# The demo's settings; expected_queries replaces the trigger, which no log contains.
 SETTINGS = [
     "--set=stall_floor_seconds=15",
     "--set=gone_grace_seconds=10",
@@ -35,14 +35,14 @@ def querypulse(*arguments):
     )
 
 
-# -- the demo, live and again ---------------------------------------------------------------------
+# -- the demo, live and replayed ------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def scenarios(tmp_path_factory):
-    """Plays each scenario once; the answer is the folder of their event logs, and what was told live."""
+    """Play each scenario once; returns the folder of event logs and the live alerts."""
     folder = tmp_path_factory.mktemp("scenarios")
-    # They wait more than they work.
+    # The demos mostly wait, so two run at a time.
     with ThreadPoolExecutor(2) as stages:
         reported = stages.map(lambda scenario: played(scenario, folder / scenario), SCENARIOS)
         live = dict(zip(SCENARIOS, reported, strict=True))
@@ -50,7 +50,7 @@ def scenarios(tmp_path_factory):
 
 
 def played(scenario, event_log):
-    """What was told while the demo played that scenario."""
+    """The alerts that fired while the demo played that scenario."""
     with Pages() as pages:
         done = querypulse(
             *("demo", "--scenario", scenario, "--queries", "3", "--after", SCENARIOS[scenario]),
@@ -67,7 +67,7 @@ def findings(*arguments):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_replay_reports_what_the_living_was_reported(scenarios, scenario):
+def test_replay_reports_the_same_alerts_as_the_live_run(scenarios, scenario):
     folder, live = scenarios
     reported = [row for row in findings(folder / scenario) if row["status"] == "firing"]
 
@@ -76,7 +76,7 @@ def test_a_replay_reports_what_the_living_was_reported(scenarios, scenario):
     assert {row["app"] for row in reported} <= {"telemetry"}
 
 
-def test_a_spark_job_finds_the_same_and_sums_it_up(scenarios, spark, tmp_path):
+def test_spark_job_reports_the_same_alerts_and_a_summary(scenarios, spark, tmp_path):
     folder, _ = scenarios
     out = tmp_path / "found.parquet"
     done = querypulse("replay", "--spark", *SETTINGS, "--out", out, folder)
@@ -142,7 +142,7 @@ WRITER = """
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    """Event logs of one small application each, by how they were written."""
+    """The event logs of small applications, one for each way to write a log."""
     folder = tmp_path_factory.mktemp("logs")
     script = folder / "writer.py"
     script.write_text(textwrap.dedent(WRITER))
@@ -161,7 +161,7 @@ CODECS = ["zstd", "lz4", "snappy"]
 
 
 @pytest.mark.parametrize("name", [*CODECS, "default", "rolled"])
-def test_a_log_is_read_whole_however_spark_wrote_it(logs, name):
+def test_log_is_read_completely_with_every_codec(logs, name):
     ((found, replay),) = replayed(logs / name)
 
     assert (replay.error, replay.unread, found) == (None, 0, [])
@@ -170,14 +170,14 @@ def test_a_log_is_read_whole_however_spark_wrote_it(logs, name):
     assert replay.ended_at - replay.began_at > 1
 
 
-def test_the_codecs_were_those_asked_for(logs):
+def test_logs_use_the_requested_codecs(logs):
     for name in CODECS:
         assert list((logs / name).rglob(f"*.{name}")), name
     assert len(list((logs / "rolled").rglob("events_*"))) > 1
     assert list((logs / "killed").rglob("*.inprogress"))
 
 
-def test_the_log_of_a_killed_driver_is_read_as_far_as_it_goes(logs):
+def test_log_of_a_killed_driver_is_read_to_its_end(logs):
     ((found, replay),) = replayed(logs / "killed")
 
     assert (replay.error, replay.unread, found) == (None, 0, [])

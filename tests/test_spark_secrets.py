@@ -1,4 +1,4 @@
-"""A driver full of secrets dies, loudly, and tells none of them: to nobody, nowhere."""
+"""A driver full of secrets fails and publishes none of them: in no message, page or log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ SECRETS_IN_A_LINE = 8
 OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
 OWN_PATH = "hook-4c1d9a7e2b"
 TICKET = "ACME-7731-XYZ"
-"""No known shape: the session's own pattern alone knows it."""
+"""It has no known shape: only the session's own pattern matches it."""
 
-# Texts come by file, so that no secret is part of the script, whose lines Python quotes.
+# Python quotes lines of the script in tracebacks, so the secrets come from a file.
 SCRIPT = """
 import json, logging, urllib.error, urllib.request
 handler = logging.FileHandler(os.environ["LOG"])
@@ -61,7 +61,7 @@ for path in ("status", "metrics", "readyz"):
         answer = error.read()
     with open(os.environ["SHOWN"] + path, "wb") as file:
         file.write(answer)
-say("told")
+say("done")
 sidecar.close()
 """
 
@@ -80,7 +80,7 @@ CONF = {
 
 
 class Died:
-    """What a driver that was given these texts has let out before it ended."""
+    """Everything a driver with these secrets has published before it ended."""
 
     def __init__(self, pages, folder, lines, *, conf=CONF, token="", **settings):
         texts = {
@@ -96,7 +96,7 @@ class Died:
         arguments = shlex.join(word for item in conf.items() for word in ("--conf", "=".join(item)))
         environment["PYSPARK_SUBMIT_ARGS"] = f"{arguments} pyspark-shell"
         with Driver(SCRIPT, folder, PAGES=f"{pages.url}/{OWN_PATH}", **environment) as driver:
-            driver.wait_for_line("told", timeout=150)
+            driver.wait_for_line("done", timeout=150)
             assert driver.wait() == 0, driver.errors
         self.out = {path.name: path.read_text() for path in folder.glob("shown-*")}
         self.out["log"] = (folder / "log").read_text()
@@ -106,7 +106,7 @@ class Died:
         }
 
     def where(self, secret):
-        """The places that let a secret out, in its plain form or as JSON has it."""
+        """The outputs that contain a secret, in plain form or escaped as JSON."""
         return [
             name
             for name, text in self.out.items()
@@ -127,7 +127,7 @@ def died(tmp_path_factory):
         yield Died(pages, tmp_path_factory.mktemp("driver"), lines)
 
 
-def test_every_query_that_died_of_secrets_is_reported_of(died):
+def test_every_query_that_fails_with_secrets_is_reported(died):
     lines = -(-len(PLANTED) // SECRETS_IN_A_LINE)
 
     assert died.reported == {
@@ -142,19 +142,19 @@ def test_every_query_that_died_of_secrets_is_reported_of(died):
     assert "ValueError" in died.out["shown-status"]
 
 
-def test_no_secret_of_any_kind_is_let_out_by_a_dying_driver(died):
+def test_failing_driver_publishes_no_secret(died):
     assert {
         secret.kind: died.where(secret.secret) for secret in PLANTED if died.where(secret.secret)
     } == {}
 
 
-def test_the_path_of_our_own_webhook_is_let_out_nowhere(died):
+def test_webhook_path_is_published_nowhere(died):
     assert died.where(OWN_PATH) == []
 
 
 @pytest.fixture(scope="module")
 def died_of_own(tmp_path_factory):
-    """A driver whose secrets no shape tells: only its settings and its session know them."""
+    """A driver whose secrets match no shape: only its settings and its session know them."""
     from support.pages import Pages
 
     key = tmp_path_factory.mktemp("key") / "key"
@@ -185,10 +185,10 @@ def died_of_own(tmp_path_factory):
     [OWN_PATH, OWN_KEY, quote(OWN_KEY, safe=""), b64encode(OWN_KEY.encode()).decode()],
     ids=["path", "plain", "url-encoded", "base64"],
 )
-def test_our_own_secrets_are_let_out_nowhere(died_of_own, secret):
+def test_secrets_of_the_settings_are_published_nowhere(died_of_own, secret):
     assert died_of_own.where(secret) == []
 
 
-def test_what_the_sessions_own_patterns_hide_is_let_out_nowhere(died_of_own):
+def test_texts_that_the_sessions_patterns_redact_are_published_nowhere(died_of_own):
     assert died_of_own.where(TICKET) == []
     assert died_of_own.where("eu-nowhere-7") == []

@@ -1,4 +1,4 @@
-"""On real Spark: what Prometheus, a browser and a prober are served, and what goes wrong."""
+"""On real Spark: what the HTTP server answers, and which errors users get."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def samples(sidecar):
     }
 
 
-def test_metrics_follow_a_query_through_life_and_death(spark, watch, pages):
+def test_metrics_follow_a_query_until_it_fails(spark, watch, pages):
     sidecar = watch(app_name="etl")
     trap = Trap()
     trap.work = lambda batch: batch.count()
@@ -46,7 +46,10 @@ def test_metrics_follow_a_query_through_life_and_death(spark, watch, pages):
 
     trap.die.set()
     pages.wait_for("StreamingQueryFailed", "served")
-    until(lambda: samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None], "beats")
+    until(
+        lambda: samples(sidecar)["querypulse_heartbeat_timestamp_seconds", None, None],
+        "the heartbeat is served",
+    )
     dead = samples(sidecar)
     assert dead["spark_streaming_query_state", "served", "failed"] == 1
     assert dead["spark_streaming_query_active", "served", None] == 0
@@ -55,7 +58,7 @@ def test_metrics_follow_a_query_through_life_and_death(spark, watch, pages):
 
 
 @pytest.mark.prometheus
-def test_promtool_finds_nothing_to_complain_about(spark, watch, pages):
+def test_promtool_accepts_the_metrics_of_a_driver(spark, watch, pages):
     sidecar = watch()
     trap = Trap()
     start(rate(spark), "checked", trap)
@@ -77,41 +80,41 @@ def test_promtool_finds_nothing_to_complain_about(spark, watch, pages):
     assert (result.returncode, result.stdout + result.stderr) == (0, "")
 
 
-def test_status_and_readiness_report_who_is_hurt(spark, watch, pages):
-    sidecar = watch(expected_queries=["hurt", "absent"])
+def test_status_and_readiness_report_the_unhealthy_queries(spark, watch, pages):
+    sidecar = watch(expected_queries=["failing", "absent"])
     trap = Trap()
-    start(rate(spark), "hurt", trap)
-    start(rate(spark), "well")
-    commits(sidecar, "hurt")
-    commits(sidecar, "well")
+    start(rate(spark), "failing", trap)
+    start(rate(spark), "healthy")
+    commits(sidecar, "failing")
+    commits(sidecar, "healthy")
     assert get(sidecar, "/livez").status_code == 200
     assert [r["query"] for r in get(sidecar, "/readyz").json()["reasons"]] == ["absent"]
 
     trap.die.set()
-    pages.wait_for("StreamingQueryFailed", "hurt")
+    pages.wait_for("StreamingQueryFailed", "failing")
     status = get(sidecar, "/status").json()
     queries = {query["name"]: query for query in status["queries"]}
 
     assert status["spark_version"] == spark.version
-    assert queries["hurt"]["state"] == "failed"
-    assert queries["hurt"]["reason"].startswith("Boom: ")
-    assert queries["well"]["state"] == "running"
+    assert queries["failing"]["state"] == "failed"
+    assert queries["failing"]["reason"].startswith("Boom: ")
+    assert queries["healthy"]["state"] == "running"
     assert queries["absent"]["state"] == "starting"
     assert [alert["labels"]["alertname"] for alert in status["alerts"]] == ["StreamingQueryFailed"]
-    assert {r["query"] for r in get(sidecar, "/readyz").json()["reasons"]} == {"hurt", "absent"}
+    assert {r["query"] for r in get(sidecar, "/readyz").json()["reasons"]} == {"failing", "absent"}
     assert get(sidecar, "/readyz").status_code == 503
     assert get(sidecar, "/nonsense").status_code == 404
 
 
-def test_all_well_is_ready(spark, watch):
-    sidecar = watch(expected_queries=["well"])
-    start(rate(spark), "well")
-    commits(sidecar, "well")
+def test_driver_is_ready_when_all_queries_are_healthy(spark, watch):
+    sidecar = watch(expected_queries=["healthy"])
+    start(rate(spark), "healthy")
+    commits(sidecar, "healthy")
 
-    until(lambda: get(sidecar, "/readyz").status_code == 200, "it is ready")
+    until(lambda: get(sidecar, "/readyz").status_code == 200, "the driver is ready")
 
 
-def test_a_taken_port_is_one_error_line_and_the_watching_goes_on(spark, watch, pages, caplog):
+def test_taken_port_logs_one_error_and_monitoring_continues(spark, watch, pages, caplog):
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -144,7 +147,7 @@ def test_without_a_server_there_is_no_url(watch):
         ({"pagerduty_routing_key_file": "/no/such/file"}, "pagerduty_routing_key_file"),
     ],
 )
-def test_wrong_settings_raise_on_the_users_own_line_and_leave_nothing(spark, arguments, message):
+def test_wrong_settings_raise_from_attach_and_register_nothing(spark, arguments, message):
     with pytest.raises(SettingsError, match=message):
         attach(spark, **arguments)
 
@@ -181,7 +184,7 @@ def test_flush_evaluates_and_delivers_what_has_happened(spark, watch, pages):
     trap = Trap()
     trap.die.set()
     query = start(rate(spark), "flushed", trap)
-    until(lambda: not query.isActive, "it is dead")
+    until(lambda: not query.isActive, "the query has failed")
 
     assert sidecar.flush()
     assert pages.reported == [("firing", "StreamingQueryFailed", "flushed")]

@@ -1,4 +1,4 @@
-"""On real Spark: ordinary slowness is a warning, what never ends becomes critical."""
+"""On real Spark: a slow batch is a warning; a batch that never ends becomes critical."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ SLEEP = "java_method('java.lang.Thread', 'sleep', {}L)"
 
 
 def sleeps(seconds):
-    """A batch whose one task takes that long."""
+    """A batch with one task that takes ``seconds``."""
     return lambda batch: run_tasks(batch, 1, seconds)
 
 
 def run_tasks(batch, tasks, seconds):
-    """Run so many tasks at once, each for so long."""
+    """Run ``tasks`` tasks at once, each for ``seconds``."""
     rows = batch.sparkSession.range(0, tasks, 1, tasks)
     rows.selectExpr(SLEEP.format(int(seconds * 1000))).collect()
 
 
 def severities(sidecar, name):
-    """The alerts of a query that fire now: how severe each is, and the first word of its reason."""
+    """The firing alerts of a query as (severity, kind of the reason)."""
     return {
         (alert.labels["severity"], alert.annotations["reason"].partition(":")[0])
         for alert in sidecar.alerts()
@@ -38,7 +38,7 @@ def severities(sidecar, name):
 
 
 def over_time(sidecar, name, ended):
-    """All that fires for a query until something has ended."""
+    """All alerts that fire for a query until ``ended``."""
     seen = set()
     while not ended():
         seen |= severities(sidecar, name)
@@ -48,7 +48,7 @@ def over_time(sidecar, name, ended):
 
 @pytest.fixture
 def throttled(spark):
-    """Whether the store ``throttled:`` lets the tasks that create a file wait."""
+    """Switches whether the store ``throttled:`` delays tasks that create a file."""
     jvm, settings = spark.sparkContext._jvm, spark.sparkContext._jsc.hadoopConfiguration()
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
@@ -56,7 +56,7 @@ def throttled(spark):
     made = jvm.org.apache.hadoop.conf.Configuration(settings)
     made.setClassLoader(compiler.getClassLoader())
     made.set("fs.throttled.impl", THROTTLED.stem)
-    # Hadoop keeps it: tasks, which know nothing of the class, find it there.
+    # Hadoop caches the system, so that tasks find it without knowing the class.
     system = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("throttled:///"), made)
 
     def throttle(on):
@@ -68,7 +68,7 @@ def throttled(spark):
 
 
 def watched(watch, query, *others, **settings):
-    """Watch queries whose slow first batches are over: they would make the window longer."""
+    """Watch queries after their slow first batches, which would lengthen the window."""
     for one in (query, *others):
         warm(one, 60)
     sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR, **settings)
@@ -77,7 +77,7 @@ def watched(watch, query, *others, **settings):
     return sidecar
 
 
-def test_one_long_task_is_a_warning_and_a_task_that_never_ends_is_critical(spark, watch):
+def test_long_task_is_a_warning_and_an_endless_task_is_critical(spark, watch):
     skewed, done = Trap(), threading.Event()
     query = start(rate(spark), "skewed", skewed)
     sidecar = watched(watch, query)
@@ -93,11 +93,11 @@ def test_one_long_task_is_a_warning_and_a_task_that_never_ends_is_critical(spark
 
     skewed.work = sleeps(8 * FLOOR)
     critical = ("critical", "task_running")
-    until(lambda: critical in severities(sidecar, "skewed"), "it becomes critical", 40)
+    until(lambda: critical in severities(sidecar, "skewed"), "the alert becomes critical", 40)
     assert shown(sidecar, "skewed").batch_in_flight_seconds > 3 * FLOOR
 
 
-def test_storage_that_is_throttled_is_a_warning(spark, watch, throttled, tmp_path):
+def test_throttled_storage_is_a_warning(spark, watch, throttled, tmp_path):
     written, place = threading.Event(), f"throttled://{tmp_path}/table"
     slow = Trap()
     query = start(rate(spark), "throttled", slow)
@@ -109,7 +109,7 @@ def test_storage_that_is_throttled_is_a_warning(spark, watch, throttled, tmp_pat
         written.set()
 
     slow.work = write
-    until(lambda: severities(sidecar, "throttled"), "it warns", 40)
+    until(lambda: severities(sidecar, "throttled"), "the warning fires", 40)
     seen = severities(sidecar, "throttled")
     throttled(False)
     seen |= over_time(sidecar, "throttled", written.is_set)
@@ -119,7 +119,7 @@ def test_storage_that_is_throttled_is_a_warning(spark, watch, throttled, tmp_pat
     assert {severity for severity, _ in seen} == {"warning"}
 
 
-def test_a_batch_that_waits_for_slots_of_a_sibling_is_a_warning(spark, watch):
+def test_batch_waiting_for_slots_is_a_warning(spark, watch):
     slots = int(re.sub(r"\D", "", spark.sparkContext.master))
     greedy, waits = Trap(), Trap()
     holds, done = threading.Event(), threading.Event()
@@ -147,7 +147,7 @@ def test_a_batch_that_waits_for_slots_of_a_sibling_is_a_warning(spark, watch):
     assert {severity for severity, _ in seen} == {"warning"}
 
 
-def test_a_batch_that_retries_for_ever_becomes_critical(spark, watch):
+def test_endlessly_retrying_batch_becomes_critical(spark, watch):
     retried, free = Trap(), threading.Event()
     query = start(rate(spark), "retried", retried)
     sidecar = watched(watch, query, slow_critical_factor=3.0)
@@ -158,10 +158,10 @@ def test_a_batch_that_retries_for_ever_becomes_critical(spark, watch):
 
     retried.work = retry_for_ever
     try:
-        until(lambda: severities(sidecar, "retried"), "it warns", 20)
+        until(lambda: severities(sidecar, "retried"), "the warning fires", 20)
         assert {severity for severity, _ in severities(sidecar, "retried")} == {"warning"}
         critical = ("critical", "retrying")
-        until(lambda: critical in severities(sidecar, "retried"), "it becomes critical", 20)
+        until(lambda: critical in severities(sidecar, "retried"), "the alert becomes critical", 20)
         assert shown(sidecar, "retried").batch_in_flight_seconds > 3 * FLOOR
     finally:
         free.set()

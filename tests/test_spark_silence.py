@@ -1,4 +1,4 @@
-"""Silences in a running driver, by its own word and by the file that others write."""
+"""Silences in a running driver, set with ``Sidecar.silence`` or in the silence file."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.spark
 NOW = datetime.now(timezone.utc)
 
 
-def dead_of_a_trap(spark, sidecar, name):
-    """A query that has died, as the sidecar knows; its alert."""
+def failed_alert(spark, sidecar, name):
+    """Start a query, make it fail and return its alert."""
     trap = Trap()
     start(rate(spark), name, trap)
     commits(sidecar, name)
@@ -25,19 +25,17 @@ def dead_of_a_trap(spark, sidecar, name):
     def known():
         return [one for one in sidecar.alerts() if one.labels["query"] == name]
 
-    return until(known, f"{name} is known to be dead")[0]
+    return until(known, f"the alert of {name}")[0]
 
 
-def test_a_death_under_a_silence_is_shown_and_reported_once_the_silence_is_ended(
-    spark, watch, pages, tmp_path
-):
+def test_silenced_failure_is_shown_and_pages_when_the_silence_ends(spark, watch, pages, tmp_path):
     path = tmp_path / "silences"
     until_then = NOW + timedelta(hours=1)
     add_silence(
         path, SilenceSettings(queries="quiet*", until=until_then, reason="backfill", app="*"), NOW
     )
     sidecar = watch(silence_file=str(path))
-    alert = dead_of_a_trap(spark, sidecar, "quiet_one")
+    alert = failed_alert(spark, sidecar, "quiet_one")
 
     assert alert.annotations["muted"].endswith(": backfill")
     assert sidecar.flush()
@@ -46,11 +44,11 @@ def test_a_death_under_a_silence_is_shown_and_reported_once_the_silence_is_ended
     pages.wait_for("StreamingQueryFailed", "quiet_one")
 
 
-def test_a_driver_that_silences_one_query_is_reported_of_the_others(spark, watch, pages):
+def test_silence_of_one_query_does_not_mute_others(spark, watch, pages):
     sidecar = watch()
     sidecar.silence("quiet*", minutes=60)
-    dead_of_a_trap(spark, sidecar, "quiet_one")
-    dead_of_a_trap(spark, sidecar, "loud_one")
+    failed_alert(spark, sidecar, "quiet_one")
+    failed_alert(spark, sidecar, "loud_one")
     pages.wait_for("StreamingQueryFailed", "loud_one")
 
     assert sidecar.flush()

@@ -1,4 +1,4 @@
-"""The simulated Spark against the real one: the same plan, the same observations."""
+"""The simulated Spark and the real one give the same observations for the same plan."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEED_SECONDS = 0.5
 
 
 class RealQuery:
-    """Does to a query of a real Spark what the plan's steps say."""
+    """Applies the steps of the plan to a query of a real Spark."""
 
     def __init__(self, spark, folder, spec):
         self.spec = spec
@@ -122,5 +122,5 @@ def real(spark, watch, tmp_path):
     return found.by_name()
 
 
-def test_a_real_spark_shows_what_the_simulated_one_does(real, simulated):
+def test_real_and_simulated_spark_give_the_same_observations(real, simulated):
     assert real == simulated

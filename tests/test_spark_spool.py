@@ -1,4 +1,4 @@
-"""Drivers that are killed, and what their successors make of what they left in the spool."""
+"""A driver is killed; the next one reads its spool and finishes its deliveries."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ sidecar = attach(
     spark, app_name="etl", http_port=-1, webhook_url=os.environ["PAGES"],
     spool_dir=os.environ["SPOOL"], resolve_after_seconds=1,
 )
-def sick(batch, batch_id):
+def fail(batch, batch_id):
     raise ValueError("concurrent update, password=hunter2")
 """
-DIES = (
+FAILING = (
     WATCHED
     + """
-query = start("bronze", sick)
+query = start("bronze", fail)
 while not sidecar.alerts() or query.isActive:
     time.sleep(0.05)
 while not sidecar.flush():
     time.sleep(0.05)
-say("it is told")
+say("reported")
 time.sleep(120)
 """
 )
-IS_WELL = (
+HEALTHY = (
     WATCHED
     + """
 start("bronze")
@@ -43,7 +43,7 @@ EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
 class Receiver(HttpDouble):
-    """``reported`` is what it took, ``asked`` all that it was sent."""
+    """``reported`` holds what it accepted, ``requests`` everything that was sent to it."""
 
     def __init__(self):
         super().__init__()
@@ -74,7 +74,7 @@ def receiver():
 
 @pytest.fixture
 def drive(tmp_path, receiver):
-    """Starts a driver; all share one spool."""
+    """Start a driver; all drivers share one spool."""
     count = iter(range(9))
 
     def driver(script):
@@ -85,18 +85,18 @@ def drive(tmp_path, receiver):
     return driver
 
 
-def test_what_a_killed_driver_could_not_report_its_successor_reports_and_ends(
+def test_next_driver_sends_and_resolves_the_alert_a_killed_driver_could_not_send(
     drive, receiver, tmp_path
 ):
     receiver.refuse()
-    with drive(DIES) as driver:
-        until(lambda: len(receiver.requests) > 1, "it is attempted", 90)
+    with drive(FAILING) as driver:
+        until(lambda: len(receiver.requests) > 1, "the driver tries to send the alert", 90)
         driver.signal_all(signal.SIGKILL)
     assert receiver.reported == []
     receiver.take()
 
-    with drive(IS_WELL):
-        until(lambda: len(receiver.reported) == 2, "it is told, and that it is over", 90)
+    with drive(HEALTHY):
+        until(lambda: len(receiver.reported) == 2, "the alert and its resolve arrive", 90)
     kept = b"".join(path.read_bytes() for path in (tmp_path / "spool").iterdir())
 
     assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]
@@ -104,18 +104,16 @@ def test_what_a_killed_driver_could_not_report_its_successor_reports_and_ends(
     assert {path.stat().st_mode & 0o777 for path in (tmp_path / "spool").iterdir()} == {0o600}
 
 
-def test_what_a_killed_driver_has_reported_its_successor_ends_and_does_not_report_again(
-    drive, receiver
-):
-    with drive(DIES) as driver:
-        # Killed between a message and its answer, it would have to be told again.
-        driver.wait_for_line("it is told", 90)
+def test_next_driver_resolves_an_alert_that_was_sent_and_does_not_send_it_again(drive, receiver):
+    with drive(FAILING) as driver:
+        # A driver that is killed between a message and its answer would have to send it again.
+        driver.wait_for_line("reported", 90)
         driver.signal_all(signal.SIGKILL)
-    with drive(DIES) as driver:
-        driver.wait_for_line("it is told", 90)
+    with drive(FAILING) as driver:
+        driver.wait_for_line("reported", 90)
         driver.signal_all(signal.SIGKILL)
     assert receiver.reported == [EVENT]
-    with drive(IS_WELL):
-        until(lambda: len(receiver.reported) > 1, "that it is over is told", 90)
+    with drive(HEALTHY):
+        until(lambda: len(receiver.reported) > 1, "the resolve arrives", 90)
 
     assert receiver.reported == [EVENT, ("resolved", *EVENT[1:])]

@@ -1,4 +1,4 @@
-"""On real Spark: hung is told, slow and idle are not."""
+"""On real Spark: hung queries page; slow and idle ones do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from support.queries import Trap, commits, rate, shown, start, until
 pytestmark = pytest.mark.spark
 
 
-def test_a_batch_that_hangs_is_reported_with_the_line_where_it_stuck(spark, watch, pages):
+def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages):
     sidecar = watch(stall_floor_seconds=6)
     trap = Trap()
     start(rate(spark), "sibling")
@@ -43,8 +43,8 @@ def test_a_batch_that_hangs_is_reported_with_the_line_where_it_stuck(spark, watc
     }
 
 
-def test_a_batch_that_hangs_is_hung_also_when_spark_forgets_its_old_jobs(pages, tmp_path):
-    """Those of its siblings push them out; that is no task finishing."""
+def test_hung_batch_is_reported_when_spark_drops_old_jobs(pages, tmp_path):
+    """Jobs of siblings replace its jobs in Spark's store, which is not progress."""
     script = """
     def hang_in_batch_four(batch, number):
         batch.count()
@@ -62,7 +62,7 @@ def test_a_batch_that_hangs_is_hung_also_when_spark_forgets_its_old_jobs(pages, 
     assert pages.reported == [("firing", "StreamingQueryStalled", "hung")]
 
 
-def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, pages):
+def test_long_batch_with_finishing_tasks_is_slow_and_not_stalled(spark, watch, pages):
     sidecar = watch(stall_floor_seconds=5, start_grace_seconds=8)
     slow = Trap()
 
@@ -83,8 +83,8 @@ def test_a_long_batch_whose_tasks_finish_is_slow_and_not_stalled(spark, watch, p
     assert {page.what for page in pages.pages} == {("StreamingBatchSlow", "slow")}
 
 
-def test_what_is_healthy_is_reported_to_nobody(spark, watch, pages, tmp_path):
-    """Idle, finite, and restarted queries, with windows compressed."""
+def test_healthy_queries_do_not_page(spark, watch, pages, tmp_path):
+    """Idle, finite and restarted queries, with short windows."""
     sidecar = watch(stall_floor_seconds=4, start_grace_seconds=6, gone_grace_seconds=4)
     (tmp_path / "in").mkdir()
     files = spark.readStream.schema("a long").json(str(tmp_path / "in"))
@@ -110,7 +110,7 @@ def test_what_is_healthy_is_reported_to_nobody(spark, watch, pages, tmp_path):
     assert states["restarted"] == "running"
 
 
-def test_rows_that_come_late_to_an_idle_query_are_no_stall(spark, watch, pages, tmp_path):
+def test_late_rows_of_an_idle_query_are_not_a_stall(spark, watch, pages, tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     sidecar = watch(stall_floor_seconds=3, start_grace_seconds=3)
@@ -124,7 +124,7 @@ def test_rows_that_come_late_to_an_idle_query_are_no_stall(spark, watch, pages, 
     assert pages.pages == []
 
 
-def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, watch, pages):
+def test_thread_pool_jobs_count_for_their_query_and_not_for_a_hung_one(spark, watch, pages):
     """Pool threads name no query; the jobs of healthy siblings name theirs."""
     sidecar = watch(stall_floor_seconds=4)
     free = threading.Event()
@@ -151,10 +151,14 @@ def test_jobs_of_a_thread_pool_move_their_query_and_excuse_no_hung_one(spark, wa
     pooled.work, hung.work = in_a_pool, in_a_task
     try:
         page = pages.wait_for("StreamingQueryStalled", "hung", timeout=60)
-        # Whether the task was seen to run by then, or not yet.
+        # The reason depends on whether the probe has already seen the running task.
         assert page.annotations["reason"].startswith(("task_running: ", "batch_hung: "))
         assert " finished for " in page.annotations["reason"]
-        until(lambda: shown(sidecar, "pooled").batch_in_flight_seconds > 12, "it takes long", 60)
+        until(
+            lambda: shown(sidecar, "pooled").batch_in_flight_seconds > 12,
+            "the batch takes long",
+            60,
+        )
     finally:
         free.set()
 

@@ -1,4 +1,4 @@
-"""On real Spark, in a real browser: a query dies, a driver dies, and the page shows it."""
+"""On real Spark, in a real browser: the page shows when a query or a driver dies."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ time.sleep(600)
 
 @pytest.fixture
 def traps(spark, watch):
-    """Queries at work, each with what kills it; and their sidecar."""
-    sidecar = watch(expected_queries=[*NAMES, "well"])
+    """The sidecar, and for each running query the trap that makes it fail."""
+    sidecar = watch(expected_queries=[*NAMES, "delta"])
     traps = {name: Trap() for name in NAMES}
-    start(rate(spark), "well")
+    start(rate(spark), "delta")
     for name, trap in traps.items():
         start(rate(spark), name, trap)
-    for name in (*NAMES, "well"):
+    for name in (*NAMES, "delta"):
         commits(sidecar, name, batches=2)
     return sidecar, traps
 
 
-def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
+def test_page_shows_a_failure_within_two_seconds(traps, windows):
     sidecar, traps = traps
     page = windows.open(sidecar.url)
     page.wait_for_selector("text=All 4 queries are healthy.")
@@ -53,7 +53,7 @@ def test_deaths_are_shown_within_two_seconds_of_being_known(traps, windows):
     )
 
 
-def test_the_page_reports_the_story_of_a_death(traps, windows):
+def test_page_shows_the_details_of_a_failure(traps, windows):
     sidecar, traps = traps
     traps["bert"].die.set()
     page = windows.open(sidecar.url)
@@ -63,16 +63,16 @@ def test_the_page_reports_the_story_of_a_death(traps, windows):
     assert texts(page, ".query h3")[0] == "bert"
     assert row(page, "bert").locator(".reason").inner_text().startswith("Boom: ")
     assert "hunter2" not in page.content()
-    well = row(page, "well")
-    assert well.get_by_role("meter").get_attribute("aria-valuemax") == "60"
-    assert "batches: the last took" in well.get_by_role("img").get_attribute("aria-label")
+    healthy = row(page, "delta")
+    assert healthy.get_by_role("meter").get_attribute("aria-valuemax") == "60"
+    assert "batches: the last took" in healthy.get_by_role("img").get_attribute("aria-label")
     assert page.inner_text("#roster") == "Expected queries: 4, all seen."
     assert "registered, by bus queue" in texts(page, "#monitor dd")[1]
 
 
-def test_a_real_driver_that_is_frozen_thawed_and_killed_is_reported_so(windows, tmp_path):
+def test_page_shows_a_frozen_a_resumed_and_a_killed_driver(windows, tmp_path):
     with Driver(SERVED, tmp_path) as driver:
-        url = until(lambda: driver.lines, "it serves", timeout=150)[0]
+        url = until(lambda: driver.lines, "the driver serves the page", timeout=150)[0]
         page = windows.open(url)
         page.wait_for_selector("text=The query is healthy.")
         page.wait_for_timeout(1500)

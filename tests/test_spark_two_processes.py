@@ -1,4 +1,4 @@
-"""Two Python processes on one JVM, as the tasks of one job on a shared cluster are."""
+"""Two Python processes share one JVM, like the tasks of a job on a shared cluster."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ def port():
         return str(free.getsockname()[1])
 
 
-def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_path, port):
+def test_failure_is_reported_once_and_ends_only_its_own_process(pages, tmp_path, port):
     first_folder, second_folder = tmp_path / "first", tmp_path / "second"
     first_folder.mkdir()
     second_folder.mkdir()
     with Driver(FIRST, first_folder, PAGES=pages.url, PORT=port) as first:
-        said = until(
-            lambda: next((line for line in first.lines if line.startswith("gateway")), None),
+        line = until(
+            lambda: next((one for one in first.lines if one.startswith("gateway")), None),
             "the first process is ready",
             60,
         )
-        _, gateway_port, secret = said.split()
+        _, gateway_port, secret = line.split()
         second = Driver(
             OTHER,
             second_folder,
@@ -90,7 +90,11 @@ def test_each_query_is_reported_once_and_ends_its_own_process_only(pages, tmp_pa
         )
         with second:
             second.wait(90)
-            until(lambda: first.lines.count("another has left"), "the first process knows it", 30)
+            until(
+                lambda: first.lines.count("another has left"),
+                "the first process notices the exit",
+                30,
+            )
 
             assert "failure of fails" in second.lines, second.errors
             assert "url None" in second.lines

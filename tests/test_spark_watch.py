@@ -1,4 +1,4 @@
-"""Real Spark drivers, watched from outside: killed, and ended in good order."""
+"""``querypulse watch`` on real Spark drivers that are killed or shut down."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ say(sidecar.url)
 
 
 def url_of(driver):
-    def said():
+    def url_line():
         assert driver.process.poll() is None, driver.errors
         return next((line for line in driver.lines if line.startswith("http://")), None)
 
-    return until(said, "the driver says its URL", timeout=90)
+    return until(url_line, "the driver prints its URL", timeout=90)
 
 
-def test_a_driver_killed_is_reported_within_the_time_and_a_few_seconds(tmp_path):
+def test_killed_driver_is_reported_after_the_grace_period(tmp_path):
     with (
         Driver(WAITS + "time.sleep(300)", tmp_path) as driver,
         watching(url_of(driver), interval=5.0, gone_after=GONE_AFTER) as reported,
@@ -41,7 +41,7 @@ def test_a_driver_killed_is_reported_within_the_time_and_a_few_seconds(tmp_path)
         killed_at = time.monotonic()
 
         assert reported.wait_for("driver") - killed_at < GONE_AFTER + 3.0
-    assert reported.pages["driver"]["not_well_then"] == "none: every query was healthy"
+    assert reported.pages["driver"]["unhealthy_before"] == "none: every query was healthy"
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_driver_killed_is_reported_within_the_time_and_a_few_seconds(tmp_path)
     ],
     ids=["exits", "stops Spark", "handles SIGTERM"],
 )
-def test_a_driver_that_ends_in_good_order_is_not_reported(tmp_path, end):
+def test_orderly_shutdown_is_not_reported(tmp_path, end):
     go = tmp_path / "go"
     script = f"{WAITS}\nwhile not os.path.exists({str(go)!r}):\n    time.sleep(0.1)\n{end}\n"
     with (
@@ -64,6 +64,6 @@ def test_a_driver_that_ends_in_good_order_is_not_reported(tmp_path, end):
         time.sleep(1.0)
         go.touch()
         stopped = lambda: all(one.stopped for one in reported.tracker.drivers.values())
-        until(stopped, "the farewell is heard", timeout=30)
+        until(stopped, "the shutdown notice arrives", timeout=30)
         time.sleep(3 * GONE_AFTER)
         assert reported.firing == {}

@@ -1,4 +1,4 @@
-"""What is untold or open outlives the driver: on a real disk, with real processes killed."""
+"""Unsent and open alerts survive the driver: on a real disk, with processes that are killed."""
 
 import errno
 import fcntl
@@ -39,14 +39,14 @@ def folder(tmp_path):
 
 @pytest.fixture
 def spool(folder):
-    """Opens spools and closes them in the end."""
+    """Open spools, and close them after the test."""
     opened = []
 
-    def opens(app="etl", where=folder):
+    def open_spool(app="etl", where=folder):
         opened.append(Spool(where, app, Guard(), wall=lambda: WALL))
         return opened[-1]
 
-    yield opens
+    yield open_spool
     for one in opened:
         one.close(PATIENCE_SECONDS)
     assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
@@ -54,15 +54,15 @@ def spool(folder):
 
 @pytest.fixture
 def child(folder):
-    """Starts children that spool, and ends those that still do."""
+    """Start child processes that spool, and kill them after the test."""
     children = []
 
-    def starts(mode):
+    def start(mode):
         command = [sys.executable, "-I", str(CHILD), str(folder), mode]
         children.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         return children[-1]
 
-    yield starts
+    yield start
     for one in children:
         one.kill()
         one.wait()
@@ -70,7 +70,7 @@ def child(folder):
 
 
 def written(spool, **entries):
-    """A spool with these rows on the disk."""
+    """A spool with these entries on the disk."""
     spool.load(PATIENCE_SECONDS)
     for receiver, held in entries.items():
         spool.offer(receiver, held)
@@ -98,10 +98,10 @@ def states(entries):
     return {name: [one.state.value for one in held] for name, held in entries.items()}
 
 
-# -- keeping ----------------------------------------------------------------------------------
+# -- storing entries --------------------------------------------------------------------------
 
 
-def test_what_is_offered_is_there_for_the_next_process(spool):
+def test_next_process_loads_the_offered_entries(spool):
     entries = {
         "pager": (entry(1), entry(2, DeliveryState.FIRING)),
         "chat": (entry(1, DeliveryState.UNSURE),),
@@ -111,14 +111,14 @@ def test_what_is_offered_is_there_for_the_next_process(spool):
     assert spool().load(PATIENCE_SECONDS) == entries
 
 
-def test_an_entry_keeps_the_names_of_version_1_in_the_file():
+def test_stored_entry_keeps_the_field_names_of_version_1():
     stored = msgspec.to_builtins(entry(1, DeliveryState.FIRING))
 
     assert {"told", "told_revision", "told_at", "queued_at", "dead", "unended"} <= stored.keys()
     assert msgspec.convert(stored, OutboxEntry) == entry(1, DeliveryState.FIRING)
 
 
-def test_entries_are_taken_once(spool):
+def test_entries_are_loaded_once(spool):
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
 
@@ -126,18 +126,18 @@ def test_entries_are_taken_once(spool):
     assert successor.load(0.0) is None
 
 
-def test_there_is_nothing_to_take_over_where_no_spool_was(spool):
+def test_first_spool_loads_none(spool):
     assert spool().load(PATIENCE_SECONDS) is None
 
 
-def test_an_empty_spool_is_a_spool(spool):
-    """It says that nothing was left open; without one an earlier driver may have."""
+def test_empty_spool_loads_an_empty_result(spool):
+    """It shows that nothing is open; without a spool, an earlier driver may have open alerts."""
     written(spool()).close(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS) == {}
 
 
-def test_entries_that_are_gone_are_gone_from_the_disk(spool):
+def test_entries_no_longer_offered_are_deleted(spool):
     one = written(spool(), pager=(entry(1), entry(2)))
     written(one, pager=(entry(2),), chat=(entry(3),))
     written(one, chat=()).close(PATIENCE_SECONDS)
@@ -145,15 +145,15 @@ def test_entries_that_are_gone_are_gone_from_the_disk(spool):
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
 
 
-def test_entries_of_a_receiver_that_nobody_offers_stay(spool):
+def test_entries_of_a_receiver_without_offers_stay(spool):
     written(spool(), pager=(entry(1),), chat=(entry(2),)).close(PATIENCE_SECONDS)
     written(spool(), chat=()).close(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
-def test_nothing_is_written_over_entries_that_nobody_took(spool):
-    """They came late, and the worker has not asked yet."""
+def test_entries_not_yet_loaded_are_not_overwritten(spool):
+    """They arrive late, and the worker has not loaded them yet."""
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
     successor.start()
@@ -164,8 +164,8 @@ def test_nothing_is_written_over_entries_that_nobody_took(spool):
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
-def test_other_words_are_not_worth_a_write(spool, folder):
-    """They change with every look, four times a second; a disk would be busy with nothing."""
+def test_changed_annotations_alone_cause_no_write(spool, folder):
+    """Annotations change four times per second; writing each change would only load the disk."""
     one = written(spool(), pager=(entry(1, size=10),))
     connection = sqlite3.connect(database(folder))
     before = connection.execute("PRAGMA data_version").fetchone()
@@ -185,8 +185,8 @@ def test_each_application_has_its_own_file(spool, folder):
     assert {path.parent for path in folder.rglob("*")} == {folder}
 
 
-def test_only_its_owner_may_read_it(spool, folder):
-    """The folder, the file, and what SQLite puts beside it; under a careless umask too."""
+def test_spool_is_readable_only_by_its_owner(spool, folder):
+    """The folder, the file and SQLite's extra files are private, with any umask."""
     umask = os.umask(0)
     try:
         written(spool(), pager=(entry(1),))
@@ -198,7 +198,7 @@ def test_only_its_owner_may_read_it(spool, folder):
     assert modes == dict.fromkeys([".sqlite", "wal", "shm", ".lock"], "0o600")
 
 
-def test_a_file_that_others_may_read_is_closed_to_them(spool, folder):
+def test_file_mode_is_corrected(spool, folder):
     written(spool()).close(PATIENCE_SECONDS)
     database(folder).chmod(0o644)
     spool().load(PATIENCE_SECONDS)
@@ -206,8 +206,8 @@ def test_a_file_that_others_may_read_is_closed_to_them(spool, folder):
     assert mode(database(folder)) == "0o600"
 
 
-def test_a_folder_that_was_there_keeps_its_mode(spool, folder):
-    """It may be somebody else's too."""
+def test_existing_folder_keeps_its_mode(spool, folder):
+    """Others may use it too."""
     folder.mkdir(mode=0o755)
     folder.chmod(0o755)
     written(spool())
@@ -215,7 +215,7 @@ def test_a_folder_that_was_there_keeps_its_mode(spool, folder):
     assert mode(folder) == "0o755"
 
 
-def test_it_is_written_ahead_and_through_to_the_disk(spool, folder):
+def test_spool_uses_a_write_ahead_log_and_version_1(spool, folder):
     written(spool(), pager=(entry(1),))
 
     assert database(folder).with_name(f"{database(folder).name}-wal").exists()
@@ -224,10 +224,10 @@ def test_it_is_written_ahead_and_through_to_the_disk(spool, folder):
     connection.close()
 
 
-# -- killed -----------------------------------------------------------------------------------
+# -- killed processes -------------------------------------------------------------------------
 
 
-def test_a_process_that_is_killed_leaves_its_entries(child, spool):
+def test_killed_process_leaves_its_entries(child, spool):
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
@@ -236,8 +236,8 @@ def test_a_process_that_is_killed_leaves_its_entries(child, spool):
     assert states(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
 
 
-def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, spool, folder):
-    """At any moment: what is read is what was once offered, for both receivers."""
+def test_process_killed_during_a_write_leaves_all_or_nothing(child, spool, folder):
+    """At any moment, the file holds one complete offer for each receiver."""
     seen = set()
     for seed in range(5):
         process = child("busy writer")
@@ -257,8 +257,8 @@ def test_a_process_that_is_killed_while_it_writes_leaves_all_or_nothing(child, s
     assert seen
 
 
-def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twice(child, spool):
-    """One page was told and is open, the other never left; both have ended since."""
+def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
+    """One page was sent and is open, the other was never sent; both have ended since."""
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGKILL)
@@ -280,7 +280,7 @@ def test_the_successor_of_a_killed_driver_delivers_what_was_left_and_nothing_twi
     assert spool().load(PATIENCE_SECONDS) == {}
 
 
-# -- what goes wrong --------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------
 
 
 def damage_header(path):
@@ -323,12 +323,12 @@ def make_foreign(path):
 
 
 @pytest.mark.parametrize(
-    "mishap", [damage_header, damage_inside, cut_off, make_newer, make_foreign]
+    "damage", [damage_header, damage_inside, cut_off, make_newer, make_foreign]
 )
-def test_an_unreadable_file_is_put_aside_and_work_goes_on(spool, folder, caplog, mishap):
-    """Said in the log and as the problem; the file is kept for a person to look at."""
+def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, damage):
+    """The log and ``problem`` report it; the file is kept for inspection."""
     written(spool(), pager=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
-    mishap(database(folder))
+    damage(database(folder))
     one = spool()
     assert not one.load(PATIENCE_SECONDS)
     written(one, pager=(entry(7),)).close(PATIENCE_SECONDS)
@@ -340,8 +340,8 @@ def test_an_unreadable_file_is_put_aside_and_work_goes_on(spool, folder, caplog,
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
 
 
-def test_a_entry_that_is_damaged_does_not_cost_the_others(spool, folder):
-    """SQLite has no checksums: a flipped bit shows in the text."""
+def test_damaged_entry_does_not_lose_the_others(spool, folder):
+    """SQLite has no checksums, so a flipped bit reaches the text."""
     written(spool(), pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
     with sqlite3.connect(database(folder)) as connection:
         connection.execute("UPDATE rows SET row = x'7b7b' WHERE key LIKE '%q1%'")
@@ -351,18 +351,18 @@ def test_a_entry_that_is_damaged_does_not_cost_the_others(spool, folder):
     assert one.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
     until(
         lambda: "q1/StreamingQueryFailed of pager was unreadable" in one.problem,
-        "the damage is said",
+        "the damage is reported",
     )
     one.close(PATIENCE_SECONDS)
     successor = spool()
     assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
     successor.close(PATIENCE_SECONDS)
-    assert successor.problem == "", "it is said once"
+    assert successor.problem == "", "the damage is reported once"
 
 
 @pytest.mark.contains_errors
-def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch):
-    """The rows were read and are held in memory; they go into a new file."""
+def test_damage_found_by_a_write_loses_nothing(spool, folder, monkeypatch):
+    """The entries are in memory and are written to a new file."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     entries = tuple(entry(number) for number in range(50))
     written(spool(), pager=entries).close(PATIENCE_SECONDS)
@@ -377,8 +377,8 @@ def test_damage_that_only_a_write_finds_costs_nothing(spool, folder, monkeypatch
     assert spool().load(PATIENCE_SECONDS) == {"pager": (*entries, entry(50))}
 
 
-def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, folder):
-    """A killed process leaves one."""
+def test_write_ahead_log_of_a_corrupt_file_is_not_replayed(child, spool, folder):
+    """A killed process leaves such a log."""
     written(spool(), chat=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
@@ -393,8 +393,8 @@ def test_the_log_of_a_corrupt_file_is_not_played_into_the_new_one(child, spool, 
 
 
 @pytest.mark.contains_errors
-def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypatch):
-    """Everything that is held in memory is written again."""
+def test_file_that_breaks_during_use_is_replaced(spool, folder, monkeypatch):
+    """All entries in memory are written again."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     one = written(spool(), pager=(entry(1),))
     with sqlite3.connect(database(folder)) as connection:
@@ -408,10 +408,8 @@ def test_a_file_that_breaks_while_it_is_used_is_replaced(spool, folder, monkeypa
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1), entry(2))}
 
 
-def test_a_second_process_keeps_its_entries_in_memory_and_takes_over_later(
-    child, spool, folder, monkeypatch
-):
-    """Two drivers of one name, or one that is slow to die: the file has one owner."""
+def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
+    """The file has one owner, even if two drivers share a name or one ends slowly."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
@@ -429,16 +427,16 @@ def test_a_second_process_keeps_its_entries_in_memory_and_takes_over_later(
     with sqlite3.connect(database(folder)) as connection:
         kept = connection.execute("SELECT count(*) FROM rows").fetchone()
     connection.close()
-    assert kept == (2,), "what was offered before the lock was free must not replace them"
+    assert kept == (2,), "an offer made before the lock was free must not replace them"
     one.offer("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)
-    until(lambda: one.problem == "", "all is well")
+    until(lambda: one.problem == "", "the problem is cleared")
     one.close(PATIENCE_SECONDS)
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 3
 
 
-def test_two_spools_of_one_process_do_not_share_a_file(spool):
-    """The system's lock alone would let the second one in."""
+def test_second_spool_in_one_process_is_locked_out(spool):
+    """The lock of the operating system alone would admit the second spool."""
     first = written(spool(), pager=(entry(1),))
     second = spool()
     assert second.load(PATIENCE_SECONDS) is None
@@ -449,8 +447,8 @@ def test_two_spools_of_one_process_do_not_share_a_file(spool):
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can become somebody without rights")
-def test_a_folder_that_may_not_be_written_is_said_and_nothing_else_happens(folder, child):
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become an unprivileged user")
+def test_unwritable_folder_is_reported_and_delivery_continues(folder, child):
     folder.mkdir(mode=0o755)
     folder.parent.chmod(0o755)
     (output, _) = child("nobody").communicate(timeout=60)
@@ -461,7 +459,7 @@ def test_a_folder_that_may_not_be_written_is_said_and_nothing_else_happens(folde
 
 
 @pytest.mark.contains_errors
-def test_a_folder_that_cannot_be_made_is_said_and_deliveries_do_not_notice(spool, tmp_path):
+def test_folder_that_cannot_be_created_does_not_stop_delivery(spool, tmp_path):
     (tmp_path / "file").write_text("not a folder")
     one = spool(where=tmp_path / "file" / "spool")
     recorder = Recorder()
@@ -477,7 +475,7 @@ def test_a_folder_that_cannot_be_made_is_said_and_deliveries_do_not_notice(spool
     assert one._guard.errors["spool"] == 1
 
 
-def test_a_full_disk_is_said_and_close_does_not_wait_for_it(child):
+def test_full_disk_is_reported_and_does_not_delay_close(child):
     (output, _) = child("full").communicate(timeout=60)
 
     assert output.startswith("False ")
@@ -486,27 +484,27 @@ def test_a_full_disk_is_said_and_close_does_not_wait_for_it(child):
 
 
 @pytest.mark.contains_errors
-def test_a_disk_that_works_again_gets_everything(spool, folder, monkeypatch):
-    """Here it is another program that sat on the file for long."""
+def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
+    """Here another program locks the file for a while."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     monkeypatch.setattr("querypulse.alerting.outbox.spool_file.BUSY_SECONDS", 0.05)
     one = written(spool())
     blocker = sqlite3.connect(database(folder), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
     one.offer("pager", (entry(1),))
-    until(lambda: "locked" in one.problem, "the problem is said")
+    until(lambda: "locked" in one.problem, "the problem is reported")
     one.offer("pager", (entry(1), entry(2)))
     blocker.execute("ROLLBACK")
     blocker.close()
     assert one.flush(PATIENCE_SECONDS)
-    until(lambda: one.problem == "", "all is well")
+    until(lambda: one.problem == "", "the problem is cleared")
     one.close(PATIENCE_SECONDS)
 
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
 
-def test_offering_does_not_wait_for_the_disk(spool, folder):
-    """Another program sits on the file."""
+def test_offer_does_not_wait_for_the_disk(spool, folder):
+    """Another program locks the file."""
     one = written(spool())
     blocker = sqlite3.connect(database(folder), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
@@ -521,7 +519,7 @@ def test_offering_does_not_wait_for_the_disk(spool, folder):
     assert one.flush(PATIENCE_SECONDS)
 
 
-def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
+def test_forked_child_does_not_touch_the_file(spool):
     """Its copy of the connection must not touch the parent's file, not even when it ends."""
     one = written(spool(), pager=(entry(1),))
     with one._changed:
@@ -538,8 +536,8 @@ def test_a_forked_child_neither_writes_nor_waits_nor_keeps_the_file(spool):
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
 
-def test_a_child_that_outlives_its_driver_keeps_nobody_out(folder):
-    """A fork has a copy of every descriptor; the lock must end with the process that took it."""
+def test_orphaned_child_does_not_hold_the_lock(folder):
+    """A fork copies every descriptor; the lock must end with the process that took it."""
     folder.mkdir()
     reading, writing = os.pipe()
     driver = os.fork()
@@ -562,8 +560,8 @@ def test_a_child_that_outlives_its_driver_keeps_nobody_out(folder):
         os.kill(orphan, signal.SIGKILL)
 
 
-def test_the_lock_does_not_follow_a_link(folder):
-    """Somebody else may write into a shared folder."""
+def test_lock_does_not_follow_a_symbolic_link(folder):
+    """Other users may write into a shared folder."""
     folder.mkdir()
     (folder / "lock").symlink_to(folder / "elsewhere")
 
@@ -571,17 +569,17 @@ def test_the_lock_does_not_follow_a_link(folder):
         SpoolLock(folder / "lock").take()
 
 
-def test_closing_an_unstarted_spool_is_nothing(folder):
+def test_closing_an_unstarted_spool_does_nothing(folder):
     Spool(folder, "etl", Guard()).close(0.0)
 
     assert not folder.exists()
 
 
-# -- by chance --------------------------------------------------------------------------------
+# -- random outages ---------------------------------------------------------------------------
 
 
-def test_killed_again_and_again_every_page_is_reported(spool):
-    """Each driver finds another query dead, and a receiver that is down now and then."""
+def test_every_page_is_sent_over_many_restarts(spool):
+    """In each driver another query fails, and the receiver is down at random."""
     reported_of, chance = [], random.Random(4)
     for number in count():
         kept, recorder = spool(), Recorder("pager")
@@ -608,16 +606,14 @@ def test_killed_again_and_again_every_page_is_reported(spool):
 
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.EIO, errno.ENOSYS])
-def test_a_file_system_without_locks_is_said_and_no_other_process_blamed(
-    spool, folder, monkeypatch, number
-):
+def test_file_system_without_locks_is_reported_as_such(spool, folder, monkeypatch, number):
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     one = spool()
     one.load(PATIENCE_SECONDS)
-    until(lambda: one.problem, "the problem is said")
+    until(lambda: one.problem, "the problem is reported")
 
     assert os.strerror(number) in one.problem
     assert "cannot be locked" in one.problem
@@ -625,23 +621,23 @@ def test_a_file_system_without_locks_is_said_and_no_other_process_blamed(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EAGAIN])
-def test_a_lock_of_another_process_is_reported_as_that(spool, monkeypatch, number):
+def test_lock_of_another_process_is_reported_as_such(spool, monkeypatch, number):
     def refuse(*_):
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(fcntl, "lockf", refuse)
     one = spool()
     one.load(PATIENCE_SECONDS)
-    until(lambda: one.problem, "the problem is said")
+    until(lambda: one.problem, "the problem is reported")
 
     assert "in use by another process" in one.problem
 
 
-# -- a trial ----------------------------------------------------------------------------------
+# -- trying a folder --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["", "new", "new/deeper/still"])
-def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path, name):
+def test_trying_a_folder_leaves_nothing_behind(tmp_path, name):
     (tmp_path / "known").mkdir()
     try_folder(tmp_path / "known" / name)
 
@@ -649,7 +645,7 @@ def test_a_trial_of_a_folder_leaves_nothing_behind(tmp_path, name):
     assert (tmp_path / "known").is_dir()
 
 
-def test_a_trial_leaves_the_spool_of_a_running_driver_alone(spool, folder):
+def test_trying_a_folder_does_not_touch_a_running_drivers_spool(spool, folder):
     written(spool(), pager=(entry(1),))
     before = sorted(path.name for path in folder.iterdir())
     try_folder(folder)
@@ -657,7 +653,7 @@ def test_a_trial_leaves_the_spool_of_a_running_driver_alone(spool, folder):
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
-def test_a_trial_without_locks_fails_and_leaves_nothing(tmp_path, monkeypatch):
+def test_trying_a_folder_without_locks_fails_and_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 

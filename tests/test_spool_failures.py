@@ -1,4 +1,4 @@
-"""Failures of queries on a real disk: kept by one process, given to the same query of the next."""
+"""Failures of queries on a real disk: one process stores them, the next one restores them."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def folder(tmp_path):
 
 @pytest.fixture
 def spool(folder):
-    """Opens spools and closes them in the end."""
+    """Open spools, and close them after the test."""
     opened = []
 
-    def opens(app="etl"):
+    def open_spool(app="etl"):
         opened.append(Spool(folder, app, Guard(), wall=lambda: WALL))
         return opened[-1]
 
-    yield opens
+    yield open_spool
     for one in opened:
         one.close(PATIENCE_SECONDS)
     assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
@@ -56,7 +56,7 @@ def kept(spool, *failures, entries=()):
 
 
 def left(spool):
-    """What a new process finds."""
+    """The failures a new process restores."""
     spool.load(PATIENCE_SECONDS)
     return spool.take_failures()
 
@@ -73,10 +73,10 @@ def run_sql(folder, *statements):
     return found[-1]
 
 
-# -- keeping ----------------------------------------------------------------------------------
+# -- storing failures -------------------------------------------------------------------------
 
 
-def test_failures_are_there_for_the_next_process_beside_the_entries(spool):
+def test_next_process_restores_failures_and_entries(spool):
     kept(spool(), failed(1), failed(2), entries=(entry(1),))
     successor = spool()
 
@@ -84,7 +84,7 @@ def test_failures_are_there_for_the_next_process_beside_the_entries(spool):
     assert successor.take_failures() == (failed(1), failed(2))
 
 
-def test_failures_are_taken_once(spool):
+def test_failures_are_restored_once(spool):
     kept(spool(), failed())
     successor = spool()
 
@@ -92,11 +92,11 @@ def test_failures_are_taken_once(spool):
     assert successor.take_failures() == ()
 
 
-def test_the_first_process_finds_none(spool):
+def test_first_process_restores_no_failures(spool):
     assert left(spool()) == ()
 
 
-def test_failures_that_nobody_offers_stay(spool):
+def test_failures_stay_without_an_offer(spool):
     """``querypulse watch`` knows no query, and neither does a driver without queries."""
     kept(spool(), failed())
     watch = spool()
@@ -108,15 +108,15 @@ def test_failures_that_nobody_offers_stay(spool):
     assert left(spool()) == (failed(),)
 
 
-def test_failures_that_are_no_longer_offered_leave_the_disk(spool):
+def test_failures_no_longer_offered_are_deleted(spool):
     kept(spool(), failed(1), failed(2))
     kept(spool(), failed(2, times=3))
 
     assert left(spool()) == (failed(2, times=3),)
 
 
-def test_nothing_is_written_over_failures_that_nobody_took(spool):
-    """They came late, and the worker has not asked yet."""
+def test_failures_not_yet_taken_are_not_overwritten(spool):
+    """They arrive late, and the worker has not taken them yet."""
     kept(spool(), failed())
     successor = spool()
     successor.start()
@@ -127,7 +127,7 @@ def test_nothing_is_written_over_failures_that_nobody_took(spool):
     assert left(spool()) == (failed(),)
 
 
-def test_what_was_offered_before_they_were_taken_does_not_replace_them(spool):
+def test_offer_before_taking_does_not_replace_stored_failures(spool):
     kept(spool(), failed())
     successor = spool()
     successor.start()
@@ -139,7 +139,7 @@ def test_what_was_offered_before_they_were_taken_does_not_replace_them(spool):
     assert left(spool()) == (failed(),)
 
 
-def test_the_same_failures_are_written_once(spool, folder):
+def test_unchanged_failures_are_written_once(spool, folder):
     one = spool()
     one.load(PATIENCE_SECONDS)
     one.offer_failures((failed(),))
@@ -158,14 +158,14 @@ def test_the_same_failures_are_written_once(spool, folder):
     connection.close()
 
 
-def test_another_application_has_failures_of_its_own(spool):
+def test_each_application_has_its_own_failures(spool):
     kept(spool("etl"), failed())
 
     assert left(spool("etl2")) == ()
     assert left(spool("etl")) == (failed(),)
 
 
-def test_a_file_from_before_failures_were_kept_is_used_on(spool, folder):
+def test_file_without_a_failures_table_is_upgraded(spool, folder):
     kept(spool(), entries=(entry(1),))
     run_sql(folder, "DROP TABLE failures")
     successor = spool()
@@ -178,7 +178,7 @@ def test_a_file_from_before_failures_were_kept_is_used_on(spool, folder):
     assert (successor.problem, left(spool())) == ("", (failed(),))
 
 
-def test_a_forked_child_neither_takes_nor_writes_them(spool):
+def test_forked_child_neither_takes_nor_writes_failures(spool):
     kept(spool(), failed())
     one = spool()
     one.load(PATIENCE_SECONDS)
@@ -192,21 +192,23 @@ def test_a_forked_child_neither_takes_nor_writes_them(spool):
     assert one.take_failures() == (failed(),)
 
 
-# -- what goes wrong --------------------------------------------------------------------------
+# -- faults -----------------------------------------------------------------------------------
 
-GARBLED = [b"{{", b"", b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
+MALFORMED = [b"{{", b"", b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
            b'{"query_id": "id-1", "mark": "", "deaths": [{"at": 1.0, "batch_id": "7", "error_class": "E"}]}']  # fmt: skip
 
 
-@pytest.mark.parametrize("text", GARBLED)
-def test_garbled_failures_cost_no_other_query_theirs_and_are_said_once(spool, folder, caplog, text):
+@pytest.mark.parametrize("text", MALFORMED)
+def test_malformed_failures_are_reported_once_and_others_are_kept(spool, folder, caplog, text):
     kept(spool(), failed(1), failed(2), entries=(entry(1),))
     run_sql(folder, f"UPDATE failures SET kept = x'{text.hex()}' WHERE query = 'id-1'")
     one = spool()
 
     assert one.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
     assert one.take_failures() == (failed(2),)
-    until(lambda: "what is kept of query id-1 was unreadable" in one.problem, "it is said")
+    until(
+        lambda: "what is kept of query id-1 was unreadable" in one.problem, "the damage is reported"
+    )
     one.close(PATIENCE_SECONDS)
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     successor = spool()
@@ -215,7 +217,7 @@ def test_garbled_failures_cost_no_other_query_theirs_and_are_said_once(spool, fo
     assert successor.problem == ""
 
 
-def test_what_a_newer_version_writes_besides_is_ignored(spool, folder):
+def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     kept(spool(), failed())
     run_sql(
         folder,
@@ -233,12 +235,10 @@ def make_newer(path):
     run_sql(path.parent, "PRAGMA user_version=2")
 
 
-@pytest.mark.parametrize("mishap", [overwrite, make_newer])
-def test_an_unreadable_file_is_put_aside_and_failures_are_kept_in_a_new_one(
-    spool, folder, caplog, mishap
-):
+@pytest.mark.parametrize("damage", [overwrite, make_newer])
+def test_unreadable_file_is_moved_aside_and_failures_go_to_a_new_one(spool, folder, caplog, damage):
     kept(spool(), failed(1))
-    mishap(path_of(folder))
+    damage(path_of(folder))
     one = spool()
     assert left(one) == ()
     one.offer_failures((failed(2),))
@@ -251,7 +251,7 @@ def test_an_unreadable_file_is_put_aside_and_failures_are_kept_in_a_new_one(
 
 
 @pytest.mark.contains_errors
-def test_a_file_that_breaks_while_it_is_used_gets_all_failures_again(spool, folder, monkeypatch):
+def test_replaced_file_gets_all_failures(spool, folder, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     one = spool()
     one.load(PATIENCE_SECONDS)
@@ -271,8 +271,8 @@ def test_a_file_that_breaks_while_it_is_used_gets_all_failures_again(spool, fold
     assert left(spool()) == (failed(1), failed(2))
 
 
-def test_what_another_living_process_holds_is_taken_over_when_it_is_free(spool, monkeypatch):
-    """One that is slow to end: its failures come late, and count."""
+def test_failures_held_by_another_process_are_taken_over_later(spool, monkeypatch):
+    """The other process ends slowly; its failures arrive late and count."""
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     first = spool()
     first.load(PATIENCE_SECONDS)
@@ -290,7 +290,7 @@ def test_what_another_living_process_holds_is_taken_over_when_it_is_free(spool, 
 
 
 def run_process(spool, *, at, restart_budget=3, watched=True):
-    """A process that begins ``at`` seconds after the first one, commits, and fails; its alerts."""
+    """The alerts of a process that starts at second ``at``, commits and fails."""
     spool.load(PATIENCE_SECONDS)
     harness = WorkerHarness(Remembering(spool) if watched else None, restart_budget=restart_budget)
     harness.wall = WALL + at
@@ -301,25 +301,25 @@ def run_process(spool, *, at, restart_budget=3, watched=True):
     return dict(harness.reported)
 
 
-def test_a_job_that_fails_in_each_process_flaps_and_a_failure_more_is_no_news(spool):
+def test_failures_over_several_processes_are_reported_as_flapping(spool):
     reported = [run_process(spool(), at=120 * number) for number in range(4)]
 
     assert reported == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
 
 
-def test_without_memory_each_failure_is_one_of_its_own(spool):
+def test_without_stored_failures_each_failure_is_reported(spool):
     reported = [run_process(spool(), at=120 * number, watched=False) for number in range(4)]
 
     assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
-def test_failures_that_come_rarely_stay_single(spool):
+def test_rare_failures_do_not_flap(spool):
     reported = [run_process(spool(), at=3600 * number) for number in range(4)]
 
     assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
-def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
+def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
     for number in range(2):
         run_process(spool(), at=120 * number)
@@ -341,8 +341,8 @@ def test_failures_that_are_read_late_count_and_are_kept(spool, monkeypatch):
     assert [len(one.deaths) for one in left(spool())] == [3]
 
 
-class Notebook:
-    """In place of a spool."""
+class FakeSpool:
+    """A spool in memory."""
 
     def __init__(self, *found):
         self.found = found
@@ -357,34 +357,38 @@ class Notebook:
             self.offers.append(kept)
 
 
-def times(notebook):
-    return [[died.at - WALL for one in kept for died in one.deaths] for kept in notebook.offers]
+def times(fake_spool):
+    return [[died.at - WALL for one in kept for died in one.deaths] for kept in fake_spool.offers]
 
 
-def test_a_failure_is_offered_once_however_the_clocks_drift():
-    notebook = Notebook()
-    harness = WorkerHarness(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+def test_clock_drift_does_not_offer_a_failure_twice():
+    fake_spool = FakeSpool()
+    harness = (
+        WorkerHarness(Remembering(fake_spool)).started().step().ended(exception=CONFLICT).step()
+    )
     for drift in (0.1, -0.3, 4.0):
         harness.wall = WALL + drift
         harness.step()
 
-    assert times(notebook) == [[], [1000.5]]
+    assert times(fake_spool) == [[], [1000.5]]
 
 
-def test_a_failure_follows_a_clock_that_is_set():
-    """Else the next process would take it for older, or for one to come."""
-    notebook = Notebook()
-    harness = WorkerHarness(Remembering(notebook)).started().step().ended(exception=CONFLICT).step()
+def test_time_of_a_failure_follows_a_clock_change():
+    """Otherwise the next process sees a failure that is too old or in the future."""
+    fake_spool = FakeSpool()
+    harness = (
+        WorkerHarness(Remembering(fake_spool)).started().step().ended(exception=CONFLICT).step()
+    )
     harness.wall = WALL - 3600.0
     harness.step()
 
-    assert times(notebook) == [[], [1000.5], [-2599.5]]
+    assert times(fake_spool) == [[], [1000.5], [-2599.5]]
 
 
-def test_an_error_class_that_is_to_be_hidden_is_not_written_down():
-    notebook = Notebook()
-    remembering = Remembering(notebook, lambda text: text.replace("Concurrent", "***"))
+def test_redacted_error_class_is_not_stored():
+    fake_spool = FakeSpool()
+    remembering = Remembering(fake_spool, lambda text: text.replace("Concurrent", "***"))
     WorkerHarness(remembering).started().step().ended(exception=CONFLICT).step()
 
-    ((one,),) = notebook.offers[1:]
+    ((one,),) = fake_spool.offers[1:]
     assert [died.error_class for died in one.deaths] == ["***AppendException"]

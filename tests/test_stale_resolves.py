@@ -1,4 +1,4 @@
-"""What an earlier process may have left open is resolved: asked for first, or few, late and last."""
+"""Resolves alerts that an earlier process may have left open, after asking if possible."""
 
 import json
 import time
@@ -30,7 +30,7 @@ def by_query(query):
 
 
 class Harness:
-    """An outbox that is offered closings, and what was sent of it."""
+    """An outbox with stale resolves, and what it sends."""
 
     def __init__(self, capabilities=BLIND, stale_resolves=MANY):
         self.outbox = Outbox(capabilities)
@@ -63,14 +63,14 @@ class Harness:
         return self
 
     def ask(self, found=()):
-        """The receiver is asked, and says what it has ``found``, by query and when it was posted."""
+        """Ask the receiver; it answers with ``found``: queries and the time of their last post."""
         asked = self.outbox.question(self.now, self.wall)
         left = [LeftOpen(by_query(query), posted_at) for query, posted_at in found]
         self.outbox.stale_resolves.answered(asked, left, self.now)
         return [said(one)[0] for one in asked]
 
 
-def test_one_leaves_every_two_seconds_and_each_once():
+def test_one_stale_resolve_is_sent_every_two_seconds():
     harness = Harness()
     sent = [harness.send_all()]
     sent += [harness.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
@@ -78,27 +78,27 @@ def test_one_leaves_every_two_seconds_and_each_once():
     assert sent == [[(f"q{number}", "resolved")] for number in range(5)] + [[]] * 16
 
 
-def test_all_that_is_news_goes_before_them():
+def test_new_incidents_are_sent_before_stale_resolves():
     harness = Harness().offer(incident("dead"), incident("slow", severity="warning"))
 
     assert harness.send_all() == [("dead", "firing"), ("slow", "firing"), ("q0", "resolved")]
 
 
-def test_while_news_waits_for_a_retry_none_leaves():
+def test_no_stale_resolve_is_sent_while_an_incident_waits_for_a_retry():
     harness = Harness().offer(incident("dead"))
     harness.send(outage())
 
     assert harness.pass_time(0.5).send_all() == []
 
 
-def test_what_fires_here_before_its_closing_left_is_reported_after_that_resolve():
-    """An earlier process may have left it open: a trigger alone would then notify nobody."""
+def test_stale_resolve_is_sent_before_a_new_trigger_of_the_same_key():
+    """If an earlier process left the key open, a trigger alone notifies nobody."""
     harness = Harness().offer(incident("q3", starts_at=WALL + 9))
 
     assert harness.send_all()[:2] == [("q3", "resolved"), ("q3", "firing")]
 
 
-def test_what_fired_here_before_it_was_found_healthy_is_not_closed():
+def test_key_that_fired_in_this_process_gets_no_stale_resolve():
     harness = Harness(stale_resolves=()).offer(incident("q3"), stale_resolves=())
     harness.send_all()
     harness.offer(stale_resolves=())
@@ -108,14 +108,14 @@ def test_what_fired_here_before_it_was_found_healthy_is_not_closed():
     assert harness.pass_time(60).send_all() == []
 
 
-def test_what_is_offered_no_more_is_withdrawn():
+def test_stale_resolve_no_longer_offered_is_withdrawn():
     harness = Harness()
     harness.send_all()
 
     assert harness.offer(stale_resolves=()).pass_time(60).send_all() == []
 
 
-def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
+def test_rejected_stale_resolve_is_not_retried_and_not_a_loss():
     harness = Harness(stale_resolves=MANY[:1])
     harness.send(poison())
 
@@ -123,11 +123,11 @@ def test_one_that_the_receiver_does_not_take_is_not_sent_again_and_no_loss():
     assert harness.outbox.losses["rejected"] == 0
 
 
-def test_nobody_waits_for_them():
+def test_stale_resolves_are_not_pending():
     assert Harness().outbox.pending(WALL) == 0
 
 
-def test_a_receiver_that_can_be_asked_gets_only_what_is_open_there():
+def test_receiver_that_can_be_asked_gets_only_resolves_of_open_alerts():
     harness = Harness(ASKED)
     assert harness.ask([("q2", 1.0)]) == ["q0", "q1", "q2", "q3", "q4"]
     assert harness.send_all() == []
@@ -137,7 +137,7 @@ def test_a_receiver_that_can_be_asked_gets_only_what_is_open_there():
     assert harness.pass_time(600).offer().outbox.question(harness.now, harness.wall) == ()
 
 
-def test_what_somebody_posts_again_is_another_drivers_and_is_never_resolved():
+def test_alert_posted_again_belongs_to_another_driver_and_stays_open():
     harness = Harness(ASKED)
     harness.ask([("q2", 1.0)])
     harness.pass_time(HELD_SECONDS).ask([("q2", 61.0)])
@@ -147,7 +147,7 @@ def test_what_somebody_posts_again_is_another_drivers_and_is_never_resolved():
     assert harness.send_all() == []
 
 
-def test_the_second_question_waits_until_another_driver_has_posted_again():
+def test_second_query_waits_for_posts_of_other_drivers():
     harness = Harness(ASKED)
     harness.ask([("q2", 1.0)])
 
@@ -155,7 +155,7 @@ def test_the_second_question_waits_until_another_driver_has_posted_again():
     assert harness.outbox.ask_at(harness.wall) == HELD_SECONDS
 
 
-def test_what_is_found_healthy_later_is_asked_for_at_once_and_proves_nothing_sooner():
+def test_later_stale_resolve_is_queried_at_once_and_resolved_in_turn():
     harness = Harness(ASKED, stale_resolves=MANY[:1])
     harness.ask([("q0", 1.0)])
     harness.pass_time(30).offer(stale_resolves=MANY[:2])
@@ -166,7 +166,7 @@ def test_what_is_found_healthy_later_is_asked_for_at_once_and_proves_nothing_soo
     assert harness.send_all() == [("q0", "resolved")]
 
 
-def test_what_ended_between_the_questions_is_not_resolved():
+def test_alert_that_ended_between_two_queries_is_not_resolved():
     harness = Harness(ASKED)
     harness.ask([("q2", 1.0)])
     harness.pass_time(HELD_SECONDS).ask()
@@ -174,22 +174,22 @@ def test_what_ended_between_the_questions_is_not_resolved():
     assert harness.send_all() == []
 
 
-def test_once_the_entries_of_an_earlier_process_are_there_nothing_else_is_resolved():
-    """A slow disk may show them late."""
+def test_restored_entries_stop_stale_resolves():
+    """A slow disk may deliver the entries late."""
     harness = Harness()
     harness.outbox.restore((), WALL)
 
     assert harness.pass_time(60).send_all() == []
 
 
-def test_what_can_wake_somebody_is_resolved_first():
+def test_critical_alerts_are_resolved_first():
     mild = over(incident("mild", severity="warning"), WALL)
     harness = Harness(stale_resolves=[mild, *MANY[:1]])
 
     assert harness.send_all() == [("q0", "resolved")]
 
 
-def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_meanwhile():
+def test_unanswered_query_is_repeated_and_nothing_is_resolved_meanwhile():
     harness = Harness(ASKED)
     harness.outbox.stale_resolves.answered(MANY, None, 0.0)
     assert harness.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(harness.now, harness.wall) == ()
@@ -198,7 +198,7 @@ def test_a_question_without_an_answer_is_asked_again_and_nothing_is_resolved_mea
     assert len(harness.pass_time(1).ask()) == 5
 
 
-def test_nothing_is_asked_while_there_is_news():
+def test_no_query_is_sent_while_an_incident_is_pending():
     assert Harness(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
 
 
@@ -206,9 +206,9 @@ MILD = incident("q0", severity="warning")
 KEPT = ReceiverCapabilities(reconciles=True, can_be_asked=True, resend_resolved_seconds=300.0)
 
 
-@pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered anew", "as before"])
-def test_a_critical_alert_left_open_is_asked_for_after_a_warning_of_the_same_name_has_ended(again):
-    """Alertmanager takes them for two alerts: the end of one does not end the other."""
+@pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered again", "unchanged"])
+def test_critical_alert_is_queried_after_a_warning_of_the_same_key_ended(again):
+    """Alertmanager treats them as two alerts: the end of one does not end the other."""
     harness = Harness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=again).send_all()
     assert harness.pass_time(60).offer(stale_resolves=again).send_all() == [("q0", "resolved")]
@@ -219,7 +219,7 @@ def test_a_critical_alert_left_open_is_asked_for_after_a_warning_of_the_same_nam
     assert harness.send_all() == [("q0", "resolved")]
 
 
-def test_nothing_is_asked_under_a_key_while_this_process_holds_it():
+def test_key_held_by_this_process_is_not_queried():
     harness = Harness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
     assert harness.pass_time(600).offer(MILD, stale_resolves=MANY[:1]).send_all() == []
@@ -229,7 +229,7 @@ def test_nothing_is_asked_under_a_key_while_this_process_holds_it():
     assert harness.pass_time(200).offer(stale_resolves=MANY[:1]).ask() == []
 
 
-def test_what_is_withdrawn_while_this_process_holds_its_key_is_not_asked_for_later():
+def test_stale_resolve_withdrawn_while_its_key_is_held_is_not_queried():
     harness = Harness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
     harness.pass_time(60).offer(stale_resolves=()).send_all()
@@ -237,7 +237,7 @@ def test_what_is_withdrawn_while_this_process_holds_its_key_is_not_asked_for_lat
     assert harness.pass_time(301).offer(stale_resolves=None).offer(stale_resolves=None).ask() == []
 
 
-def test_an_answer_that_comes_after_this_process_opened_the_alert_proves_nothing():
+def test_answer_that_arrives_after_this_process_fired_is_ignored():
     harness = Harness(KEPT, stale_resolves=MANY[:1])
     asked = harness.outbox.question(harness.now, harness.wall)
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
@@ -286,7 +286,7 @@ def left_open(*doubles, closing=CLOSING):
         receiver.close()
 
 
-def test_alertmanager_is_asked_for_the_alerts_of_the_app(double):
+def test_alertmanager_is_queried_by_app(double):
     holding(double, "a", "b")
     (found,) = left_open(double)
 
@@ -296,7 +296,7 @@ def test_alertmanager_is_asked_for_the_alerts_of_the_app(double):
     assert found.posted_at == datetime.fromisoformat(POSTED_AT.replace("Z", "+00:00")).timestamp()
 
 
-def test_a_warning_that_is_open_is_found_by_the_labels_it_has_there(double):
+def test_open_warning_is_found_by_its_labels_in_alertmanager(double):
     holding(double, "a", severity="warning")
     (found,) = left_open(double)
 
@@ -306,31 +306,31 @@ def test_a_warning_that_is_open_is_found_by_the_labels_it_has_there(double):
 @pytest.mark.parametrize(
     "other", [{"app": "other"}, {"alertname": "StreamingQueryStopped"}, {"instance": "driver:9719"}]
 )
-def test_what_is_not_ours_is_left_alone(double, other):
+def test_alert_with_other_labels_is_ignored(double, other):
     holding(double, "a", **other)
 
     assert left_open(double) == ()
 
 
-def test_what_began_after_it_was_found_healthy_is_left_alone(double):
+def test_alert_that_started_later_is_ignored(double):
     holding(double, "a", starts_at="2999-01-01T00:00:00.000Z")
 
     assert left_open(double) == ()
 
 
-def test_one_member_that_answers_is_enough(double):
+def test_one_answering_cluster_member_is_enough(double):
     holding(double, "a")
     with HttpDouble(otherwise=reply(503)) as down:
         assert len(left_open(down, double)) == 1
 
 
 @pytest.mark.parametrize("answer", [reply(401), reply(200, body=b"<html>")])
-def test_without_an_answer_nothing_is_known(answer):
+def test_no_valid_answer_is_an_error(answer):
     with HttpDouble(otherwise=answer) as other, pytest.raises(HttpError):
         left_open(other)
 
 
-def test_of_members_that_differ_the_newest_post_counts(double):
+def test_newest_post_among_cluster_members_counts(double):
     holding(double, "a")
     with AlertmanagerDouble() as other:
         holding(other, "a")
@@ -340,7 +340,7 @@ def test_of_members_that_differ_the_newest_post_counts(double):
     assert datetime.fromtimestamp(found.posted_at, timezone.utc).minute == 4
 
 
-def test_a_start_posts_nothing_of_what_was_never_open_and_resolves_what_is(double, monkeypatch):
+def test_start_resolves_only_alerts_that_are_open(double, monkeypatch):
     monkeypatch.setattr(stale_resolves, "HELD_SECONDS", 0.2)
     holding(double, "a")
     delivery = Delivery(Alertmanager([double.url]), Guard())

@@ -1,4 +1,4 @@
-"""Who starts a job reads in its log what is watched and who is notified, or that nobody is."""
+"""The first log line of a job names the app, its receivers and its status page."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ from querypulse.sidecar.start_lines import watching
         ((), "http://d:9719", 'watching "orders": no receiver, status page at http://d:9719'),
     ],
 )  # fmt: skip
-def test_one_line_says_what_is_watched_and_who_is_notified(receivers, page, text):
+def test_start_line_names_app_receivers_and_status_page(receivers, page, text):
     assert watching("orders", receivers, page) == text

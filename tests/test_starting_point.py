@@ -1,4 +1,4 @@
-"""Where a run began is read once from the times of two listings, and believed with care."""
+"""The starting point of a run comes from the file times in two listings, with sanity checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WALL = 1_800_000_000.0
 
 
 def point(offsets, commits, *, now=100.0):
-    """Where a run began; times of files in seconds before it was read."""
+    """The starting point of a run; file times are seconds before the read."""
     ages = [
         {one: None if age is None else WALL - age for one, age in log.items()}
         for log in (offsets, commits)
@@ -21,7 +21,7 @@ def point(offsets, commits, *, now=100.0):
     return starting_point(*ages, now, WALL)
 
 
-def test_a_batch_that_was_planned_and_not_committed_is_unfinished():
+def test_planned_batch_without_commit_is_unfinished():
     found = point({40: 2500, 41: 2400}, {40: 2450})
 
     assert found.unfinished == Written(41, -2300.0, WALL - 2400)
@@ -36,20 +36,25 @@ def test_a_batch_that_was_planned_and_not_committed_is_unfinished():
         ({38: 30.0, 39: 20.0, 40: 9.0}, {38: 29.0, 39: 19.0, 40: 8.0}),
         ({39: 20.0}, {39: 19.0, 40: 8.0}),
     ],
-    ids=["a new checkpoint", "one batch", "many batches", "planned and done between two listings"],
+    ids=[
+        "a new checkpoint",
+        "one batch",
+        "many batches",
+        "planned and committed between two listings",
+    ],
 )
-def test_where_the_last_run_ended_well_nothing_is_unfinished(offsets, commits):
+def test_clean_end_of_the_last_run_leaves_no_unfinished_batch(offsets, commits):
     assert point(offsets, commits).unfinished is None
 
 
 @pytest.mark.parametrize("age", [None, -0.1, -3600.0, WALL, 400 * 86_400.0],
                          ids=["unknown", "a moment ahead", "an hour ahead", "1970", "older than a year"])  # fmt: skip
-def test_a_time_that_cannot_be_is_no_time(age):
+def test_implausible_file_time_is_ignored(age):
     assert point({41: age}, {}).unfinished == Written(41)
 
 
-def test_the_longest_tenth_of_the_batches_does_not_count():
-    """A restart may have come in between: Friday's batch was committed on Monday."""
+def test_usual_duration_ignores_the_longest_tenth_of_the_batches():
+    """A long batch may span a restart: planned on Friday, committed on Monday."""
     offsets = {number: 10_000.0 * (50 - number) for number in range(50)}
     took = {number: 600.0 if number % 2 else 30.0 for number in offsets} | {7: 9_000.0, 8: 8_000.0}
     commits = {number: offsets[number] - took[number] for number in offsets}
@@ -61,7 +66,7 @@ def test_the_longest_tenth_of_the_batches_does_not_count():
     assert point({0: 50.0}, {0: 60.0}).usual_seconds is None
 
 
-def test_a_listing_gives_the_times_of_batches_and_of_nothing_else():
+def test_listing_gives_only_the_times_of_batches():
     listing = (
         "Array(LocatedFileStatus{path=file:/c;p/offsets/9; isDirectory=false; length=5; replication=1;"
         " blocksize=33554432; modification_time=1700000009500; access_time=1700000009000; owner=; group=;"
@@ -75,7 +80,7 @@ def test_a_listing_gives_the_times_of_batches_and_of_nothing_else():
     assert times_in(listing) == {9: 1_700_000_009.5, 10: 1_700_000_010.0}
 
 
-# -- reading it -----------------------------------------------------------------------------------
+# -- reading the starting point -------------------------------------------------------------------
 
 
 def with_checkpoint(*, offsets, commits):
@@ -84,7 +89,7 @@ def with_checkpoint(*, offsets, commits):
     return one
 
 
-def test_it_is_read_once_for_each_run_and_then_in_every_report():
+def test_starting_point_is_read_once_per_run_and_in_every_report():
     checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
     harness = Harness(**{"/cp": checkpoint})
 
@@ -97,13 +102,13 @@ def test_it_is_read_once_for_each_run_and_then_in_every_report():
     assert checkpoint.asked == ["times"] * 4
 
 
-def test_a_run_that_failed_before_anybody_could_read_is_read_all_the_same():
+def test_starting_point_of_an_ended_run_is_read():
     harness = Harness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
 
     assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
 
 
-def test_a_storage_that_refuses_is_asked_once_and_reported_as_nothing_known(caplog):
+def test_storage_error_gives_an_empty_starting_point_without_retry(caplog):
     harness = Harness()
 
     reports = [harness.read(run(), at=at) for at in (1, 2)]
@@ -114,7 +119,7 @@ def test_a_storage_that_refuses_is_asked_once_and_reported_as_nothing_known(capl
     assert caplog.records == []
 
 
-def test_a_new_run_hastens_the_reading_and_a_known_one_does_not():
+def test_only_a_new_run_pokes_the_reader():
     harness = Harness(**{"/cp": with_checkpoint(offsets={}, commits={})})
     harness.read(run(), at=1)
     reader, pokes = harness.reader, []
@@ -132,7 +137,7 @@ def test_a_new_run_hastens_the_reading_and_a_known_one_does_not():
     [continuous("/cp"), run(trigger="RealTimeTrigger(300000)"), run(async_progress=True)],
     ids=["continuous", "realTime", "async progress tracking"],
 )
-def test_a_run_that_does_not_plan_its_batches_first_is_not_asked(seen):
+def test_run_without_an_offset_log_has_no_starting_point(seen):
     harness = Harness(**{"/cp": MemoryCheckpoint([0], [0])})
 
     assert harness.read(seen, at=1).starts == {}

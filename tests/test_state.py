@@ -1,4 +1,4 @@
-"""What one poll of the probe changes, and what a start says that no poll has seen yet."""
+"""What a poll of the probe changes, and what a start event adds before the first poll."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def query(story, at):
     return story.state.snapshot(at).queries[0]
 
 
-def test_a_run_that_is_asked_again_and_still_waits_is_idle_until_then():
+def test_waiting_run_is_idle_at_each_poll():
     story = Story().probe(waiting := run(), at=1).probe(waiting, at=5)
 
     assert query(story, 6).last_idle_at == 5
 
 
-def test_a_run_whose_turn_it_was_not_lives_and_reports_nothing_new():
+def test_run_without_a_new_poll_stays_alive():
     story, waiting = Story(), run()
     for at in (1, 3, 5):
         story.report(waiting, at=at)
@@ -31,7 +31,7 @@ def test_a_run_whose_turn_it_was_not_lives_and_reports_nothing_new():
     assert query(story, 6).probed_at == 1
 
 
-def test_a_run_that_is_reported_no_more_has_vanished():
+def test_run_missing_from_a_report_has_vanished():
     story = Story()
     story.report(run(), at=1)
     story.report(at=5)
@@ -47,7 +47,7 @@ def test_a_run_that_is_reported_no_more_has_vanished():
     [[37], [37, 37, 37], [None, None], [None, 37], [None, 37, 37], [0, None]],
     ids=str,
 )
-def test_events_dropped_before_the_first_known_count_are_no_news(counts):
+def test_events_dropped_before_the_first_count_are_ignored(counts):
     """L14: a driver may have dropped events long before we attached to it."""
     story = Story()
     for at, dropped in enumerate(counts, 1):
@@ -57,7 +57,7 @@ def test_events_dropped_before_the_first_known_count_are_no_news(counts):
     assert story.evaluate(9).findings == ()
 
 
-def test_events_dropped_since_the_last_poll_are_news():
+def test_events_dropped_since_the_last_poll_are_reported():
     story = Story().probe(run(), at=1, dropped=None).probe(run(), at=2, dropped=37)
     story.probe(run(), at=3, dropped=38).probe(run(), at=4, dropped=38)
 
@@ -67,11 +67,11 @@ def test_events_dropped_since_the_last_poll_are_news():
     ]
 
 
-# -- what only a start says -----------------------------------------------------------------------
+# -- what only a start event contains -------------------------------------------------------------
 
 
 def begun(*, session="s-1", trigger="ProcessingTimeTrigger(5000)", story=None, number=1):
-    """A run that has started, and that the probe has not met yet."""
+    """A run that has started and that the probe has not seen yet."""
     story = story or Story()
     story.state.apply_event(Started("id-a", f"a-{number}", "a", session, trigger), number)
     return story
@@ -82,13 +82,13 @@ def probed(story, *, session="", trigger="Unknown", number=1):
     return story.probe(replace(seen, facts=replace(seen.facts, session=session)), at=number)
 
 
-def test_a_start_says_of_which_session_and_trigger_its_run_is():
+def test_start_event_has_session_and_trigger():
     known = begun().query()
 
     assert (known.session, known.trigger) == ("s-1", Trigger("ProcessingTime", 5.0))
 
 
-def test_what_neither_a_start_nor_the_probe_says_is_unknown():
+def test_session_and_trigger_are_unknown_without_start_or_probe():
     for known in (
         begun(session="", trigger="").query(),
         probed(begun(session="", trigger="")).query(),
@@ -96,19 +96,19 @@ def test_what_neither_a_start_nor_the_probe_says_is_unknown():
         assert (known.session, known.trigger) == ("", None)
 
 
-def test_what_spark_refuses_to_the_probe_is_known_from_the_start():
+def test_start_event_fills_what_the_probe_cannot_read():
     known = probed(begun()).query()
 
     assert (known.session, known.trigger) == ("s-1", Trigger("ProcessingTime", 5.0))
 
 
-def test_what_the_probe_says_counts_more_than_the_start():
+def test_probe_overrides_the_start_event():
     known = probed(begun(), session="s-2", trigger="OneTimeTrigger").query()
 
     assert (known.session, known.trigger) == ("s-2", parse_trigger("OneTimeTrigger"))
 
 
-def test_the_next_run_is_of_its_own_session_and_trigger():
+def test_next_run_has_its_own_session_and_trigger():
     story = begun(story=begun(), number=2, session="s-2", trigger="OneTimeTrigger")
 
     assert (story.query().session, str(story.query().trigger)) == ("s-2", "Once")
@@ -123,7 +123,7 @@ def test_the_next_run_is_of_its_own_session_and_trigger():
         ("", Outcome.STOPPED),
     ],
 )
-def test_a_run_that_ends_before_the_probe_has_met_it_ends_as_its_trigger_says(trigger, outcome):
+def test_trigger_of_the_start_event_decides_the_outcome(trigger, outcome):
     """L18"""
     story = begun(trigger=trigger).ended(at=2)
 

@@ -1,4 +1,4 @@
-"""``GET /``: one document, nothing from outside, and nothing in it but what is ours."""
+"""``GET /``: one self-contained document without data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SCRIPT = "\n".join(SOURCES[name] for name in assembly.SCRIPTS)
 
 
 class Outline(HTMLParser):
-    """Tags with their attributes, and the text of the style and of the script."""
+    """The tags with their attributes, and the text of the style and the script."""
 
     def __init__(self, text):
         super().__init__()
@@ -52,7 +52,7 @@ def outline(answer):
     return Outline(answer.text)
 
 
-def test_the_page_is_html_and_is_not_kept(answer):
+def test_page_is_html_and_is_not_cached(answer):
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert answer.headers["Cache-Control"] == "no-store"
@@ -61,7 +61,7 @@ def test_the_page_is_html_and_is_not_kept(answer):
     assert answer.text.startswith("<!doctype html>")
 
 
-def test_the_policy_allows_this_script_this_style_and_nothing_else(answer, outline):
+def test_content_security_policy_allows_only_the_inline_script_and_style(answer, outline):
     policy = dict(
         part.split(" ", 1) for part in answer.headers["Content-Security-Policy"].split("; ")
     )
@@ -81,7 +81,7 @@ def test_the_policy_allows_this_script_this_style_and_nothing_else(answer, outli
     }
 
 
-def test_nothing_is_loaded_from_outside(answer, outline):
+def test_page_loads_nothing_from_other_servers(answer, outline):
     loading = [
         value
         for _, attrs in outline.tags
@@ -95,27 +95,27 @@ def test_nothing_is_loaded_from_outside(answer, outline):
     assert not re.search(r"@import|url\(", SOURCES["page.css"])
 
 
-def test_no_handler_and_no_style_stuck_in_the_markup(outline):
+def test_markup_has_no_inline_handlers_or_styles(outline):
     names = {name for _, attrs in outline.tags for name in attrs}
     assert not {name for name in names if name.startswith("on") or name == "style"}
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_data_gets_into_the_document_as_text_only(name):
+def test_scripts_insert_data_only_as_text(name):
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|srcdoc|\beval\b|new Function|javascript:"  # fmt: skip
     assert re.findall(ways, SOURCES[name]) == []
 
 
-def test_every_script_of_the_folder_is_part_of_the_page():
+def test_page_includes_every_script_of_the_folder():
     assert sorted(assembly.SCRIPTS) == sorted(name for name in SOURCES if name.endswith(".js"))
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_a_source_has_at_most_250_lines(name):
+def test_source_file_has_at_most_250_lines(name):
     assert len(SOURCES[name].splitlines()) <= 250
 
 
-def test_the_page_knows_the_states_in_their_order_and_has_a_colour_and_a_shape_for_each():
+def test_page_has_order_colour_and_shape_for_each_state():
     table = re.search(r"const STATES = {(.*?)};", SCRIPT, re.DOTALL)[1]
     shapes = re.search(r"const SHAPES = {(.*?)};", SCRIPT, re.DOTALL)[1]
     assert tuple(re.findall(r"^  (\w+):", table, re.MULTILINE)) == STATES
@@ -125,13 +125,13 @@ def test_the_page_knows_the_states_in_their_order_and_has_a_colour_and_a_shape_f
         assert f'[data-state="{state}"] {{ --state: var(--{state});' in SOURCES["page.css"]
 
 
-def test_the_page_holds_no_data(answer):
+def test_page_contains_no_data(answer):
     assert "shop" not in answer.text
     with serving(None) as server:
         assert get(server, "/").content == answer.content
 
 
-def test_the_page_is_compressed_when_accepted():
+def test_page_is_compressed_when_accepted():
     with serving(None) as server:
         plain = get(server, "/", **{"Accept-Encoding": "identity"})
         packed = get(server, "/", **{"Accept-Encoding": "gzip"})
@@ -140,7 +140,7 @@ def test_the_page_is_compressed_when_accepted():
     assert int(packed.headers["Content-Length"]) < len(plain.content) / 2
 
 
-def test_head_answers_the_headers_of_the_page_alone():
+def test_head_returns_only_the_headers_of_the_page():
     with serving(None) as server:
         head = requests.head(server.url + "/", headers={"Accept-Encoding": "identity"}, timeout=10)
         body = raw(server, b"HEAD / HTTP/1.1\r\n\r\n").partition(b"\r\n\r\n")[2]
@@ -150,7 +150,7 @@ def test_head_answers_the_headers_of_the_page_alone():
     assert head.headers["Content-Security-Policy"] == full.headers["Content-Security-Policy"]
 
 
-def test_with_a_token_the_page_is_open_and_the_data_is_not():
+def test_token_protects_the_data_but_not_the_page():
     with serving(full_board(), token="t") as server:
         assert get(server, "/").status_code == 200
         assert get(server, "/?x=1").status_code == 200

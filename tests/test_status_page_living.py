@@ -1,4 +1,4 @@
-"""The status page while time passes: polls, driver gone and back, focus kept, tokens."""
+"""The status page over time: polls, a driver that goes and returns, focus, tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WATCH = """() => {
 
 
 class Counted(LivingBoard):
-    """Counts how often it is asked, and by how many at once; ``hold`` keeps who asks waiting."""
+    """Counts requests and concurrent requests; they wait while ``go_on`` is not set."""
 
     def __init__(self, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -50,21 +50,21 @@ class Counted(LivingBoard):
 
 
 def polls(living, more=2):
-    """Wait for further polls that begin after now."""
+    """Wait for further polls that start from now on."""
     wanted = living.asked + more + 1
-    until(lambda: living.asked >= wanted, "the page asks again")
+    until(lambda: living.asked >= wanted, "the page polls again")
 
 
 def fail(living, name):
     living.health = {**living.health, name: ("failed", f"{name} died")}
 
 
-# -- the driver goes, and comes back ----------------------------------------------------------
+# -- a driver goes and returns ----------------------------------------------------------------
 
 
-def test_a_driver_that_is_gone_is_noticed_and_nothing_polls_true_any_more(windows):
+def test_page_shows_a_dead_driver_and_marks_its_data_as_stale(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
         page.wait_for_timeout(1100)
         kill(server)
         notice(page, "The driver does not answer. It sent no shutdown notice", timeout=5000)
@@ -74,9 +74,9 @@ def test_a_driver_that_is_gone_is_noticed_and_nothing_polls_true_any_more(window
         assert list(states(page)) == ["a"]
 
 
-def test_a_driver_that_closes_in_good_order_is_reported_from_one_that_is_gone(windows):
+def test_page_distinguishes_a_shutdown_from_a_dead_driver(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
         server.close()
         notice(page, "The monitor was shut down")
         page.wait_for_timeout(2500)
@@ -84,7 +84,7 @@ def test_a_driver_that_closes_in_good_order_is_reported_from_one_that_is_gone(wi
         assert page.title() == "closed · telemetry"
 
 
-def test_the_page_recovers_by_itself(windows):
+def test_page_recovers_by_itself(windows):
     with status_page(windows, at_work("a")) as (page, server):
         host, port = address(server)
         kill(server)
@@ -96,7 +96,7 @@ def test_the_page_recovers_by_itself(windows):
             assert not page.is_visible("#notice")
 
 
-def test_a_frozen_driver_is_noticed_though_it_holds_the_connection(windows):
+def test_page_shows_a_frozen_driver_with_an_open_connection(windows):
     living = at_work("a", kind=Counted)
     with status_page(windows, living) as (page, _):
         living.go_on.clear()
@@ -105,7 +105,7 @@ def test_a_frozen_driver_is_noticed_though_it_holds_the_connection(windows):
         until_live(page)
 
 
-def test_a_worker_that_stuck_still_is_noticed(windows):
+def test_page_shows_a_stuck_worker(windows):
     living = at_work("a")
     with status_page(windows, living) as (page, _):
         living.freeze()
@@ -114,7 +114,7 @@ def test_a_worker_that_stuck_still_is_noticed(windows):
         until_live(page)
 
 
-def test_what_answers_in_place_of_the_driver_is_reported(windows):
+def test_page_reports_a_proxy_that_answers_for_the_driver(windows):
     with status_page(windows, at_work("a")) as (page, _):
         page.route(
             "**/status", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>")
@@ -124,9 +124,9 @@ def test_what_answers_in_place_of_the_driver_is_reported(windows):
         until_live(page)
 
 
-def test_a_driver_that_closed_is_not_expected_by_the_proxy_before_it(windows):
+def test_proxy_errors_do_not_replace_the_shutdown_message(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the farewell")
+        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
         page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
         server.close()
         notice(page, "The monitor was shut down")
@@ -135,7 +135,7 @@ def test_a_driver_that_closed_is_not_expected_by_the_proxy_before_it(windows):
         assert "was shut down" in page.inner_text("#notice-text")
 
 
-def test_a_driver_that_has_just_come_back_reports_nothing_of_the_one_before(windows):
+def test_restarted_driver_hides_the_data_of_the_previous_one(windows):
     living = at_work("a")
     shown = [living]
     with status_page(windows, lambda: shown[0] and shown[0]()) as (page, _):
@@ -146,7 +146,7 @@ def test_a_driver_that_has_just_come_back_reports_nothing_of_the_one_before(wind
         page.wait_for_selector("#queries .query")
 
 
-def test_before_the_first_poll_the_page_says_so_and_then_shows_it(windows):
+def test_page_announces_that_nothing_is_evaluated_yet(windows):
     living = at_work("a")
     shown = [None]
     with status_page(windows, lambda: shown[0], query='body[data-connection="early"]') as (page, _):
@@ -159,7 +159,7 @@ def test_before_the_first_poll_the_page_says_so_and_then_shows_it(windows):
 # -- polls ------------------------------------------------------------------------------------
 
 
-def test_there_is_never_more_than_one_question_at_once(windows):
+def test_page_sends_one_request_at_a_time(windows):
     living = at_work("a", kind=Counted)
     with status_page(windows, living) as (page, _):
         living.go_on.clear()
@@ -170,7 +170,7 @@ def test_there_is_never_more_than_one_question_at_once(windows):
         assert living.most_at_once == 1
 
 
-def test_ages_go_on_between_two_polls(windows):
+def test_ages_advance_between_polls(windows):
     with status_page(windows, at_work("a")) as (page, _):
         page.route("**/status", lambda route: None)
         first = page.inner_text(".query .commit .value")
@@ -180,7 +180,7 @@ def test_ages_go_on_between_two_polls(windows):
 
 
 @pytest.mark.parametrize("base", ["/driver/", "/driver"])
-def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(windows, base):
+def test_page_works_behind_a_proxy_that_strips_a_path(windows, base):
     with serving(at_work("a")) as server:
         page = windows.blank()
         asked = []
@@ -199,10 +199,10 @@ def test_behind_a_proxy_that_strips_a_path_the_page_asks_below_its_own_address(w
         assert set(asked) in ({"", "status"}, {"", "status", "watch/page"})
 
 
-# -- who reads along is not disturbed ---------------------------------------------------------
+# -- updates do not disturb the reader --------------------------------------------------------
 
 
-def test_polls_without_news_make_and_announce_nothing(windows):
+def test_poll_without_changes_updates_and_announces_nothing(windows):
     living = at_work("a", "b", "c", kind=Counted)
     with status_page(windows, living) as (page, _):
         page.evaluate(WATCH)
@@ -214,7 +214,7 @@ def test_polls_without_news_make_and_announce_nothing(windows):
         assert page.evaluate("window.seen.sentence") > 0
 
 
-def test_focus_and_what_is_open_survive_that_a_query_moves_to_the_top(windows):
+def test_focus_and_open_details_survive_reordering(windows):
     living = at_work("a", "b", "c", kind=Counted)
     with status_page(windows, living) as (page, _):
         summary = row(page, "c").locator("summary")
@@ -231,7 +231,7 @@ def test_focus_and_what_is_open_survive_that_a_query_moves_to_the_top(windows):
         assert summary.evaluate("e => e === document.activeElement")
 
 
-def test_a_query_that_is_forgotten_leaves_and_a_new_one_comes(windows):
+def test_page_adds_and_removes_queries(windows):
     living = at_work("a", "b")
     with status_page(windows, living) as (page, _):
         living.story = fleet("b", "c")
@@ -239,7 +239,7 @@ def test_a_query_that_is_forgotten_leaves_and_a_new_one_comes(windows):
         assert list(states(page)) == ["b", "c"]
 
 
-def test_an_alert_that_is_over_leaves(windows):
+def test_resolved_alert_disappears(windows):
     living = LivingBoard(working(Story(), "a").ended("a", at=BEGAN - 1, exception=CONFLICT))
     with status_page(windows, living) as (page, _):
         assert page.inner_text("#alerts-title") == "1 open alert"
@@ -250,7 +250,7 @@ def test_an_alert_that_is_over_leaves(windows):
 # -- keyboard and screen reader ---------------------------------------------------------------
 
 
-def test_the_keyboard_reaches_everything_and_the_focus_is_seen(windows):
+def test_keyboard_reaches_every_control_with_visible_focus(windows):
     story = fleet("a", "b").ended("a", at=BEGAN - 1, exception=CONFLICT)
     with status_page(windows, LivingBoard(story)) as (page, _):
         reached = []
@@ -266,14 +266,14 @@ def test_the_keyboard_reaches_everything_and_the_focus_is_seen(windows):
         ]  # fmt: skip
 
 
-def test_the_first_key_leads_past_the_alerts(windows):
+def test_first_tab_skips_to_the_queries(windows):
     with status_page(windows, at_work("a")) as (page, _):
         page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.id") == "queries"
 
 
-def test_the_filter_takes_names_and_states(windows):
+def test_filter_matches_names_and_states(windows):
     living = at_work("bronze", "silver", "gold")
     living.health["gold"] = ("stalled", "no_trigger")
     with status_page(windows, living) as (page, _):
@@ -286,7 +286,7 @@ def test_the_filter_takes_names_and_states(windows):
         assert len(texts(page, ".query:visible h3")) == 3
 
 
-def test_the_filter_holds_while_the_queries_change(windows):
+def test_filter_stays_active_while_queries_change(windows):
     living = at_work("bronze", "silver", "gold")
     with status_page(windows, living) as (page, _):
         page.fill("#filter", "failed")
@@ -295,7 +295,7 @@ def test_the_filter_holds_while_the_queries_change(windows):
         assert texts(page, ".query:visible h3") == ["gold"]
 
 
-def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows):
+def test_screen_reader_gets_landmarks_headings_and_states(windows):
     story = fleet("bronze", "doors").ended("doors", at=BEGAN - 1, exception=CONFLICT)
     with status_page(windows, LivingBoard(story)) as (page, _):
         reported = page.locator("body").aria_snapshot()
@@ -320,7 +320,7 @@ def test_a_screen_reader_finds_landmarks_headings_and_the_state_in_words(windows
 # -- a token ----------------------------------------------------------------------------------
 
 
-def test_a_driver_with_a_token_is_shown_to_who_has_it(windows):
+def test_page_asks_for_the_token_of_a_driver(windows):
     living = at_work("a")
     with status_page(windows, living, token="s3cret", query="#token") as (page, server):
         assert page.inner_text("#sentence") == "This driver requires a token."
@@ -342,7 +342,7 @@ def test_a_driver_with_a_token_is_shown_to_who_has_it(windows):
 # -- many queries -----------------------------------------------------------------------------
 
 
-def test_two_hundred_queries_are_shown_and_changed_without_being_made_again(windows):
+def test_update_of_two_hundred_queries_reuses_their_elements(windows):
     names = [f"query_{number:03}" for number in range(200)]
     living = at_work(*names, kind=Counted)
     with status_page(windows, living) as (page, _):
@@ -363,7 +363,7 @@ def test_two_hundred_queries_are_shown_and_changed_without_being_made_again(wind
         assert kept == 200
 
 
-def test_a_page_gives_way_to_those_who_watch_from_outside(windows):
+def test_page_gives_its_slot_to_watchers(windows):
     with status_page(windows, at_work("a")) as (_, server):
         shutdown_notice = server._shutdown_notice
         until(lambda: shutdown_notice._pages == 1, "the page waits")
@@ -372,5 +372,5 @@ def test_a_page_gives_way_to_those_who_watch_from_outside(windows):
             watcher.start()
         until(
             lambda: shutdown_notice._waiting == 4 and shutdown_notice._pages == 0,
-            "the page has left its place",
+            "the page has given up its slot",
         )

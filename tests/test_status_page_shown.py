@@ -20,7 +20,7 @@ WHY = f"{CONFLICT} to table alerts by a concurrent update"
 
 
 def incident():
-    """Of four queries ``alerts`` is dead, and ``gold`` of the roster was never seen."""
+    """Of four queries, ``alerts`` has failed; the expected query ``gold`` was never seen."""
     story = fleet("bronze", "doors", "alerts", "tyres")
     story.ended("alerts", at=BEGAN - 3, exception=WHY)
     return LivingBoard(story, expected=("bronze", "alerts", "gold"))
@@ -46,7 +46,7 @@ def failing(name):
     return change
 
 
-def test_a_change_is_shown_within_two_seconds(windows):
+def test_change_is_shown_within_two_seconds(windows):
     living = at_work("a", "b", "c")
     with status_page(windows, living) as (page, _):
         took = [
@@ -58,7 +58,7 @@ def test_a_change_is_shown_within_two_seconds(windows):
     assert sorted(took)[1] < 2.0
 
 
-def test_one_sentence_says_how_many_are_well_and_who_is_not(page):
+def test_sentence_counts_healthy_queries_and_names_the_others(page):
     assert (
         page.inner_text("#sentence")
         == "3 of 5 queries are healthy; alerts has failed and gold is missing."
@@ -67,14 +67,14 @@ def test_one_sentence_says_how_many_are_well_and_who_is_not(page):
     assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
 
 
-def test_the_tab_reports_the_worst_state_by_title_and_icon(page):
+def test_title_and_icon_show_the_most_severe_state(page):
     assert page.title() == "failed: alerts · 3/5 · telemetry"
     icon = page.get_attribute("#icon", "href")
     assert icon.startswith("data:image/svg+xml,")
     assert "D55E00" in icon
 
 
-def test_queries_stand_worst_first_and_what_is_ignored_last(windows):
+def test_queries_are_sorted_by_severity_with_ignored_ones_last(windows):
     living = every_state()
     living.ignored = ("q-failed",)
     living.health.pop("q-failed")
@@ -87,7 +87,7 @@ def test_queries_stand_worst_first_and_what_is_ignored_last(windows):
         assert page.title().startswith("missing: q-missing")
 
 
-def test_a_query_reports_its_reason_and_its_figures(windows):
+def test_query_shows_its_reason_and_figures(windows):
     living = LivingBoard(in_flight(fleet("busy", "calm"), "busy", "calm", at=BEGAN - 1))
     with status_page(windows, living) as (page, _):
         busy = row(page, "busy")
@@ -99,7 +99,7 @@ def test_a_query_reports_its_reason_and_its_figures(windows):
         assert row(page, "calm").locator("dl.figures dd").nth(1).inner_text() == "\u2013"
 
 
-def test_what_is_asked_for_rarely_is_one_press_away(page):
+def test_details_open_with_one_click(page):
     alerts = row(page, "alerts")
     assert not alerts.locator(".facts").is_visible()
     alerts.locator("summary").click()
@@ -110,7 +110,7 @@ def test_what_is_asked_for_rarely_is_one_press_away(page):
     assert facts["run id"] == "alerts-1"
 
 
-def test_pictures_have_the_same_in_words(page):
+def test_graphics_have_a_text_alternative(page):
     meter = row(page, "bronze").get_by_role("meter", name="age of the last commit")
     assert re.fullmatch(
         r"last commit \d+ s ago, 60 s are allowed", meter.get_attribute("aria-valuetext")
@@ -120,7 +120,7 @@ def test_pictures_have_the_same_in_words(page):
     assert re.fullmatch(r"12 batches: the last took .* s, the median .* s, the longest .* s", words)
 
 
-def test_the_bar_grows_with_the_age_of_the_last_commit(windows):
+def test_bar_grows_with_the_age_of_the_last_commit(windows):
     story = working(Story(), "old", ago=45.0)
     living = LivingBoard(working(story, "new", ago=1.0))
     with status_page(windows, living) as (page, _):
@@ -134,7 +134,7 @@ def test_the_bar_grows_with_the_age_of_the_last_commit(windows):
     assert filled["old"] > 0.7
 
 
-def test_an_idle_query_has_no_window_to_fill(windows):
+def test_idle_query_has_an_empty_bar(windows):
     story = working(Story(), "nightly", ago=400.0).idle("nightly", at=BEGAN - 1)
     with status_page(windows, LivingBoard(story)) as (page, _):
         nightly = row(page, "nightly")
@@ -149,21 +149,21 @@ def test_an_idle_query_has_no_window_to_fill(windows):
         assert page.inner_text("#sentence") == "The query is healthy."
 
 
-def test_a_name_of_the_roster_that_nobody_has_seen_says_so(page):
+def test_expected_query_that_never_started_is_marked_never_seen(page):
     gold = row(page, "gold")
     assert gold.locator(".marks").inner_text() == "never seen"
     assert gold.get_by_role("meter").get_attribute("aria-valuetext") == "never seen"
     assert page.inner_text("#roster") == "Expected queries: 3, not seen: gold."
 
 
-def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
+def test_open_alerts_come_first_with_runbook_and_evidence(page):
     card = page.locator(".alert").first
     assert card.locator("h3").inner_text() == "StreamingQueryFailed of alerts"
     assert card.locator(".summary").inner_text() == (
         "[telemetry] alerts failed: ConcurrentAppendException: Files were added to table alerts "
         "by a concurrent update"
     )
-    assert card.locator(".reason").is_hidden(), "the headline gives it"
+    assert card.locator(".reason").is_hidden(), "the headline already contains the reason"
     assert re.fullmatch(r"since \d\d:\d\d:\d\d, for \d+ s", card.locator(".when").inner_text())
     link = card.get_by_role("link", name="Runbook")
     assert link.get_attribute("href") == "https://runbooks.example/StreamingQueryFailed.md"
@@ -174,14 +174,14 @@ def test_open_alerts_come_first_with_their_runbook_and_their_evidence(page):
     assert above < page.locator("#queries").bounding_box()["y"]
 
 
-def test_an_alert_leads_to_its_query_though_the_filter_hides_it(page):
+def test_alert_links_to_its_query_and_clears_the_filter(page):
     page.fill("#filter", "bronze")
     page.locator(".alert").first.get_by_role("button", name="alerts").click()
     assert page.evaluate("document.activeElement.querySelector('h3').textContent") == "alerts"
     assert page.input_value("#filter") == ""
 
 
-def test_the_monitor_reports_its_own_health(windows):
+def test_monitor_shows_its_own_health(windows):
     living = LivingBoard(fleet("a"), monitor=MONITOR)
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
@@ -197,7 +197,7 @@ def test_the_monitor_reports_its_own_health(windows):
         assert texts(page, "#receivers tr:last-child > *")[4] == "1 (rejected 1)"
 
 
-def test_without_queries_the_page_says_so(windows):
+def test_page_without_queries_explains_it(windows):
     with status_page(windows, LivingBoard(), query="#empty") as (page, _):
         assert page.inner_text("#sentence") == "No query is monitored."
         assert page.inner_text("#empty").startswith("No streaming query has been started")
@@ -206,7 +206,7 @@ def test_without_queries_the_page_says_so(windows):
 # -- hostile data -----------------------------------------------------------------------------
 
 
-def test_hostile_texts_stay_texts(windows):
+def test_hostile_texts_are_shown_as_text(windows):
     story = working(Story(), HOSTILE).ended(
         HOSTILE, at=BEGAN - 1, exception=f"{HOSTILE}: {HOSTILE}"
     )
@@ -223,7 +223,7 @@ def test_hostile_texts_stay_texts(windows):
 @pytest.mark.parametrize(
     "address", ["javascript:alert(1)", "data:text/html,x", "file:///etc", "no address"]
 )
-def test_a_runbook_that_is_no_web_address_is_no_link(windows, address):
+def test_runbook_without_a_web_address_is_not_a_link(windows, address):
     labels = {"alertname": "X", "app": "a", "query": "*", "severity": "critical"}
     alert = Alert(labels, {"summary": "s", "runbook_url": address}, BEGAN)
     living = LivingBoard(fleet("a"))
@@ -234,7 +234,7 @@ def test_a_runbook_that_is_no_web_address_is_no_link(windows, address):
         assert page.locator(".alert h3").inner_text() == "X of the whole driver"
 
 
-def test_an_alert_leads_to_its_dashboard_and_to_the_spark_ui(windows):
+def test_alert_links_to_dashboard_and_spark_ui(windows):
     labels = {"alertname": "X", "app": "a", "query": "*", "severity": "critical"}
     links = {
         "runbook_url": "https://runbooks.example/X",
@@ -250,12 +250,12 @@ def test_an_alert_leads_to_its_dashboard_and_to_the_spark_ui(windows):
         assert [one.get_attribute("href") for one in found.all()] == list(links.values())
 
 
-# -- for every eye ----------------------------------------------------------------------------
+# -- accessibility ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("stale", ["false", "true"])
-def test_every_text_has_contrast_enough(windows, scheme, stale):
+def test_every_text_has_enough_contrast(windows, scheme, stale):
     living = every_state()
     living.ignored = ("q-idle",)
     living.monitor = MONITOR
@@ -264,7 +264,7 @@ def test_every_text_has_contrast_enough(windows, scheme, stale):
         assert page.evaluate(AUDIT, stale) == []
 
 
-def test_the_page_follows_the_wish_for_light_or_dark(windows):
+def test_page_follows_the_preferred_color_scheme(windows):
     grounds = set()
     for scheme in ("light", "dark"):
         with status_page(windows, incident(), color_scheme=scheme) as (page, _):
@@ -273,7 +273,7 @@ def test_the_page_follows_the_wish_for_light_or_dark(windows):
     assert grounds == {("light", True), ("dark", False)}
 
 
-def test_a_phone_never_scrolls_sideways(windows):
+def test_phone_layout_does_not_scroll_sideways(windows):
     story = fleet("bronze", "a_very_long_name_" * 8)
     story.ended("a_very_long_name_" * 8, at=BEGAN - 3, exception=f"E: {'x' * 300}")
     living = LivingBoard(story, monitor=MONITOR)
@@ -284,15 +284,15 @@ def test_a_phone_never_scrolls_sideways(windows):
         assert page.locator(".query dt").first.is_visible()
 
 
-def test_paper_gets_every_query_and_no_controls(windows):
+def test_print_layout_shows_every_query_and_no_controls(windows):
     with status_page(windows, incident()) as (page, _):
         page.emulate_media(media="print")
         assert not page.locator("#filter").is_visible()
         assert len(texts(page, ".query:visible")) == 5
 
 
-def test_nothing_on_the_page_moves_but_what_it_reports(page):
-    """So there is nothing to still for those who want no motion."""
+def test_page_has_no_animations(page):
+    """Therefore the page needs no rule for reduced motion."""
     assert page.evaluate("document.getAnimations().length") == 0
     moving = "[...document.querySelectorAll('*')].filter((e) => getComputedStyle(e).transitionDuration !== '0s')"
     assert page.evaluate(f"{moving}.length") == 0

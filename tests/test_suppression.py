@@ -15,13 +15,13 @@ from querypulse.alerting.lifecycle.inhibition import suppressor
 WAIT = 30.0
 
 
-def course(name, query="a", severity="critical", **state):
+def alert_of(name, query="a", severity="critical", **state):
     labels = {"app": "etl", "query": query, "alertname": name, "severity": severity}
     return ActiveAlert(Alert(labels, {}, 0.0), **state)
 
 
 def silent_driver(**state):
-    return course("StreamingQueryStalled", "*", **({"begun": True, "polls": 2} | state))
+    return alert_of("StreamingQueryStalled", "*", **({"begun": True, "polls": 2} | state))
 
 
 def suppressed_by(new, *others, silenced=()):
@@ -35,56 +35,56 @@ def suppressed_by(new, *others, silenced=()):
 @pytest.mark.parametrize(
     ("new", "other"),
     [
-        (course("StreamingQueryStopped"), silent_driver()),
-        (course("StreamingBatchSlow", severity="warning"), silent_driver()),
-        (course("QuerypulseMonitoringDegraded", "*", "warning"), silent_driver()),
-        (course("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(990.0, 0))),
-        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", begun=True)),
-        (course("StreamingQueryLagging", severity="warning"), course("StreamingQueryFailed", begun=True, found=False)),
-        (course("StreamingInputMissing", severity="warning"),
-         course("StreamingQueryLagging", severity="warning", begun=True, found=False)),
+        (alert_of("StreamingQueryStopped"), silent_driver()),
+        (alert_of("StreamingBatchSlow", severity="warning"), silent_driver()),
+        (alert_of("QuerypulseMonitoringDegraded", "*", "warning"), silent_driver()),
+        (alert_of("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(990.0, 0))),
+        (alert_of("StreamingBatchSlow", severity="warning"), alert_of("StreamingQueryStalled", begun=True)),
+        (alert_of("StreamingQueryLagging", severity="warning"), alert_of("StreamingQueryFailed", begun=True, found=False)),
+        (alert_of("StreamingInputMissing", severity="warning"),
+         alert_of("StreamingQueryLagging", severity="warning", begun=True, found=False)),
     ],
-    ids=["of a query", "a warning", "of the signals", "a while after", "its own critical one",
-         "its own that recovers", "missing input by a warning"],
+    ids=["of a query", "a warning", "of the signals", "shortly after", "its own critical alert",
+         "its own recovering alert", "missing input by a warning"],
 )  # fmt: skip
-def test_what_is_suppressed(new, other):
+def test_consequence_is_suppressed(new, other):
     assert suppressed_by(new, other) == (other.alert.name, other.query)
 
 
 @pytest.mark.parametrize(
     ("new", "other"),
     [
-        (course("StreamingQueryFailed"), silent_driver()),
-        (course("StreamingQueryFailed"), course("StreamingQueryStopped", "*", begun=True, polls=9)),
-        (course("StreamingDriverDown", "*"), silent_driver()),
-        (course("StreamingQueryStalled"), silent_driver(polls=0)),
-        (course("StreamingQueryStalled"), silent_driver(begun=False)),
-        (course("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(960.0, 0))),
-        (course("StreamingQueryStalled"), course("QuerypulseMonitoringDegraded", "*", "warning", begun=True, polls=9)),
-        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryStalled", "b", begun=True)),
-        (course("StreamingDataLossRisk", severity="warning"), course("StreamingQueryStalled", begun=True)),
-        (course("StreamingQueryStopped"), course("StreamingQueryStalled", begun=True)),
-        (course("StreamingBatchSlow", severity="warning"), course("StreamingQueryLagging", severity="warning", begun=True)),
-        (course("StreamingInputMissing", severity="warning"), course("StreamingQueryLagging", "b", "warning", begun=True)),
-        (course("StreamingQueryLagging", severity="warning"), course("StreamingInputMissing", severity="warning", begun=True)),
+        (alert_of("StreamingQueryFailed"), silent_driver()),
+        (alert_of("StreamingQueryFailed"), alert_of("StreamingQueryStopped", "*", begun=True, polls=9)),
+        (alert_of("StreamingDriverDown", "*"), silent_driver()),
+        (alert_of("StreamingQueryStalled"), silent_driver(polls=0)),
+        (alert_of("StreamingQueryStalled"), silent_driver(begun=False)),
+        (alert_of("StreamingQueryStalled"), silent_driver(found=False, recovery=RecoveryWindow(960.0, 0))),
+        (alert_of("StreamingQueryStalled"), alert_of("QuerypulseMonitoringDegraded", "*", "warning", begun=True, polls=9)),
+        (alert_of("StreamingBatchSlow", severity="warning"), alert_of("StreamingQueryStalled", "b", begun=True)),
+        (alert_of("StreamingDataLossRisk", severity="warning"), alert_of("StreamingQueryStalled", begun=True)),
+        (alert_of("StreamingQueryStopped"), alert_of("StreamingQueryStalled", begun=True)),
+        (alert_of("StreamingBatchSlow", severity="warning"), alert_of("StreamingQueryLagging", severity="warning", begun=True)),
+        (alert_of("StreamingInputMissing", severity="warning"), alert_of("StreamingQueryLagging", "b", "warning", begun=True)),
+        (alert_of("StreamingQueryLagging", severity="warning"), alert_of("StreamingInputMissing", severity="warning", begun=True)),
     ],
-    ids=["a failure", "a failure under its driver's end", "another of the driver", "inherited",
-         "not begun", "long after", "a warning of the driver", "another query's",
-         "data in danger", "a critical one", "a warning by a warning",
-         "missing input by another query's", "anything by missing input"],
+    ids=["a failure", "a failure under a stopped driver", "another driver alert", "restored",
+         "not firing", "long after", "a warning of the driver", "another query's",
+         "data loss risk", "a critical alert", "a warning by a warning",
+         "missing input by another query's", "a warning by missing input"],
 )  # fmt: skip
-def test_what_is_not_suppressed(new, other):
+def test_independent_alert_is_not_suppressed(new, other):
     assert suppressed_by(new, other) is None
 
 
-def test_what_is_silenced_suppresses_nothing():
-    new = course("StreamingQueryStopped")
+def test_silenced_alert_suppresses_nothing():
+    new = alert_of("StreamingQueryStopped")
 
     assert suppressed_by(new, silent_driver()) == ("StreamingQueryStalled", "*")
     assert suppressed_by(new, silent_driver(), silenced={"StreamingQueryStalled"}) is None
 
 
-def test_what_is_suppressed_is_listed_with_what_suppresses_it():
+def test_suppressed_alert_is_listed_with_its_suppressor():
     harness = LifecycleHarness().condition("*", "StreamingQueryStalled").condition("a", "commits")
     for _ in range(3):
         harness.tick()

@@ -1,4 +1,4 @@
-"""What many batches in a row say is kept small, and right."""
+"""Trends over many batches stay small and correct."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def followed(*ends, latest=None, **fields):
         ("None", None),
     ],
 )  # fmt: skip
-def test_offsets_are_reported_by_partition_where_their_shape_is_known(wire, offsets):
+def test_offsets_of_a_known_shape_are_parsed_by_partition(wire, offsets):
     assert parse_offsets(wire) == offsets
 
 
@@ -64,7 +64,7 @@ JSON = st.recursive(
 
 
 @given(JSON, JSON)
-def test_offsets_of_any_shape_can_be_compared_as_object_and_as_text(one, other):
+def test_offsets_of_any_shape_can_be_compared(one, other):
     first, second = parse_offsets(one), parse_offsets(other)
 
     assert parse_offsets(json.dumps(one)) == first or isinstance(one, str)
@@ -81,7 +81,7 @@ def test_positions_of_different_kinds_are_not_compared():
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=1, max_size=400))
-def test_a_rise_holds_few_points_and_only_since_the_lag_last_fell(lags):
+def test_rise_keeps_few_points_since_the_lag_last_fell(lags):
     trends = Trends()
     for at, lag in enumerate(lags):
         behind_by = progress(batch=at, sources=(source(0, lag),))
@@ -94,13 +94,13 @@ def test_a_rise_holds_few_points_and_only_since_the_lag_last_fell(lags):
     assert [point.lag for point in trends.rise] == [lags[int(point.at)] for point in trends.rise]
 
 
-def test_standing_begins_with_the_first_batch_that_left_data_waiting():
+def test_stuck_period_starts_with_the_first_batch_that_leaves_data_unread():
     (trend,) = followed(5, 5, 5, latest=9).sources
 
     assert (trend.stuck[WHOLE].since, trend.stuck[WHOLE].batches) == (0, 3)
 
 
-def test_a_rewind_remembers_where_the_partition_was_until_it_is_there_again():
+def test_rewind_ends_when_the_partition_reaches_its_old_offset():
     (trend,) = followed(9, 3, 4).sources
     assert (trend.rewound[WHOLE].was, trend.rewound[WHOLE].now) == (9, 4)
     assert (trend.rewound[WHOLE].since, trend.rewound[WHOLE].batches) == (1, 2)
@@ -109,7 +109,7 @@ def test_a_rewind_remembers_where_the_partition_was_until_it_is_there_again():
     assert trend.rewound == {}
 
 
-def test_the_next_run_begins_with_the_offsets_only():
+def test_next_run_inherits_only_the_offsets():
     trends = carry_over(followed(9, 3, latest=50, watermark_timestamp=5.0))
 
     assert trends.sources[0].end == {WHOLE: 3}
@@ -117,7 +117,7 @@ def test_the_next_run_begins_with_the_offsets_only():
     assert (trends.rise, trends.watermark) == ((), None)
 
 
-def test_sources_that_change_their_description_are_other_sources():
+def test_source_with_a_new_description_is_another_source():
     trends = followed(9)
     other = progress(batch=1, sources=(source(3, description="Delta"),))
 

@@ -1,4 +1,4 @@
-"""``querypulse test-alert`` tells every receiver, and tells people what came of it."""
+"""``querypulse test-alert`` sends to every receiver and prints each result."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 
 
 @pytest.fixture
-def try_them(monkeypatch, capsys):
-    """Runs ``querypulse test-alert`` under settings; the answer is exit code, output, errors."""
+def run_test_alert(monkeypatch, capsys):
+    """Run ``querypulse test-alert`` with settings; returns exit code, output and errors."""
 
     def run(*arguments, **settings):
         for name, value in settings.items():
@@ -37,13 +37,13 @@ def server():
 
 
 def reported(server):
-    """What a webhook was told: (status, name, severity) of each alert."""
+    """The alerts that a webhook received: (status, name, severity)."""
     alerts = [alert for one in server.requests for alert in json.loads(one.body)["alerts"]]
     return [(a["status"], a["labels"]["alertname"], a["labels"]["severity"]) for a in alerts]
 
 
-def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
-    assert try_them(webhook_url=server.url)[0] == 0
+def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
+    assert run_test_alert(webhook_url=server.url)[0] == 0
     assert reported(server) == [
         ("firing", TEST_NAME, "warning"),
         ("resolved", TEST_NAME, "warning"),
@@ -51,15 +51,15 @@ def test_a_test_alert_wakes_nobody_and_ends_at_once(try_them, server):
 
 
 @pytest.mark.parametrize("severity", ["warning", "critical"])
-def test_it_has_the_severity_that_was_asked_for(try_them, server, severity):
+def test_severity_option_sets_the_severity(run_test_alert, server, severity):
     """B12"""
-    assert try_them("--severity", severity, webhook_url=server.url)[0] == 0
+    assert run_test_alert("--severity", severity, webhook_url=server.url)[0] == 0
     assert {found for _, _, found in reported(server)} == {severity}
 
 
-def test_another_severity_is_refused(try_them, server, capsys):
+def test_unknown_severity_is_refused(run_test_alert, server, capsys):
     with pytest.raises(SystemExit):
-        try_them("--severity", "info", webhook_url=server.url)
+        run_test_alert("--severity", "info", webhook_url=server.url)
 
     assert "warning" in capsys.readouterr().err
     assert server.requests == []
@@ -74,15 +74,15 @@ def test_another_severity_is_refused(try_them, server, capsys):
         (("--app", "nightly"), {"app_name": "etl"}, "nightly"),
     ],
 )
-def test_it_goes_under_the_jobs_own_name(try_them, server, arguments, settings, app):
+def test_test_alert_has_the_app_name_of_the_job(run_test_alert, server, arguments, settings, app):
     """B12"""
-    try_them(*arguments, webhook_url=server.url, **settings)
+    run_test_alert(*arguments, webhook_url=server.url, **settings)
 
     assert json.loads(server.requests[0].body)["alerts"][0]["labels"]["app"] == app
 
 
-def test_the_heartbeat_is_pinged_once_and_its_state_is_left_alone(try_them, server):
-    code, output, _ = try_them(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
+def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, server):
+    code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
     (ping,) = [one for one in server.requests if one.path.startswith("/check")]
 
     assert code == 0
@@ -90,13 +90,13 @@ def test_the_heartbeat_is_pinged_once_and_its_state_is_left_alone(try_them, serv
     assert output.splitlines()[-1].split(maxsplit=1) == ["heartbeat", "accepted the ping"]
 
 
-def test_a_heartbeat_alone_is_tried_too(try_them, server):
-    assert try_them(heartbeat_url=server.url)[:2] == (0, "heartbeat  accepted the ping\n")
+def test_heartbeat_without_receivers_is_pinged(run_test_alert, server):
+    assert run_test_alert(heartbeat_url=server.url)[:2] == (0, "heartbeat  accepted the ping\n")
 
 
-def test_a_heartbeat_that_is_not_taken_is_a_failure(try_them):
+def test_refused_heartbeat_is_a_failure(run_test_alert):
     with HttpDouble(otherwise=reply(404)) as server:
-        code, output, _ = try_them(heartbeat_url=f"{server.url}/hidden")
+        code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/hidden")
 
     assert code == 1
     assert output.startswith("heartbeat  did NOT accept the ping: ")
@@ -104,30 +104,30 @@ def test_a_heartbeat_that_is_not_taken_is_a_failure(try_them):
     assert "hidden" not in output
 
 
-def test_a_spool_that_cannot_be_is_reported_before_anything_is_sent(try_them, server):
+def test_unusable_spool_is_reported_before_sending(run_test_alert, server):
     """B6"""
-    code, _, errors = try_them(webhook_url=server.url, spool_dir="/proc/spool")
+    code, _, errors = run_test_alert(webhook_url=server.url, spool_dir="/proc/spool")
 
     assert (code, server.requests) == (COULD_NOT_BEGIN, [])
     assert "'spool_dir': /proc/spool: No such file or directory" in errors
 
 
-def test_it_says_that_nothing_is_wrong(try_them, server):
-    try_them(webhook_url=server.url, app_name="etl")
+def test_test_alert_says_that_nothing_is_wrong(run_test_alert, server):
+    run_test_alert(webhook_url=server.url, app_name="etl")
     (alert,) = json.loads(server.requests[0].body)["alerts"]
 
     assert "nothing is wrong" in alert["annotations"]["summary"]
     assert alert["labels"]["app"] == "etl"
 
 
-def test_every_receiver_is_reported_whatever_its_route(try_them, server):
+def test_every_receiver_gets_the_test_alert_despite_its_route(run_test_alert, server):
     tables = [
         {"type": "webhook", "name": "oncall", "url": server.url, "severities": ["critical"]},
         {"type": "slack", "name": "team", "url": server.url, "queries": ["bronze*"]},
         {"type": "pagerduty", "name": "pd", "routing_key": KEY, "url": server.url},
         {"type": "alertmanager", "name": "am", "urls": [server.url]},
     ]
-    code, output, _ = try_them(receivers=tables, webhook_url=server.url)
+    code, output, _ = run_test_alert(receivers=tables, webhook_url=server.url)
 
     assert code == 0
     assert len(server.requests) == 10
@@ -147,9 +147,9 @@ PROBLEMS = [
 
 
 @pytest.mark.parametrize(("answer", "word", "more"), PROBLEMS)
-def test_it_says_in_plain_words_what_was_answered(try_them, answer, word, more):
+def test_refusal_is_printed_with_its_status_and_meaning(run_test_alert, answer, word, more):
     with HttpDouble(otherwise=answer) as server:
-        code, output, _ = try_them(webhook_url=f"{server.url}/hidden")
+        code, output, _ = run_test_alert(webhook_url=f"{server.url}/hidden")
 
     assert code == 1
     assert output.startswith("webhook  did NOT accept the test alert: ")
@@ -159,59 +159,59 @@ def test_it_says_in_plain_words_what_was_answered(try_them, answer, word, more):
     assert "hidden" not in output
 
 
-def test_nobody_there_is_an_answer_too(try_them):
-    code, output, _ = try_them(webhook_url="http://127.0.0.1:1/hidden")
+def test_unreachable_receiver_is_reported(run_test_alert):
+    code, output, _ = run_test_alert(webhook_url="http://127.0.0.1:1/hidden")
 
     assert code == 1
     assert "did NOT accept the test alert" in output
     assert "hidden" not in output
 
 
-def test_what_was_not_taken_is_not_ended(try_them):
+def test_refused_test_alert_is_not_resolved(run_test_alert):
     with HttpDouble(otherwise=reply(403)) as server:
-        try_them(webhook_url=server.url)
+        run_test_alert(webhook_url=server.url)
 
         assert {status for status, *_ in reported(server)} == {"firing"}
 
 
-def test_what_may_have_arrived_is_ended_all_the_same(try_them):
+def test_test_alert_that_may_have_arrived_is_resolved(run_test_alert):
     with HttpDouble(raw(), raw(), raw(), otherwise=reply(200)) as server:
-        code, output, _ = try_them(webhook_url=server.url)
+        code, output, _ = run_test_alert(webhook_url=server.url)
 
         assert reported(server)[-1][0] == "resolved"
     assert code == 1
     assert "may NOT have accepted" in output
 
 
-def test_an_end_that_is_not_taken_is_reported(try_them):
+def test_refused_resolve_is_reported(run_test_alert):
     with HttpDouble(reply(202), otherwise=reply(403)) as server:
-        code, output, _ = try_them(webhook_url=server.url)
+        code, output, _ = run_test_alert(webhook_url=server.url)
 
     assert code == 1
     assert "accepted the test alert, but NOT its end" in output
 
 
-def test_one_that_fails_keeps_no_other_from_being_reported(try_them, server):
+def test_failing_receiver_does_not_stop_the_others(run_test_alert, server):
     tables = [
         {"type": "webhook", "name": "bad", "url": "http://127.0.0.1:1"},
         {"type": "webhook", "name": "good", "url": server.url},
     ]
-    code, output, _ = try_them(receivers=tables)
+    code, output, _ = run_test_alert(receivers=tables)
 
     assert code == 1
     assert len(reported(server)) == 2
     assert output.splitlines()[1] == "good  accepted the test alert and its end"
 
 
-def test_without_a_receiver_there_is_nothing_to_try(try_them):
-    code, output, errors = try_them()
+def test_missing_receiver_is_an_error(run_test_alert):
+    code, output, errors = run_test_alert()
 
     assert (code, output) == (COULD_NOT_BEGIN, "")
     assert "no receiver is configured" in errors
 
 
-def test_a_password_in_the_address_of_the_runbooks_is_not_sent(try_them, server):
-    code, _, errors = try_them(
+def test_password_in_the_runbook_url_is_refused(run_test_alert, server):
+    code, _, errors = run_test_alert(
         webhook_url=server.url, runbook_base_url="https://u:hidden@wiki.example/pulse"
     )
 
@@ -221,8 +221,8 @@ def test_a_password_in_the_address_of_the_runbooks_is_not_sent(try_them, server)
     assert server.requests == []
 
 
-def test_settings_that_cannot_be_used_are_refused_before_anybody_is_reported(try_them, server):
-    code, _, errors = try_them(webhook_url=server.url, slack_webhook_url="nowhere")
+def test_invalid_settings_are_refused_before_sending(run_test_alert, server):
+    code, _, errors = run_test_alert(webhook_url=server.url, slack_webhook_url="nowhere")
 
     assert code == COULD_NOT_BEGIN
     assert "slack_webhook_url" in errors

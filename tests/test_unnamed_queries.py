@@ -1,4 +1,4 @@
-"""Queries without a name: known by their ids, reported by one alert for each alert name (A20)."""
+"""Queries without a name are identified by id and share one alert per alert name (A20)."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ def failed(number, story=None, *, at=0.0):
     return story.fails(f"{number:08}-id", f"r-{number}", at=at + 1)
 
 
-# -- what is found --------------------------------------------------------------------------------
+# -- findings -------------------------------------------------------------------------------------
 
 
-def test_each_is_shown_by_the_first_8_characters_of_its_id():
+def test_unnamed_query_is_shown_by_the_start_of_its_id():
     story = failed(1)
 
     assert list(story.evaluate(5).health) == ["00000001"]
 
 
-def test_one_that_failed_is_named_in_the_reason():
+def test_reason_names_the_failed_unnamed_query():
     (finding,) = findings(failed(1), 5)
 
     assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
     assert finding.reason.startswith("00000001: ConcurrentAppendException")
 
 
-def test_those_of_one_alert_name_share_one_finding_that_lists_them():
+def test_unnamed_queries_with_one_alert_name_share_a_finding():
     (finding,) = findings(failed(2, failed(1)), 5)
 
     assert finding.query == "unnamed"
@@ -55,7 +55,7 @@ def test_those_of_one_alert_name_share_one_finding_that_lists_them():
     assert [line[:8] for line in lines] == ["00000002", "00000001"]
 
 
-def test_a_long_list_says_how_many_more_there_are():
+def test_long_list_of_unnamed_queries_is_cut():
     story = IdStory()
     for number in range(15):
         failed(number, story)
@@ -64,13 +64,13 @@ def test_a_long_list_says_how_many_more_there_are():
     assert finding.evidence["queries"].endswith("\nand 5 more")
 
 
-def test_queries_with_a_name_keep_their_own_alerts():
+def test_named_query_keeps_its_own_alert():
     story = failed(1).start("id", "r", "q", at=0).fails("id", "r", at=1)
 
     assert {finding.query for finding in findings(story, 5)} == {"unnamed", "q"}
 
 
-def test_alerts_of_other_names_are_findings_of_their_own():
+def test_each_alert_name_has_its_own_finding():
     story = failed(1).start("00000002-id", "r-2", None, at=0)
     story.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
 
@@ -78,7 +78,7 @@ def test_alerts_of_other_names_are_findings_of_their_own():
     assert found == {("StreamingQueryFailed", "unnamed"), ("StreamingQueryStopped", "unnamed")}
 
 
-def test_one_that_recovers_leaves_the_list():
+def test_recovered_query_leaves_the_list():
     story = failed(2, failed(1)).start("00000001-id", "r-3", None, at=5)
     story.commits("00000001-id", "r-3", None, at=6, batch=0)
 
@@ -86,7 +86,7 @@ def test_one_that_recovers_leaves_the_list():
     assert finding.reason.startswith("00000002: ")
 
 
-def test_a_process_does_not_end_for_unnamed_queries_of_another():
+def test_unnamed_query_of_another_process_does_not_end_this_one():
     story = IdStory().start("00000001-id", "r", None, at=0, session="theirs")
     story.probe(polled("00000001-id", "r", None, session="theirs"), at=1)
     story.ends("00000001-id", "r", at=2)
@@ -98,13 +98,13 @@ def test_a_process_does_not_end_for_unnamed_queries_of_another():
         assert (first_failure(snapshot, evaluation) is not None) is ends
 
 
-# -- who is notified ------------------------------------------------------------------------------
+# -- incidents ------------------------------------------------------------------------------------
 
 
 def unnamed(harness, number, *, exception):
     ids = (f"{number:08}-id", f"r-{number}")
-    harness.hear(Started(*ids, None))
-    harness.hear(Terminated(*ids, exception, None))
+    harness.receive(Started(*ids, None))
+    harness.receive(Terminated(*ids, exception, None))
     return harness.step()
 
 
@@ -113,7 +113,7 @@ def incidents(harness):
     return {(one.key, one.revision) for offer in harness.offers for one in offer}
 
 
-def test_sixty_restarts_in_an_hour_are_one_open_incident():
+def test_sixty_restarts_in_an_hour_are_one_incident():
     harness = WorkerHarness()
     for number in range(60):
         unnamed(harness, number, exception=CONFLICT).step(after=59.0)
@@ -121,14 +121,14 @@ def test_sixty_restarts_in_an_hour_are_one_open_incident():
     assert incidents(harness) == {("querypulse/etl/unnamed/StreamingQueryFailed", 0)}
 
 
-def test_the_incident_is_over_once_every_unnamed_query_has_recovered():
+def test_incident_resolves_when_every_unnamed_query_has_recovered():
     harness = unnamed(unnamed(WorkerHarness(), 1, exception=CONFLICT), 2, exception=CONFLICT)
     for number, batch in ((1, 5), (2, 6)):
         assert harness.offers[-1][0].ends_at is None
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
-        harness.hear(_progress(number, batch)).step()
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(_progress(number, batch)).step()
     for number in (1, 2):
-        harness.step().hear(_progress(number, 7)).step()
+        harness.step().receive(_progress(number, 7)).step()
     for _ in range(30):
         harness.step()
 
@@ -141,7 +141,7 @@ def _progress(number, batch):
     return replace(progress(batch=batch), **ids)
 
 
-def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
+def test_number_of_dead_unnamed_queries_is_bounded():
     story = IdStory()
     for number in range(MAX_GONE_UNNAMED + 50):
         failed(number, story, at=number)
@@ -152,13 +152,13 @@ def test_dead_ones_are_bounded_in_number_the_oldest_go_first():
     assert "00000000" not in labels
 
 
-def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label():
+def test_stale_resolve_is_sent_once_for_the_shared_label():
     harness = WorkerHarness()
     for number in (1, 2):
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
         for number in (1, 2):
-            harness.hear(_progress(number, batch))
+            harness.receive(_progress(number, batch))
         harness.step()
 
     closed = [one.key for one in harness.stale_resolves[-1]]
@@ -166,17 +166,17 @@ def test_what_an_earlier_driver_left_open_is_closed_once_under_the_shared_label(
     assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
 
 
-def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_starts():
+def test_no_stale_resolve_while_an_unnamed_query_has_no_commit():
     harness = WorkerHarness()
     for number in (1, 2):
-        harness.hear(Started(f"{number:08}-id", f"r-new-{number}", None))
+        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
     for batch in range(40):
-        harness.hear(_progress(1, batch)).step()
+        harness.receive(_progress(1, batch)).step()
     before = {
         one.key.split("/")[2] for stale_resolves in harness.stale_resolves for one in stale_resolves
     }
     for batch in range(40):
-        harness.hear(_progress(2, batch)).step()
+        harness.receive(_progress(2, batch)).step()
 
     assert before == {"*"}
     assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
@@ -184,26 +184,26 @@ def test_what_an_earlier_driver_left_open_stays_open_while_one_of_them_only_star
     ]
 
 
-def test_a_critical_alert_of_one_holds_back_no_warning_of_another():
+def test_critical_alert_of_one_unnamed_query_suppresses_no_other():
     harness = unnamed(WorkerHarness(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
 
-    def course(name, severity, **state):
+    def alert_of(name, severity, **state):
         labels = {"app": "etl", "query": "unnamed", "alertname": name, "severity": severity}
         return ActiveAlert(Alert(labels, {}, 0.0), **state)
 
     evaluated = harness.worker.evaluated
     health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
-    critical = course("StreamingQueryFailed", "critical", begun=True)
-    warning = course("StreamingBatchSlow", "warning")
+    critical = alert_of("StreamingQueryFailed", "critical", begun=True)
+    warning = alert_of("StreamingBatchSlow", "warning")
     assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None
     assert not supersedes(
-        course("StreamingQueryStopped", "critical"),
-        course("StreamingQueryFailed", "critical", begun=True, found=False),
+        alert_of("StreamingQueryStopped", "critical"),
+        alert_of("StreamingQueryFailed", "critical", begun=True, found=False),
     )
 
 
 @pytest.mark.parametrize("name", ["unnamed", "00000001"])
-def test_dead_ones_can_be_forgotten_together_or_one_by_one(name):
+def test_dead_unnamed_queries_can_be_forgotten_together_or_singly(name):
     story = failed(2, failed(1))
     story.state.forget_name(name)
 

@@ -1,4 +1,4 @@
-"""For how long the first unread record has waited: no longer than it truly has, within a look."""
+"""The age of the first unread record is never overstated beyond the poll resolution."""
 
 from __future__ import annotations
 
@@ -26,12 +26,10 @@ def follow(*polls):
     reads=st.lists(st.integers(0, 25), min_size=60, max_size=60),
     written=st.lists(st.floats(-1e6, 1e6), min_size=60, max_size=60),
 )
-def test_a_wait_is_longer_than_it_was_by_less_than_marks_are_apart_whatever_the_records_say(
-    appended, reads, written
-):
-    """Each look finds so many new records; the query reads some; times are whatever they are."""
+def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, written):
+    """Each poll finds new records, the query reads some of them, and record times are random."""
     known, end, committed, came = Unread(), 0, 0, []
-    for number, (new, read, said) in enumerate(zip(appended, reads, written, strict=False)):
+    for number, (new, read, record_time) in enumerate(zip(appended, reads, written, strict=False)):
         at = number * STEP
         came += [at - STEP + 1] * new
         end += new
@@ -40,7 +38,10 @@ def test_a_wait_is_longer_than_it_was_by_less_than_marks_are_apart_whatever_the_
             known,
             {
                 0: poll(
-                    at=at, committed=committed, latest=end, since=said if committed < end else None
+                    at=at,
+                    committed=committed,
+                    latest=end,
+                    since=record_time if committed < end else None,
                 )
             },
         )
@@ -50,7 +51,7 @@ def test_a_wait_is_longer_than_it_was_by_less_than_marks_are_apart_whatever_the_
             assert 0.0 <= wait.seconds <= true + POLLS_PER_MARK * STEP
 
 
-def test_what_came_after_nothing_waited_counts_from_the_poll_that_found_it():
+def test_backlog_after_an_empty_one_counts_from_its_first_poll():
     known = follow(
         poll(at=0, committed=10, latest=10),
         poll(at=15, committed=10, latest=20, since=4),
@@ -60,7 +61,7 @@ def test_what_came_after_nothing_waited_counts_from_the_poll_that_found_it():
     assert (known.waits[-1].seconds, known.waits[-1].is_least) == (26 - 11, True)
 
 
-def test_a_record_that_came_while_others_waited_is_known_by_its_own_time():
+def test_record_behind_a_backlog_counts_from_its_own_time():
     known = follow(
         poll(at=0, committed=5, latest=10, since=-100),
         poll(at=15, committed=6, latest=20, since=-90),
@@ -70,7 +71,7 @@ def test_a_record_that_came_while_others_waited_is_known_by_its_own_time():
     assert (known.waits[-1].seconds, known.waits[-1].is_least) == (21, False)
 
 
-def test_what_had_waited_before_counts_from_the_first_poll():
+def test_backlog_before_the_first_poll_counts_from_that_poll():
     known = follow(
         poll(at=100, committed=5, latest=10, since=-5000),
         poll(at=115, committed=6, latest=10, since=-5000),
@@ -85,7 +86,7 @@ def test_only_the_first_poll_after_a_commit_counts():
     assert [wait.at for wait in known.waits] == [0]
 
 
-def test_nothing_waits_in_what_has_been_read():
+def test_fully_read_source_has_no_wait():
     known = follow(
         poll(at=0, committed=5, latest=10, since=0), poll(at=15, committed=10, latest=10)
     )
@@ -94,7 +95,7 @@ def test_nothing_waits_in_what_has_been_read():
     assert known.backlogs == {0: {}}
 
 
-def test_a_query_that_was_set_back_begins_again():
+def test_rewound_query_starts_over():
     known = follow(
         poll(at=0, committed=5, latest=10, since=0), poll(at=15, committed=3, latest=10, since=0)
     )
@@ -103,7 +104,7 @@ def test_a_query_that_was_set_back_begins_again():
     assert known.backlogs[0]["t/0"].marks[0].at == 15
 
 
-def test_a_topic_that_was_made_again_begins_again():
+def test_recreated_topic_starts_over():
     known = follow(
         poll(at=0, committed=5, latest=100, since=0), poll(at=15, committed=5, latest=10, since=0)
     )
@@ -111,12 +112,12 @@ def test_a_topic_that_was_made_again_begins_again():
     assert [mark.end for mark in known.backlogs[0]["t/0"].marks] == [10]
 
 
-def test_a_long_backlog_is_kept_in_few_marks():
+def test_long_backlog_is_stored_in_few_marks():
     known = follow(*(poll(at=at, committed=at, latest=2 * at + 10, since=0) for at in range(2000)))
 
     marks = known.backlogs[0]["t/0"].marks
     assert len(marks) <= MAX_MARKS
     assert len(known.waits) <= MAX_POINTS
-    # Half of the time is unread, and the marks cover it evenly.
+    # Half of the records are unread, and the marks cover them evenly.
     gaps = [after.at - before.at for before, after in itertools.pairwise(marks)]
     assert max(gaps) < 250

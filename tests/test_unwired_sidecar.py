@@ -1,4 +1,4 @@
-"""A sidecar that does not watch yet, or no more, its settings, and the registry of who watches what."""
+"""A sidecar that is not started or already closed, its settings, and the registry."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PATIENCE_SECONDS = 10.0
 
 @pytest.fixture(autouse=True)
 def no_session(clean_environment, monkeypatch):
-    """Neither a Spark session of another test, nor settings of the machine."""
+    """No Spark session of another test and no settings of the machine."""
     monkeypatch.setattr(session, "_known_session", lambda: None)
 
 
@@ -39,14 +39,14 @@ def jvm(monkeypatch):
         {"http_token_file": "/nowhere"},
     ],
 )
-def test_a_sidecar_of_unusable_settings_is_never_made(settings):
+def test_invalid_settings_raise_in_the_constructor(settings):
     with pytest.raises(SettingsError):
         Sidecar(Settings(**settings))
     with pytest.raises(SettingsError):
         Sidecar(**settings)
 
 
-def test_nothing_runs_until_it_is_started():
+def test_constructor_starts_nothing():
     before = set(threading.enumerate())
     sidecar = Sidecar(Settings(webhook_url=HOOK))
 
@@ -57,12 +57,12 @@ def test_nothing_runs_until_it_is_started():
         sidecar.snapshot()
 
 
-def test_a_stop_of_an_unknown_query_cannot_be_announced():
+def test_expect_stop_of_an_unknown_query_raises():
     with pytest.raises(ValueError, match="no query is named 'bronse'; known: \\[\\]"):
         Sidecar(Settings(http_port=-1)).expect_stop("bronse")
 
 
-def test_closing_is_done_once_whatever_ran():
+def test_close_may_be_called_twice():
     sidecar = Sidecar(Settings())
     sidecar.close()
     sidecar.close()
@@ -70,8 +70,8 @@ def test_closing_is_done_once_whatever_ran():
     assert sidecar.closed
 
 
-def test_a_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
-    """PySpark asks for the JVM listener to remove it, too."""
+def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
+    """PySpark also reads the JVM listener in order to remove it."""
     driver = FakeDriver()
     sidecar = Sidecar(Settings(), spark=driver)
     sidecar.close()
@@ -82,8 +82,8 @@ def test_a_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
 
 
 @pytest.mark.contains_errors
-def test_a_sidecar_that_could_not_start_is_not_the_one_attach_finds_next_time():
-    """The second try in a notebook must not get a monitor that watches nothing."""
+def test_failed_sidecar_is_not_registered():
+    """A second ``attach`` in a notebook must not return a monitor that watches nothing."""
     context = Context()
     sidecar = Sidecar(Settings(), spark=SimpleNamespace(sparkContext=context, streams=None))
     sidecar.start_or_stand_by()
@@ -92,18 +92,18 @@ def test_a_sidecar_that_could_not_start_is_not_the_one_attach_finds_next_time():
     assert SIDECARS.find(context) is None
 
 
-# -- adding its listener by hand ------------------------------------------------------------------
+# -- addListener with the sidecar's listener ------------------------------------------------------
 
 
-def test_adding_its_listener_without_a_spark_session_fails_on_the_users_own_line():
+def test_listener_without_a_spark_session_raises():
     with pytest.raises(NoSessionError, match="no active SparkSession"):
         _ = Sidecar(Settings()).listener._jlistener
 
 
 @pytest.mark.contains_errors
-def test_an_internal_error_gives_pyspark_a_listener_all_the_same(jvm):
-    """L22: ``addListener`` must not fail the job for a monitor that cannot start."""
-    driver = FakeDriver(janino=AttributeError("not the Spark that we know"))
+def test_internal_error_still_gives_pyspark_a_listener(jvm):
+    """L22: ``addListener`` must not fail the job when the monitor cannot start."""
+    driver = FakeDriver(janino=AttributeError("an unknown Spark"))
     sidecar = Sidecar(Settings(http_port=-1), spark=driver)
 
     assert sidecar.listener._jlistener.proxy is not None
@@ -113,8 +113,8 @@ def test_an_internal_error_gives_pyspark_a_listener_all_the_same(jvm):
     assert driver.waits == [(3.0,)]
 
 
-def test_a_callback_starts_a_sidecar_that_nobody_has_started_on_another_thread(monkeypatch):
-    """Spark's own thread must not wait for it."""
+def test_callback_starts_the_sidecar_on_another_thread(monkeypatch):
+    """Spark's own thread must not wait for the start."""
     sidecar = Sidecar(Settings())
     started = threading.Event()
     on = []
@@ -128,7 +128,7 @@ def test_a_callback_starts_a_sidecar_that_nobody_has_started_on_another_thread(m
 
 
 @pytest.mark.contains_errors
-def test_a_callback_that_finds_no_session_harms_nobody(no_contained_error):
+def test_callback_without_a_session_only_reports_an_error(no_contained_error):
     sidecar = Sidecar(Settings())
     sidecar.listener.onQueryIdle(object())
     for thread in threading.enumerate():
@@ -139,11 +139,11 @@ def test_a_callback_that_finds_no_session_harms_nobody(no_contained_error):
     assert (where, type(error)) == ("start", NoSessionError)
 
 
-# -- where its settings come from -----------------------------------------------------------------
+# -- settings -------------------------------------------------------------------------------------
 
 
-def test_its_settings_come_from_arguments_environment_and_file(config, monkeypatch):
-    """S2: ``spark.streams.addListener(Sidecar().listener)`` asks the same sources as ``attach``."""
+def test_settings_come_from_arguments_environment_and_file(config, monkeypatch):
+    """S2: ``spark.streams.addListener(Sidecar().listener)`` reads the same origins as ``attach``."""
     file = 'app_name = "of the file"\nstall_floor_seconds = 11\nhttp_port = 1'
     for name, value in config(file).items():
         monkeypatch.setenv(name, value)
@@ -154,7 +154,7 @@ def test_its_settings_come_from_arguments_environment_and_file(config, monkeypat
     assert settings == Settings(app_name="of the file", stall_floor_seconds=22.0, http_port=-1)
 
 
-def test_its_settings_come_from_the_spark_conf_of_a_session_too(config, monkeypatch):
+def test_settings_come_from_the_spark_conf_of_a_session(config, monkeypatch):
     for name, value in config('app_name = "of the file"\nhttp_port = 1').items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("QUERYPULSE_GONE_GRACE_SECONDS", "33")
@@ -169,7 +169,7 @@ def test_its_settings_come_from_the_spark_conf_of_a_session_too(config, monkeypa
     assert settings == Settings(app_name="of the conf", gone_grace_seconds=33.0, http_port=1)
 
 
-def test_the_active_session_is_asked_where_none_is_given(monkeypatch):
+def test_active_session_is_the_default(monkeypatch):
     driver = FakeDriver()
     driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
     monkeypatch.setattr(session, "_known_session", lambda: driver)
@@ -177,7 +177,7 @@ def test_the_active_session_is_asked_where_none_is_given(monkeypatch):
     assert Sidecar().settings.app_name == "of the conf"
 
 
-def test_settings_that_are_given_whole_are_taken_as_they_are(monkeypatch):
+def test_settings_object_is_used_unchanged(monkeypatch):
     monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "2")
     driver = FakeDriver()
     driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
@@ -194,7 +194,7 @@ def test_settings_that_are_given_whole_are_taken_as_they_are(monkeypatch):
         ({}, {"QUERYPULSE_CONFIG": "/nowhere.toml"}, "QUERYPULSE_CONFIG"),
     ],
 )
-def test_a_mistake_in_any_source_names_its_origin(monkeypatch, arguments, environment, named):
+def test_error_in_any_origin_names_it(monkeypatch, arguments, environment, named):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
 
@@ -202,7 +202,7 @@ def test_a_mistake_in_any_source_names_its_origin(monkeypatch, arguments, enviro
         Sidecar(**arguments)
 
 
-# -- which sidecar watches which context ----------------------------------------------------------
+# -- the registry ---------------------------------------------------------------------------------
 
 
 class Context:
@@ -221,7 +221,7 @@ class Watcher:
         self.closed = True
 
 
-def test_a_context_is_watched_by_the_watcher_that_was_registered_for_it():
+def test_registry_finds_the_watcher_of_a_context():
     registry, context, watcher = Registry(), Context(), Watcher()
     registry.remember(context, watcher)
 
@@ -229,7 +229,7 @@ def test_a_context_is_watched_by_the_watcher_that_was_registered_for_it():
     assert registry.find(Context()) is None
 
 
-def test_a_closed_watcher_watches_nothing():
+def test_registry_does_not_find_a_closed_watcher():
     registry, context, watcher = Registry(), Context(), Watcher()
     registry.remember(context, watcher)
     watcher.close()
@@ -237,7 +237,7 @@ def test_a_closed_watcher_watches_nothing():
     assert registry.find(context) is None
 
 
-def test_the_watcher_of_a_stopped_context_makes_room_for_the_next():
+def test_registry_closes_the_watcher_of_a_stopped_context():
     registry, old, living = Registry(), Context(), Context()
     watchers = Watcher(), Watcher(), Watcher()
     registry.remember(old, watchers[0])

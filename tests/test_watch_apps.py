@@ -1,4 +1,4 @@
-"""Drivers are known by URL and app: another app at a URL is another driver, and so is one app at two."""
+"""Drivers are identified by URL and app: another app at a URL, or another URL, is another driver."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DAY = 24 * 3600.0
 
 
 def left_open(app, endpoint):
-    """What an earlier watcher has left open, as it was found at ``endpoint``."""
+    """An alert that an earlier watcher has left open for the driver at ``endpoint``."""
     labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
     return Incident((Alert(labels, {"address": endpoint.url}, WALL),))
 
@@ -21,7 +21,7 @@ def left_open(app, endpoint):
 # -- another app at the URL ---------------------------------------------------------------------
 
 
-def test_another_app_at_the_url_does_not_stand_in_for_the_one_expected_there():
+def test_another_app_at_the_url_does_not_replace_the_expected_one():
     watch_harness = (
         WatchHarness().poll().polls(Said.REFUSED, 5).polls(Said.HEALTHY, 12, app="other")
     )
@@ -30,7 +30,7 @@ def test_another_app_at_the_url_does_not_stand_in_for_the_one_expected_there():
     assert "another driver is at its address" in watch_harness.page["reason"]
 
 
-def test_another_app_that_comes_after_the_alert_does_not_end_it():
+def test_another_app_at_the_url_does_not_resolve_the_alert():
     watch_harness = (
         WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 600, app="other")
     )
@@ -38,62 +38,62 @@ def test_another_app_that_comes_after_the_alert_does_not_end_it():
     assert watch_harness.poll().ended == ["etl"]
 
 
-def test_the_graceful_end_of_another_app_does_not_silence_the_one_expected():
+def test_graceful_shutdown_of_another_app_does_not_excuse_the_expected_one():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 5).polls(Said.HEALTHY, 5, app="other")
     watch_harness.stopped().polls(Said.REFUSED, 17)
     assert watch_harness.reported == ["etl"]
 
 
 @pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BARRED, Said.STUCK])
-def test_another_app_that_answers_once_does_not_stop_the_clock(said):
+def test_another_app_that_answers_once_does_not_reset_the_time(said):
     watch_harness = WatchHarness().poll().poll(said=Said.REFUSED).poll(app="other").polls(said, 14)
     assert "etl" in watch_harness.reported
 
 
-def test_another_app_that_is_killed_is_reported_as_well():
+def test_another_app_that_is_killed_is_reported_too():
     watch_harness = (
         WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 10, app="other")
     )
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl", "other"]
 
 
-def test_an_app_that_closed_in_good_order_is_not_expected_when_another_takes_its_url():
+def test_an_app_that_shut_down_gracefully_is_not_expected_when_another_takes_its_url():
     watch_harness = WatchHarness().poll().stopped().polls(Said.HEALTHY, 600, app="other")
     assert watch_harness.ever_reported == set()
     assert [one.app for one in watch_harness.tracker.drivers.values()] == ["other"]
 
 
-def test_an_app_that_a_signal_has_ended_may_be_back_though_another_was_there():
+def test_an_app_ended_by_a_signal_may_return_after_another_app():
     watch_harness = WatchHarness().poll().stopped(notice=Notice.TERMINATED)
     watch_harness.polls(Said.HEALTHY, 200, app="other").polls(Said.HEALTHY, 60)
     assert "etl" not in watch_harness.ever_reported
 
 
-def test_an_app_that_is_back_in_time_is_not_reported_though_another_was_there():
+def test_an_app_that_returns_in_time_is_not_reported_despite_another_app():
     watch_harness = WatchHarness().poll()
     for _ in range(20):
         watch_harness.polls(Said.HEALTHY, 7, app="other").polls(Said.REFUSED, 7).poll()
     assert "etl" not in watch_harness.ever_reported
 
 
-def test_a_driver_that_does_not_say_its_app_is_the_one_that_was_there():
+def test_a_driver_without_an_app_name_counts_as_the_known_driver():
     assert WatchHarness().poll().polls(Said.HEALTHY, 600, app="").ever_reported == set()
 
 
-def test_an_app_whose_endpoint_another_has_taken_is_forgotten_after_a_day():
+def test_an_app_replaced_at_its_url_is_forgotten_after_a_day():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17).poll(app="renamed")
     watch_harness.now += DAY
     assert watch_harness.poll(app="renamed").ended == ["etl"]
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["renamed"]
 
 
-def test_an_app_that_nobody_has_replaced_is_expected_for_ever():
+def test_an_app_without_a_replacement_is_expected_for_ever():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17)
     watch_harness.now += 2 * DAY
     assert watch_harness.polls(Said.REFUSED, 2).reported == ["etl"]
 
 
-def test_apps_that_follow_each_other_at_a_url_are_not_remembered_for_ever():
+def test_successive_apps_at_a_url_are_forgotten():
     watch_harness = WatchHarness()
     for number in range(50):
         watch_harness.poll(app=f"night-{number}").stopped()
@@ -113,7 +113,7 @@ def test_one_app_at_two_urls_is_two_drivers():
     assert watch_harness.poll(B).ended == ["etl@b:9719"]
 
 
-def test_the_key_names_app_and_url():
+def test_the_key_contains_app_and_url():
     watch_harness = WatchHarness(A, B).poll(A).poll(B).polls(Said.REFUSED, 17, A)
     (incident,) = [one for one in watch_harness.all[-1].incidents if one.ends_at is None]
     assert incident.key == "querypulse/etl@a:9719/*/StreamingDriverDown"
@@ -126,12 +126,12 @@ def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():
     assert watch_harness.poll(A).ended == ["etl"]
 
 
-def test_an_app_that_closed_at_the_other_url_has_its_own_name():
+def test_an_app_that_shut_down_at_another_url_does_not_extend_the_name():
     watch_harness = WatchHarness(A, B).poll(A).poll(B).stopped(A)
     assert watch_harness.polls(Said.REFUSED, 17, B).reported == ["etl"]
 
 
-def test_the_graceful_end_at_one_url_does_not_silence_the_other():
+def test_graceful_shutdown_at_one_url_does_not_excuse_the_other():
     watch_harness = WatchHarness(A, B).poll(A).poll(B).stopped(A)
     for _ in range(17):
         watch_harness.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
@@ -152,24 +152,24 @@ def test_different_apps_at_two_urls_have_their_own_names():
     assert watch_harness.reported == ["etl", "other"]
 
 
-# -- what an earlier watcher left ---------------------------------------------------------------
+# -- restored alerts ----------------------------------------------------------------------------
 
 
-def test_what_was_left_open_of_one_url_does_not_end_with_the_driver_at_another():
+def test_a_restored_alert_of_one_url_does_not_resolve_with_the_driver_at_another():
     watch_harness = WatchHarness(A, B)
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
     assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl"]
     assert watch_harness.poll(A).ended == ["etl"]
 
 
-def test_what_was_left_open_under_the_full_name_ends_with_its_driver():
+def test_a_restored_alert_under_the_full_name_resolves_with_its_driver():
     watch_harness = WatchHarness(A, B)
     watch_harness.evaluate.restore([left_open("etl@a:9719", A)], watch_harness.now)
     assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl@a:9719"]
     assert watch_harness.poll(A).ended == ["etl@a:9719"]
 
 
-def test_the_bare_name_is_closed_when_all_drivers_of_the_app_are_well():
+def test_the_bare_name_is_resolved_when_all_drivers_of_the_app_are_healthy():
     watch_harness = WatchHarness(A, B, resolve_after=5.0).poll(A)
     for _ in range(6):
         watch_harness.poll(A).poll(B, Said.REFUSED)
@@ -183,7 +183,7 @@ def test_the_bare_name_is_closed_when_all_drivers_of_the_app_are_well():
 
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 @pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BROKEN])
-def test_a_driver_that_is_down_when_the_watcher_starts_again_has_one_page(name, said):
+def test_a_driver_that_is_down_when_the_watcher_restarts_is_paged_once(name, said):
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open(name, A)], watch_harness.now)
 
@@ -191,7 +191,7 @@ def test_a_driver_that_is_down_when_the_watcher_starts_again_has_one_page(name, 
 
 
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
-def test_what_was_left_open_of_a_url_ends_when_the_driver_is_back_and_not_by_time(name):
+def test_a_restored_alert_of_a_url_resolves_with_its_driver_and_not_by_time(name):
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open(name, A)], watch_harness.now)
     watch_harness.polls(Said.REFUSED, 30)
@@ -201,7 +201,7 @@ def test_what_was_left_open_of_a_url_ends_when_the_driver_is_back_and_not_by_tim
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
-def test_what_was_left_open_is_the_urls_also_when_the_list_comes_later():
+def test_a_restored_alert_belongs_to_its_url_when_the_list_arrives_later():
     watch_harness = WatchHarness(B)
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
     watch_harness.update().listed(A)
@@ -209,7 +209,7 @@ def test_what_was_left_open_is_the_urls_also_when_the_list_comes_later():
     assert watch_harness.polls(Said.REFUSED, 600).ever_reported == {"etl"}
 
 
-def test_what_was_left_open_and_is_read_late_ends_with_what_was_opened_meanwhile():
+def test_an_alert_restored_late_resolves_with_the_one_opened_meanwhile():
     watch_harness = WatchHarness().polls(Said.REFUSED, 90)
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
     watch_harness.now += DAY
@@ -217,21 +217,21 @@ def test_what_was_left_open_and_is_read_late_ends_with_what_was_opened_meanwhile
     assert watch_harness.poll().ended == ["a:9719", "etl"]
 
 
-def test_what_was_left_open_ends_with_a_driver_that_does_not_say_its_app():
+def test_a_restored_alert_resolves_with_a_driver_without_an_app_name():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
 
     assert watch_harness.polls(Said.REFUSED, 5).poll(app="").ended == ["etl"]
 
 
-def test_what_was_left_open_of_a_url_that_is_listed_no_more_ends():
+def test_a_restored_alert_of_an_unlisted_url_resolves():
     watch_harness = WatchHarness(A, B)
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
 
     assert watch_harness.polls(Said.REFUSED, 5).listed(B).ended == ["etl"]
 
 
-def test_what_was_left_open_is_not_taken_for_another_app_that_is_there_now():
+def test_a_restored_alert_is_not_assigned_to_another_app_at_its_url():
     watch_harness = WatchHarness().poll(app="other")
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
     assert watch_harness.polls(Said.HEALTHY, 60, app="other").reported == ["etl"]
@@ -239,7 +239,7 @@ def test_what_was_left_open_is_not_taken_for_another_app_that_is_there_now():
     assert watch_harness.poll().ended == ["etl"]
 
 
-def test_another_app_at_the_url_ends_what_was_left_open_after_a_day_only():
+def test_another_app_at_the_url_resolves_a_restored_alert_only_after_a_day():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
     assert watch_harness.polls(Said.HEALTHY, 60, app="other").reported == ["etl"]
@@ -247,7 +247,7 @@ def test_another_app_at_the_url_ends_what_was_left_open_after_a_day_only():
     assert watch_harness.poll(app="other").ended == ["etl"]
 
 
-def test_what_was_left_open_of_a_pod_does_not_end_by_time_while_its_address_is_down():
+def test_a_restored_alert_of_a_pod_does_not_resolve_while_its_address_is_down():
     watch_harness = WatchHarness(pod(1), pod(2))
     found = Alert(left_open("etl", A).alerts[0].labels, {"address": pod(1).shown}, WALL)
     watch_harness.evaluate.restore([Incident((found,))], watch_harness.now)
@@ -257,7 +257,7 @@ def test_what_was_left_open_of_a_pod_does_not_end_by_time_while_its_address_is_d
     assert watch_harness.listed(pod(2)).ended == ["etl"]
 
 
-def test_what_was_left_open_is_not_closed_as_what_may_have_been_while_it_is_open():
+def test_a_restored_alert_gets_no_stale_resolve_while_it_is_open():
     watch_harness = WatchHarness(resolve_after=30.0)
     watch_harness.evaluate.restore([left_open("a:9719", A)], watch_harness.now)
     watch_harness.polls(Said.REFUSED, 5).poll().polls(Said.HEALTHY, 60, app="other")

@@ -1,4 +1,4 @@
-"""A watcher that drivers do not let in says so: it sees less than it is trusted to see."""
+"""A watcher that drivers reject reports it: its monitoring is degraded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from querypulse.sidecar.watch.poll import Said
 from querypulse.sidecar.watch.target_tracker import TargetTracker
 
 
-def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
+def test_a_driver_that_rejects_the_watcher_is_an_alert_of_the_watcher():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 17)
     (alert,) = watch_harness.blind
 
@@ -26,13 +26,13 @@ def test_a_driver_that_bars_the_watcher_is_an_alert_of_the_watcher():
     assert watch_harness.ever_reported == set()
 
 
-def test_the_log_says_once_who_does_not_let_the_watcher_in():
+def test_the_log_names_a_driver_that_rejects_the_watcher_once():
     lines = WatchHarness().poll().polls(Said.BARRED, 30).news
 
     assert sum("etl refuses this watcher: barred" in line for line in lines) == 1
 
 
-def test_it_ends_when_the_driver_lets_the_watcher_in():
+def test_the_alert_resolves_when_the_driver_accepts_the_watcher():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 17).poll()
 
     assert watch_harness.blind == []
@@ -40,7 +40,7 @@ def test_it_ends_when_the_driver_lets_the_watcher_in():
     assert watch_harness.poll().ended == []
 
 
-def test_every_driver_that_bars_the_watcher_is_named_in_one_alert():
+def test_one_alert_names_every_driver_that_rejects_the_watcher():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
     for _ in range(20):
         watch_harness.poll(A, Said.BARRED).poll(B, Said.BARRED)
@@ -58,11 +58,11 @@ def test_a_token_that_is_rotated_notifies_nobody():
 
 
 @pytest.mark.parametrize("said", [Said.HEALTHY, Said.UNREACHABLE, *BAD])
-def test_a_driver_that_does_anything_else_does_not_blind_the_watcher(said):
+def test_other_answers_of_a_driver_raise_no_alert_of_the_watcher(said):
     assert WatchHarness().poll().polls(said, 60).blind == []
 
 
-def test_it_is_reminded_of_and_keeps_its_beginning():
+def test_a_reminder_keeps_the_start_of_the_alert():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 17)
     (first,) = watch_harness.blind
     watch_harness.polls(Said.BARRED, 3700, every=10.0)
@@ -72,7 +72,7 @@ def test_it_is_reminded_of_and_keeps_its_beginning():
     assert incident.starts_at == first.starts_at
 
 
-def test_the_next_watcher_ends_what_the_one_before_left_open():
+def test_the_next_watcher_resolves_the_restored_alert():
     (left,) = WatchHarness().poll().polls(Said.BARRED, 17).all[-1].incidents
     successor = WatchHarness()
     successor.evaluate.restore([left], successor.now)
@@ -82,20 +82,20 @@ def test_the_next_watcher_ends_what_the_one_before_left_open():
 
 
 def restarted(watch_harness, *endpoints):
-    """The next watcher, with what this one left open."""
+    """The next watcher, with the open alert of this one restored."""
     (left,) = [one for one in watch_harness.all[-1].incidents if one.ends_at is None]
     successor = WatchHarness(*endpoints)
     successor.evaluate.restore([left], successor.now)
     return successor.update()
 
 
-def test_a_driver_that_was_never_seen_and_bars_the_watcher_is_an_alert_of_the_watcher():
+def test_a_driver_never_seen_that_rejects_the_watcher_is_an_alert():
     watch_harness = WatchHarness().polls(Said.BARRED, 17)
 
     assert "http://a:9719: barred" in watch_harness.blind[0].annotations["reason"]
 
 
-def test_a_pod_whose_app_is_not_known_and_that_bars_the_watcher_is_named():
+def test_a_pod_with_an_unknown_app_that_rejects_the_watcher_is_named():
     watch_harness = WatchHarness(pod(1), pod(2))
     for _ in range(20):
         watch_harness.poll(pod(1)).poll(pod(2), Said.BARRED)
@@ -103,13 +103,13 @@ def test_a_pod_whose_app_is_not_known_and_that_bars_the_watcher_is_named():
     assert "http://drivers:9719 (10.0.0.2): barred" in watch_harness.blind[0].annotations["reason"]
 
 
-def test_a_driver_that_bars_the_watcher_after_it_closed_in_good_order_is_named():
+def test_a_driver_that_rejects_the_watcher_after_a_graceful_shutdown_is_named():
     assert len(WatchHarness().poll().stopped().polls(Said.BARRED, 17).blind) == 1
 
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
 @pytest.mark.parametrize("seen", [True, False])
-def test_it_does_not_end_because_the_driver_it_names_is_down(said, seen):
+def test_the_alert_stays_open_when_its_driver_goes_down(said, seen):
     watch_harness = WatchHarness().poll() if seen else WatchHarness()
     (first,) = watch_harness.polls(Said.BARRED, 17).blind
     (last,) = watch_harness.polls(said, 600).blind
@@ -118,20 +118,20 @@ def test_it_does_not_end_because_the_driver_it_names_is_down(said, seen):
     assert last.starts_at == first.starts_at
 
 
-def test_it_ends_when_the_driver_it_names_comes_back_and_lets_the_watcher_in():
+def test_the_alert_resolves_when_its_driver_returns_and_accepts_the_watcher():
     watch_harness = WatchHarness().polls(Said.BARRED, 17).polls(Said.REFUSED, 10)
 
     assert watch_harness.poll().ended == ["querypulse-watch"]
 
 
-def test_it_says_once_whom_it_names():
+def test_the_alert_names_each_driver_once():
     (alert,) = WatchHarness().polls(Said.BARRED, 17).blind
 
     assert alert.annotations["drivers"] == "http://a:9719"
     assert alert.annotations["description"].count("http://a:9719") <= 1
 
 
-def test_it_names_only_those_that_have_not_let_the_watcher_in_since():
+def test_the_alert_names_only_drivers_that_still_reject_the_watcher():
     watch_harness = WatchHarness(A, B)
     for _ in range(20):
         watch_harness.poll(A, Said.BARRED).poll(B, Said.BARRED)
@@ -140,28 +140,28 @@ def test_it_names_only_those_that_have_not_let_the_watcher_in_since():
     assert watch_harness.blind[0].annotations["reason"].startswith("http://b:9719: barred; check")
 
 
-def test_it_ends_when_the_driver_it_names_closes_in_good_order():
+def test_the_alert_resolves_when_its_driver_shuts_down_gracefully():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 17).poll(said=Said.REFUSED)
 
     assert len(watch_harness.blind) == 1
     assert watch_harness.stopped().ended == ["querypulse-watch"]
 
 
-def test_it_ends_when_the_driver_it_names_is_no_longer_watched():
+def test_the_alert_resolves_when_its_driver_is_no_longer_watched():
     assert WatchHarness().polls(Said.BARRED, 17).listed(B).ended == ["querypulse-watch"]
 
 
-def test_one_who_barred_the_watcher_for_a_moment_and_died_does_not_blind_it():
+def test_a_driver_that_rejected_the_watcher_briefly_and_died_raises_no_alert():
     assert WatchHarness().poll().polls(Said.BARRED, 10).polls(Said.REFUSED, 600).blind == []
 
 
-def test_a_moment_before_and_one_after_a_restart_of_the_driver_are_not_added_up():
+def test_rejections_before_and_after_a_driver_restart_do_not_add_up():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 10).polls(Said.REFUSED, 600)
 
     assert watch_harness.polls(Said.BARRED, 10).blind == []
 
 
-def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_poll():
+def test_the_next_watcher_does_not_resolve_the_alert_before_it_knows_its_targets():
     left = WatchHarness().polls(Said.BARRED, 17).all[-1].incidents[0]
     successor = WatchHarness()
     successor.tracker = TargetTracker(15.0, 5.0)
@@ -173,25 +173,25 @@ def test_the_next_watcher_does_not_end_it_before_it_knows_where_to_poll():
 
 
 @pytest.mark.parametrize("said", [Said.UNREACHABLE, *BAD])
-def test_the_next_watcher_does_not_end_it_because_the_driver_it_names_is_down(said):
+def test_the_next_watcher_keeps_the_alert_open_when_its_driver_is_down(said):
     watch_harness = restarted(WatchHarness().polls(Said.BARRED, 17), A).polls(said, 600)
 
     assert "http://a:9719" in watch_harness.blind[0].annotations["reason"]
     assert "querypulse-watch" in watch_harness.poll().ended
 
 
-def test_the_next_watcher_ends_it_though_another_driver_is_down():
+def test_the_next_watcher_resolves_the_alert_although_another_driver_is_down():
     watch_harness = restarted(WatchHarness().polls(Said.BARRED, 17), A, B).polls(Said.REFUSED, 5, B)
 
     assert watch_harness.poll(A).ended == ["querypulse-watch"]
 
 
-def test_the_next_watcher_ends_what_names_nobody_that_it_watches():
+def test_the_next_watcher_resolves_an_alert_of_drivers_it_does_not_watch():
     assert restarted(WatchHarness().polls(Said.BARRED, 17), B).ended == ["querypulse-watch"]
 
 
 @pytest.mark.slow
-def test_a_driver_that_wants_a_token_is_an_alert_over_real_http(monkeypatch):
+def test_a_driver_that_requires_a_token_is_an_alert_over_real_http(monkeypatch):
     monkeypatch.setattr(blindness, "AFTER_SECONDS", 0.5)
     with serving("etl", token="wanted") as server, watching(server.url) as reported:
         reported.wait_for("querypulse-watch")

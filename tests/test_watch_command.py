@@ -1,4 +1,4 @@
-"""``querypulse watch`` as people run it: a process of its own, real receivers, real ends."""
+"""``querypulse watch`` as users run it: a process of its own with real receivers and signals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAST = ("--interval", "0.3", "--gone-after", "1")
 
 
 class Running:
-    """The process; ``log`` is what it has said so far."""
+    """The process; ``log`` is its output so far."""
 
     def __init__(self, process, path) -> None:
         self.process = process
@@ -42,7 +42,7 @@ class Running:
             assert self.process.poll() is None, self.log
             return text in self.log
 
-        until(said, f"the watcher says {text!r}")
+        until(said, f"the watcher logs {text!r}")
 
     def end(self, number=signal.SIGTERM) -> int:
         self.process.send_signal(number)
@@ -51,7 +51,7 @@ class Running:
 
 @pytest.fixture
 def run(tmp_path):
-    """Starts ``querypulse watch`` with settings as environment; kills what is left."""
+    """Start ``querypulse watch`` with settings from the environment; kill it afterwards."""
 
     @contextmanager
     def start(*arguments, **settings):
@@ -77,7 +77,7 @@ def run(tmp_path):
 # -- pages ------------------------------------------------------------------------------------
 
 
-def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
+def test_a_killed_driver_is_paged_and_its_restart_resolves(run, pages):
     with (
         ServedDriver() as driver,
         run(driver.url, webhook_url=pages.url, resolve_after_seconds="0") as watcher,
@@ -100,10 +100,10 @@ def test_a_killed_driver_is_paged_and_its_return_resolves(run, pages):
     ]
 
 
-def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
+def test_graceful_shutdown_of_a_driver_is_not_paged(run, pages):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
         watcher.wait_for("etl is up")
-        driver.say_stop()
+        driver.shut_down()
         watcher.wait_for("etl shut down gracefully")
         time.sleep(3)
         assert watcher.end() == 0
@@ -111,7 +111,7 @@ def test_a_driver_that_closes_in_good_order_is_not_paged(run, pages):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_in_good_order(run, pages, number):
+def test_a_signal_ends_the_watcher_gracefully(run, pages, number):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
         watcher.wait_for("etl is up")
         began = time.monotonic()
@@ -120,7 +120,7 @@ def test_a_signal_ends_it_in_good_order(run, pages, number):
         assert "Traceback" not in watcher.log
 
 
-def test_what_is_pending_at_the_end_is_reported(run):
+def test_pending_alerts_are_sent_before_the_watcher_ends(run):
     with (
         HttpDouble(reply(503), reply(503), reply(503), otherwise=reply(200)) as receiver,
         ServedDriver() as driver,
@@ -133,7 +133,7 @@ def test_what_is_pending_at_the_end_is_reported(run):
         assert b"StreamingDriverDown" in receiver.wait_for(4)[3].body
 
 
-def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path):
+def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_path):
     settings = {"spool_dir": str(tmp_path / "spool"), "resolve_after_seconds": "0"}
     with ServedDriver() as driver:
         with run(driver.url, webhook_url=pages.url, **settings) as first:
@@ -150,7 +150,7 @@ def test_the_next_watcher_knows_from_the_spool_what_is_open(run, pages, tmp_path
     assert len(pages.reported) == 2
 
 
-def test_a_silence_keeps_it_from_paging(run, pages, config):
+def test_a_silence_suppresses_the_page(run, pages, config):
     content = (
         f'webhook_url = "{pages.url}"\n'
         '[[silences]]\nqueries = "*"\nalertname = "StreamingDriverDown"\nuntil = 2100-01-01T00:00:00Z\n'
@@ -181,7 +181,7 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
             assert "the-token" not in watcher.log
 
 
-def test_a_token_that_is_rotated_is_shown_from_then_on(run, pages, tmp_path):
+def test_the_watcher_uses_a_rotated_token(run, pages, tmp_path):
     """A24"""
     token = tmp_path / "token"
     token.write_text("old")
@@ -194,14 +194,14 @@ def test_a_token_that_is_rotated_is_shown_from_then_on(run, pages, tmp_path):
         watcher.wait_for("etl is up")
 
 
-# -- what is refused --------------------------------------------------------------------------
+# -- rejected arguments -----------------------------------------------------------------------
 
 HOOK = ("--webhook-url-file", "HOOK")
 
 
 @pytest.fixture
 def refused(monkeypatch, capsys, tmp_path):
-    """Runs ``querypulse watch``, which must not begin; the answer is what it said."""
+    """Run ``querypulse watch``, which must not start; return its error output."""
     for key in os.environ:
         if key.startswith("QUERYPULSE_"):
             monkeypatch.delenv(key)
@@ -231,7 +231,7 @@ def refused(monkeypatch, capsys, tmp_path):
         (["http://me:hidden@a:1", *HOOK], "--token-file"),
     ],
 )
-def test_what_cannot_be_is_refused_in_one_line(refused, arguments, word):
+def test_impossible_arguments_are_rejected_in_one_line(refused, arguments, word):
     errors = refused(*arguments)
     assert errors.startswith("querypulse: ")
     assert errors.count("\n") == 1
@@ -250,16 +250,23 @@ def test_what_cannot_be_is_refused_in_one_line(refused, arguments, word):
         ("--webhook-url", "https://hooks.example.com/x"),
     ],
 )
-def test_an_argument_that_is_not_allowed_is_refused(arguments, capsys):
+def test_an_invalid_argument_is_rejected(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["watch", "a:1", *arguments])
     assert end.value.code == COULD_NOT_BEGIN
     assert arguments[0] in capsys.readouterr().err
 
 
-# -- who is called for a proof ----------------------------------------------------------------
+# -- hosts that prove the network -------------------------------------------------------------
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
+MAIL = {
+    "type": "email",
+    "name": "mail",
+    "host": "mail.example.com",
+    "sender": "a@example.com",
+    "to": ["b@example.com"],
+}
 
 
 @pytest.mark.parametrize(
@@ -272,9 +279,10 @@ KEY = "R0123456789abcdefghijklmnopqrstu"
         ({"pagerduty_routing_key": KEY}, (("events.pagerduty.com", 443),)),
         ({"alertmanager_urls": ("https://one", "https://two:9093")}, (("one", 443), ("two", 9093))),
         ({"slack_webhook_url": "https://hooks.slack.com/x", "proxy_url": "http://proxy:3128"}, (("proxy", 3128),)),
+        ({"receivers": [MAIL], "proxy_url": "http://proxy:3128"}, (("mail.example.com", 587),)),
     ],
 )  # fmt: skip
-def test_the_hosts_of_receivers_are_called_and_none_on_this_machine(settings, hosts):
+def test_the_proof_hosts_are_those_of_receivers_on_other_machines(settings, hosts):
     assert receiver_hosts(Settings(**settings)) == hosts
 
 
@@ -288,9 +296,7 @@ def test_the_hosts_of_receivers_are_called_and_none_on_this_machine(settings, ho
     ],
 )
 @pytest.mark.parametrize("everywhere", [True, False])
-def test_a_proxy_of_the_environment_is_called_in_endpoint_of_the_receiver(
-    variables, hosts, everywhere, monkeypatch
-):
+def test_a_proxy_from_the_environment_is_the_proof_host(variables, hosts, everywhere, monkeypatch):
     """A17"""
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
@@ -304,14 +310,14 @@ def test_a_proxy_of_the_environment_is_called_in_endpoint_of_the_receiver(
     assert receiver_hosts(settings) == hosts
 
 
-def test_a_proxy_of_the_environment_that_is_not_asked_for_is_not_called(monkeypatch):
+def test_an_unused_proxy_from_the_environment_is_no_proof_host(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
     settings = Settings(webhook_url="https://hooks.example.com/x")
 
     assert receiver_hosts(settings) == (("hooks.example.com", 443),)
 
 
-def test_the_host_of_a_url_in_a_file_is_called(tmp_path):
+def test_the_host_of_a_url_in_a_file_is_a_proof_host(tmp_path):
     file = tmp_path / "url"
     file.write_text("https://hooks.example.com/secret\n")
     settings = Settings(webhook_url_file=str(file))

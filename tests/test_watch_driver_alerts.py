@@ -1,4 +1,4 @@
-"""Who is gone, and who is not: the watcher's judgement on a fake clock."""
+"""Which drivers the watcher reports as down, on a fake clock."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ DAY = 24 * 3600.0
 
 
 def proven(watch_harness, said, seconds, endpoint=A):
-    """Looks of one kind while something else answers over the network."""
+    """Polls with one answer while another host proves the network."""
     for _ in range(round(seconds)):
         watch_harness.proved().poll(endpoint, said)
     return watch_harness
 
 
-# -- who is told ------------------------------------------------------------------------------
+# -- reported drivers -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_a_driver_that_was_seen_is_reported_when_it_has_been_away_for_the_time(said):
+def test_a_driver_that_was_seen_is_reported_after_the_grace(said):
     watch_harness = WatchHarness().poll()
     assert watch_harness.polls(said, 15).reported == []
     assert watch_harness.poll(said=said).reported == ["etl"]
 
 
-def test_one_that_was_never_seen_is_reported_after_four_times_as_long():
+def test_a_driver_never_seen_is_reported_after_four_times_the_grace():
     watch_harness = WatchHarness().polls(Said.REFUSED, 60)
     assert watch_harness.reported == []
     assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
     assert "never answered" in watch_harness.page["summary"]
 
 
-def test_one_that_never_answers_as_it_should_is_reported_after_four_times_as_long():
+def test_a_driver_never_healthy_is_reported_after_four_times_the_grace():
     assert WatchHarness().polls(Said.STUCK, 62).reported == ["a:9719"]
 
 
-def test_one_that_has_only_barred_us_is_reported_when_it_dies():
+def test_a_driver_that_only_rejected_the_watcher_is_reported_when_it_dies():
     watch_harness = WatchHarness().polls(Said.BARRED, 600).polls(Said.REFUSED, 15)
     assert watch_harness.reported == []
     assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
@@ -48,29 +48,29 @@ def test_one_that_has_only_barred_us_is_reported_when_it_dies():
     assert watch_harness.page["last_seen"] == "never by this watcher"
 
 
-def test_an_unreachable_driver_is_reported_when_something_else_answers():
+def test_an_unreachable_driver_is_reported_while_the_network_works():
     assert proven(WatchHarness().poll(), Said.UNREACHABLE, 17).reported == ["etl"]
 
 
-def test_another_driver_that_answers_is_proof_of_the_network():
+def test_an_answer_of_another_driver_proves_the_network():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
     for _ in range(6):
         watch_harness.poll(B, app="other").poll(A, Said.UNREACHABLE, took=3.0)
     assert watch_harness.reported == ["etl"]
 
 
-def test_another_driver_that_refuses_is_proof_of_the_network():
+def test_a_refusal_of_another_driver_proves_the_network():
     watch_harness = WatchHarness(A, B).poll(A)
     for _ in range(6):
         watch_harness.poll(B, Said.REFUSED).poll(A, Said.UNREACHABLE, took=3.0)
     assert watch_harness.reported == ["etl"]
 
 
-def test_on_this_machine_no_network_can_be_at_fault():
+def test_an_unreachable_driver_on_this_machine_needs_no_network_proof():
     assert WatchHarness(HERE).poll(HERE).polls(Said.UNREACHABLE, 17, HERE).reported == ["etl"]
 
 
-def test_a_heart_that_stuck_still_while_the_server_answers_is_reported():
+def test_a_stuck_heartbeat_is_reported_while_the_server_answers():
     watch_harness = WatchHarness().poll(heartbeat=BEAT)
     watch_harness.polls(Said.HEALTHY, 19, heartbeat=BEAT)
     assert watch_harness.reported == []
@@ -78,36 +78,36 @@ def test_a_heart_that_stuck_still_while_the_server_answers_is_reported():
     assert "heartbeat has not advanced" in watch_harness.page["connection"]
 
 
-def test_a_driver_that_dies_in_changing_ways_is_reported():
+def test_a_driver_that_fails_in_different_ways_is_reported():
     watch_harness = WatchHarness().poll()
     for said in (Said.BROKEN, Said.REFUSED, Said.SILENT, Said.REFUSED, Said.STUCK, Said.REFUSED):
         watch_harness.poll(said=said, after=3.5)
     assert watch_harness.reported == ["etl"]
 
 
-def test_each_driver_is_reported_by_itself():
+def test_each_driver_is_reported_separately():
     watch_harness = WatchHarness(A, B).poll(A, app="one").poll(B, app="two")
     for _ in range(10):
         watch_harness.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
     assert watch_harness.reported == ["one", "two"]
 
 
-# -- who is not told --------------------------------------------------------------------------
+# -- drivers that are not reported ------------------------------------------------------------
 
 
-def test_a_driver_that_is_well_is_never_reported():
+def test_a_healthy_driver_is_never_reported():
     assert WatchHarness().polls(Said.HEALTHY, 600, every=5.0).ever_reported == set()
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_one_that_is_back_in_time_is_not_reported(said):
+def test_a_driver_that_returns_in_time_is_not_reported(said):
     watch_harness = WatchHarness().poll()
     for _ in range(20):
         watch_harness.polls(said, 15).poll()
     assert watch_harness.ever_reported == set()
 
 
-def test_a_single_poll_is_a_glitch_however_short_the_time():
+def test_a_single_failed_poll_is_not_reported_even_with_a_short_grace():
     watch_harness = WatchHarness(gone_after=1.0).poll().poll(said=Said.SILENT, took=3.0)
     assert watch_harness.reported == []
     assert watch_harness.poll(said=Said.SILENT, took=3.0).reported == ["etl"]
@@ -117,24 +117,24 @@ def test_a_driver_that_starts_slowly_is_not_reported():
     assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 60).ever_reported == set()
 
 
-def test_one_that_bars_us_after_it_was_seen_lives():
+def test_a_seen_driver_that_rejects_the_watcher_counts_as_up():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 600)
     assert watch_harness.ever_reported == set()
 
 
-def test_one_that_bars_us_from_the_beginning_lives():
+def test_a_driver_that_always_rejects_the_watcher_counts_as_up():
     assert WatchHarness().polls(Said.BARRED, 600).ever_reported == set()
 
 
-def test_one_that_starts_slowly_and_then_bars_us_lives():
+def test_a_driver_that_starts_slowly_and_rejects_the_watcher_counts_as_up():
     assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.BARRED, 600).ever_reported == set()
 
 
-def test_a_pod_that_bars_us_from_the_beginning_lives():
+def test_a_pod_that_always_rejects_the_watcher_counts_as_up():
     assert WatchHarness(pod(1)).polls(Said.BARRED, 600, pod(1)).ever_reported == set()
 
 
-def test_one_that_never_answered_and_then_bars_us_is_there():
+def test_a_rejection_resolves_the_alert_of_a_driver_that_never_answered():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62)
     assert watch_harness.reported == ["a:9719"]
     assert watch_harness.poll(said=Said.BARRED).ended == ["a:9719"]
@@ -148,19 +148,19 @@ def test_an_unreachable_driver_is_not_reported_while_nothing_else_answers():
     assert any("own network" in line for line in watch_harness.news)
 
 
-def test_when_our_network_is_back_everything_is_polled_at_afresh():
+def test_the_grace_restarts_after_an_outage_of_the_own_network():
     watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300).proved(1.0)
     watch_harness.polls(Said.REFUSED, 15)
     assert watch_harness.ever_reported == set()
     assert watch_harness.poll(said=Said.REFUSED).reported == ["etl"]
 
 
-def test_a_driver_that_refuses_first_thing_after_our_outage_is_polled_at_afresh():
+def test_the_grace_restarts_for_a_driver_that_refuses_after_an_outage():
     watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300)
     assert watch_harness.polls(Said.REFUSED, 15).reported == []
 
 
-def test_a_proof_from_before_the_silence_proves_nothing():
+def test_a_network_proof_from_before_the_outage_does_not_count():
     watch_harness = WatchHarness(gone_after=1.0).poll().proved()
     assert watch_harness.polls(Said.UNREACHABLE, 9).ever_reported == set()
 
@@ -172,52 +172,52 @@ def test_a_local_driver_does_not_prove_the_network():
     assert watch_harness.ever_reported == set()
 
 
-def test_a_watcher_that_stood_still_itself_does_not_blame_the_driver():
+def test_a_pause_of_the_watcher_is_not_blamed_on_the_driver():
     watch_harness = WatchHarness().poll().poll(said=Said.SILENT)
     assert watch_harness.poll(said=Said.SILENT, after=3600.0).reported == []
     assert watch_harness.poll().ever_reported == set()
 
 
-def test_a_poll_that_took_too_long_reports_of_the_watcher():
+def test_a_poll_that_took_far_too_long_is_blamed_on_the_watcher():
     watch_harness = WatchHarness().poll().poll(said=Said.SILENT).poll(said=Said.SILENT, took=3600.0)
     assert watch_harness.poll(said=Said.SILENT).ever_reported == set()
 
 
-def test_a_heart_that_beats_slowly_beats():
+def test_a_slow_heartbeat_counts_as_up():
     watch_harness = WatchHarness()
     for beat in range(60):
         watch_harness.polls(Said.HEALTHY, 4, heartbeat=BEAT + beat)
     assert watch_harness.ever_reported == set()
 
 
-def test_a_driver_whose_heartbeat_is_not_shown_is_evaluated_by_its_answers():
+def test_a_driver_without_a_heartbeat_is_evaluated_by_its_answers():
     assert WatchHarness().polls(Said.HEALTHY, 600, heartbeat=None).ever_reported == set()
 
 
-def test_a_driver_without_a_name_goes_by_its_address():
+def test_a_driver_without_an_app_name_is_named_by_its_address():
     watch_harness = WatchHarness().poll(app="")
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["a:9719"]
 
 
-def test_what_is_not_watched_any_more_is_not_reported():
+def test_a_driver_no_longer_watched_is_not_reported():
     watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other").listed(B)
     assert watch_harness.polls(Said.REFUSED, 60, A).ever_reported == set()
 
 
-# -- a close in good order --------------------------------------------------------------------
+# -- graceful shutdown ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("said", BAD)
-def test_a_driver_that_closed_in_good_order_is_not_expected(said):
+def test_a_driver_that_shut_down_gracefully_is_not_expected(said):
     assert WatchHarness().poll().stopped().polls(said, 600).ever_reported == set()
 
 
-def test_a_shutdown_notice_that_comes_after_the_first_bad_poll_counts():
+def test_a_shutdown_notice_after_the_first_bad_poll_counts():
     watch_harness = WatchHarness().poll().poll(said=Said.STUCK).stopped(after=1.0)
     assert watch_harness.polls(Said.REFUSED, 600).ever_reported == set()
 
 
-def test_a_poll_from_before_the_shutdown_notice_does_not_bring_the_driver_back():
+def test_a_poll_begun_before_the_shutdown_notice_does_not_make_the_driver_expected():
     watch_harness = WatchHarness().poll()
     watch_harness.stopped(after=1.0)
     watch_harness.now -= 0.5
@@ -226,26 +226,26 @@ def test_a_poll_from_before_the_shutdown_notice_does_not_bring_the_driver_back()
     assert watch_harness.polls(Said.REFUSED, 600).ever_reported == set()
 
 
-def test_after_a_shutdown_notice_the_driver_is_expected_again_once_it_was_seen():
+def test_a_driver_seen_after_its_shutdown_notice_is_expected_again():
     watch_harness = WatchHarness().poll().stopped().polls(Said.REFUSED, 60).poll()
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
-def test_a_driver_that_closes_while_it_is_reported_ends_its_alert():
+def test_a_graceful_shutdown_resolves_the_open_alert():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).poll().stopped()
     assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
 
 
-# -- the end of an alert ----------------------------------------------------------------------
+# -- resolving --------------------------------------------------------------------------------
 
 
-def test_a_driver_that_is_back_ends_its_alert_once():
+def test_a_returned_driver_resolves_its_alert_once():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17).poll()
     assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
     assert watch_harness.poll().ended == []
 
 
-def test_it_has_to_stay_well_for_the_time_that_is_set():
+def test_the_alert_resolves_after_resolve_after_seconds_of_health():
     watch_harness = (
         WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 30)
     )
@@ -253,7 +253,7 @@ def test_it_has_to_stay_well_for_the_time_that_is_set():
     assert watch_harness.poll().ended == ["etl"]
 
 
-def test_a_driver_that_crashes_again_and_again_is_one_page():
+def test_a_driver_that_crashes_repeatedly_is_one_page():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
     for _ in range(10):
         watch_harness.polls(Said.HEALTHY, 20).polls(Said.REFUSED, 20)
@@ -261,38 +261,38 @@ def test_a_driver_that_crashes_again_and_again_is_one_page():
     assert len({one.starts_at for reported in watch_harness.all for one in reported.incidents}) == 1
 
 
-def test_no_answer_from_the_network_ends_nothing():
+def test_an_unreachable_network_resolves_nothing():
     assert WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.UNREACHABLE, 600).reported == [
         "etl"
     ]
 
 
-def test_an_alert_of_what_is_not_watched_any_more_ends():
+def test_the_alert_of_a_driver_no_longer_watched_resolves():
     watch_harness = WatchHarness(A, B).poll(A).polls(Said.REFUSED, 17, A).listed(B)
     assert watch_harness.ended == ["etl"]
 
 
-def test_who_never_answered_and_then_does_ends_its_alert():
+def test_the_first_answer_of_a_driver_resolves_its_alert():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62).poll()
     assert (watch_harness.reported, watch_harness.ended) == ([], ["a:9719"])
 
 
-# -- what is told -----------------------------------------------------------------------------
+# -- the page ---------------------------------------------------------------------------------
 
 
-def test_the_page_says_what_was_last_known():
+def test_the_page_has_the_last_known_state():
     watch_harness = WatchHarness().poll(unhealthy=("silver: stalled",)).polls(Said.REFUSED, 17)
     assert watch_harness.page["reason"] == (
         "driver was killed or has crashed: nothing listens at its address (refused)"
     )
-    assert watch_harness.page["not_well_then"] == "silver: stalled"
+    assert watch_harness.page["unhealthy_before"] == "silver: stalled"
     assert watch_harness.page["last_seen"].endswith("16 s ago")
     assert watch_harness.page["last_heartbeat"].endswith("by the driver's clock")
     assert watch_harness.page["address"] == "http://a:9719"
     assert watch_harness.page["runbook_url"] == "https://runbooks.example/StreamingDriverDown.md"
 
 
-def test_the_alert_is_of_the_whole_driver_and_began_with_the_first_bad_poll():
+def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
     (alert,) = watch_harness.all[-1].incidents[0].alerts
     assert alert.labels == {
@@ -301,7 +301,7 @@ def test_the_alert_is_of_the_whole_driver_and_began_with_the_first_bad_poll():
     assert alert.starts_at == WALL + 1002.0
 
 
-def test_what_is_reported_does_not_change_while_it_is_open():
+def test_the_page_does_not_change_while_the_alert_is_open():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17)
     before = watch_harness.page
     assert watch_harness.polls(Said.SILENT, 600).page == before
@@ -310,17 +310,17 @@ def test_what_is_reported_does_not_change_while_it_is_open():
 def test_a_long_list_of_failing_queries_is_cut():
     failing = tuple(f"q{number}: stalled" for number in range(15))
     page = WatchHarness().poll(unhealthy=failing).polls(Said.REFUSED, 17).page
-    assert page["not_well_then"].endswith("q9: stalled and 5 more")
+    assert page["unhealthy_before"].endswith("q9: stalled and 5 more")
 
 
-def test_the_reminder_comes_after_the_time_that_is_set():
+def test_a_reminder_is_sent_after_the_repeat_interval():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
     assert watch_harness.all[-1].incidents[0].revision == 0
     assert watch_harness.update(3599.0).all[-1].incidents[0].revision == 0
     assert watch_harness.update(1.0).all[-1].incidents[0].revision == 1
 
 
-def test_a_silence_mutes_what_is_open():
+def test_a_silence_mutes_the_open_alert():
     watch_harness = WatchHarness().poll()
     watch_harness.muted = "silenced until noon"
     assert watch_harness.polls(Said.REFUSED, 17).all[-1].incidents[0].muted == "silenced until noon"
@@ -328,7 +328,7 @@ def test_a_silence_mutes_what_is_open():
     assert watch_harness.update(1.0).all[-1].incidents[0].muted == ""
 
 
-# -- what an earlier watcher left -------------------------------------------------------------
+# -- restored alerts and stale resolves -------------------------------------------------------
 
 
 def left_open(app, ends_at=None):
@@ -336,7 +336,7 @@ def left_open(app, ends_at=None):
     return Incident((Alert(labels, {"summary": "gone"}, WALL, ends_at),), revision=3)
 
 
-def test_what_an_earlier_watcher_left_open_stays_open_until_the_driver_is_seen():
+def test_a_restored_alert_stays_open_until_the_driver_is_seen():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
     assert watch_harness.polls(Said.REFUSED, 30).reported == ["etl"]
@@ -344,28 +344,28 @@ def test_what_an_earlier_watcher_left_open_stays_open_until_the_driver_is_seen()
     assert watch_harness.poll().ended == ["etl"]
 
 
-def test_what_an_earlier_watcher_left_open_does_not_wait_for_ever():
+def test_a_restored_alert_resolves_after_a_day_without_its_driver():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("other")], watch_harness.now)
     assert watch_harness.update(DAY).reported == ["other"]
     assert watch_harness.update(1.0).ended == ["other"]
 
 
-def test_what_had_ended_is_not_inherited():
+def test_a_resolved_alert_is_not_restored():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl", ends_at=WALL)], watch_harness.now)
     assert watch_harness.polls(Said.REFUSED, 10).ever_reported == set()
 
 
-def test_a_driver_found_well_closes_once_what_may_have_been_left_open():
+def test_a_healthy_driver_sends_each_stale_resolve_once():
     watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 30)
     assert watch_harness.stale_resolves == []
     assert watch_harness.polls(Said.HEALTHY, 600).stale_resolves == ["etl", "etl@a:9719", "a:9719"]
     assert all(one.ends_at is not None for one in watch_harness.all[-1].stale_resolves)
 
 
-def test_what_is_closed_was_over_by_the_newest_poll_and_not_later():
-    """What the driver reports itself after that look is not closed by it."""
+def test_a_stale_resolve_ends_at_the_newest_poll():
+    """A later alert of the driver itself must not be resolved by it."""
     watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 60)
     (reported,) = [
         watch_harness.evaluate.update(watch_harness.now + late, WALL + late) for late in (0.9,)
@@ -374,13 +374,13 @@ def test_what_is_closed_was_over_by_the_newest_poll_and_not_later():
     assert watch_harness.evaluate.update(watch_harness.now + 1.1, WALL).stale_resolves == ()
 
 
-def test_nothing_is_closed_for_a_driver_that_was_reported_here():
+def test_a_driver_reported_by_this_watcher_gets_no_stale_resolves():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62).polls(Said.HEALTHY, 60)
     assert watch_harness.stale_resolves == []
     assert watch_harness.ever_reported == {"a:9719"}
 
 
-def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
+def test_a_driver_that_reports_the_end_of_its_jvm_resolves_nothing():
     watch_harness = WatchHarness()
     watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
     watch_harness.polls(Said.HEALTHY, 60, reports_gone=True)
@@ -391,26 +391,26 @@ def test_a_driver_that_reports_the_end_of_its_jvm_closes_and_ends_nothing():
 # -- ended by a signal ----------------------------------------------------------------------------
 
 
-def test_a_driver_that_a_signal_has_ended_has_five_minutes_to_be_back():
+def test_a_driver_ended_by_a_signal_has_five_minutes_to_return():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     assert watch_harness.polls(Said.REFUSED, 290).reported == []
     assert watch_harness.polls(Said.REFUSED, 20).reported == ["etl"]
     assert "was terminated by a signal and has not come back" in watch_harness.page["reason"]
 
 
-def test_one_that_is_back_within_five_minutes_is_reported_to_nobody():
+def test_a_driver_that_returns_within_five_minutes_is_not_reported():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     watch_harness.polls(Said.REFUSED, 200).polls(Said.HEALTHY, 60)
     assert watch_harness.ever_reported == set()
 
 
-def test_one_that_came_back_and_is_killed_is_gone_as_soon_as_any():
+def test_a_driver_killed_after_its_return_is_reported_after_the_grace():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     watch_harness.polls(Said.REFUSED, 60).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17)
     assert watch_harness.reported == ["etl"]
 
 
-def test_the_log_says_that_a_signal_has_ended_it():
+def test_the_log_says_that_a_signal_ended_the_driver():
     watch_harness = WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
     assert watch_harness.news[-1] == "etl was terminated by a signal and may come back"
 

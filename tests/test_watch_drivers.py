@@ -1,4 +1,4 @@
-"""The watcher against real servers: what it tells of a driver in a process of its own."""
+"""The watcher with real servers: its reports of a driver in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ pytestmark = pytest.mark.slow
 
 GONE_AFTER = 1.0
 OURS = {f"querypulse-{name}" for name in ("poll", "await", "watch", "targets", "network")}
-WELL_PAST = 3 * GONE_AFTER
-"""By then a driver that is missed would have been told."""
+LONG_AFTER = 3 * GONE_AFTER
+"""By then a driver that is down would have been reported."""
 
 
 def seen(reported, app="etl"):
@@ -28,13 +28,15 @@ def seen(reported, app="etl"):
 
 
 def waits_for_shutdown_notice(server):
-    until(lambda: server._shutdown_notice._waiting == 1, "the watcher waits for the farewell")
+    until(
+        lambda: server._shutdown_notice._waiting == 1, "the watcher waits for the shutdown notice"
+    )
 
 
 # -- processes --------------------------------------------------------------------------------
 
 
-def test_a_driver_killed_is_reported_within_the_time_and_a_little():
+def test_a_killed_driver_is_reported_shortly_after_the_grace():
     with ServedDriver() as driver, watching(driver.url, interval=5.0) as reported:
         seen(reported)
         time.sleep(0.5)
@@ -46,7 +48,7 @@ def test_a_driver_killed_is_reported_within_the_time_and_a_little():
         assert "refused the connection" in reported.pages["etl"]["connection"]
 
 
-def test_a_driver_that_is_frozen_is_reported_and_goes_on_to_be_well():
+def test_a_frozen_driver_is_reported_and_resolves_when_it_resumes():
     with ServedDriver() as driver, watching(driver.url) as reported:
         seen(reported)
         driver.signal(signal.SIGSTOP)
@@ -56,16 +58,16 @@ def test_a_driver_that_is_frozen_is_reported_and_goes_on_to_be_well():
         reported.wait_for_end("etl")
 
 
-def test_a_driver_that_closes_in_good_order_is_not_reported():
+def test_graceful_shutdown_of_a_driver_is_not_reported():
     with ServedDriver() as driver, watching(driver.url, interval=5.0) as reported:
         seen(reported)
         time.sleep(0.5)
-        driver.say_stop()
-        time.sleep(WELL_PAST)
+        driver.shut_down()
+        time.sleep(LONG_AFTER)
         assert reported.firing == {}
 
 
-def test_another_process_at_the_same_address_ends_the_alert():
+def test_a_new_process_at_the_same_address_resolves_the_alert():
     with ServedDriver() as driver, watching(driver.url) as reported:
         seen(reported)
         driver.signal(signal.SIGKILL)
@@ -74,7 +76,7 @@ def test_another_process_at_the_same_address_ends_the_alert():
             reported.wait_for_end("etl")
 
 
-def test_a_driver_that_was_restarted_at_once_is_not_reported():
+def test_a_driver_restarted_at_once_is_not_reported():
     with ServedDriver() as driver, watching(driver.url, gone_after=3.0) as reported:
         seen(reported)
         driver.signal(signal.SIGKILL)
@@ -84,7 +86,7 @@ def test_a_driver_that_was_restarted_at_once_is_not_reported():
             assert reported.firing == {}
 
 
-def test_a_driver_frozen_for_less_than_the_time_is_not_reported():
+def test_a_driver_frozen_for_less_than_the_grace_is_not_reported():
     with ServedDriver() as driver, watching(driver.url, gone_after=6.0) as reported:
         seen(reported)
         driver.signal(signal.SIGSTOP)
@@ -97,16 +99,16 @@ def test_a_driver_frozen_for_less_than_the_time_is_not_reported():
 # -- servers in this process ------------------------------------------------------------------
 
 
-def test_the_close_of_a_sidecar_in_a_process_that_goes_on_is_not_reported():
+def test_closing_a_sidecar_in_a_running_process_is_not_reported():
     with serving() as server, watching(server.url, interval=5.0) as reported:
         seen(reported)
         waits_for_shutdown_notice(server)
         server.close()
-        time.sleep(WELL_PAST)
+        time.sleep(LONG_AFTER)
         assert reported.firing == {}
 
 
-def test_after_a_close_in_good_order_the_next_driver_there_is_expected_again():
+def test_the_next_driver_after_a_graceful_shutdown_is_expected():
     with serving() as server, watching(server.url) as reported:
         seen(reported)
         waits_for_shutdown_notice(server)
@@ -120,19 +122,19 @@ def test_after_a_close_in_good_order_the_next_driver_there_is_expected_again():
             reported.wait_for("etl")
 
 
-def test_a_worker_that_stuck_still_is_reported_and_ends_when_it_goes_on():
+def test_a_stuck_worker_is_reported_and_resolves_when_it_resumes():
     alive = threading.Event()
     alive.set()
     with serving(alive=alive.is_set) as server, watching(server.url) as reported:
         seen(reported)
         alive.clear()
         reported.wait_for("etl")
-        assert "does not beat" in reported.pages["etl"]["reason"]
+        assert "its worker does not advance" in reported.pages["etl"]["reason"]
         alive.set()
         reported.wait_for_end("etl")
 
 
-def test_an_address_where_nobody_ever_was_is_reported_as_that():
+def test_an_address_that_never_answered_is_reported():
     with serving() as server:
         pass
     with watching(server.url, gone_after=0.5) as reported:
@@ -141,31 +143,31 @@ def test_an_address_where_nobody_ever_was_is_reported_as_that():
         assert "never answered" in reported.pages[f"{host}:{port}"]["reason"]
 
 
-def test_a_wrong_token_from_the_beginning_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
-    monkeypatch.setattr(blindness, "AFTER_SECONDS", 4 * 0.5 + WELL_PAST)
+def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
+    monkeypatch.setattr(blindness, "AFTER_SECONDS", 4 * 0.5 + LONG_AFTER)
     with serving(token="secret") as server, watching(server.url, gone_after=0.5) as reported:
         reported.wait_for("querypulse-watch")
         assert list(reported.firing) == ["querypulse-watch"]
         assert "401" in reported.pages["querypulse-watch"]["reason"]
 
 
-def test_with_the_token_the_driver_is_seen_and_its_shutdown_notice_received():
+def test_with_the_token_the_watcher_receives_the_shutdown_notice():
     with serving(token="secret") as server, watching(server.url, token="secret") as reported:
         seen(reported)
         waits_for_shutdown_notice(server)
         server.close()
-        time.sleep(WELL_PAST)
+        time.sleep(LONG_AFTER)
         assert reported.firing == {}
 
 
-def test_a_driver_found_well_has_old_alerts_closed():
+def test_old_alerts_of_a_healthy_driver_are_resolved():
     with serving() as server, watching(server.url) as reported:
         seen(reported)
-        until(lambda: "etl" in reported.stale_resolves, "what an earlier watcher left is closed")
+        until(lambda: "etl" in reported.stale_resolves, "old alerts are resolved")
         assert reported.firing == {}
 
 
-def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
+def test_a_driver_without_the_watch_page_is_still_watched(monkeypatch):
     from querypulse.exporter import pages
 
     make = pages.Pages.__init__
@@ -186,7 +188,7 @@ def test_a_driver_without_the_watch_page_is_watched_all_the_same(monkeypatch):
 
 @pytest.fixture
 def out_of_reach(monkeypatch):
-    """A driver's address that takes no connection, as if it were on another machine."""
+    """The address of a driver that accepts no connection, as if it was on another machine."""
     monkeypatch.setattr(targets, "is_loopback", lambda _: False)
     server = socket.create_server(("127.0.0.1", 0), backlog=0)
     with server, socket.socket() as first, socket.socket() as second:
@@ -196,7 +198,7 @@ def out_of_reach(monkeypatch):
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-def test_a_driver_out_of_reach_is_reported_when_a_receivers_host_answers(out_of_reach):
+def test_an_unreachable_driver_is_reported_when_a_receivers_host_answers(out_of_reach):
     receiver = socket.create_server(("127.0.0.1", 0))
     with receiver, watching(out_of_reach, hosts=[receiver.getsockname()]) as reported:
         reported.wait_for(out_of_reach.partition("//")[2], timeout=40)
@@ -204,16 +206,16 @@ def test_a_driver_out_of_reach_is_reported_when_a_receivers_host_answers(out_of_
     assert "did not accept the connection" in page["connection"]
 
 
-def test_a_driver_out_of_reach_is_not_reported_while_nobody_else_answers(out_of_reach, caplog):
+def test_an_unreachable_driver_is_not_reported_while_no_host_answers(out_of_reach, caplog):
     with watching(out_of_reach) as reported, caplog.at_level("INFO", "querypulse"):
-        until(lambda: "own network?" in caplog.text, "the log says it", timeout=40)
-        time.sleep(WELL_PAST)
+        until(lambda: "own network down?" in caplog.text, "the log contains it", timeout=40)
+        time.sleep(LONG_AFTER)
     assert reported.firing == {}
     assert caplog.text.count("no receiver on another machine") == 1
 
 
-@pytest.mark.parametrize("backlog", [8, None], ids=["takes it", "refuses it"])
-def test_a_host_that_takes_or_refuses_a_connection_proves_the_network(backlog):
+@pytest.mark.parametrize("backlog", [8, None], ids=["accepts", "refuses"])
+def test_a_host_that_accepts_or_refuses_a_connection_proves_the_network(backlog):
     with socket.create_server(("127.0.0.1", 0)) as server:
         host = server.getsockname()
         if backlog is None:
@@ -221,7 +223,7 @@ def test_a_host_that_takes_or_refuses_a_connection_proves_the_network(backlog):
         assert answers([host])
 
 
-def test_no_host_and_a_host_that_cannot_be_polled_up_prove_nothing():
+def test_no_host_and_an_unresolvable_host_prove_nothing():
     assert not answers([])
     assert not answers([("no-such-host.invalid", 443)])
 
@@ -229,7 +231,7 @@ def test_no_host_and_a_host_that_cannot_be_polled_up_prove_nothing():
 # -- lists and names --------------------------------------------------------------------------
 
 
-def test_a_driver_added_to_the_file_is_watched_and_one_taken_out_is_not(tmp_path):
+def test_the_watcher_follows_changes_of_the_targets_file(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("")
     with (
@@ -241,20 +243,20 @@ def test_a_driver_added_to_the_file_is_watched_and_one_taken_out_is_not(tmp_path
         seen(reported, "one")
         seen(reported, "two")
         file.write_text(f"{one.url}\n")
-        until(lambda: len(reported.tracker.drivers) == 1, "the second is watched no more")
+        until(lambda: len(reported.tracker.drivers) == 1, "the second one is no longer watched")
         two.signal(signal.SIGKILL)
-        time.sleep(WELL_PAST)
+        time.sleep(LONG_AFTER)
         assert reported.firing == {}
 
 
-def test_a_file_that_becomes_nonsense_leaves_the_last_list(tmp_path, caplog):
+def test_an_invalid_targets_file_keeps_the_last_list(tmp_path, caplog):
     file = tmp_path / "drivers"
     with ServedDriver() as driver:
         file.write_text(driver.url)
         with watching(file=str(file)) as reported:
             seen(reported)
             file.write_text("ftp://nonsense")
-            until(lambda: "nonsense" in caplog.text, "the log says it")
+            until(lambda: "nonsense" in caplog.text, "the log contains it")
             driver.signal(signal.SIGKILL)
             reported.wait_for("etl")
     assert caplog.text.count("keeping the last list") == 1
@@ -267,7 +269,7 @@ def test_a_name_is_watched_at_all_its_addresses():
         reported.wait_for("etl")
 
 
-def test_of_two_drivers_the_one_that_was_killed_is_reported():
+def test_only_the_killed_one_of_two_drivers_is_reported():
     with (
         ServedDriver("one") as one,
         ServedDriver("two") as two,
@@ -277,7 +279,7 @@ def test_of_two_drivers_the_one_that_was_killed_is_reported():
         seen(reported, "two")
         one.signal(signal.SIGKILL)
         reported.wait_for("one")
-        time.sleep(WELL_PAST)
+        time.sleep(LONG_AFTER)
         assert set(reported.firing) == {"one"}
 
 

@@ -1,4 +1,4 @@
-"""One look at a driver over real HTTP, and every way in which a connection can fail."""
+"""One poll of a driver over real HTTP, and every way in which a connection can fail."""
 
 from __future__ import annotations
 
@@ -38,22 +38,22 @@ def seen(url, token=None, context=None):
 
 @contextmanager
 def listening(backlog=8):
-    """A port that takes connections and never answers, as a frozen process does."""
+    """A port that accepts connections and never answers, like a frozen process."""
     with socket.create_server(("127.0.0.1", 0), backlog=backlog) as server:
         yield f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
-# -- what a driver tells ----------------------------------------------------------------------
+# -- what a driver reports --------------------------------------------------------------------
 
 
-def test_a_driver_that_is_well_reports_its_name_and_its_heartbeat():
+def test_a_healthy_driver_reports_its_name_and_its_heartbeat():
     with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
     assert found.unhealthy == ()
 
 
-def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
+def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
     shown = driver_board("etl", bronze="running", silver="stalled", gold="failed")
     with serving(board=lambda: shown) as server:
         found = seen(server.url)
@@ -64,26 +64,26 @@ def test_queries_that_are_not_well_are_named_and_the_driver_is_well():
 @pytest.mark.parametrize(
     ("alertname", "gone"), [("StreamingDriverDown", True), ("StreamingQueryFailed", False)]
 )
-def test_a_driver_that_reports_the_end_of_its_jvm_is_seen(alertname, gone):
+def test_the_poll_shows_that_the_driver_reports_the_end_of_its_jvm(alertname, gone):
     alert = SimpleNamespace(labels={"alertname": alertname}, annotations={}, starts_at=0.0)
     shown = replace(driver_board(), alerts=(alert,))
     with serving(board=lambda: shown) as server:
         assert seen(server.url).reports_gone is gone
 
 
-def test_a_driver_that_has_polled_at_nothing_yet_is_well_and_has_no_name():
+def test_a_driver_before_its_first_evaluation_is_healthy_and_has_no_name():
     with serving(board=lambda: None) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "", None)
 
 
-def test_a_worker_that_stuck_still_is_seen():
+def test_a_stuck_worker_is_detected():
     with serving(alive=lambda: False) as server:
         found = seen(server.url)
     assert (found.said, found.detail) == (Said.STUCK, "GET /livez answered 503")
 
 
-def test_the_token_opens_the_door():
+def test_the_token_grants_access():
     with serving(token="secret") as server:
         assert seen(server.url, token="secret").app == "etl"
         assert seen(server.url).said is Said.BARRED
@@ -93,7 +93,7 @@ def test_the_token_opens_the_door():
 # -- how a connection fails -------------------------------------------------------------------
 
 
-def test_a_port_where_nobody_listens_refuses():
+def test_a_closed_port_is_refused():
     with listening() as url:
         pass
     found = seen(url)
@@ -101,7 +101,7 @@ def test_a_port_where_nobody_listens_refuses():
     assert found.detail.endswith("refused the connection")
 
 
-def test_a_port_that_takes_connections_and_is_silent_is_silent():
+def test_a_port_that_never_answers_is_silent():
     with listening() as url:
         began = time.monotonic()
         found = seen(url)
@@ -109,7 +109,7 @@ def test_a_port_that_takes_connections_and_is_silent_is_silent():
     assert time.monotonic() - began < 2
 
 
-def test_a_connection_that_is_not_taken_is_unreachable():
+def test_a_connection_that_is_not_accepted_is_unreachable():
     with listening(backlog=0) as url, socket.socket() as first, socket.socket() as second:
         for full in (first, second):
             full.setblocking(False)
@@ -117,13 +117,13 @@ def test_a_connection_that_is_not_taken_is_unreachable():
         assert seen(url).said is Said.UNREACHABLE
 
 
-def test_a_name_that_cannot_be_polled_up_is_unreachable():
+def test_an_unresolvable_name_is_unreachable():
     found = seen("http://no-such-host.invalid:9719")
     assert found.said is Said.UNREACHABLE
     assert "cannot be resolved" in found.detail
 
 
-def test_a_network_without_a_way_is_unreachable(monkeypatch):
+def test_a_network_without_a_route_is_unreachable(monkeypatch):
     def no_way(*_, **__):
         raise OSError(113, "No route to host")
 
@@ -131,7 +131,7 @@ def test_a_network_without_a_way_is_unreachable(monkeypatch):
     assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
 
 
-def test_running_out_of_sockets_ourselves_is_no_poll_at_all(monkeypatch):
+def test_running_out_of_sockets_is_not_a_poll(monkeypatch):
     def no_more(*_, **__):
         raise OSError(24, "Too many open files")
 
@@ -148,7 +148,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize("answer", BROKEN)
-def test_an_answer_that_breaks_off_is_broken(answer):
+def test_a_truncated_answer_is_broken(answer):
     with HttpDouble(otherwise=answer) as driver:
         assert seen(driver.url).said is Said.BROKEN
 
@@ -158,20 +158,20 @@ def test_an_answer_that_breaks_off_is_broken(answer):
     [(401, Said.BARRED), (403, Said.BARRED), (421, Said.BARRED), (301, Said.STUCK), (404, Said.STUCK),
      (500, Said.STUCK), (502, Said.STUCK), (503, Said.STUCK), (504, Said.STUCK)],
 )  # fmt: skip
-def test_each_answer_of_livez_has_its_meaning(code, said):
+def test_each_status_of_livez_has_its_meaning(code, said):
     with HttpDouble(otherwise=reply(code, {"Location": "/elsewhere"})) as driver:
         assert seen(driver.url).said is said
         assert len(driver.requests) == 1
 
 
-def test_a_driver_that_drips_is_silent():
+def test_a_driver_that_answers_byte_by_byte_is_silent():
     with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
         began = time.monotonic()
         assert seen(driver.url).said is Said.SILENT
         assert time.monotonic() - began < 2
 
 
-def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
+def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
     with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
         found = seen(driver.url)
     assert (found.said, found.app) == (Said.HEALTHY, "")
@@ -180,19 +180,19 @@ def test_a_page_that_hangs_after_a_good_livez_leaves_the_driver_well():
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b'{"app": 5}', b"[]", b"\xff", b'{"monitor": null}']
 )
-def test_pages_that_are_nonsense_leave_the_driver_well(body):
+def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         found = seen(driver.url)
     assert (found.said, found.app, found.unhealthy) == (Said.HEALTHY, "", ())
 
 
-def test_a_name_of_any_length_is_cut():
+def test_a_long_name_is_cut():
     body = b'{"app": "%s"}' % (b"x" * 10_000)
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         assert len(seen(driver.url).app) == 200
 
 
-def test_an_address_is_asked_in_endpoint_of_the_name():
+def test_a_driver_is_polled_at_the_address_of_its_endpoint():
     with serving() as server:
         port = _address(server.url)[1]
         endpoint = Endpoint(f"http://drivers.internal:{port}", "127.0.0.1", "drivers")
@@ -209,7 +209,7 @@ def authority():
 
 @pytest.fixture
 def secured(authority, tmp_path):
-    """A driver that serves over TLS; clients need no certificate unless told."""
+    """A driver that serves over TLS; clients need a certificate only with ``ask``."""
     files = [tmp_path / name for name in ("cert.pem", "key.pem", "ca.pem")]
     issued = authority.issue_cert("127.0.0.1")
     files[0].write_bytes(b"".join(pem.bytes() for pem in issued.cert_chain_pems))
@@ -236,7 +236,7 @@ def test_a_certificate_is_checked(secured, authority):
     assert "certificate was not accepted" in found.detail
 
 
-def test_a_driver_that_asks_for_a_certificate_gets_ours(secured, authority):
+def test_a_driver_that_requires_a_client_certificate_gets_one(secured, authority):
     context = trusting(authority)
     authority.issue_cert("watcher.example").configure_cert(context)
     with secured(ask=True) as server:
@@ -244,12 +244,12 @@ def test_a_driver_that_asks_for_a_certificate_gets_ours(secured, authority):
         assert seen(server.url, context=trusting(authority)).said is not Said.HEALTHY
 
 
-def test_a_silent_port_is_silent_over_tls_too():
+def test_a_port_that_never_answers_is_silent_over_tls():
     with listening() as url:
         assert seen(url.replace("http:", "https:")).said is Said.SILENT
 
 
-def test_a_server_that_speaks_no_tls_is_not_well():
+def test_a_server_without_tls_is_not_healthy():
     with serving() as server:
         assert seen(server.url.replace("http:", "https:")).said in (Said.BROKEN, Said.SILENT)
 
@@ -267,13 +267,13 @@ def test_a_server_that_speaks_no_tls_is_not_well():
         (reply(401, body=b"a bearer token is needed"), WatchAnswer.NOTHING),
     ],
 )
-def test_what_is_received_at_watch(answer, received):
+def test_each_answer_of_the_watch_page_has_its_meaning(answer, received):
     with HttpDouble(otherwise=answer) as driver:
         assert await_notice(Client(endpoint_of(driver.url, "here"), Access())) is received
         assert driver.requests[0].path == "/watch"
 
 
-def test_a_question_under_way_is_cut():
+def test_a_pending_request_can_be_cut():
     with listening() as url:
         client = Client(endpoint_of(url, "here"), Access())
         threading.Timer(0.2, client.cut).start()

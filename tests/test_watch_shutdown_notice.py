@@ -1,4 +1,4 @@
-"""``GET /watch``: whoever waits there is told of a close in good order, and costs nobody a place."""
+"""``GET /watch`` notifies waiting watchers of a graceful shutdown, and blocks no other page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from querypulse.exporter.shutdown_notice import MAX_PAGES, MAX_WAITING, Notice, 
 
 @pytest.fixture
 def short_wait(monkeypatch):
-    """Questions at ``/watch`` wait 0.2 s at most."""
+    """Requests to ``/watch`` wait 0.2 s at most."""
     monkeypatch.setattr(shutdown_notice, "WAIT_SECONDS", 0.2)
 
 
@@ -27,33 +27,33 @@ def waiting(server, count=1):
     return server._shutdown_notice._waiting == count
 
 
-def test_a_watcher_is_reported_of_a_close_in_good_order_at_once():
+def test_a_watcher_is_notified_of_a_graceful_shutdown_at_once():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "somebody waits")
+        until(lambda: waiting(server), "a watcher waits")
         began = time.monotonic()
         server.close()
         assert answer.result().json() == {"status": "stopped"}
         assert time.monotonic() - began < 2
 
 
-def test_a_watcher_is_reported_that_a_signal_ends_the_driver():
+def test_a_watcher_is_notified_that_a_signal_ends_the_driver():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "somebody waits")
+        until(lambda: waiting(server), "a watcher waits")
         server.close(notice=Notice.TERMINATED)
         assert answer.result().json() == {"status": "terminated"}
 
 
-def test_a_crash_leaves_who_waits_without_an_answer():
+def test_a_crash_leaves_a_waiting_watcher_without_an_answer():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "somebody waits")
+        until(lambda: waiting(server), "a watcher waits")
         server.close(notice=None)
         assert answer.exception() is not None or answer.result().status_code != 200
 
 
-def test_all_who_wait_are_reported_before_the_server_goes():
+def test_all_waiting_watchers_are_notified_before_the_server_closes():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         answers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
         until(lambda: waiting(server, MAX_WAITING), "all wait")
@@ -63,22 +63,22 @@ def test_all_who_wait_are_reported_before_the_server_goes():
             get(server, "/watch")
 
 
-def test_the_shutdown_notice_is_sent_though_no_time_is_left_to_close():
+def test_the_shutdown_notice_is_sent_even_without_time_to_close():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "somebody waits")
+        until(lambda: waiting(server), "a watcher waits")
         server.close(0.0)
         assert answer.result().json() == {"status": "stopped"}
 
 
-def test_who_asks_while_all_goes_on_is_answered_after_a_while(short_wait):
+def test_a_watcher_of_a_running_driver_is_answered_after_the_wait(short_wait):
     with serving() as server:
         began = time.monotonic()
         assert get(server, "/watch").json() == {"status": "running"}
         assert time.monotonic() - began >= 0.2
 
 
-def test_the_fifth_who_asks_is_answered_at_once_and_others_are_served():
+def test_the_fifth_watcher_is_answered_at_once_and_other_pages_are_served():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(MAX_WAITING):
             pool.submit(get, server, "/watch")
@@ -90,7 +90,7 @@ def test_the_fifth_who_asks_is_answered_at_once_and_others_are_served():
         server.close()
 
 
-def test_a_endpoint_is_free_again_when_its_time_is_over(short_wait):
+def test_an_answered_watcher_frees_its_slot(short_wait):
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(2):
             answers = list(pool.map(lambda _: get(server, "/watch"), range(MAX_WAITING)))
@@ -98,18 +98,18 @@ def test_a_endpoint_is_free_again_when_its_time_is_over(short_wait):
         assert waiting(server, 0)
 
 
-def test_a_watcher_between_two_questions_is_waited_for(short_wait):
+def test_shutdown_waits_for_a_watcher_between_two_requests(short_wait):
     with serving() as server, ThreadPoolExecutor(1) as pool:
         assert get(server, "/watch").json() == {"status": "running"}
         closing = threading.Thread(target=server.close)
         closing.start()
-        until(lambda: server._shutdown_notice.said, "the farewell is said")
+        until(lambda: server._shutdown_notice.said, "the shutdown notice is set")
         answer = pool.submit(get, server, "/watch")
         assert answer.result().json() == {"status": "stopped"}
         closing.join()
 
 
-def test_a_watcher_who_does_not_come_back_is_not_waited_for_long(short_wait):
+def test_shutdown_does_not_wait_long_for_a_watcher_that_left(short_wait):
     with serving() as server:
         get(server, "/watch")
         began = time.monotonic()
@@ -117,14 +117,14 @@ def test_a_watcher_who_does_not_come_back_is_not_waited_for_long(short_wait):
         assert time.monotonic() - began < 1
 
 
-def test_nobody_is_waited_for_where_nobody_watched():
+def test_shutdown_does_not_wait_without_watchers():
     with serving() as server, socket.create_connection(address(server)):
         began = time.monotonic()
         server.close()
         assert time.monotonic() - began < 1
 
 
-def test_a_server_that_closes_is_not_live_any_more():
+def test_a_closing_server_is_not_live():
     with serving() as server:
         assert get(server, "/livez").status_code == 200
         server._shutdown_notice.say(Notice.STOPPED, 0.0)
@@ -132,22 +132,22 @@ def test_a_server_that_closes_is_not_live_any_more():
     assert (answer.status_code, answer.text) == (503, "shutting down\n")
 
 
-def test_watch_needs_the_token_as_every_page_does():
+def test_the_watch_page_needs_the_token():
     with serving(token="secret") as server:
         assert get(server, "/watch").status_code == 401
 
 
-def test_a_shutdown_notice_is_received_by_those_who_come_later():
+def test_a_later_watcher_receives_the_shutdown_notice():
     shutdown_notice = ShutdownNotice(Clock())
     assert not shutdown_notice.say(Notice.STOPPED, 0.0)
     assert shutdown_notice.wait()
     assert shutdown_notice.said
 
 
-# -- status pages, which give way -------------------------------------------------------------
+# -- status pages, which yield to watchers ----------------------------------------------------
 
 
-def test_a_status_page_is_reported_of_a_close_in_good_order_too():
+def test_a_status_page_is_notified_of_a_graceful_shutdown():
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch/page")
         until(lambda: server._shutdown_notice._pages == 1, "the page waits")
@@ -155,14 +155,14 @@ def test_a_status_page_is_reported_of_a_close_in_good_order_too():
         assert answer.result().json() == {"status": "stopped"}
 
 
-def test_a_page_is_answered_while_all_goes_on_after_a_while(short_wait):
+def test_a_status_page_of_a_running_driver_is_answered_after_the_wait(short_wait):
     with serving() as server:
         began = time.monotonic()
         assert get(server, "/watch/page").json() == {"status": "running"}
         assert time.monotonic() - began >= 0.2
 
 
-def test_a_third_page_is_answered_at_once():
+def test_the_third_status_page_is_answered_at_once():
     with serving() as server, ThreadPoolExecutor(MAX_PAGES) as pool:
         for _ in range(MAX_PAGES):
             pool.submit(get, server, "/watch/page")
@@ -173,7 +173,7 @@ def test_a_third_page_is_answered_at_once():
         server.close()
 
 
-def test_a_page_finds_no_endpoint_where_four_watch():
+def test_a_status_page_gets_no_slot_beside_four_watchers():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(MAX_WAITING):
             pool.submit(get, server, "/watch")
@@ -182,23 +182,23 @@ def test_a_page_finds_no_endpoint_where_four_watch():
         server.close()
 
 
-def test_four_watchers_are_reported_though_pages_came_first():
+def test_four_watchers_get_slots_before_status_pages():
     with serving() as server, ThreadPoolExecutor(MAX_WAITING + MAX_PAGES) as pool:
         pages = [pool.submit(get, server, "/watch/page") for _ in range(MAX_PAGES)]
         until(lambda: server._shutdown_notice._pages == MAX_PAGES, "two pages wait")
         watchers = [pool.submit(get, server, "/watch") for _ in range(MAX_WAITING)]
         assert {page.result().json()["status"] for page in pages} == {"running"}
-        until(lambda: waiting(server, MAX_WAITING), "four watch")
+        until(lambda: waiting(server, MAX_WAITING), "four watchers wait")
         server.close()
         assert {one.result().json()["status"] for one in watchers} == {"stopped"}
 
 
-def test_a_page_keeps_its_endpoint_while_there_is_another():
+def test_a_status_page_keeps_its_slot_while_another_is_free():
     with serving() as server, ThreadPoolExecutor(2) as pool:
         page = pool.submit(get, server, "/watch/page")
         until(lambda: server._shutdown_notice._pages == 1, "the page waits")
         pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "somebody watches")
+        until(lambda: waiting(server), "a watcher waits")
         assert not page.done()
         server.close()
         assert page.result().json() == {"status": "stopped"}

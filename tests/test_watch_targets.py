@@ -1,4 +1,4 @@
-"""What is to be watched: URLs, a file of them, DNS names; and what is refused."""
+"""Targets of the watcher: URLs, a file of URLs, DNS names; and invalid targets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from querypulse.sidecar.watch.targets import TargetError, Targets, endpoint_of
 
 @pytest.fixture
 def dns(monkeypatch):
-    """Names as the test says; what is not in it cannot be looked up."""
+    """DNS names that the test sets; other names cannot be resolved."""
     known = {}
 
-    def poll_up(host, port, **_):
+    def resolve(host, port, **_):
         if host not in known:
             raise OSError("Name or service not known")
         return [(2, 1, 6, "", (address, 0)) for address in known[host]]
 
-    monkeypatch.setattr(targets.socket, "getaddrinfo", poll_up)
+    monkeypatch.setattr(targets.socket, "getaddrinfo", resolve)
     return known
 
 
@@ -38,17 +38,17 @@ def dns(monkeypatch):
         ("http://[fd00::1]:9719", "http://[fd00::1]:9719"),
     ],
 )
-def test_a_url_is_taken_without_its_path(url, shown):
+def test_the_path_of_a_url_is_ignored(url, shown):
     assert endpoint_of(url, "here") == Endpoint(shown)
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
-def test_this_machine_is_known(host):
+def test_loopback_hosts_are_this_machine(host):
     assert endpoint_of(f"http://{host}:9719", "here").loopback
 
 
 @pytest.mark.parametrize("host", ["localhost.example.com", "10.0.0.1", "[fd00::1]"])
-def test_other_machines_are_not_this_one(host):
+def test_other_hosts_are_not_this_machine(host):
     assert not endpoint_of(f"http://{host}:9719", "here").loopback
 
 
@@ -56,19 +56,19 @@ def test_other_machines_are_not_this_one(host):
     "url",
     ["", "ftp://a", "http://", "http://a:port", "http://a:99999", "http://[::1", "file:///etc"],
 )
-def test_what_is_no_url_is_refused_by_name_endpoint_and_what_is_allowed(url):
+def test_an_invalid_url_is_rejected_with_its_source_and_the_allowed_form(url):
     with pytest.raises(TargetError, match=r"list line 3.*http://"):
         endpoint_of(url, "list line 3")
 
 
 @pytest.mark.parametrize("url", ["http://me:hidden@a:9719", "http://hidden@a:9719"])
-def test_a_password_in_a_url_is_refused_and_not_shown(url):
+def test_a_password_in_a_url_is_rejected_and_not_shown(url):
     with pytest.raises(TargetError, match="--token-file") as refused:
         endpoint_of(url, "the command line")
     assert "hidden" not in str(refused.value)
 
 
-def test_there_must_be_something_to_watch():
+def test_an_empty_list_of_targets_is_rejected():
     with pytest.raises(TargetError, match="nothing to watch"):
         Targets([], None, [])
 
@@ -80,7 +80,7 @@ def test_a_url_given_twice_is_one_endpoint():
 # -- the file ---------------------------------------------------------------------------------
 
 
-def test_the_file_holds_one_url_a_line_with_comments(tmp_path):
+def test_the_file_has_one_url_per_line_and_comments(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("# ours\nhttp://a:1\n\n  b:2  # theirs\n")
     assert Targets([], str(file), []).now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
@@ -123,12 +123,12 @@ def pod(address):
     return Endpoint("http://drivers:9719", address, "http://drivers:9719")
 
 
-def test_a_name_stuck_for_all_its_addresses(dns):
+def test_a_name_is_resolved_to_all_its_addresses(dns):
     dns["drivers"] = ["10.0.0.2", "10.0.0.1", "10.0.0.1"]
     assert Targets([], None, ["http://drivers:9719"]).now() == [pod("10.0.0.1"), pod("10.0.0.2")]
 
 
-def test_a_name_is_polled_up_again(dns):
+def test_a_name_is_resolved_again(dns):
     dns["drivers"] = ["10.0.0.1"]
     watched = Targets([], None, ["drivers:9719"])
     watched.now()
@@ -136,7 +136,7 @@ def test_a_name_is_polled_up_again(dns):
     assert watched.now() == [pod("10.0.0.2")]
 
 
-def test_a_name_that_cannot_be_polled_up_keeps_its_last_addresses(dns):
+def test_a_name_that_cannot_be_resolved_keeps_its_last_addresses(dns):
     dns["drivers"] = ["10.0.0.1"]
     watched = Targets([], None, ["drivers:9719"])
     watched.now()
@@ -144,7 +144,7 @@ def test_a_name_that_cannot_be_polled_up_keeps_its_last_addresses(dns):
     assert watched.now() == [pod("10.0.0.1")]
 
 
-def test_a_name_without_any_address_yet_is_a_endpoint_all_the_same(dns):
+def test_a_name_without_an_address_is_still_an_endpoint(dns):
     assert Targets([], None, ["drivers:9719"]).now() == [pod("")]
 
 

@@ -1,4 +1,4 @@
-"""The webhook speaks Alertmanager's version 4."""
+"""The webhook sends version 4 of Alertmanager's format."""
 
 import json
 import time
@@ -23,8 +23,8 @@ def double() -> Iterator[HttpDouble]:
         yield double
 
 
-def test_a_firing_alert_is_reported_as_alertmanager_would(double):
-    """Every key, in the types that receivers were written against."""
+def test_a_firing_alert_has_the_format_of_alertmanager(double):
+    """Every key, in the types that receivers expect."""
     receiver = webhook(double, name="hook", external_url="http://driver:9719")
     receiver.send(ONE, time.time())
     receiver.close()
@@ -63,7 +63,7 @@ def test_a_resolved_alert_says_when_it_ended():
 
 
 def test_several_alerts_are_one_post(double):
-    """What they share is common, each has its own identity."""
+    """Shared labels are common; each alert has its own fingerprint."""
     webhook(double).send(SEVERAL, time.time())
     (request,) = double.requests
     body = json.loads(request.body)
@@ -81,7 +81,7 @@ def test_several_alerts_are_one_post(double):
 
 
 def test_an_incident_fires_until_its_last_alert_has_ended():
-    """Each alert says its own status."""
+    """Each alert has its own status."""
     partly = Incident((alert("a", ends_at=ENDED), alert("b")))
     body = message(partly, "hook")
 
@@ -90,7 +90,7 @@ def test_an_incident_fires_until_its_last_alert_has_ended():
 
 
 def test_each_incident_has_a_group_key_of_its_own():
-    """By which a receiver knows what a message goes on with, and what it ends."""
+    """A receiver uses it to match messages of one incident."""
     keys = [f"querypulse/etl/*/StreamingQueryFailed{more}" for more in ("", "/critical", "/driver")]
     reported = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
 
@@ -129,8 +129,8 @@ def test_group_keys_are_quoted():
     assert message(incident('a"b\nc'), "hook")["groupKey"].endswith('query="a\\"b\\nc"}')
 
 
-def test_a_broken_text_does_not_cost_an_alert():
-    """Lone surrogates, as broken exceptions hold them, become question marks."""
+def test_a_text_with_lone_surrogates_is_sent():
+    """Lone surrogates, which broken exceptions contain, become question marks."""
     assert json.loads(to_json({"a": "x\ud800é"})) == {"a": "x?é"}
     assert fingerprint({"a": "\ud800"}) == fingerprint({"a": "?"})
 

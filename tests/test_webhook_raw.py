@@ -1,4 +1,4 @@
-"""Our own form of the webhook keeps to its published schema."""
+"""The raw format of the webhook matches its published schema."""
 
 import json
 import time
@@ -57,16 +57,16 @@ def body_of(reported, **options):
     return json.loads(to_json(raw_message(reported, message_id(reported), **options)))
 
 
-def test_the_schema_is_one():
+def test_the_schema_is_valid():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
 
 
 @given(incidents, st.booleans())
-def test_every_body_keeps_to_the_schema(reported, plain):
+def test_every_body_matches_the_schema(reported, plain):
     VALIDATOR.validate(body_of(reported, plain=plain))
 
 
-def test_a_post_holds_the_whole_incident():
+def test_a_post_contains_the_whole_incident():
     with HttpDouble() as double:
         receiver = Webhook(Secret(double.url), format="raw", external_url="http://driver:9719")
         receiver.send(SEVERAL, time.time())
@@ -84,7 +84,7 @@ def test_a_post_holds_the_whole_incident():
     assert body["url"] == "http://driver:9719"
 
 
-def test_a_disliked_body_is_tried_once_more_without_the_evidence():
+def test_a_rejected_body_is_retried_once_without_the_evidence():
     with HttpDouble(reply(422)) as double:
         receiver = Webhook(Secret(double.url), format="raw")
         receiver.send(incident(stack="x" * 9000), time.time())
@@ -95,7 +95,7 @@ def test_a_disliked_body_is_tried_once_more_without_the_evidence():
     assert body["alerts"][0]["annotations"] == {}
 
 
-def test_what_has_ended_says_when():
+def test_a_resolved_incident_has_its_end():
     body = body_of(ENDED_ONE)
 
     assert (body["status"], body["ends_at"]) == ("resolved", "2026-11-21T09:03:08.500Z")
@@ -121,6 +121,6 @@ def test_each_alert_of_an_open_incident_has_its_own_end():
         {"severity": "page"},
     ],
 )
-def test_the_schema_refuses_what_we_never_send(wrong):
+def test_the_schema_rejects_invalid_bodies(wrong):
     with pytest.raises(jsonschema.ValidationError):
         VALIDATOR.validate({**body_of(ONE), **wrong})

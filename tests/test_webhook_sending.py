@@ -1,4 +1,4 @@
-"""The webhook signs by Standard Webhooks, follows rotated secrets, and tries once with less."""
+"""The webhook signs by Standard Webhooks, follows rotated secrets, and retries with less."""
 
 import base64
 import hashlib
@@ -30,7 +30,7 @@ def double() -> Iterator[HttpDouble]:
 
 
 def test_each_attempt_is_signed_at_its_own_time(double):
-    """The signature is over the bytes sent; the id says that it is one and the same alert."""
+    """The signature covers the bytes sent; the id is the same for all attempts."""
     double.script.extend([reply(503), raw()])
     webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(ONE, 1_800_000_000.9)
     requests = double.wait_for(3)
@@ -45,7 +45,7 @@ def test_each_attempt_is_signed_at_its_own_time(double):
 
 
 def test_the_reference_library_accepts_the_signature(double):
-    """Verified by the standardwebhooks package, and not for another body."""
+    """The standardwebhooks package verifies it, and rejects another body."""
     webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(ONE, time.time())
     (request,) = double.requests
     verifier = standardwebhooks.Webhook(SIGNING_SECRET)
@@ -56,7 +56,7 @@ def test_the_reference_library_accepts_the_signature(double):
 
 
 def test_without_a_secret_nothing_is_signed(double):
-    """Only the idempotency key tells repetitions."""
+    """Only the idempotency key identifies repetitions."""
     webhook(double).send(ONE, time.time())
     (request,) = double.requests
 
@@ -65,7 +65,7 @@ def test_without_a_secret_nothing_is_signed(double):
 
 
 def test_ids_differ_by_status_by_occurrence_and_by_revision():
-    """A resolve, a reminder, and the next time the same alert fires, are other messages."""
+    """A resolve, a reminder and the next occurrence of an alert are separate messages."""
     again = incident(starts_at=ALERT.starts_at + 60)
     reminder = replace(ONE, revision=1)
     ids = [message_id(one) for one in (ONE, ENDED_ONE, again, reminder)]
@@ -75,14 +75,14 @@ def test_ids_differ_by_status_by_occurrence_and_by_revision():
 
 
 def test_an_id_does_not_depend_on_the_words():
-    """A delay that is noted at the time of sending makes no new message."""
+    """A delay added at sending time does not make a new message."""
     late = incident(delivery_delay_seconds="90", reason="other words")
 
     assert message_id(late) == message_id(ONE)
 
 
-def test_while_a_secret_is_rotated_both_sign(double):
-    """A receiver verifies with the one that it knows."""
+def test_both_secrets_sign_during_a_rotation(double):
+    """A receiver verifies with the secret that it knows."""
     webhook(double, secrets=[Secret(SIGNING_SECRET), Secret(NEXT_SIGNING_SECRET)]).send(
         ONE, time.time()
     )
@@ -92,8 +92,8 @@ def test_while_a_secret_is_rotated_both_sign(double):
         assert standardwebhooks.Webhook(known).verify(request.body, dict(request.headers))
 
 
-def test_a_secret_that_was_rotated_signs_the_next_post(double, tmp_path):
-    """Without a restart of the driver."""
+def test_a_rotated_secret_signs_the_next_post(double, tmp_path):
+    """No restart of the driver is needed."""
     path = tmp_path / "secret"
     path.write_text(SIGNING_SECRET)
     receiver = webhook(double, secrets=[Secret.from_file(path, setting="webhook_secret_file")])
@@ -107,8 +107,8 @@ def test_a_secret_that_was_rotated_signs_the_next_post(double, tmp_path):
     assert verifier.verify(double.requests[1].body, dict(double.requests[1].headers))
 
 
-def test_a_secret_that_has_become_unusable_is_a_fault_of_the_configuration(double, tmp_path):
-    """The page is kept until it is mended, and nothing leaves unsigned."""
+def test_an_unusable_secret_is_a_misconfiguration(double, tmp_path):
+    """The page is kept until the secret is fixed, and nothing is sent unsigned."""
     path = tmp_path / "secret"
     path.write_text(SIGNING_SECRET)
     receiver = webhook(double, secrets=[Secret.from_file(path, setting="webhook_secret_file")])
@@ -122,7 +122,7 @@ def test_a_secret_that_has_become_unusable_is_a_fault_of_the_configuration(doubl
 
 
 def test_a_url_from_a_file_may_change(double, tmp_path):
-    """To another place, or to none that can be used."""
+    """To another URL, or to an unusable one."""
     path = tmp_path / "url"
     path.write_text("http://127.0.0.1:9/old")
     receiver = Webhook(Secret.from_file(path, setting="webhook_url_file"))
@@ -137,8 +137,8 @@ def test_a_url_from_a_file_may_change(double, tmp_path):
 
 
 @pytest.mark.parametrize("status", [400, 413, 422])
-def test_a_disliked_body_is_tried_once_more_in_plain(double, status):
-    """With the words a person needs most, under the same id, signed anew."""
+def test_a_rejected_body_is_retried_once_in_plain(double, status):
+    """With the most important texts, under the same id, signed again."""
     double.script.append(reply(status))
     reported = incident(stream_thread="x" * 5000, reason="y" * 5000)
     webhook(double, secrets=[Secret(SIGNING_SECRET)]).send(reported, time.time())
@@ -151,8 +151,8 @@ def test_a_disliked_body_is_tried_once_more_in_plain(double, status):
 
 
 @pytest.mark.parametrize("status", [406, 411, 414, 415, 431])
-def test_what_no_other_body_mends_is_not_tried_again(double, status):
-    """It is poison at once."""
+def test_a_status_that_no_other_body_fixes_is_not_retried(double, status):
+    """It is rejected at once."""
     double.otherwise = reply(status)
     with pytest.raises(HttpError) as caught:
         webhook(double).send(incident(stream_thread="x"), time.time())
@@ -161,7 +161,7 @@ def test_what_no_other_body_mends_is_not_tried_again(double, status):
     assert len(double.requests) == 1
 
 
-def test_a_body_that_has_nothing_to_leave_out_is_not_tried_again(double):
+def test_a_body_without_optional_parts_is_not_retried(double):
     """It would be the same."""
     double.otherwise = reply(400)
     with pytest.raises(HttpError):
@@ -170,7 +170,7 @@ def test_a_body_that_has_nothing_to_leave_out_is_not_tried_again(double):
     assert len(double.requests) == 1
 
 
-def test_a_doubt_of_the_first_try_outlives_the_second(double):
+def test_a_doubtful_first_attempt_stays_doubtful_after_the_second(double):
     """The full body may have arrived before it was refused."""
     double.script.append(raw())
     double.otherwise = reply(400)
@@ -181,8 +181,8 @@ def test_a_doubt_of_the_first_try_outlives_the_second(double):
     assert caught.value.may_have_arrived
 
 
-def test_too_large_a_body_is_sent_in_plain_at_once(double):
-    """Many queries with long stories are one page all the same."""
+def test_a_body_that_is_too_large_is_sent_in_plain_at_once(double):
+    """Many queries with long evidence are still one page."""
     many = incident(*(f"q{n}" for n in range(200)), stream_thread="x" * 10_000)
     webhook(double).send(many, time.time())
     (request,) = double.requests
@@ -192,7 +192,7 @@ def test_too_large_a_body_is_sent_in_plain_at_once(double):
 
 
 def test_a_secret_from_a_file_may_end_in_a_newline():
-    """As files do."""
+    """Files usually end in one."""
     assert signing_key(SIGNING_SECRET + "\n") == SIGNING_KEY
 
 
@@ -207,7 +207,7 @@ def test_a_secret_from_a_file_may_end_in_a_newline():
         "whsec_" + "é" * 40,
     ],
 )
-def test_a_bad_secret_is_refused_without_showing_it(secret):
+def test_a_bad_secret_is_rejected_without_showing_it(secret):
     """The error names the setting and the form."""
     with pytest.raises(ValueError, match="webhook_secret_file must hold 'whsec_'") as caught:
         Webhook(Secret("https://example.com"), secrets=[Secret(secret)])
@@ -216,7 +216,7 @@ def test_a_bad_secret_is_refused_without_showing_it(secret):
 
 
 def test_the_object_shows_no_secret():
-    """Neither repr nor str."""
+    """Neither repr nor str shows it."""
     url = Secret("https://example.com/T000/B000")
     receiver = Webhook(url, secrets=[Secret(SIGNING_SECRET)])
 

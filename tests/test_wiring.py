@@ -1,4 +1,4 @@
-"""Settings become parts, and what cannot be used is told before anything runs."""
+"""Settings become components, and unusable settings are reported before anything runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HOOK = "https://hooks.example.com/services/hidden-path"
 
 @pytest.fixture
 def file(tmp_path):
-    """Writes a file; the answer is its path."""
+    """Write a file; return its path."""
 
     def write(content, name="secret"):
         path = tmp_path / name
@@ -38,13 +38,13 @@ def refused(call, **settings):
 # -- policy -----------------------------------------------------------------------------------
 
 
-def test_the_default_policy_is_the_contracts():
+def test_the_default_policy_has_the_default_limits():
     policy = wiring.policy(Settings())
 
     assert (policy.expected, policy.overrides, policy.defaults) == ((), (), Limits())
 
 
-def test_roster_and_limits_are_those_of_the_settings():
+def test_expected_queries_and_limits_come_from_the_settings():
     policy = wiring.policy(
         Settings(
             expected_queries=("bronze",),
@@ -66,7 +66,7 @@ def overriding(**queries):
     return wiring.policy(Settings(stall_tolerance=7, queries=own))
 
 
-def test_an_override_changes_what_it_names_and_nothing_else():
+def test_an_override_changes_only_its_own_settings():
     policy = overriding(nightly_={"stall_floor_seconds": 3600})
 
     assert policy.limits("nightly_sales") == Limits(stall_floor_seconds=3600, stall_tolerance=7)
@@ -80,11 +80,11 @@ def test_a_later_pattern_wins_where_both_match():
     assert policy.limits("bcd") == Limits(stall_tolerance=1, ignore=True)
 
 
-def test_an_override_of_zero_is_one():
+def test_an_override_of_zero_counts():
     assert overriding(a={"gone_grace_seconds": 0}).limits("a").gone_grace_seconds == 0
 
 
-def test_a_warning_that_would_come_after_what_is_critical_is_refused():
+def test_a_warning_limit_above_the_critical_limit_is_rejected():
     own = {"nightly*": QuerySettings(data_loss_critical_ratio=0.5)}
 
     assert refused(wiring.policy, data_loss_warning_ratio=0.95) == (
@@ -95,7 +95,7 @@ def test_a_warning_that_would_come_after_what_is_critical_is_refused():
     assert wiring.policy(Settings(data_loss_warning_ratio=0.5, queries=own)).overrides
 
 
-def test_limits_that_contradict_each_other_are_reported_on_the_users_own_line():
+def test_the_sidecar_rejects_contradicting_limits():
     assert "data_loss_warning_ratio" in refused(Sidecar, data_loss_warning_ratio=0.95)
 
 
@@ -123,20 +123,20 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
         (60, {"a": QuerySettings(stall_floor_seconds=4), "b": QuerySettings(stall_floor_seconds=2)}, 0.5),
     ],
 )  # fmt: skip
-def test_a_busy_query_is_polled_at_closely_well_before_any_window_ends(floor, own, seconds):
+def test_a_busy_query_is_polled_closely_long_before_any_window_ends(floor, own, seconds):
     settings = Settings(stall_floor_seconds=floor, queries=own)
 
     assert wiring.closer_after_seconds(settings) == seconds
 
 
-# -- when an alert ends ---------------------------------------------------------------------------
+# -- lifecycle settings ---------------------------------------------------------------------------
 
 
-def test_the_default_terms_are_those_of_the_settings():
+def test_default_lifecycle_settings_come_from_the_settings():
     assert wiring.terms(Settings()) == LifecycleSettings()
 
 
-def test_terms_are_those_of_the_settings():
+def test_lifecycle_settings_come_from_the_settings():
     changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2,
                "group_min_queries": 3, "group_window_seconds": 4}  # fmt: skip
 
@@ -171,16 +171,16 @@ def test_deliveries_need_no_spark():
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "webhook\n")
 
 
-def test_undelivered_alerts_outlive_the_driver_only_where_a_folder_is_set(tmp_path):
+def test_the_spool_exists_only_with_spool_dir(tmp_path):
     assert wiring.spool(Settings(), "etl", Guard()) is None
     assert wiring.spool(Settings(spool_dir=str(tmp_path / "spool")), "etl", Guard()) is not None
 
 
-# -- who may read ---------------------------------------------------------------------------------
+# -- access ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe\x00"])
-def test_a_token_file_that_holds_none_is_named(file, tmp_path, content):
+def test_a_token_file_without_a_token_is_named(file, tmp_path, content):
     path = str(tmp_path / "missing") if content is None else file(content)
     message = refused(wiring.http_access, http_token_file=path)
 

@@ -1,4 +1,4 @@
-"""The worker folds what arrived, judges it in time, and hands on what it found."""
+"""The worker folds events, evaluates the rules in time, and passes the results on."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def states(harness):
     return {label: health.state.value for label, health in health.items()}
 
 
-# -- folding and judging ----------------------------------------------------------------------
+# -- folding and evaluating -------------------------------------------------------------------
 
 
-def test_before_the_first_round_nothing_is_known_and_nothing_fires():
+def test_nothing_is_known_and_nothing_fires_before_the_first_step():
     evaluated = WorkerHarness().worker.evaluated
 
     assert (evaluated.snapshot.queries, evaluated.alerts, evaluated.evaluation.health) == (
@@ -39,20 +39,20 @@ def test_before_the_first_round_nothing_is_known_and_nothing_fires():
     )
 
 
-def test_what_arrived_is_folded_evaluated_and_published_in_one_round():
+def test_events_are_folded_evaluated_and_published_in_one_step():
     harness = WorkerHarness().started().step().commit().step()
 
     assert states(harness) == {"a": "running"}
     assert harness.worker.evaluated is harness.published[-1]
 
 
-def test_silence_is_evaluated_too_once_a_tick():
+def test_each_tick_evaluates_even_without_events():
     harness = WorkerHarness().step().step().step()
 
     assert len(harness.published) == 3
 
 
-def test_what_was_published_never_changes_afterwards():
+def test_a_published_snapshot_never_changes():
     harness = WorkerHarness().started().step()
     first = harness.published[-1].snapshot
     harness.ended(exception=CONFLICT).step()
@@ -60,17 +60,17 @@ def test_what_was_published_never_changes_afterwards():
     assert first.queries[0].alive
 
 
-def test_the_time_of_arrival_counts_not_the_time_of_reading():
+def test_the_arrival_time_of_an_event_counts():
     harness = WorkerHarness().started()
     harness.step(after=2.0)
 
     assert harness.published[-1].snapshot.queries[0].started_at == 1000.0
 
 
-@pytest.mark.parametrize("hear", [WorkerHarness.started, WorkerHarness.commit])
-def test_births_and_batches_wait_for_the_next_tick_to_be_evaluated(hear):
+@pytest.mark.parametrize("receive", [WorkerHarness.started, WorkerHarness.commit])
+def test_starts_and_batches_are_evaluated_at_the_next_tick(receive):
     harness = WorkerHarness().step()
-    hear(harness).step(after=TICK_SECONDS / 5)
+    receive(harness).step(after=TICK_SECONDS / 5)
     assert len(harness.published) == 1
     harness.step()
 
@@ -78,7 +78,7 @@ def test_births_and_batches_wait_for_the_next_tick_to_be_evaluated(hear):
     assert list(states(harness)) == ["a"]
 
 
-def test_a_death_is_evaluated_at_once():
+def test_a_failure_is_evaluated_at_once():
     harness = WorkerHarness().started().step()
     harness.ended(exception=CONFLICT).step(after=0.001)
 
@@ -92,17 +92,17 @@ def test_an_end_without_an_exception_is_evaluated_at_once_and_pages_nobody():
     assert (states(harness), harness.reported) == ({"a": "stopped"}, [])
 
 
-def test_a_death_goes_before_the_progress_that_waits_with_it():
+def test_a_failure_overtakes_queued_progress_and_both_count():
     harness = WorkerHarness().started().commit(batch=7).ended(exception=CONFLICT).step()
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
     assert harness.published[-1].snapshot.queries[0].last_commit_batch == 7
 
 
-def test_the_last_words_under_a_stopped_context_page_nobody():
+def test_a_failure_caused_by_a_stopped_context_pages_nobody():
     harness = WorkerHarness().started().step()
-    words = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
-    harness.ended(exception=words)
+    text = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
+    harness.ended(exception=text)
     (received,) = harness.inbox.take(0)
     context = Context.STOPPED_BY_APPLICATION
     harness.inbox.put(Arrived(received.event, received.at, context), lifecycle=True)
@@ -111,7 +111,7 @@ def test_the_last_words_under_a_stopped_context_page_nobody():
     assert harness.reported == []
 
 
-def test_a_crash_leaves_no_time_for_graces():
+def test_a_crash_reports_a_stopped_query_without_its_grace():
     harness = WorkerHarness(gone_grace_seconds=60).poll(run()).commit(batch=1).step()
     harness.ended().step().step()
     assert harness.reported == []
@@ -121,7 +121,7 @@ def test_a_crash_leaves_no_time_for_graces():
     assert harness.reported == [("StreamingQueryStopped", "a")]
 
 
-def test_a_crash_reports_nothing_of_what_is_healthy():
+def test_a_crash_does_not_report_healthy_queries():
     harness = WorkerHarness(gone_grace_seconds=60).started().commit(batch=1).step()
     harness.inbox.put(Ending(crashed=True), lifecycle=True)
     harness.step().step()
@@ -129,7 +129,7 @@ def test_a_crash_reports_nothing_of_what_is_healthy():
     assert harness.reported == []
 
 
-def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
+def test_a_rule_that_raises_is_reported_and_the_other_rules_still_work(monkeypatch):
     def broken(case):
         raise KeyError(case.label)
 
@@ -146,12 +146,12 @@ def test_a_rule_that_raises_is_reported_and_the_others_stand(monkeypatch):
     assert [one.annotations["reason"] for one in blind] == ["rules that fail: query_missing"]
 
 
-def test_a_failure_that_recovers_within_its_grace_is_reported_to_nobody():
+def test_a_failure_that_recovers_within_its_grace_is_not_reported():
     harness = WorkerHarness(failed_grace_seconds=60).poll(run()).commit(batch=1).step()
     harness.ended(exception=CONFLICT).step().step(after=10.0)
-    harness.hear(Started("id-a", "a-2", "a")).step()
+    harness.receive(Started("id-a", "a-2", "a")).step()
     for batch in (2, 3, 4):
-        harness.hear(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
+        harness.receive(replace(progress(batch=batch), run_id="a-2")).step(after=20.0)
 
     assert harness.reported == []
 
@@ -175,7 +175,7 @@ def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_a_query_that_is_gone_within_its_grace_is_not_reported_when_the_process_closes():
+def test_a_query_stopped_within_its_grace_is_not_reported_when_the_process_closes():
     harness = WorkerHarness(gone_grace_seconds=60).poll(run()).step()
     harness.ended().step()
     harness.inbox.put(Ending(crashed=False), lifecycle=True)
@@ -194,20 +194,20 @@ def test_a_new_poll_is_evaluated_at_once():
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_the_same_report_is_taken_in_once():
+def test_the_same_probe_report_is_applied_once():
     harness = WorkerHarness().poll(run()).step()
     harness.step(after=0.001).step(after=0.001)
 
     assert len(harness.published) == 1
 
 
-def test_of_several_polls_between_two_rounds_only_the_newest_counts():
+def test_only_the_newest_poll_between_two_steps_counts():
     harness = WorkerHarness().poll(run(), run("b")).poll(run("b")).step()
 
     assert list(states(harness)) == ["b"]
 
 
-def test_a_run_the_newest_poll_does_not_name_has_vanished():
+def test_a_run_missing_in_the_newest_poll_has_vanished():
     harness = WorkerHarness(gone_grace_seconds=1).poll(run(), run("b")).step()
     harness.poll(run("b")).step()
     assert harness.reported == []
@@ -219,7 +219,7 @@ def test_a_run_the_newest_poll_does_not_name_has_vanished():
 # -- markers ----------------------------------------------------------------------------------
 
 
-def test_a_marker_passes_once_what_came_before_it_is_evaluated():
+def test_a_marker_passes_once_the_events_before_it_are_evaluated():
     harness = WorkerHarness().step()
     passed_early = []
     marker = harness.ended(exception=CONFLICT).mark()
@@ -240,14 +240,14 @@ def test_a_marker_alone_is_evaluated_at_once():
     assert len(harness.published) == 2
 
 
-# -- handing over -----------------------------------------------------------------------------
+# -- offering incidents -----------------------------------------------------------------------
 
 
 def keys(incidents):
     return [incident.key for incident in incidents]
 
 
-def test_the_whole_set_is_offered_in_every_round():
+def test_all_incidents_are_offered_in_every_step():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step().step().step()
 
     assert [keys(offer) for offer in harness.offers] == [
@@ -255,11 +255,11 @@ def test_the_whole_set_is_offered_in_every_round():
     ] * 3
 
 
-def test_an_empty_set_is_offered_too():
+def test_an_empty_set_of_incidents_is_offered():
     assert WorkerHarness().step().step().offers == [(), ()]
 
 
-def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
+def test_a_recovered_incident_is_offered_once_as_resolved():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
     harness.poll(processing(number=2, batch=0)).step()
     for batch in range(1, 12):
@@ -273,7 +273,7 @@ def test_what_is_well_is_offered_once_as_over_and_then_no_longer():
     assert (harness.reported, harness.offers[-1]) == ([], ())
 
 
-def test_a_start_alone_recoveries_nothing():
+def test_a_start_alone_resolves_nothing():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
     for _ in range(60):
         harness.poll(processing(number=2, batch=0)).step(after=1.0)
@@ -281,7 +281,7 @@ def test_a_start_alone_recoveries_nothing():
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
+def test_stale_resolves_of_an_earlier_driver_are_offered():
     harness = WorkerHarness().started()
     for batch in range(30):
         harness.commit(batch=batch).step(after=1.0)
@@ -291,7 +291,7 @@ def test_what_an_earlier_driver_may_have_left_open_is_offered_as_over():
     assert harness.reported == []
 
 
-def test_the_silences_of_the_moment_hold():
+def test_a_silence_mutes_an_incident_only_while_it_is_active():
     harness = WorkerHarness().started().ended(exception=CONFLICT)
     harness.silences = [Silence("a", WALL + 1010.0, reason="we know")]
     harness.step()
@@ -304,7 +304,7 @@ def test_the_silences_of_the_moment_hold():
     assert "muted" not in harness.published[-1].alerts[0].annotations
 
 
-def test_nothing_leaves_that_was_not_redacted():
+def test_everything_published_is_redacted():
     harness = WorkerHarness().started().ended(exception=CONFLICT)
     harness.redactor = lambda evaluation: replace(
         evaluation, findings=tuple(replace(one, reason="***") for one in evaluation.findings)
@@ -317,7 +317,7 @@ def test_nothing_leaves_that_was_not_redacted():
     assert incident.alerts[0].annotations["reason"] == "***"
 
 
-def test_an_alert_begins_when_it_first_fired_on_the_wall_clock():
+def test_an_alert_starts_at_the_wall_clock_time_of_its_first_evaluation():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step(after=1.0).step().step()
 
     assert [incident.starts_at for (incident,) in harness.offers] == [WALL + 1001.0] * 3
@@ -326,14 +326,14 @@ def test_an_alert_begins_when_it_first_fired_on_the_wall_clock():
 # -- housekeeping -----------------------------------------------------------------------------
 
 
-def test_the_heart_beats_with_every_round_evaluated_or_not():
+def test_the_heartbeat_advances_with_every_step():
     harness = WorkerHarness().step()
     harness.step(after=0.01)
 
     assert harness.worker.beat_at == harness.clock()
 
 
-def test_a_round_that_fails_does_not_beat_and_is_done_again():
+def test_a_failed_step_has_no_heartbeat_and_is_repeated():
     harness = WorkerHarness().started().step()
     before = harness.worker.beat_at
 
@@ -362,12 +362,12 @@ def test_a_completed_query_is_forgotten_in_time():
 
 
 def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert():
-    """L23: thirty restarts in a minute, each under an id of its own."""
+    """L23: thirty restarts in a minute, each under a new id."""
     harness = WorkerHarness()
     for number in range(30):
         ids = (f"id-{number}", f"run-{number}")
-        harness.hear(Started(*ids, "a", session="s")).step()
-        harness.hear(Terminated(*ids, CONFLICT, None)).step(after=0.5)
+        harness.receive(Started(*ids, "a", session="s")).step()
+        harness.receive(Terminated(*ids, CONFLICT, None)).step(after=0.5)
         harness.step(after=1.0)
 
     offered = {(one.key, one.revision) for offer in harness.offers for one in offer}
@@ -399,13 +399,13 @@ def test_a_failed_or_stalled_query_says_where_the_main_thread_is(alertname):
     assert alert.annotations["main_thread"] == WAITS
 
 
-def test_a_healthy_query_asks_nothing_of_the_main_thread():
+def test_a_healthy_query_does_not_inspect_the_main_thread():
     harness = WorkerHarness().started().commit().step().step()
 
     assert harness.asked_for_main_thread == 0
 
 
-def test_a_warning_that_is_no_stall_says_nothing_of_the_main_thread():
+def test_a_warning_other_than_a_stall_has_no_main_thread():
     harness = WorkerHarness(expected_input_seconds=60.0).started().commit()
     harness.main_thread_is = WAITS
     for _ in range(90):
@@ -416,7 +416,7 @@ def test_a_warning_that_is_no_stall_says_nothing_of_the_main_thread():
     assert "main_thread" not in alert.annotations
 
 
-def test_what_the_main_thread_says_is_redacted():
+def test_the_location_of_the_main_thread_is_redacted():
     harness = WorkerHarness().started()
     harness.main_thread_is = (
         "waits in connect(), job line /jobs/password=hunter2/jobs.py:41 in main"
@@ -429,7 +429,7 @@ def test_what_the_main_thread_says_is_redacted():
     assert "main_thread" in alert.annotations
 
 
-def test_where_the_main_thread_says_nothing_there_is_no_evidence():
+def test_an_unknown_main_thread_adds_no_evidence():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
 
     assert "main_thread" not in harness.published[-1].alerts[0].annotations

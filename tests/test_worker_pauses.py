@@ -1,4 +1,4 @@
-"""Time in which nobody watched is not silence; after it the worker looks again before it judges."""
+"""A pause of the driver does not count; after it, the worker polls before it evaluates."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from querypulse.sidecar.worker import LATE_SECONDS, POLL_AGAIN_SECONDS, TICK_SEC
 
 
 def watched(harness, *, seconds, run_now):
-    """Ticks and looks for so long; every look sees the same."""
+    """One tick and one poll per second for ``seconds``; every poll sees ``run_now``."""
     for _ in range(int(seconds)):
         harness.poll(run_now).step(after=1.0)
     return harness
 
 
-def test_a_round_that_comes_far_too_late_is_a_pause_and_counted_out():
+def test_a_step_that_is_far_too_late_is_a_pause_that_does_not_count():
     harness = WorkerHarness().step()
     harness.step(after=60.0)
 
@@ -27,7 +27,7 @@ def test_a_round_that_comes_far_too_late_is_a_pause_and_counted_out():
 
 
 @pytest.mark.parametrize("after", [0.0, TICK_SECONDS, 1.0, TICK_SECONDS + LATE_SECONDS])
-def test_a_round_that_is_a_little_late_is_no_pause(after):
+def test_a_step_that_is_slightly_late_is_no_pause(after):
     harness = WorkerHarness().step()
     harness.step(after=after).step()
 
@@ -44,7 +44,7 @@ def test_after_a_pause_nothing_is_evaluated_until_the_probe_has_polled_again():
     assert len(harness.published) == before + 1
 
 
-def test_a_poll_that_began_before_the_end_of_the_pause_is_not_fresh():
+def test_a_poll_begun_before_the_end_of_the_pause_is_not_fresh():
     harness = WorkerHarness().poll(run()).step()
     before = len(harness.published)
     frozen_at = harness.clock()
@@ -54,7 +54,7 @@ def test_a_poll_that_began_before_the_end_of_the_pause_is_not_fresh():
     assert len(harness.published) == before
 
 
-def test_a_probe_that_stays_silent_after_a_pause_does_not_silence_the_evaluate():
+def test_a_probe_silent_after_a_pause_does_not_stop_the_evaluation():
     harness = WorkerHarness().poll(run()).step()
     before = len(harness.published)
     harness.step(after=600.0)
@@ -66,8 +66,8 @@ def test_a_probe_that_stays_silent_after_a_pause_does_not_silence_the_evaluate()
     assert len(harness.published) == before + 1
 
 
-def test_a_driver_that_is_late_in_every_round_is_evaluated_all_the_same():
-    """A throttled container: each round ends a pause, and the last look is always older."""
+def test_a_driver_that_is_late_in_every_step_is_still_evaluated():
+    """In a throttled container, each step ends a pause, and the last poll is always older."""
     harness = WorkerHarness().poll(run()).step()
     harness.ended(exception=CONFLICT)
     for _ in range(10):
@@ -77,7 +77,7 @@ def test_a_driver_that_is_late_in_every_round_is_evaluated_all_the_same():
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_where_there_is_no_probe_nobody_waits_for_it():
+def test_without_a_probe_the_worker_does_not_wait_for_it():
     harness = WorkerHarness().started().step().commit().step()
     harness.step(after=600.0)
 
@@ -95,8 +95,8 @@ def test_a_frozen_driver_pages_nobody():
     assert harness.reported == []
 
 
-def test_a_driver_frozen_in_the_middle_of_a_round_pages_nobody():
-    """SIGSTOP does not wait until the worker waits."""
+def test_a_driver_frozen_within_a_step_pages_nobody():
+    """SIGSTOP may interrupt a step."""
     harness = watched(
         WorkerHarness().started().step().commit(), seconds=5, run_now=processing(batch=1)
     )
@@ -126,7 +126,7 @@ def test_time_before_the_pause_still_counts():
     assert harness.reported == [("StreamingQueryStalled", "a")]
 
 
-def test_a_death_found_after_a_pause_is_reported():
+def test_a_failure_found_after_a_pause_is_reported():
     harness = WorkerHarness().poll(run()).step()
     harness.ended(exception=CONFLICT)
     harness.step(after=600.0)
@@ -135,8 +135,8 @@ def test_a_death_found_after_a_pause_is_reported():
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_a_marker_that_came_in_a_pause_passes_only_when_evaluated():
-    """``flush`` promises that everything heard so far is judged."""
+def test_a_marker_received_in_a_pause_passes_after_the_evaluation():
+    """``flush`` promises that everything received so far is evaluated."""
     harness = WorkerHarness().poll(run()).step()
     marker = harness.ended(exception=CONFLICT).mark()
     harness.step(after=30.0)

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import alertmanager, pagerduty, slack, teams, webhook
+from . import alertmanager, pagerduty, slack, smtp, teams, webhook
 from .alertmanager import AlertmanagerSettings
 from .declaration import Holds, ReceiverSettings, ReceiverType, holds
 from .pagerduty import PagerDutySettings
 from .slack import SlackSettings
+from .smtp import EmailSettings
 from .teams import TeamsSettings
 from .webhook import WebhookSettings
 
-RECEIVER_TYPES = (webhook.TYPE, pagerduty.TYPE, alertmanager.TYPE, slack.TYPE, teams.TYPE)
+RECEIVER_TYPES = (
+    webhook.TYPE,
+    pagerduty.TYPE,
+    alertmanager.TYPE,
+    slack.TYPE,
+    teams.TYPE,
+    smtp.TYPE,
+)
 """In the order in which short forms define receivers."""
 AnyReceiverSettings = (
-    WebhookSettings | PagerDutySettings | AlertmanagerSettings | SlackSettings | TeamsSettings
+    WebhookSettings
+    | PagerDutySettings
+    | AlertmanagerSettings
+    | SlackSettings
+    | TeamsSettings
+    | EmailSettings
 )
 """The tables of the setting ``receivers``, distinguished by ``type``."""
 

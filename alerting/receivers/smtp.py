@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import smtplib
-import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
 from email.message import EmailMessage
 from email.utils import formatdate, parseaddr
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -24,12 +23,11 @@ from .declaration import Key, ReceiverContext, ReceiverSettings, ReceiverType, S
 from .encoding import shorten
 from .receiver import DeliveryError, ReceiverCapabilities
 from .secret import Secret
-from .socket_deadline import SocketDeadline
+from .smtp_connection import SmtpConnection
 
 log = logging.getLogger("querypulse")
 
 TOTAL_SECONDS = 10.0
-STEP_SECONDS = 5.0
 MAX_SUBJECT_CHARACTERS = 200
 MAX_TEXT_CHARACTERS = 20_000
 TRANSIENT_CODES = range(400, 500)
@@ -74,13 +72,13 @@ class Email:
         self._password = password
         self._ca_file = ca_file
         self._place = f"smtp://{given.host}:{given.port}"
-        self._server: _Server | None = None
+        self._server: SmtpConnection | None = None
         self._closed = False
 
     def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
         message = email_message(incident, self._given.sender, self._given.to, wall)
-        server = self._server = _Server(time.monotonic() + TOTAL_SECONDS)
+        server = self._server = SmtpConnection(time.monotonic() + TOTAL_SECONDS)
         if self._closed:
             raise DeliveryError(f"{self._place}: closed", DeliveryOutcome.TRANSIENT)
         try:
@@ -97,7 +95,7 @@ class Email:
         if (server := self._server) is not None:
             server.cut()
 
-    def _deliver(self, server: _Server, message: EmailMessage) -> None:
+    def _deliver(self, server: SmtpConnection, message: EmailMessage) -> None:
         given = self._given
         server.connect_to(
             given.host, given.port, self._context() if given.tls == "implicit" else None
@@ -118,56 +116,6 @@ class Email:
         text, outcome = _diagnosed(error)
         doubt = may_have_arrived and outcome is DeliveryOutcome.TRANSIENT
         return DeliveryError(f"{self._place} {text}", outcome, may_have_arrived=doubt)
-
-
-class _Server(SocketDeadline, smtplib.SMTP):
-    """A connection whose whole dialogue has one deadline."""
-
-    def __init__(self, deadline: float) -> None:
-        SocketDeadline.__init__(self)
-        smtplib.SMTP.__init__(self, timeout=STEP_SECONDS)
-        self.deadline = deadline
-        self.has_data = False
-        """Whether the message was sent, at least in part."""
-        self._tls: ssl.SSLContext | None = None
-
-    def connect_to(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Connect, with TLS from the start if a context is given."""
-        self._tls = tls
-        # The name that a certificate must be for; smtplib sets it only in its own constructor.
-        self._host = host
-        code, answer = self.connect(host, port)
-        if code != 220:  # noqa: PLR2004 - "service ready", RFC 5321
-            raise smtplib.SMTPConnectError(code, answer)
-
-    def leave(self) -> None:
-        """Say goodbye; the message has been accepted, so nothing that happens now matters."""
-        try:
-            self.quit()
-        except (smtplib.SMTPException, OSError):
-            return
-
-    def send(self, s: Any) -> None:
-        """Send within the time that is left."""
-        if self.sock is not None:
-            self.limit(self.sock)
-        super().send(s)
-
-    def getreply(self) -> tuple[int, bytes]:
-        """Read an answer within the time that is left."""
-        if self.file is None and self.sock is not None:
-            self.file = self.reader(self.sock)
-        return super().getreply()
-
-    def data(self, msg: Any) -> tuple[int, bytes]:
-        """Send the message; from now on it may have arrived."""
-        self.has_data = True
-        return super().data(msg)
-
-    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        left = max(0.001, min(timeout, self.seconds_left()))
-        made = socket.create_connection((host, port), left)
-        return made if self._tls is None else self._tls.wrap_socket(made, server_hostname=host)
 
 
 def email_message(incident: Incident, sender: str, to: Sequence[str], wall: float) -> EmailMessage:

@@ -31,7 +31,9 @@ def _urls(settings: Settings) -> Iterator[str]:
         options = http_options(one.given, settings)
         for url in one.kind.urls(one.given):
             with suppress(ValueError):  # Not a URL: the receiver reports it.
-                proxy = select_proxy(url, options.proxies(url))
+                # An SMTP server is not reached through a proxy for HTTP.
+                proxied = urlsplit(url).scheme in PORTS
+                proxy = select_proxy(url, options.proxies(url)) if proxied else None
                 yield url if proxy is None else _with_scheme(proxy)
 
 

@@ -71,7 +71,7 @@ def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
     return facts | {
         "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
         "last_heartbeat": "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock",
-        "not_well_then": _unhealthy(seen),
+        "unhealthy_before": _unhealthy(seen),
     }
 
 

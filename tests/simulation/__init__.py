@@ -1,4 +1,4 @@
-"""The monitor in a simulated world that knows the truth; `docs/simulation.md` says how to use it.
+"""The monitor in a simulated world that knows the truth; see `docs/simulation.md`.
 
-Everything follows from a plan, and a plan from a seed: no clock, thread, socket or sleep.
+A seed determines a plan, and a plan determines everything: no clock, thread, socket or sleep.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.simulation``: histories of random seeds for so many minutes, on all cores."""
+"""``python -m tests.simulation``: histories of random seeds, on all cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST_SHOWN = 3
 
 
 def main() -> int:
-    """Run; 1 when a property was broken."""
+    """Run; return 1 if a property was broken."""
     asked = _arguments()
     logging.disable(logging.CRITICAL)
     first = SystemRandom().randrange(10**9) if asked.seed is None else asked.seed
@@ -49,14 +49,14 @@ def _arguments() -> argparse.Namespace:
 
 
 def _one(seed: int) -> int:
-    """Show one history."""
+    """Run and print one history."""
     outcome = run(generate(seed))
     sys.stdout.write(f"{report(shrink(outcome) if outcome.violation else outcome)}\n")
     return 1 if outcome.violation else 0
 
 
 def _many(first: int, seconds: float, processes: int) -> list[Outcome]:
-    """Never more batches wait than there are processes twice, so it ends in time."""
+    """Run batches in a pool; at most two batches per process are queued, so it ends in time."""
     tally = _Tally()
     seeds = count(first, AT_ONCE)
     with ProcessPoolExecutor(processes, initializer=_quiet) as pool:
@@ -75,7 +75,7 @@ def _many(first: int, seconds: float, processes: int) -> list[Outcome]:
 
 
 class _Tally:
-    """What came of all histories so far."""
+    """The results of all histories so far."""
 
     def __init__(self) -> None:
         self.began = self._shown_at = time.monotonic()
@@ -83,7 +83,7 @@ class _Tally:
         self._histories, self._query_seconds, self._notified = 0, 0.0, 0
 
     def add(self, outcomes: list[Outcome]) -> None:
-        """Count a batch, and show the progress now and then."""
+        """Count a batch, and print the progress from time to time."""
         for outcome in outcomes:
             self._histories += 1
             self._query_seconds += outcome.query_seconds
@@ -96,7 +96,7 @@ class _Tally:
             self.show()
 
     def show(self) -> None:
-        """One line."""
+        """Print one line of progress."""
         minutes = (time.monotonic() - self.began) / 60.0
         broken = Counter(one.violation for one in self.failed)
         sys.stdout.write(

@@ -10,7 +10,7 @@ from querypulse.sidecar.worker import Evaluated
 from .courier import Courier
 from .driver import SimDriver
 from .spark import names_of
-from .stage import Stage, Violation
+from .stage import Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
 LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
@@ -22,9 +22,9 @@ MOST_SHOWN_BESIDES = 4
 
 
 class Bookkeeping:
-    """Looks at every evaluation of every driver."""
+    """Checks every evaluation of every driver."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._totals: dict[tuple[int, str], Totals] = {}
         self._owners: dict[tuple[int, str], str] = {}
@@ -34,7 +34,7 @@ class Bookkeeping:
         self._within_at = stage.time.now
 
     def tick(self) -> None:
-        """What a driver has counted is what was given to it; what was contained is an error."""
+        """Check that the counts of a driver match its input, and that it contained no error."""
         for driver in self._stage.drivers.values():
             if driver.guard.contained:
                 where, error = driver.guard.contained[0]
@@ -50,7 +50,7 @@ class Bookkeeping:
         for label, query in labels.items():
             self._check_label(driver, label, query)
             self._check_counters(driver, label, query)
-        # What is expected is never forgotten.
+        # Expected queries are never forgotten.
         expected = {one.name for one in self._stage.plan.queries if one.expected}
         gone = sum(
             not query.alive and query.name not in expected for query in evaluated.snapshot.queries
@@ -58,7 +58,7 @@ class Bookkeeping:
         if gone <= self._stage.plan.setup.memory:
             self._within_at = driver.time.now
         elif driver.time.now - self._within_at > FORGET_SECONDS:
-            raise Violation("P7", f"{gone} queries that are gone are remembered")
+            raise Violation("P7", f"{gone} queries that have ended are remembered")
         lost = any(one.is_lost for one in self._stage.queries.values())
         most = len(self._stage.queries) + MOST_SHOWN_BESIDES + (MAX_GONE_UNNAMED if lost else 0)
         if len(labels) > most:
@@ -70,7 +70,9 @@ class Bookkeeping:
         owner = self._names.get(query.query_id, query.query_id)
         before = self._owners.setdefault((id(driver), label), owner)
         if before != owner:
-            raise Violation("P6", f"label {label!r} was {before}'s and is {owner}'s now")
+            raise Violation(
+                "P6", f"label {label!r} belonged to {before} and belongs to {owner} now"
+            )
 
     def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
         place = (id(driver), label)
@@ -87,7 +89,7 @@ class Bookkeeping:
                 raise Violation("P7", f"{name} of {label!r} holds {len(getattr(query, name))}")
 
     def _check_losses(self, courier: Courier) -> None:
-        """A critical alert that nobody heard of does not go without being counted."""
+        """Check that every critical alert that was never delivered is counted as lost."""
         rows = courier.rows
         if len(rows) > MOST_ROWS:
             raise Violation("P7", f"{len(rows)} rows in the outbox of {courier.name}")
@@ -107,7 +109,7 @@ class Bookkeeping:
     def _was_received(courier: Courier, key: str) -> bool:
         receiver = courier.receiver
         known = receiver.open.keys() | {one.incident.key for one in receiver.closed}
-        # Alertmanager knows alerts by their labels: what it was given at all, it knows.
+        # Alertmanager identifies alerts by their labels, so it knows every alert that it received.
         return key in known or receiver.kind == "alertmanager"
 
 
@@ -116,7 +118,7 @@ def _must_be_reported(row: OutboxEntry) -> bool:
 
 
 def _check_events(driver: SimDriver) -> None:
-    """Every event that Spark gave was folded, was known already, or was counted as lost."""
+    """Check that every event of Spark was folded, was a repetition, or was counted as lost."""
     folded = sum(driver.worker.state.events.values())
     lost = sum(driver.reader.drops.values())
     waiting = driver.inbox.depth
@@ -125,5 +127,5 @@ def _check_events(driver: SimDriver) -> None:
         raise Violation(
             "P8",
             f"{driver.bus.given} events were given, {folded} folded, {lost} lost, "
-            f"{known} came twice, {waiting} wait",
+            f"{known} came twice, {waiting} are queued",
         )

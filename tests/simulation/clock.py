@@ -1,4 +1,4 @@
-"""Simulated time: what is due happens, in order, and nothing waits."""
+"""Simulated time: actions that are due run in order, without waiting."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from heapq import heappop, heappush
 from itertools import count
 
 BEGIN = 1000.0
-"""What the monotonic clock shows at the beginning."""
+"""The monotonic clock at the beginning."""
 WALL = 1_700_000_000.0
 
 
 class Time:
-    """A clock, and what is to be done when; ``jump`` is by how much the wall clock was set."""
+    """A clock with scheduled actions; ``jump`` is by how much the wall clock was set."""
 
     def __init__(self) -> None:
         self.now = BEGIN
@@ -24,7 +24,7 @@ class Time:
         return self.now
 
     def wall(self) -> float:
-        """Unix seconds, as the machine of the driver shows them."""
+        """Unix seconds on the machine of the driver."""
         return WALL + self.now + self.jump
 
     @property
@@ -33,15 +33,15 @@ class Time:
         return self.now - BEGIN
 
     def at(self, when: float, action: Callable[[], None]) -> None:
-        """Do this when the clock shows ``when``; what is due at once keeps its order."""
+        """Run an action at ``when``; actions at the same time keep their order."""
         heappush(self._due, (max(when, self.now), next(self._numbers), action))
 
     def after(self, seconds: float, action: Callable[[], None]) -> None:
-        """Do this in so many seconds."""
+        """Run an action in ``seconds``."""
         self.at(self.now + seconds, action)
 
     def run(self, until: float) -> None:
-        """Do all that is due until then."""
+        """Run all actions that are due until then."""
         while self._due and self._due[0][0] <= until:
             self.now, _, action = heappop(self._due)
             action()

@@ -1,4 +1,4 @@
-"""What the monitor observes of a history, in a form that a simulated and a real Spark share."""
+"""The monitor's observations of a history, in a form common to simulated and real Spark."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from querypulse.listener.state import State
 from .plan import Plan, QuerySpec, Step
 
 HANGS_SECONDS = 4.0
-"""A batch in flight for so long: twice the trigger interval of the plan."""
+"""A batch in flight for this long hangs: twice the trigger interval of the plan."""
 SHORT_SECONDS = 3.0
-"""Of a shorter run nobody can say whether a poll has met it."""
+"""A shorter run may fall between two polls."""
 
 _EVERY = {"every": 2.0, "takes": 0.3}
 PLAN = Plan(
     seed=1,
     horizon=22.0,
     queries=(
-        QuerySpec("well", "well", **_EVERY),
+        QuerySpec("healthy", "healthy", **_EVERY),
         QuerySpec("dies", "dies", **_EVERY),
         QuerySpec("first", "first", **_EVERY),
         QuerySpec("stops", "stops", **_EVERY),
@@ -38,7 +38,16 @@ PLAN = Plan(
         Step(0.5, "fail_first", "first"),
         *(
             Step(1.0, "start", key)
-            for key in ("well", "dies", "stops", "planned", "again", "moved", "hangs", "dry")
+            for key in (
+                "healthy",
+                "dies",
+                "stops",
+                "planned",
+                "again",
+                "moved",
+                "hangs",
+                "dry",
+            )
         ),
         Step(2.0, "start", "first"),
         Step(8.0, "die", "dies"),
@@ -54,11 +63,11 @@ PLAN = Plan(
         Step(12.0, "restart", "moved", arg="new"),
     ),
 )
-"""One query for each way to live and to end, all in one driver."""
+"""One query for each way to run and to end, all in one driver."""
 
 
 class Recording:
-    """What came in, by the query's name and run, in order."""
+    """The observations by query name and run, in order."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
@@ -68,20 +77,20 @@ class Recording:
         self._since: dict[str, tuple[int | None, float]] = {}
 
     def event(self, event: Event, at: float) -> None:
-        """Take in an event, as ``State`` is given it."""
+        """Record an event that ``State`` receives."""
         if isinstance(event, Started):
             self._know(event.query_id, event.run_id, event.name)
         self._events.setdefault(event.run_id, []).append((at, _token(event)))
 
     def report(self, report: ProbeReport) -> None:
-        """Take in a poll."""
+        """Record a poll."""
         for run in report.runs:
             self._know(run.facts.query_id, run.facts.run_id, run.facts.name)
             token = self._phase(run, report.at)
             self._polls.setdefault(run.facts.run_id, []).append((report.at, token))
 
     def by_name(self) -> dict[str, list[tuple[list[str], list[str] | None]]]:
-        """Each query's runs: its events, and what polls showed, None for a short run."""
+        """The runs of each query: events, and phases seen by polls, None for a short run."""
         return {name: [self._run(run_id) for run_id in runs] for name, runs in self._runs.items()}
 
     def _run(self, run_id: str) -> tuple[list[str], list[str] | None]:
@@ -111,22 +120,23 @@ class Recording:
 
 @contextmanager
 def recording() -> Iterator[Recording]:
-    """Record what every ``State`` is given within the block."""
-    found, hear, poll = Recording(), State.apply_event, State.apply_probe
+    """Record everything that each ``State`` receives within the block."""
+    found = Recording()
+    real_event, real_probe = State.apply_event, State.apply_probe
 
-    def hears(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:
+    def apply_event(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         found.event(event, at)
-        hear(self, event, at, context)
+        real_event(self, event, at, context)
 
-    def polls(self: Any, report: ProbeReport) -> None:
+    def apply_probe(self: Any, report: ProbeReport) -> None:
         found.report(report)
-        poll(self, report)
+        real_probe(self, report)
 
-    State.apply_event, State.apply_probe = hears, polls  # type: ignore[method-assign] # for the block only
+    State.apply_event, State.apply_probe = apply_event, apply_probe  # type: ignore[method-assign] # for the block only
     try:
         yield found
     finally:
-        State.apply_event, State.apply_probe = hear, poll  # type: ignore[method-assign]
+        State.apply_event, State.apply_probe = real_event, real_probe  # type: ignore[method-assign]
 
 
 def _token(event: Event) -> str:
@@ -141,6 +151,6 @@ def _token(event: Event) -> str:
 
 
 def _collapsed(tokens: list[tuple[float, str]]) -> list[str]:
-    """Without what follows its like."""
+    """The tokens without direct repetitions."""
     texts = [text for _, text in tokens]
     return [text for place, text in enumerate(texts) if place == 0 or texts[place - 1] != text]

@@ -1,4 +1,4 @@
-"""A delivery whose requests take simulated time, and a spool that is a step behind."""
+"""A delivery whose requests take simulated time, and a spool that writes with a delay."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .messages import About
 from .receivers import SimReceiver
 
 WRITE_SECONDS = 0.05
-"""So long a row is on its way to the disk."""
+"""The delay of a write to disk."""
 
 
 class SimSpool:
-    """Rows on disk. What was offered less than ``WRITE_SECONDS`` ago is lost with the process."""
+    """Rows on disk. Rows offered less than ``WRITE_SECONDS`` ago are lost with the process."""
 
     def __init__(self, time: Time) -> None:
         self._time = time
@@ -35,13 +35,13 @@ class SimSpool:
         self._failures_offered: list[tuple[float, tuple[FailedQuery, ...]]] = []
 
     def offer(self, receiver: str, rows: tuple[OutboxEntry, ...]) -> None:
-        """Take all rows of one receiver."""
+        """Accept all rows of one receiver."""
         waiting = self._offered.setdefault(receiver, [])
         waiting.append((self._time.now, rows))
         self._write(receiver)
 
     def load(self) -> dict[str, tuple[OutboxEntry, ...]] | None:
-        """What a new process finds, None where there was no spool; what was not written is gone."""
+        """The rows for a new process, or None where there was no spool; unwritten rows are lost."""
         existed, self._exists = self._exists, True
         if not existed:
             return None
@@ -56,17 +56,17 @@ class SimSpool:
         return msgspec.json.decode(text, type=dict[str, tuple[OutboxEntry, ...]])
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
-        """What the last process has left; asked for again and again, and new once."""
+        """The failures that the last process left; returned once."""
         left, self._left = self._left, ()
         return left
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Take the failures of all queries."""
+        """Accept the failures of all queries."""
         self._failures_offered.append((self._time.now, kept))
         self._write_failures()
 
     def flush(self) -> None:
-        """Everything is written."""
+        """Write everything."""
         if self._failures_offered:
             self._failures = self._failures_offered[-1][1]
             self._failures_offered.clear()
@@ -88,22 +88,22 @@ class SimSpool:
 
 
 class NoNetwork:
-    """Stands in for a receiver: a courier sends by itself."""
+    """A placeholder for a receiver: a courier sends by itself."""
 
     def __init__(self, receiver: SimReceiver) -> None:
         self.name = receiver.name
         self.capabilities = receiver.capabilities
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Nothing is sent by this way."""
+        """Never called."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing is held."""
+        """There is nothing to close."""
 
 
 class Courier(Delivery):
-    """The product's delivery, its one step cut in two: a request leaves, and an answer comes."""
+    """The product's delivery, with its step split in two: the request and the answer."""
 
     def __init__(
         self,
@@ -128,11 +128,11 @@ class Courier(Delivery):
 
     @property
     def rows(self) -> tuple[OutboxEntry, ...]:
-        """The account of the receiver."""
+        """The outbox entries of the receiver."""
         return self._outbox.entries
 
     def pump(self) -> None:
-        """Send what is due; the answer to one request lets the next one go."""
+        """Send what is due; the next request follows the answer to this one."""
         now, wall = self._time.now, self._time.wall()
         if self._in_flight or not self._is_alive():
             return
@@ -140,7 +140,7 @@ class Courier(Delivery):
         if asked:
             self._in_flight = True
             latency = self.receiver.latency
-            self._time.after(latency / 2, lambda: self._poll_up(asked))
+            self._time.after(latency / 2, lambda: self._ask_what_is_open(asked))
             return
         next_at = self._outbox.next_at(now, wall)
         if next_at is None or next_at > now:
@@ -159,7 +159,7 @@ class Courier(Delivery):
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
 
-    def _poll_up(self, asked: tuple[Incident, ...]) -> None:
+    def _ask_what_is_open(self, asked: tuple[Incident, ...]) -> None:
         found = self.receiver.left_open(asked) if self.receiver.takes else None
         self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
 
@@ -169,7 +169,7 @@ class Courier(Delivery):
             self.pump()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
-        # A request that has left arrives, also when its sender is killed meanwhile.
+        # A request on its way arrives even if its sender is killed meanwhile.
         doubted = doubted or not self._is_alive()
         self.receiver.accept(incident, self._driver, self._about, doubted=doubted)
 

@@ -38,24 +38,24 @@ from .spark import SimSpark, names_of
 from .truth import Health
 
 STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
-"""As the settings make it of the probe's interval."""
+"""The value that the settings derive from the probe's interval."""
 WHOLE_DRIVER = "*"
 
 
 class SimGuard(Guard):
-    """Keeps what was contained: no error of ours may hide behind the guard."""
+    """Records contained errors, so that the guard hides no error of the product."""
 
     def __init__(self) -> None:
         super().__init__()
         self.contained: list[tuple[str, Exception]] = []
 
     def report(self, where: str, error: Exception) -> None:
-        """Remember it."""
+        """Record the error."""
         self.contained.append((where, error))
 
 
 class SimDriver:
-    """A process from its start to its end; what outlives it is given to it."""
+    """A process from its start to its end; objects that outlive it are passed to it."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class SimDriver:
         self.awake_since = time.now
         self.asleep_until = 0.0
         self.owners: dict[str, str] = {}
-        """By label: the query that was first shown under it."""
+        """Label -> the query that was first shown under it."""
         self.guard = SimGuard()
         self.time = time
         self.bus = Bus(time, faults, self.step)
@@ -147,11 +147,11 @@ class SimDriver:
 
     @property
     def awake(self) -> bool:
-        """Whether its Python runs."""
+        """Whether its Python process runs."""
         return self.alive and self.time.now >= self.asleep_until
 
     def step(self) -> None:
-        """The threads of the product, one after the other."""
+        """Run the threads of the product, one after the other."""
         if not self.attached or not self.awake:
             return
         if self.spark.alive:
@@ -162,10 +162,10 @@ class SimDriver:
             courier.pump()
 
     def about(self, alert: Alert) -> Named:
-        """Whom an alert speaks of: of the whole driver, the queries that it names."""
+        """The queries of an alert; for an alert of the whole driver, the queries that it names."""
         label, name = alert.labels["query"], alert.name
         if label == UNNAMED:
-            # The queries without a name that it lists, or the only one.
+            # The unnamed queries that it lists, or the only one.
             listed = alert.annotations.get("queries", alert.annotations["reason"]).splitlines()
             keys = {self.owners.get(line.partition(": ")[0], "") for line in listed}
             return frozenset((key, name) for key in keys if key)
@@ -179,20 +179,20 @@ class SimDriver:
         return frozenset({(WHOLE_DRIVER, name), *((key, name) for key in named if key)})
 
     def pause(self, seconds: float) -> None:
-        """The whole process stands still."""
+        """Pause the whole process."""
         self.spark.pause(seconds, watched=False)
         self.asleep_until = max(self.asleep_until, self.time.now + seconds)
         self.awake_since = self.asleep_until
 
     def kill(self, health: Health = Health.DOWN) -> None:
-        """The process ends; nothing runs any more."""
+        """End the process; nothing runs any more."""
         self.alive = self.attached = False
         self.spark.die(health)
 
     def close(self, uncaught: type[BaseException] | None = None) -> None:
-        """The application ends, perhaps by an exception: as ``Runtime.end``, without its threads."""
+        """End the application, perhaps by an exception: like ``Runtime.end`` without threads."""
         if self.alive and not self.awake:
-            # A process that stands still ends once it goes on.
+            # A paused process ends once it resumes.
             self.time.at(self.asleep_until, lambda: self.close(uncaught))
             return
         self.closed_at = self.time.now
@@ -215,7 +215,7 @@ class SimDriver:
         )
 
     def _as_parts(self) -> Runtime:
-        """As much of a ``Runtime`` as its ``stop`` looks at."""
+        """The parts of a ``Runtime`` that its ``stop`` uses."""
         nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None, stop=lambda: None)
         server = SimpleNamespace(close=self._server_closed)
         return SimpleNamespace(  # type: ignore[return-value]

@@ -1,12 +1,12 @@
-"""What random plans leave out, by finding, and why: the one list of it.
+"""The one list of known findings that random plans leave out, and why.
 
-A finding that is fixed is taken out of here, and nothing else has to change: the generator then
-makes such plans, and the properties ask for what they forgave.
+Once a finding is fixed, remove it here; nothing else has to change: the generator then makes such
+plans, and the properties require what they excused.
 """
 
 from __future__ import annotations
 
 NEW: dict[str, str] = {}
-"""What the simulator has found itself; `docs/simulation.md` tells each."""
+"""Findings of the simulator itself; `docs/simulation.md` describes each."""
 
 EXCLUDED = NEW

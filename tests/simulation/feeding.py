@@ -1,4 +1,4 @@
-"""P1, P2 and P3 of data that must come: a query that reads no rows is reported in its time."""
+"""P1, P2 and P3 of data that must arrive: a query that reads no rows is reported in time."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .receivers import SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
+    WorldView,
     is_seen,
     is_up,
     recovery_seconds,
@@ -25,32 +25,32 @@ from .truth import Health
 NAME = streaming_input_missing.NAME
 SLACK_SECONDS = 12.0
 NOTIFIED_SECONDS = 14.0
-"""As after any death."""
+"""The same as after any failure."""
 
 
 class Feeding:
-    """Looks at what drivers find and receivers show, under ``QuerySpec.expected_input``."""
+    """Checks findings of drivers and incidents of receivers, under ``QuerySpec.expected_input``."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._fed: dict[str, float] = {}
-        """For how long a query has been fed whose alert is open."""
+        """How long a query with an open alert has read rows."""
         self._unknown: dict[tuple[str, str], float] = {}
-        """For how long a receiver that works has not been told of one that reads no rows."""
+        """How long a working receiver has not been notified of a query that reads no rows."""
         self._found_at: dict[str, float] = {}
         self._checked: dict[str, int] = {}
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Whoever has just read rows is not reported."""
+        """Check that no query that has just read rows is reported."""
         for finding in evaluated.evaluation.findings:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
-            # Of a run's first commit nothing is known while its event is late.
+            # Nothing is known of the first commit of a run while its event is late.
             is_late = now - query.fed_at <= self._stage.longest_delay
             fed_at = query.known_fed_at if is_late else query.fed_at
-            # A restart does not begin anew.
+            # A restart does not reset the time.
             hungry = now - max(fed_at, query.kept[0][0])
             if hungry < query.spec.expected_input - late or not query.spec.expected_input:
                 raise Violation(
@@ -59,7 +59,7 @@ class Feeding:
             self._found_at[query.key] = self._stage.time.now
 
     def tick(self) -> None:
-        """Whoever has read none for too long is, and nobody else."""
+        """Check that exactly the queries that have read no rows for too long are reported."""
         for query in self._stage.queries.values():
             spec = query.spec
             if spec.expected_input and not spec.is_finite and not spec.is_continuous:
@@ -70,7 +70,7 @@ class Feeding:
             self._checked[receiver.name] = len(receiver.notifications)
 
     def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
-        """Nobody is notified of a query that reads rows, or whose settings ask for none."""
+        """Check that no receiver is notified of a query that reads rows or may read none."""
         late = NOTIFIED_SECONDS + self._stage.longest_delay
         if receiver.trouble_ended_at > one.at - 400.0:
             late += receiver.trouble_seconds + 400.0
@@ -79,7 +79,7 @@ class Feeding:
                 raise Violation("P2", f"{receiver.name} notified of {NAME} of {key}, which is fed")
 
     def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
-        """What a driver has open of it is known to a person at each receiver that works."""
+        """Check that the open alert of a driver is known at each working receiver."""
         for receiver in self._stage.receivers:
             place = (query.key, receiver.name)
             spoken = {*(one for held in receiver.open.values() for one in held.received)}
@@ -105,7 +105,7 @@ class Feeding:
             if query.key == driver.owners.get(alert.labels["query"])
             or alert.labels["query"] == WHOLE_DRIVER
         }
-        # Time in which nobody watched does not count.
+        # Time without monitoring does not count.
         watched_since = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
         hungry = now - max(query.fed_at, query.started_at, query.truth.since, watched_since)
         self._check_known(query, open_ones)
@@ -116,7 +116,7 @@ class Feeding:
         ):
             raise Violation("P1", f"{query.key} has read no rows for {hungry:.0f} s")
         if query_flapping.NAME in open_ones:
-            # Who fails again and again is not healthy before its restart window has passed.
+            # A query that keeps failing is not healthy before its restart window has passed.
             self._fed.pop(query.key, None)
             return
         if NAME not in open_ones or now - query.fed_at > query.spec.every + 2 * query.spec.takes:
@@ -137,5 +137,5 @@ class Feeding:
 
     @staticmethod
     def _is_reported(query: SimQuery, driver: SimDriver) -> bool:
-        """Whether an event has told of its last rows: else nobody knows whether there were more."""
+        """Whether an event reported its last rows: otherwise there may have been more."""
         return driver.bus.lost_until.get(query.key, -inf) < query.fed_at

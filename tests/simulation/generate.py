@@ -1,4 +1,4 @@
-"""A seed becomes a plan. What is likely, and what is left out, stands in ``terms``."""
+"""Turns a seed into a plan. ``terms`` has the probabilities and the exclusions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .plan import Plan, QuerySpec, Setup, Step
 from .terms import Terms
 
 SHORT_SECONDS = 3.0
-"""A probe that is silent for so long is not stale yet."""
+"""A probe that does not report for this long is not stale yet."""
 NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
 
 
@@ -32,7 +32,7 @@ class _Maker:
         has_twin = self._rng.random() < self._terms.twins and not setup.attach_at
         if has_twin and _can_have_a_twin(queries[0]):
             queries = (*queries, replace(queries[0], key="twin", session="s2"))
-            # Both live before anything happens to one: otherwise the other would succeed it.
+            # Both run before anything happens to one: otherwise the other would succeed it.
             steps[0] = replace(steps[0], at=1.0)
             steps.append(replace(steps[0], who="twin"))
         for _ in range(self._chosen("steps")):
@@ -44,7 +44,7 @@ class _Maker:
             steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
         if any(one.key == "twin" for one in queries):
-            # A new process gives the name to the first that it meets.
+            # A new process gives the name to the first query that it sees.
             steps = [one for one in steps if one.do not in (*_ENDS, "boot")]
         steps.sort(key=lambda one: one.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
@@ -56,7 +56,7 @@ class _Maker:
         rng, terms = self._rng, self._terms
         kinds = [("pagerduty",), ("webhook",), ("alertmanager",), ("pagerduty", "webhook")]
         receivers = rng.choice(kinds)
-        # PagerDuty cannot say whose an incident is: there, only a generic name keeps them apart.
+        # PagerDuty cannot say whose an incident is: there, only a generic name keeps drivers apart.
         apps = ["pyspark-shell"] if "pagerduty" in receivers else ["pyspark-shell", Setup().app]
         watched = rng.random() < 0.4
         drivers = ("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",)
@@ -84,7 +84,7 @@ class _Maker:
             trigger=rng.choice(["AvailableNow", "Once"]) if finite else rng.choice(kinds),
             every=rng.choice(terms.every),
             takes=rng.choice(terms.takes),
-            # Those without a name share a label, which two drivers of one app must not.
+            # Unnamed queries share a label, which two drivers of one app must not.
             driver=rng.choice(setup.drivers if name is not None else setup.drivers[:1]),
             recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]),
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
@@ -107,7 +107,7 @@ class _Maker:
         return self._rng.choice(self._terms.expected_input)
 
     def _to_query(self, query: QuerySpec) -> list[Step]:
-        """Something that happens to one query; now and then two things that belong together."""
+        """One step for a query, or two steps that belong together."""
         kind = self._weighted(self._terms.to_query)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "new":
@@ -137,12 +137,12 @@ class _Maker:
         return Step(at, kind, query.key, seconds, arg)
 
     def _die(self, kind: str, query: QuerySpec, at: float) -> list[Step]:
-        """A death, and what makes it hard to notice."""
+        """A failure, and something that makes it hard to detect."""
         key, later = query.key, round(at + 1.0, 1)
-        if kind == "die unheard":
+        if kind == "die unreported":
             return [Step(at, "drop", key, 3.0), Step(later, "die", key)]
         if kind == "die unseen":
-            # Only the start was heard; the poll that it causes lacks the run.
+            # Only the start event arrives; the poll that it causes lacks the run.
             return [
                 Step(at, "probe_misses", key, 1.0),
                 Step(at, "restart", key),
@@ -158,14 +158,14 @@ class _Maker:
         return [Step(at, "die", key), Step(round(back, 1), "restart", key)]
 
     def _bad_batch(self, query: QuerySpec, at: float) -> list[Step]:
-        """A batch that fails again and again: in one process, or in each that follows."""
+        """A batch that fails repeatedly: in one process, or in each following process."""
         every = self._rng.choice([20.0, 60.0, 130.0])
         steps, again = [Step(at, "bad_batch", query.key, self._rng.choice(_BAD))], at + every
         processes = self._rng.random() < 0.5
         while again < min(at + steps[0].seconds + every, self._horizon):
             here = round(again, 1)
             if processes:
-                # The job fails fast, and its scheduler starts it again.
+                # The job fails fast, and its scheduler restarts it.
                 steps += [Step(here, "raise", query.driver), Step(here + 5.0, "boot", query.driver)]
             else:
                 steps.append(Step(here, "restart", query.key))
@@ -184,7 +184,7 @@ class _Maker:
         return [Step(at, first, query.key), Step(later, "restart", query.key, 0.0, "new")]
 
     def _around(self, setup: Setup, queries: tuple[QuerySpec, ...]) -> list[Step]:
-        """Something that happens to all queries, a driver, a signal or a receiver."""
+        """Steps for all queries, a driver, a signal or a receiver."""
         kind = self._weighted(self._terms.around)
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "die together":
@@ -213,8 +213,8 @@ class _Maker:
         return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
 
     def _die_together(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
-        """Everything in one driver fails of one cause; some are back sooner than others, and may fail again."""
-        # A group has the key of its app: those of two drivers with one app name share it.
+        """All queries of one driver fail for one cause; some restart sooner, and may fail again."""
+        # A group has the key of its app, which two drivers with one app name share.
         keys = [query.key for query in queries if query.driver == queries[0].driver]
         steps = [Step(round(at + self._rng.choice([0.0, 0.0, 4.0]), 1), "die", key) for key in keys]
         for key in keys:
@@ -227,7 +227,7 @@ class _Maker:
         return steps
 
     def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:
-        """A driver ends, and nearly always comes back."""
+        """A driver ends, and nearly always restarts."""
         driver = self._rng.choice(setup.drivers)
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
@@ -258,7 +258,7 @@ _OF_OFFSETS = ("lag", "stall", "rewind")
 _BAD = (50.0, 160.0, 420.0)
 _LONG = (8.0, 20.0, 50.0, 90.0, 160.0, 250.0)
 _SECONDS = {
-    **dict.fromkeys(("hang", "ask", "dry", "log_stands", "unreadable"), _LONG),
+    **dict.fromkeys(("hang", "ask", "dry", "log_stuck", "unreadable"), _LONG),
     **dict.fromkeys(("crawl", "fan_out", "skew", "starve"), (*_LONG, 420.0)),
     **dict.fromkeys(_OF_OFFSETS, (50.0, 160.0, 420.0)),
     **dict.fromkeys(("drop", "repeat", "probe_partial"), (5.0, 20.0, 45.0)),

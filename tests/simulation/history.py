@@ -1,4 +1,4 @@
-"""A failing history in words, short enough to be read."""
+"""A failing history as text, short enough to read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_LINES = 60
 
 
 def report(outcome: Outcome) -> str:
-    """What happened, what was true, what people heard, and which promise broke."""
+    """The steps, the true health, the notifications, and the broken property."""
     world = World(outcome.plan)
     broken = ""
     try:

@@ -1,8 +1,8 @@
-"""P9: what fails in process after process is one incident, which says so.
+"""P9: a failure in process after process is one incident, which says so.
 
-A batch that fails in each is one of ``StreamingQueryFailed``. With a spool its failures are counted over all
-processes: that batch is named, and a job that commits in between is one incident of
-``StreamingQueryFlapping``.
+A batch that fails in each process is one incident of ``StreamingQueryFailed``. With a spool, its
+failures are counted over all processes: the batch is named, and a job that commits in between is
+one incident of ``StreamingQueryFlapping``.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from querypulse.sidecar.worker import Evaluated
 from .driver import SimDriver
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Stage, Violation, is_up
+from .stage import Violation, WorldView, is_up
 
 OLD_SECONDS = 130.0
-"""A plan that is older than the window of a run that has not committed yet."""
+"""Older than the window of a run that has not committed yet."""
 KNOWN_SECONDS = 14.0
-"""As after any death."""
+"""The same as after any failure."""
 WORDS = "never committed, over restarts"
 MOST = {query_failed.NAME: 1}
 POISON = "poison_batch"
 EARLIER = "in earlier processes"
 MORE_AT_WEBHOOKS = 1
-"""That the batch failed in earlier processes, too, or that one batch fails again and again, is
-news, and a webhook is sent it as such."""
+"""That the batch also failed in earlier processes, or that one batch fails repeatedly, is news,
+and a webhook is notified of it."""
 MOST_OF_OTHERS = 2
-"""A stall in the process that planned the batch has another end than one over restarts."""
+"""A stall in the process that planned the batch ends separately from one over restarts."""
 
 
 class Looping:
-    """Looks at queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
+    """Checks queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._probed: defaultdict[str, set[float]] = defaultdict(set)
         """When each query failed, as far as a probe saw the run: then its batch is known."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing changes by an evaluation."""
+        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
-        """Check what each receiver shows of them, and how often it has notified."""
+        """Check the incidents of each receiver, and how often it has notified."""
         now = self._stage.time.now
         for query in self._stage.queries.values():
             probe = self._stage.drivers[query.spec.driver].probe
@@ -66,7 +66,7 @@ class Looping:
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
         webhook = receiver.kind == "webhook"
         if webhook and not self._stage.plan.setup.spool:
-            # Nobody can tell a new process what the webhook knows.
+            # A new process cannot know what the webhook knows.
             return
         since = query.checkpoint.planned_at
         if since == -inf:
@@ -92,7 +92,7 @@ class Looping:
             return
         if planned_at == -inf or query.spec.needs_log:
             # Its checkpoint is new: no process has planned anything there. With async progress
-            # tracking, the checkpoint does not say when a batch was planned.
+            # tracking, the checkpoint does not record when a batch was planned.
             return
         if self._is_silenced(query, query_failed.NAME):
             return
@@ -109,18 +109,18 @@ class Looping:
             )  # fmt: skip
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
-        """A batch that has spent the restart budget is named."""
+        """Check that a batch that has spent the restart budget is named."""
         if query.checkpoint.planned_at == -inf:
-            # A continuous query plans none, and each of its failures may be of another.
+            # A continuous query plans no batch, and each failure may be in another one.
             return
         failed_at = self._in_its_batch(query)
         if self._is_spent(failed_at, query):
             self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
-        """A query that has spent it within the restart window: nobody is notified again."""
+        """Check that a query that has spent it within the restart window notifies nobody again."""
         window = Limits().restart_window_seconds
-        # Of a failure whose event was lost or is late, nobody may know.
+        # A failure whose event was lost or is late may be unknown.
         known = [one.at for one in query.failures if one.known]
         lately = [at for at in known if known[-1] - at <= window]
         if not self._is_spent(lately, query):
@@ -152,7 +152,7 @@ class Looping:
         return [at for at in known if at > checkpoint.planned_at][::-1]
 
     def _is_silenced(self, query: SimQuery, name: str) -> bool:
-        """Whether a silence covers it, or has until a moment ago."""
+        """Whether a silence covers it, or did until a moment ago."""
         now = self._stage.time.now
         return self._stage.silences.covered(query.spec, name, now - KNOWN_SECONDS, now)
 
@@ -166,7 +166,7 @@ class Looping:
         return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
 
     def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:
-        """Whether the driver has had its time since, in which neither it nor its JVM stood still."""
+        """Whether the driver has had enough time since, without a pause of itself or its JVM."""
         seen_at = max(failed_at, driver.awake_since, driver.spark.paused_until)
         return self._stage.time.now - seen_at >= KNOWN_SECONDS
 

@@ -1,4 +1,4 @@
-"""What receivers know and people read."""
+"""The content of receivers and of notifications."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 from querypulse.alerting.alert import Alert
 
 Named = frozenset[tuple[str, str]]
-"""What somebody reads in a message: the queries that fire, and of what."""
+"""The content of a message: the firing queries and their alerts."""
 About = Callable[[Alert], Named]
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """A person heard of something: the first time, or once more."""
+    """A receiver notified a person: the first time, or again."""
 
     at: float
     key: str
@@ -29,8 +29,8 @@ class Notification(msgspec.Struct, frozen=True):
 class Open(msgspec.Struct):
     """An incident that is open at a receiver.
 
-    ``received`` is what the last message that a person was notified by had in it, ``shown`` what
-    the incident shows now; so it is with ``received_severity`` and ``severity``.
+    ``received`` is the content of the last message that notified a person, ``shown`` the present
+    content of the incident; likewise ``received_severity`` and ``severity``.
     """
 
     key: str
@@ -48,16 +48,16 @@ class Open(msgspec.Struct):
 
 
 class Closed(msgspec.Struct, frozen=True):
-    """An incident that ended, and what it had shown."""
+    """An incident that ended, with its last content."""
 
     at: float
     incident: Open
     by: str
-    """The process that resolved it; empty where it lapsed."""
+    """The process that resolved it; empty if it expired."""
 
 
 class Rejected(msgspec.Struct, frozen=True):
-    """A message that the receiver answered with 400, and from whom."""
+    """A message that the receiver answered with 400, and its sender."""
 
     at: float
     driver: str

@@ -1,4 +1,4 @@
-"""How a part of the product is replaced by what it was before a fix, and when that is noticed."""
+"""Replaces a part of the product by its state before a fix, and checks that this is detected."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_SEED = 1
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """``owner.name`` is replaced by ``by``, which reverts the fix of a ``finding``, if it has one.
+    """Replaces ``owner.name`` by ``by``, which may revert the fix of a ``finding``.
 
     It ``breaks`` one of these properties within ``seeds`` histories of ``terms``, or in ``plan``.
     """
@@ -34,12 +34,12 @@ class Mutation(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """As a person reads it in a list."""
+        """The title in a list of tests."""
         return f"{self.finding}: {self.what}" if self.finding else self.what
 
 
 def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
-    """Short histories in which little else happens than what is named."""
+    """Short histories with little besides the named steps."""
     return Terms(
         **{
             "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0, "declares": 0.0,
@@ -53,7 +53,7 @@ def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
 
 @contextmanager
 def applied(mutation: Mutation) -> Iterator[None]:
-    """The product with the mutation."""
+    """Apply the mutation to the product within the block."""
     before = mutation.owner.__dict__[mutation.name]
     setattr(mutation.owner, mutation.name, mutation.by)
     try:
@@ -63,7 +63,7 @@ def applied(mutation: Mutation) -> Iterator[None]:
 
 
 def caught(mutation: Mutation) -> Outcome | None:
-    """The first history that breaks the property; None when none does."""
+    """The first history that breaks the property, or None."""
     with applied(mutation):
         for plan in plans(mutation):
             outcome = run(plan)
@@ -73,7 +73,7 @@ def caught(mutation: Mutation) -> Outcome | None:
 
 
 def plans(mutation: Mutation) -> Iterator[Plan]:
-    """The histories in which the mutation must be noticed."""
+    """The histories in which the mutation must be detected."""
     if mutation.plan is not None:
         yield mutation.plan
         return

@@ -1,9 +1,9 @@
-"""Small reverts of what was fixed once, each with the property that has to notice it.
+"""Small reverts of fixes, each with the property that must detect it.
 
-A property that no mutation breaks is worth nothing. Each entry replaces one attribute of the
-product, and names under which terms, and within how many seeds, the simulator must fail.
-``mutations_of_identity`` has those that are about the question which query this is,
-``mutations_of_batches`` those about a batch in flight.
+A property that no mutation breaks is useless. Each entry replaces one attribute of the product, and
+names the terms under which, and the number of seeds within which, the simulator must fail.
+``mutations_of_identity`` has the mutations of query identity, ``mutations_of_batches`` those of a
+batch in flight.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _resolve_at_once(self: DriverHealth, label: str, recovery: Any, seconds: flo
     return bool(self.lasted(recovery) >= seconds / 10.0)
 
 
-def _poll_and_miss_nothing(self: state.State, report: Any) -> None:
+def _poll_and_never_vanish(self: state.State, report: Any) -> None:
     _poll(self, report)
     for key, known in self._queries.items():
         self._queries[key] = replace(known, vanished_at=None)
@@ -104,7 +104,7 @@ def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
     return query if log.committed is None else _fold_log(query, log, at)
 
 
-def _one_silence_is_the_drivers(findings: Any, *others: Any) -> Any:
+def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     return _gather(
         [
             incidents._incident([one]) if one.reason.startswith("silent: ") else one
@@ -117,36 +117,36 @@ def _one_silence_is_the_drivers(findings: Any, *others: Any) -> Any:
 HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
-UNHEARD = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
+UNREPORTED = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
 OF_NOTIFYING = (
-    Mutation("every end of a driver is a planned one", "P1",
+    Mutation("every end of a driver counts as planned", "P1",
              driver, "end_of", lambda *_: ProcessEnd.CLOSED,
              only(around=("context_dies",), around_share=1.0), 60, finding="A1"),
-    Mutation("what the whole driver has suppresses a failure", "P4",
+    Mutation("an alert of the whole driver suppresses a failure", "P4",
              inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
-    Mutation("a probe that is silent alone is a silent JVM", "P4|P5",
-             EVALUATION, "gather", _one_silence_is_the_drivers, finding="A10", plan=plan_of("A10")),
-    Mutation("what heals itself again and again is notified each time", "P5",
+    Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
+             EVALUATION, "gather", _one_silent_query_is_a_silent_driver, finding="A10", plan=plan_of("A10")),
+    Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
              flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
-    Mutation("every query that is gone is gone with its SparkContext", "P5",
+    Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
-    Mutation("an event of a past run takes over the present one", "P1|P2|P3|P5|P8",
+    Mutation("an event of a past run replaces the present run", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),
-    Mutation("what the probe says of ended runs is ignored", "P1",
-             state.State, "_apply_known", _poll_living_only, only("die unheard")),
-    Mutation("a run that the probe misses has not vanished", "P1",
-             state.State, "apply_probe", _poll_and_miss_nothing, only("die unseen")),
-    Mutation("an event that comes twice is read twice", "P8",
+    Mutation("probe reports of ended runs are ignored", "P1",
+             state.State, "_apply_known", _poll_living_only, only("die unreported")),
+    Mutation("a run that is missing in a poll does not count as vanished", "P1",
+             state.State, "apply_probe", _poll_and_never_vanish, only("die unseen")),
+    Mutation("a repeated event is applied twice", "P8",
              reader.EventReader, "_is_known", lambda *_: False, only("repeat"), finding="L17"),
-    Mutation("an incident ends at the first sign of health", "P3",
+    Mutation("an incident resolves at the first sign of health", "P3",
              DriverHealth, "has_recovered", _resolve_at_once, only("die and restart")),
     Mutation("events that a full mailbox drops are not counted", "P8",
              Mailbox, "drops", property(lambda _: {}), only("repeat", mailboxes=(1,))),
-    Mutation("idleness is no sign of life", "P2",
+    Mutation("idleness is no activity", "P2",
              fold, "_idle", lambda query, _: query, only("dry")),
-    Mutation("time in which nobody watched counts", "P2",
+    Mutation("time without monitoring counts", "P2",
              Snapshot, "watched", lambda _, since, now: max(0.0, now - since),
              only(around=("pause",), around_share=1.0, every=(20.0,), takes=(8.0,)), 150),
     Mutation("a failure waits for thirty evaluations", "P1",
@@ -160,55 +160,55 @@ OF_NOTIFYING = (
     Mutation("a cut connection counts as delivered", "P1",
              outbox.Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
-    Mutation("what fires is told again twice a minute", "P5",
+    Mutation("a firing alert sends two reminders a minute", "P5",
              grouping, "_revised", _reminds_always, only("die", "stop")),
-    Mutation("any alert of a query holds back all others", "P1",
+    Mutation("any alert of a query suppresses all its other alerts", "P1",
              lifecycle, "suppressor",
              lambda new, others, *_: next(
                  (one for one in others if one.begun and one.query == new.query), None),
              only("crawl", "die", "hang", steps=(6,)), 60),
-    Mutation("after a failed attempt there is no other for an hour", "P1",
+    Mutation("a failed attempt is retried after an hour", "P1",
              send_schedule, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
-    Mutation("what an earlier driver left open is forgotten", "P3|P5",
+    Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
              lifecycle.Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40),
-    Mutation("watch takes every silence for rest", "P1",
+    Mutation("watch never treats a silent driver as down", "P1",
              TargetTracker, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40),
-    Mutation("silences are not heeded", "P2",
+    Mutation("silences are ignored", "P2",
              grouping, "_muted", lambda page, *_: page, only("die in silence")),
-    Mutation("what a silence has muted stays so after it", "P1",
+    Mutation("a muted incident stays muted after its silence", "P1",
              grouping, "why_muted", _once_muted, only("die in silence", minutes=(8.0,))),
-    Mutation("one message that a receiver does not take ends all", "P1",
+    Mutation("one rejected message stops all messages to a receiver", "P1",
              outbox.Outbox, "_bury", lambda self, *_: _never_sends(self),
              only("die", around=("poison",), steps=(6,)), 60),
-    Mutation("one 410 ends all that a receiver is sent", "P1",
+    Mutation("one 410 stops all messages to a receiver", "P1",
              outbox.Outbox, "failed", _gone_is_for_ever,
              only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60, finding="A18"),
-    Mutation("a commit log that was never written is no reason to report a stall", "P1",
+    Mutation("a commit log that was never written is not reported as a stall", "P1",
              fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
-    Mutation("a checkpoint that cannot be read is reported to nobody", "P1",
+    Mutation("a checkpoint that cannot be read is not reported", "P1",
              monitoring_degraded, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
-    Mutation("of many points of a lag every other is dropped", "P1",
+    Mutation("every other point of a long lag history is dropped", "P1",
              trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
-    Mutation("offsets that stand are reported to nobody", "P1",
+    Mutation("stuck offsets are not reported", "P1",
              offsets_stalled, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,))),
-    Mutation("offsets that went back are reported to nobody", "P1",
+    Mutation("rewound offsets are not reported", "P1",
              offsets_rewound, "_went_back", lambda _: iter(()), only("rewind", minutes=(8.0,))),
-    Mutation("one batch with more than is allowed is a lag", "P2",
+    Mutation("one batch with more than the allowed lag is reported as lagging", "P2",
              query_lagging, "_beginning", lambda rise, _: rise[0], only("lag", "stall", "hang")),
-    Mutation("that no rows come is reported to nobody", "P1",
+    Mutation("missing input is not reported", "P1",
              streaming_input_missing, "_may_have_rows", lambda _: True, HUNGRY),
-    Mutation("rows of batches that only the probe has seen do not count", "P2",
-             streaming_input_missing, "_may_have_rows", lambda _: False, UNHEARD, 60),
-    Mutation("jobs of a thread pool are nobody's", "P2",
+    Mutation("rows of batches that only the probe saw do not count", "P2",
+             streaming_input_missing, "_may_have_rows", lambda _: False, UNREPORTED, 60),
+    Mutation("jobs of a thread pool belong to no query", "P2",
              probing.JobActivity, "moved_since", lambda now, before: now.own != before.own,
              only("fan_out"), finding="L5"),
-    Mutation("jobs of a thread pool are everybody's", "P1",
+    Mutation("jobs of a thread pool belong to every query", "P1",
              probing.JobActivity, "moved_since", lambda now, before: now != before,
              only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60, finding="L5"),
-    Mutation("expect_stop is not heard", "P2",
+    Mutation("expect_stop is ignored", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),
 )  # fmt: skip
 

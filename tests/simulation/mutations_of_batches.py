@@ -1,4 +1,4 @@
-"""Reverts that concern a batch in flight: how long it may take, and how severe that is."""
+"""Reverts of fixes to batches in flight: their allowed duration and their severity."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ BATCHES = (
     Mutation("the trigger interval counts while a batch is in flight", "P1",
              stuck_batch, "moved_lately", _moved_within_trigger, finding="A4",
              plan=plan_of("A4", 2)),
-    Mutation("a batch that is delayed is critical after its window", "P2",
+    Mutation("a delayed batch is critical after its window", "P2",
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,)), finding="A9"),
-    Mutation("a batch that is delayed is never critical", "P1",
+    Mutation("a delayed batch is never critical", "P1",
              stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
              only("skew", "starve", minutes=(12.0,)), finding="A9"),
 )  # fmt: skip
-"""What random histories and the scenarios must notice."""
+"""Mutations that random histories and the scenarios must detect."""

@@ -1,4 +1,4 @@
-"""Reverts of what decides which query an observation belongs to, and what is kept of queries."""
+"""Reverts of fixes to query identity: which query an observation belongs to, and what is kept."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _calm_while_one_starts(
     self: DriverHealth, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
     own = [label for label in self.queries if self.is_unnamed(label)]
-    if any(label not in self._reported and self._is_unhealthy(label, severity) for label in own):
+    if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
         return None
     return before or RecoveryWindow(self.now, 0)
 
@@ -90,20 +90,20 @@ IDENTITY = (
              identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), finding="L3"),
     Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P6",
              identity.Identity, "met_by_probe", _memory_introduces, only("new", named=1.0), finding="L3"),
-    Mutation("two living queries of one name share a label", "P4|P6",
+    Mutation("two running queries of one name share a label", "P4|P6",
              identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0), finding="L15"),
-    Mutation("living namesakes merge: the commit of one recovers the other", "P4|P6",
+    Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
              identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,)), finding="L15"),
-    Mutation("an event of a run more than sixteen runs ago takes over the present one", "P1|P2|P3",
+    Mutation("an event of a run more than sixteen runs ago replaces the present run", "P1|P2|P3",
              identity.Identity, "met_by_event", _sixteen_past_runs,
              finding="L16", plan=plan_of("L16")),
     Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P7",
              identity.Identity, "_namesakes", _no_namesakes,
              only("crash_loop", kept=0.0, named=1.0), finding="L23"),
-    Mutation("a forgotten query is met anew through the probe's memory", "P2|P5|P6",
+    Mutation("a forgotten query reappears through the probe's memory", "P2|P5|P6",
              identity.Identity, "met_by_probe", _memory_introduces,
              only("die and restart", "plan_stop", named=1.0, small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
-    Mutation("the counters of a forgotten query begin anew", "P6",
+    Mutation("the counters of a forgotten query restart from zero", "P6",
              past_queries, "_remains", _remains_without_counters,
              only("restart", "plan_stop", small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
     Mutation("a run that completes does not recover an earlier failure", "P3",
@@ -113,19 +113,19 @@ IDENTITY = (
              state, "to_forget", _forget_expected,
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,)),
              finding="A19"),
-    Mutation("queries without a name have an alert each", "P5|P7",
+    Mutation("each unnamed query has an alert of its own", "P5|P7",
              incidents, "_of_unnamed", lambda found, _: list(found),
              only("crash_loop", named=0.0, kept=0.0), finding="A20"),
     Mutation("the time in which a query starts counts as health", "P3",
              DriverHealth, "recovery", _starting_is_calm,
              finding="N1", plan=plan_of("N1")),
-    Mutation("expect_stop excuses a namesake that has ended before", "P1|P4",
+    Mutation("expect_stop excuses a namesake that ended before", "P1|P4",
              state.State, "expect_stop", _any_called,
              only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, finding="seed 1273"),
-    Mutation("a late start takes over a run that the probe sees alive", "P1|P2|P3|P4|P5",
+    Mutation("a late start event replaces a run that the probe sees running", "P1|P2|P3|P4|P5",
              identity, "_is_older", _by_its_own_time,
              finding="seed 31132", plan=plan_of("seed 31132")),
-    Mutation("the alert of queries without a name resolves while one is starting", "P3",
+    Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",
              DriverHealth, "_recovery_of_unnamed", _calm_while_one_starts,
              finding="seed 869342679", plan=plan_of("seed 869342679")),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reverts of what makes a crash loop over processes one incident that says so."""
+"""Reverts of fixes that make a crash loop over processes one incident that says so."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from .mutating import Mutation
 from .scenarios import plan_of
 
 LOOPS = (
-    Mutation("nobody reads how old the batch is that fails", "P9",
+    Mutation("the age of the failing batch is not read", "P9",
              over_restarts, "unfinished", lambda _: None, finding="S1", plan=plan_of("S1")),
-    Mutation("a stall over restarts ends when the query fails", "P9",
+    Mutation("a stall over restarts resolves when the query fails", "P9",
              inhibition, "ANNOTATION", "no such annotation", finding="S1", plan=plan_of("S1", 1)),
-    Mutation("the next process knows of no failure, and counts from zero", "P9",
+    Mutation("the next process knows no earlier failure, and counts from zero", "P9",
              remembering.Remembering, "restore", lambda *_: None, finding="S1", plan=plan_of("S1", 3)),
-    Mutation("nobody keeps in which batch a process has failed", "P9",
+    Mutation("the batch in which a process failed is not kept", "P9",
              remembering.Remembering, "keep", lambda *_: None, finding="S1", plan=plan_of("S1", 5)),
-    Mutation("a failure keeps the time of a clock that was set since", "P9",
+    Mutation("a failure keeps its time although the clock was set since", "P9",
              remembering, "CLOCK_SET_SECONDS", 1e9, finding="S1", plan=plan_of("S1", 4)),
-    Mutation("a failure that the clock shows to come is no failure", "P9",
+    Mutation("a failure with a time in the future does not count", "P9",
              past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, finding="S1", plan=plan_of("S1", 4)),
-    Mutation("an open incident does not learn that one batch fails again and again", "P9",
+    Mutation("an open incident is not updated when one batch fails repeatedly", "P9",
              grouping, "_more", lambda _: frozenset(), finding="S2", plan=plan_of("S2")),
 )  # fmt: skip

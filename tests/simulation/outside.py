@@ -1,4 +1,4 @@
-"""`querypulse watch` in the simulated world: what it sees of each driver, and whom it notifies."""
+"""`querypulse watch` in the simulated world: its polls of each driver, and its notifications."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from .receivers import SimReceiver
 
 POLL_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0
-"""The command's defaults."""
+"""The defaults of the command."""
 EVALUATE_SECONDS = 1.0
-"""The command takes half of that."""
+"""The command evaluates twice as often."""
 
 
 class SimWatch:
-    """A process beside the drivers, which never ends."""
+    """A process beside the drivers that never ends."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class SimWatch:
         self._dispatch = Dispatch(self.couriers, wall=time.wall)
 
     def begin(self) -> None:
-        """Look again and again."""
+        """Start to poll and to evaluate."""
         for name in self._drivers():
             self._endpoints[name] = Endpoint(f"http://{name}:9719", loopback=True)
         self._tracker.listed(self._endpoints.values())
@@ -76,7 +76,7 @@ class SimWatch:
         self._time.after(POLL_SECONDS, self._poll)
 
     def _evaluate_all(self) -> None:
-        """More often than anybody looks."""
+        """Evaluate more often than it polls."""
         reported = self._evaluate.update(self._time.now, self._time.wall())
         self._dispatch.offer(reported.incidents, reported.stale_resolves)
         for courier in self.couriers:
@@ -101,7 +101,7 @@ class SimWatch:
         )
 
     def _about(self, alert: Alert) -> Named:
-        """The queries of the driver that an alert names, by its URL."""
+        """The queries of the driver whose URL the alert has."""
         endpoint = alert.annotations.get(reasons.ADDRESS, "")
         driver = urlsplit(endpoint).hostname
         name = driver_down.NAME

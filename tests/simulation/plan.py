@@ -1,4 +1,4 @@
-"""A plan: which queries there are, and what happens when. Values only, so that it can be shrunk."""
+"""A plan: its queries, and timed steps. It consists of values only, so that it can be shrunk."""
 
 from __future__ import annotations
 
@@ -10,54 +10,54 @@ STEPS = {
     "die": "its run fails with an exception (arg: the error)",
     "fail_first": "the next run fails in its first milliseconds",
     "restart": "the application starts it again (arg 'new': with a new checkpoint)",
-    "stop": "it is stopped, and nobody announced it",
+    "stop": "it is stopped without an announcement",
     "plan_stop": "it is stopped after expect_stop",
-    "hang": "its batch hangs for so long, no task finishes",
-    "crawl": "its batch is slow for so long, tasks finish",
-    "skew": "one task of its batch runs for so long, and no other finishes",
-    "starve": "its job waits for so long, because another query holds all slots",
-    "fan_out": "its batch is slow for so long, its jobs run in a thread pool and name no query",
-    "ask": "it asks its source for offsets for so long",
-    "lag": "its source grows faster than it reads for so long",
-    "stall": "its batches come for so long, and read nothing though data waits",
-    "rewind": "its offsets go back, and stay there for so long",
-    "log_stands": "its commit log is not written for so long (async progress tracking)",
-    "unreadable": "its checkpoint cannot be read for so long",
-    "dry": "its source is empty for so long",
-    "bad_batch": "its batch fails in each run, whichever process runs it, for so long",
-    "bad_runs": "its runs commit, and fail so many seconds (arg) after their start, for so long",
-    "crash_loop": "every new run fails at once for so long (arg: seconds between runs)",
-    "delay": "its events come late by so much (arg: for how long)",
-    "drop": "its events are lost for so long",
-    "repeat": "its events come twice for so long",
-    "probe_refused": "the probe gets no answer for so long",
-    "probe_partial": "the probe reports the query as last seen for so long",
+    "hang": "its batch hangs for this long; no task finishes",
+    "crawl": "its batch is slow for this long; tasks finish",
+    "skew": "one task of its batch runs for this long; no other task finishes",
+    "starve": "its job waits for this long because another query holds all slots",
+    "fan_out": "its batch is slow for this long; its jobs run in a thread pool and name no query",
+    "ask": "it waits for offsets from its source for this long",
+    "lag": "its source grows faster than it reads for this long",
+    "stall": "its batches read nothing for this long although there is unread data",
+    "rewind": "its offsets go back, and stay there for this long",
+    "log_stuck": "its commit log is not written for this long (async progress tracking)",
+    "unreadable": "its checkpoint cannot be read for this long",
+    "dry": "its source is empty for this long",
+    "bad_batch": "its batch fails in each run of each process, for this long",
+    "bad_runs": "its runs commit, and fail some seconds (arg) after their start, for this long",
+    "crash_loop": "every new run fails at once for this long (arg: seconds between runs)",
+    "delay": "its events are late by this much (arg: for how long)",
+    "drop": "its events are lost for this long",
+    "repeat": "its events arrive twice for this long",
+    "probe_refused": "the probe gets no answer for this long",
+    "probe_partial": "the probe reports the query as last seen for this long",
     "probe_misses": "one poll of the probe lacks the query",
-    "jvm_pause": "the JVM stands still for so long",
-    "pause": "JVM and Python stand still for so long (SIGSTOP)",
-    "receiver": "a receiver (who) misbehaves for so long (arg: how)",
-    "poison": "a receiver (who) answers 400 to the next message, and to that one only",
-    "acknowledge": "somebody acknowledges what is open",
-    "silence": "alerts of a query are silenced for so long (arg: alert name)",
-    "jump": "the wall clock jumps by so much",
+    "jvm_pause": "the JVM pauses for this long",
+    "pause": "JVM and Python pause for this long (SIGSTOP)",
+    "receiver": "a receiver (who) misbehaves for this long (arg: how)",
+    "poison": "a receiver (who) answers 400 to the next message only",
+    "acknowledge": "somebody acknowledges all open incidents",
+    "silence": "alerts of a query are silenced for this long (arg: alert name)",
+    "jump": "the wall clock jumps by this much",
     "kill": "the driver (who) is killed",
-    "close": "the driver's application ends in good order",
+    "close": "the driver's application ends normally",
     "raise": "the driver's application ends by an exception",
-    "terminate": "the driver's JVM gets SIGTERM, and Python ends so much later",
+    "terminate": "the driver's JVM gets SIGTERM, and Python ends this much later",
     "jvm_crash": "the driver's JVM ends, Python stays",
     "context_dies": "the SparkContext stops by itself",
-    "app_stops": "the application stops its SparkContext, which takes so long",
-    "boot": "the driver is started again",
-    "late": "an event of a run long ago comes (arg: how many runs ago)",
+    "app_stops": "the application stops its SparkContext, which takes this long",
+    "boot": "the driver restarts",
+    "late": "an event of a run long ago arrives (arg: how many runs ago)",
 }
 
 
 class QuerySpec(msgspec.Struct, frozen=True):
-    """One query as its owner sees it, whatever runs and checkpoints it goes through.
+    """One query as its owner sees it, over all its runs and checkpoints.
 
-    ``every`` is its trigger interval, ``takes`` the length of a batch, in seconds. ``recovers``
-    is after how many seconds a supervisor starts it again (0: nobody does); ``loop`` is after
-    how many seconds it is started again once it has completed.
+    ``every`` is its trigger interval, ``takes`` the length of a batch, in seconds. After
+    ``recovers`` seconds, a supervisor restarts it after a failure (0: never); after ``loop``
+    seconds, it is restarted after a completed run.
     """
 
     key: str
@@ -72,18 +72,18 @@ class QuerySpec(msgspec.Struct, frozen=True):
     checkpoint: str = "kept"
     expected: bool = False
     log_every: float = 0.0
-    """After how many seconds async progress tracking writes its logs; 0: at each batch."""
+    """The interval in which async progress tracking writes its logs; 0: at each batch."""
     expected_input: float = 0.0
-    """``expected_input_seconds`` for its name; 0: no data has to come."""
+    """``expected_input_seconds`` for its name; 0: no data is expected."""
 
     @property
     def is_continuous(self) -> bool:
-        """Whether no event tells of its commits."""
+        """Whether no event reports its commits."""
         return self.trigger == "Continuous"
 
     @property
     def needs_log(self) -> bool:
-        """Whether only its commit log says what it has done."""
+        """Whether only its commit log shows its progress."""
         return self.is_continuous or self.log_every > 0.0
 
     @property
@@ -93,7 +93,7 @@ class QuerySpec(msgspec.Struct, frozen=True):
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happens ``at`` so many seconds after the beginning."""
+    """Something that happens ``at`` this many seconds after the beginning."""
 
     at: float
     do: str
@@ -108,27 +108,27 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What surrounds the queries; ``receivers`` are kinds of receivers, in order."""
+    """The surroundings of the queries; ``receivers`` are kinds of receivers, in order."""
 
     receivers: tuple[str, ...] = ("pagerduty",)
     drivers: tuple[str, ...] = ("d1",)
     app: str = "etl"
-    """What all drivers are called."""
+    """The app name of all drivers."""
     spool: bool = True
     watched: bool = False
     attach_at: float = 0.0
     memory: int = 1000
-    """How many queries that are gone are remembered: small numbers bring the bound into reach."""
+    """How many ended queries are remembered: small numbers bring the bound into reach."""
     slow_critical: float = 1800.0
-    """``slow_critical_seconds``: small numbers bring what is critical into reach."""
+    """``slow_critical_seconds``: small numbers bring critical alerts into reach."""
     failed_grace: float = 0.0
     """``failed_grace_seconds``."""
     mailbox: int = 2000
-    """How many progress events may wait for the worker."""
+    """How many progress events may be queued for the worker."""
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """One history to be, complete: running it twice gives the same."""
+    """The complete plan of one history: running it twice gives the same result."""
 
     seed: int
     horizon: float
@@ -136,7 +136,7 @@ class Plan(msgspec.Struct, frozen=True):
     steps: tuple[Step, ...]
     setup: Setup = Setup()
     without: frozenset[str] = frozenset()
-    """Findings that are known, whose promises are not asked for; see ``exclusions``."""
+    """Known findings whose properties are not required; see ``exclusions``."""
 
     def lacking(self, *, step: int | None = None, query: str | None = None) -> Plan:
         """The plan without one of its steps, or without one of its queries."""

@@ -1,4 +1,4 @@
-"""The probe of a simulated driver: what it would answer, when it answers."""
+"""The probe of a simulated driver."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ CLOSER_AFTER_SECONDS = 10.0
 
 
 class SimProbe:
-    """Polls the simulated Spark; remembers runs that ended with the product's own memory."""
+    """Polls the simulated Spark; remembers ended runs with the product's own code."""
 
     def __init__(self, time: Time, spark: SimSpark, bus: Bus, faults: Faults) -> None:
         self.latest: ProbeReport | None = None
         self.answered: dict[str, float] = {}
-        """By query: when a poll last showed it as it was."""
+        """By query: when a poll last showed its true state."""
         self.ends: dict[str, float] = {}
-        """By query: when the last run ended whose end a poll has shown."""
+        """By query: the end of the last run whose end a poll has shown."""
         self.failures: dict[str, float] = {}
-        """The same, of runs that failed."""
+        """The same for runs that failed."""
         self._time = time
         self._spark = spark
         self._bus = bus
@@ -46,7 +46,7 @@ class SimProbe:
 
     @property
     def log(self) -> LogReport | None:
-        """What the checkpoints that were read have shown."""
+        """The newest report of the checkpoints."""
         return self._logs.latest
 
     @property
@@ -56,7 +56,7 @@ class SimProbe:
         return not paused and not self._faults.holds("probe_refused", "*")
 
     def poll(self) -> None:
-        """Ask once; a JVM that does not answer leaves the newest report as it is."""
+        """Poll once; if the JVM does not answer, the newest report stays."""
         if not self._spark.alive:
             # Its process has ended, whatever else is wrong.
             self._publish((), Context.JVM_GONE)
@@ -65,9 +65,9 @@ class SimProbe:
             return
         runs = [self._living(run) for run in self._spark.living.values()]
         for run in self._spark.ended_runs:
-            # The handle of a run that was born and died between two polls was never had.
+            # The probe never had the handle of a run that began and ended between two polls.
             if run.run_id in self._seen:
-                self._ended.add(self._last_words(run))
+                self._ended.add(self._ended_run(run))
                 self._seen.pop(run.run_id)
                 self._facts.pop(run.run_id)
                 self.ends[run.spec.key] = run.ended_at
@@ -111,7 +111,7 @@ class SimProbe:
         slots = SlotUse(4, 4, "of another query", 4) if run.waits_for_slots else SlotUse(4)
         return JobActivity(own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=slots)
 
-    def _last_words(self, run: Run) -> ProbedRun:
+    def _ended_run(self, run: Run) -> ProbedRun:
         return ProbedRun(
             facts=self._facts_of(run),
             active=False,
@@ -136,7 +136,7 @@ class SimProbe:
         return known
 
     def _read_logs(self) -> None:
-        """Where a log decides, the query was seen when its log was."""
+        """Read the logs; a query that needs its log counts as seen when its log is read."""
         self._logs.step()
         unreadable = self.log.unreadable if self.log is not None else {}
         for run in self._spark.living.values():

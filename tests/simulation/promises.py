@@ -1,4 +1,4 @@
-"""Within which time somebody knows of a trouble, counted while a signal shows it."""
+"""The promised time until a person is notified, counted while a signal shows the problem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from querypulse.alerting.window import batch_window
 
 from .driver import SimDriver
 from .queries import SimQuery
-from .stage import TICK_SECONDS, Stage
+from .stage import TICK_SECONDS, WorldView
 from .truth import OF_SOURCE, Episode, Health
 
 DEATH_SECONDS = 14.0
@@ -19,9 +19,9 @@ WINDOW_FACTOR = 30.0
 
 
 def promised_seconds(
-    stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
+    stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode, *, critical: bool
 ) -> float:
-    """How long it may last until somebody is notified, by a ``critical`` alert or by any."""
+    """The promised time until a notification: of a ``critical`` alert, or of any alert."""
     if episode.health is Health.DEAD:
         return DEATH_SECONDS if is_reported(driver, query, episode) else GONE_SECONDS
     if episode.health is Health.GONE:
@@ -29,7 +29,7 @@ def promised_seconds(
     if critical or _is_first_batch(driver, query, episode):
         return _critical_seconds(stage, driver, query, episode) + BEYOND_WINDOW_SECONDS
     if episode.health in OF_SOURCE:
-        # Of many points some are kept, and the first above the limit may not be one of them.
+        # Only some points are kept, and the first one above the limit may be dropped.
         trend = 1.1 * TREND_SECONDS if episode.health is Health.LAGGING else 0.0
         batches = 3.0 * (query.spec.every + query.spec.takes)
         return (
@@ -39,19 +39,19 @@ def promised_seconds(
         )
     if not query.spec.log_every and _is_in_flight(driver, query):
         return _batch_window(driver, query, episode) + BEYOND_WINDOW_SECONDS
-    # A log that is written rarely may stand for three of its intervals.
+    # A rarely written log may be unchanged for three of its intervals.
     window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
     return window + BEYOND_WINDOW_SECONDS
 
 
 def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-    """Whether an event, or the probe's last sight of the run, tells of the death."""
+    """Whether an event, or the probe's last report of the run, shows the failure."""
     reported = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
     return reported or driver.probe.failures.get(query.key, 0.0) >= episode.began_at
 
 
 def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:
-    """The window that the monitor shows, unless it is longer than any can be."""
+    """The window that the monitor shows, limited to the longest possible window."""
     floor = max(least, START_GRACE_SECONDS)
     most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
     shown = [
@@ -64,7 +64,7 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
 
 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-    """Whether it is slow, and no commit of this run was seen before: it may catch up."""
+    """Whether it is slow, and no commit of this run was seen before: it may be catching up."""
     pace = query.spec.every + query.spec.takes + TICK_SECONDS
     seen = query.truth.healths_between(driver.attached_at, episode.began_at)
     soon = episode.began_at < driver.attached_at + pace
@@ -73,13 +73,15 @@ def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> boo
 
 
 def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
-    """Whether it works on a batch: then its trigger interval does not count."""
+    """Whether a batch is in flight: then its trigger interval does not count."""
     run = driver.spark.living.get(query.key)
     return run is not None and run.busy and not run.spec.is_continuous
 
 
-def _critical_seconds(stage: Stage, driver: SimDriver, query: SimQuery, episode: Episode) -> float:
-    """When a batch in flight is critical, whatever it does."""
+def _critical_seconds(
+    stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode
+) -> float:
+    """When a batch in flight is critical in any case."""
     window = _batch_window(driver, query, episode)
     if episode.health is Health.SLOW:
         return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
@@ -87,7 +89,7 @@ def _critical_seconds(stage: Stage, driver: SimDriver, query: SimQuery, episode:
 
 
 def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
-    """The window of its batch in flight, as far as the monitor knows the query."""
+    """The window of its batch in flight, as the monitor knows it."""
     windows = [
         batch_window(one, Limits()).seconds
         for label, one in driver.worker.evaluated.snapshot.labels().items()

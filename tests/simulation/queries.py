@@ -1,4 +1,4 @@
-"""A query as its owner sees it: the plan's wishes, its checkpoint, and the truth about it."""
+"""A query as its owner sees it: its plan, its checkpoint, and its true state."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_SECONDS = 2.0
 
 
 class Checkpoint:
-    """Where a query stands on disk: it outlives runs and drivers."""
+    """The checkpoint of a query on disk, which outlives runs and drivers."""
 
     def __init__(self, rng: Random) -> None:
         self.query_id = identity(rng)
@@ -25,12 +25,12 @@ class Checkpoint:
         """The newest batch in its commit log."""
         self.logged_at = float("-inf")
         self.planned = -1
-        """The newest batch in its log of offsets, whichever process has planned it."""
+        """The newest batch in its log of offsets, planned by any process."""
         self.planned_at = float("-inf")
 
 
 class Failed(msgspec.Struct, frozen=True):
-    """A run failed, in which batch (None: before any), and whether an event showed it at once."""
+    """A failed run: its batch (None: before any), and whether an event reported it at once."""
 
     at: float
     batch: int | None
@@ -38,9 +38,9 @@ class Failed(msgspec.Struct, frozen=True):
 
 
 class SimQuery:
-    """Everything about one query that no run takes with it when it ends.
+    """The state of one query that outlives its runs.
 
-    Times ``..._until`` are monotonic seconds until which something is so.
+    Times ``..._until`` are monotonic seconds until which a condition lasts.
     """
 
     def __init__(self, spec: QuerySpec, rng: Random, time: Time) -> None:
@@ -49,7 +49,7 @@ class SimQuery:
         self.checkpoint = Checkpoint(rng)
         self.source = SimSource(time)
         self.wanted = False
-        """Whether its application runs it: a driver that is started again starts it."""
+        """Whether its application runs it: a restarted driver starts it."""
         self.hang_until = 0.0
         self.crawl_until = 0.0
         self.fan_until = 0.0
@@ -62,9 +62,9 @@ class SimQuery:
         self.bad_until = 0.0
         self.bad_runs_until = 0.0
         self.bad_runs_last = 0.0
-        """How many seconds each of its runs lasts until then."""
+        """The length of each run until then, in seconds."""
         self.failures: list[Failed] = []
-        """Of its runs, in whichever process."""
+        """The failures of its runs, in all processes."""
         self.crash_pause = 1.0
         self.fails_at_once = False
         self.query_ids = {self.checkpoint.query_id}
@@ -72,15 +72,14 @@ class SimQuery:
         self.fed_at = float("-inf")
         """When a batch last had rows."""
         self.known_fed_at = float("-inf")
-        """The same, without what the poll shows that first shows a commit of its run: only the
-        events tell of that."""
+        """The same, without the first commit of a run: only events report its rows."""
         self._first_fed_at = float("-inf")
         self.kept: list[tuple[float, str, str]] = []
-        """When all runs were started, with query and run ids: for events that come far too late."""
+        """The starts of all runs with query and run ids, for events that are far too late."""
         self._rng = rng
 
     def is_fed(self, at: float, *, first_of_run: bool) -> None:
-        """A batch with rows was committed."""
+        """Record the commit of a batch with rows."""
         if first_of_run:
             self._first_fed_at, self.known_fed_at = at, self.fed_at
         elif at - self._first_fed_at > POLL_SECONDS:
@@ -89,22 +88,22 @@ class SimQuery:
 
     @property
     def key(self) -> str:
-        """What the plan calls it."""
+        """Its name in the plan."""
         return self.spec.key
 
     @property
     def is_lost(self) -> bool:
-        """Whether nobody can know that it is back: it has no name, and another id each time."""
+        """Whether a restart cannot be recognised: it has no name, and another id each time."""
         return self.spec.name is None and len(self.query_ids) > 1
 
     def new_checkpoint(self) -> None:
-        """Its checkpoint was deleted, or never kept."""
+        """Replace its checkpoint, which was deleted or never kept."""
         self.checkpoint = Checkpoint(self._rng)
         self.source.restart()
         self.query_ids.add(self.checkpoint.query_id)
 
 
 def identity(rng: Random) -> str:
-    """A UUID as Spark writes one."""
+    """A UUID in Spark's format."""
     text = f"{rng.getrandbits(128):032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

@@ -1,4 +1,4 @@
-"""P2 and P5: nobody hears of a healthy query, and nobody hears twice without news."""
+"""P2 and P5: nobody is notified of a healthy query, and nobody is notified twice without news."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
-from .stage import TICK_SECONDS, Stage, Violation, is_end_unheard, is_of_unnamed
+from .stage import TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed
 from .truth import CALM, Health
 
 BEFORE_SECONDS = 75.0
-"""What was bad so long before a notification explains it."""
+"""A problem up to this long before a notification explains it."""
 BLIND_SECONDS = 50.0
 REMINDER_SECONDS = 4 * 3600.0
 SIGNALS = frozenset({events_missing.NAME, monitoring_degraded.NAME})
@@ -41,7 +41,7 @@ STALL_FLOOR_SECONDS = 60.0
 SLACK_SECONDS = 15.0
 OF_BATCHES = frozenset({query_stalled.NAME, batch_slow.NAME})
 LATE_SECONDS = 30.0
-"""After its start a process resolves nothing that it has not opened."""
+"""For this long after its start, a process resolves only incidents that it has opened."""
 TROUBLED_SECONDS = 400.0
 OF_OFFSETS = {
     query_lagging.NAME: Health.LAGGING,
@@ -51,25 +51,25 @@ OF_OFFSETS = {
 
 
 class Quiet:
-    """Looks at each notification once."""
+    """Checks each notification once."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, int, str], Notification] = {}
         self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
-        """By process: what it has resolved that was never open, and when."""
+        """By process: resolves of incidents that were never open, and their times."""
         self._blind_at = 0.0
         self._away_at = float("-inf")
         self._aways = 0
-        """How often a driver has gone away, for whatever reason."""
+        """How often a driver has gone away, for any reason."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing changes by an evaluation."""
+        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
-        """Check what is new."""
+        """Check new notifications and resolves."""
         self._watch_signals()
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
@@ -84,7 +84,7 @@ class Quiet:
     def _check_cause(self, receiver: SimReceiver, one: Notification) -> None:
         for key, name in one.named:
             if name == streaming_input_missing.NAME:
-                # ``feeding`` asks whether rows came.
+                # ``feeding`` checks whether rows arrived.
                 continue
             query = self._stage.queries.get(key)
             if query is not None and not self._has_cause(receiver, query, name, one.at):
@@ -94,10 +94,10 @@ class Quiet:
                     f"(now {query.truth.health.value})",
                 )
             if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
-                raise Violation("P2", f"{receiver.name} notified of {name}; all signals were well")
+                raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
     def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
-        """What is ordinarily slow wakes nobody before its time (A9)."""
+        """Check that an ordinarily slow batch is not critical too early (A9)."""
         if (
             len(one.named) != 1
             or one.severity != "critical"
@@ -105,7 +105,7 @@ class Quiet:
         ):
             return
         if receiver.kind == "alertmanager" and '"severity": "critical"' not in one.key:
-            # The others of its group are critical.
+            # Other alerts of its group are critical.
             return
         ((key, name),) = one.named
         query = self._stage.queries.get(key)
@@ -126,13 +126,13 @@ class Quiet:
             )  # fmt: skip
 
     def _planned_before(self, query: SimQuery) -> float:
-        """When a process before this one planned the batch that this one is in; else now."""
+        """When an earlier process planned the present batch; now if this process did."""
         now, planned_at = self._stage.time.now, query.checkpoint.planned_at
         born_at = self._stage.drivers[query.spec.driver].born_at
         return planned_at if float("-inf") < planned_at < born_at else now
 
     def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
-        """What a silence covers notifies nobody; in a group, unless all of it is covered."""
+        """Check that a silenced alert notifies nobody; a group only if all of it is silenced."""
         if one.driver == "watch" or not one.named:
             return
         named = [(self._stage.queries.get(key), name) for key, name in one.named]
@@ -158,23 +158,23 @@ class Quiet:
             late += Limits().restart_window_seconds
             found = query.truth.healths_between(at - late, at) - CALM
         if query.is_lost and (name == query_stopped.NAME or held_up):
-            # Its run with another id has ended, and nothing says that this one is the same.
+            # Its run with another id has ended, and nothing shows that this is the same query.
             return True
-        if name == query_stopped.NAME and is_end_unheard(self._stage, query):
-            # Nothing says that a run which ends by itself has completed.
+        if name == query_stopped.NAME and is_end_unreported(self._stage, query):
+            # Nothing shows that a run which ends by itself has completed.
             return True
         if name in OF_OFFSETS:
             return OF_OFFSETS[name] in found
         if found == {Health.DEAD} and name == query_stopped.NAME:
-            # Another end than the one it met: right only where nobody could hear of that.
-            return self._is_unheard(query)
+            # Another end than the real one: correct only if the real end could not be reported.
+            return self._is_unreported(query)
         if found == {Health.SLOW} and name == query_stalled.NAME:
-            # Its tasks finish: only who cannot see that may take it for stalled.
+            # Its tasks finish: only a monitor that cannot see that may report a stall.
             return at <= self._blind_at
         return bool(found) or self._was_unseen(query, name, at, late)
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
-        """Whether the monitor could not know better of a query that is healthy."""
+        """Whether the monitor could not know that the query is healthy."""
         if name == query_missing.NAME:
             driver = self._stage.drivers[query.spec.driver]
             return query.spec.expected and query.started_at < driver.attached_at
@@ -182,15 +182,15 @@ class Quiet:
             return at - late <= self._away_at
         return name == query_stalled.NAME and at <= self._blind_at
 
-    def _is_unheard(self, query: SimQuery) -> bool:
+    def _is_unreported(self, query: SimQuery) -> bool:
         driver = self._stage.drivers[query.spec.driver]
-        unheard = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
-        # What a process before this one could not hear of, its successor may bring.
-        unheard |= any(one.began_at < driver.born_at for one in query.truth.episodes)
-        return unheard or driver.spark.context is not Context.RUNNING
+        unreported = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
+        # A failure that could not be reported to one process may be reported by its successor.
+        unreported |= any(one.began_at < driver.born_at for one in query.truth.episodes)
+        return unreported or driver.spark.context is not Context.RUNNING
 
     def _check_news(self, receiver: SimReceiver, one: Notification) -> None:
-        """A trouble that goes on is told once, unless there is a reason to tell it again."""
+        """Check that a lasting problem notifies once, unless there is a reason to notify again."""
         fresh, again = False, []
         for key, name in one.named:
             query = self._stage.queries.get(key)
@@ -199,28 +199,28 @@ class Quiet:
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
             which: float = self._aways if name == driver_down.NAME else began[-1] if began else -1
             if name == streaming_input_missing.NAME:
-                # It may come back for other reasons, and each time it does no rows came since.
+                # The alert may fire again for other reasons while no rows arrive.
                 which = query.fed_at
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
             before = self._received.get(mark)
             self._received[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
-            # What an outage held up speaks of the trouble before this one.
-            nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unheard(query)
+            # A message that an outage delayed is about the problem before this one.
+            nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unreported(query)
             # A run whose start was lost has no name.
             silenced = before is not None and self._stage.silences.covered(
                 query.spec, name, before.at, one.at
             )
             shown = receiver.open.get(one.key)
-            # That a batch failed in earlier processes, too, or that one batch fails again and
-            # again, is news when it becomes known.
+            # That a batch also failed in earlier processes, or that one batch fails repeatedly,
+            # is news when it becomes known.
             says_more = before is not None and one.revision > before.revision and (
                 shown is not None and self._says_more(query, shown)
             )  # fmt: skip
             reported = late or silenced or nameless or says_more
             reported |= before is not None and self._outlasts_driver(query, name, before, one)
-            # What was refused is sent once more when it is over, and another trouble lasts by then.
+            # A rejected alert is sent again when it has ended, and by then another problem lasts.
             reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
             )  # fmt: skip
@@ -230,12 +230,12 @@ class Quiet:
                 again.append((key, name))
         if again and not fresh:
             raise Violation(
-                "P5", f"{receiver.name} notified again of the same trouble: {sorted(again)}"
+                "P5", f"{receiver.name} notified again of the same problem: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
 
     def _says_more(self, query: SimQuery, shown: Open) -> bool:
-        """Whether it names a batch that fails each time, or one that an earlier process planned."""
+        """Whether it names a batch that fails each time, or that an earlier process planned."""
         driver = self._stage.drivers[query.spec.driver]
         of_earlier = query.checkpoint.planned_at < driver.born_at
         return POISON in shown.words or (of_earlier and WORDS in shown.words)
@@ -243,9 +243,9 @@ class Quiet:
     def _outlasts_driver(
         self, query: SimQuery, name: str, before: Notification, one: Notification
     ) -> bool:
-        """Whether the whole driver was stuck and goes on again, and this query does not.
+        """Whether the whole driver was stuck and has resumed, but this query has not.
 
-        That is another trouble: the whole driver's incident ends, and its own must not be hidden.
+        That is another problem: the incident of the driver ends, and must not hide the query's own.
         """
         whole = (WHOLE_DRIVER, name)
         awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
@@ -257,7 +257,7 @@ class Quiet:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
             return True
         if before.driver != one.driver and "watch" in (before.driver, one.driver):
-            # Two processes, which do not know of each other, say the same under the same key.
+            # Two processes that do not know each other report the same under the same key.
             return True
         if one.driver == "watch" and _is_ended_by_others(receiver, before, one):
             return True
@@ -267,12 +267,12 @@ class Quiet:
         )
 
     def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
-        """What heals by itself and comes back is one incident from the third time on (A11)."""
+        """Check that a problem that comes and goes is one incident from the third time on (A11)."""
         if "A11" in self._stage.plan.without:
             return
         since = one.at - 24 * 3600.0
         if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
-            # As in ``looping``: nobody can tell a new process what a webhook knows.
+            # As in ``looping``: a new process cannot know what a webhook knows.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
             since = max([since, *boots[-1:]])
         same = [
@@ -283,11 +283,14 @@ class Quiet:
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:
-        """What was never open is not resolved; where nobody can be asked: few, late, and once."""
+        """Check resolves of incidents that were never open.
+
+        There are none; at a receiver that cannot be asked, they are few, late, and sent once.
+        """
         done = self._resolved.get(receiver.name, 0)
         for at, key, driver in receiver.vain_resolves[done:]:
             if receiver.trouble_ended_at > at - TROUBLED_SECONDS:
-                # A message that may have arrived is followed by its end.
+                # A message that may have arrived is followed by its resolve.
                 continue
             boots = [when for when, name in self._stage.boots if name == driver and when <= at]
             if (
@@ -298,7 +301,7 @@ class Quiet:
                     for before in receiver.vain_resolves
                 )
             ):
-                # The process before was killed while it sent this, and does not know the answer.
+                # The process before was killed while it sent this resolve.
                 continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})
@@ -307,13 +310,13 @@ class Quiet:
             few = within_a_minute <= 60.0 / CLOSING_SECONDS + len(self._stage.queries) + 2
             if receiver.kind != "pagerduty" or key in known or not (late and few):
                 raise Violation(
-                    "P5", f"{receiver.name} was told that {key} is over, which was never open"
+                    "P5", f"{receiver.name} got a resolve of {key}, which was never open"
                 )
             known[key] = at
         self._resolved[receiver.name] = len(receiver.vain_resolves)
 
     def _watch_signals(self) -> None:
-        """Remember until when the monitor has a reason to say that it cannot see."""
+        """Remember until when the monitor has a reason to report that its signals are degraded."""
         for driver in self._stage.drivers.values():
             if not driver.attached or not driver.awake or not driver.spark.alive:
                 self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
@@ -326,7 +329,7 @@ class Quiet:
 
 
 def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
-    """Whether a driver has resolved it in between: Alertmanager gets its resolves for 5 minutes."""
+    """Whether a driver resolved it in between: it posts resolves to Alertmanager for 5 minutes."""
     return any(
         closed.incident.key == one.key
         and before.at <= closed.at <= one.at

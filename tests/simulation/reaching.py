@@ -1,4 +1,4 @@
-"""P1 and P4: who is unhealthy is known to a person in time, whatever befalls the other queries."""
+"""P1 and P4: an unhealthy query is reported to a person in time, whatever other queries do."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .stage import (
     SAYS,
     SEEN_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
+    WorldView,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -33,22 +33,22 @@ from .stage import (
 from .truth import OF_BATCH, OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
-"""A warning is not enough for ever."""
+"""Conditions for which a warning must become critical."""
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 
 
 class Reaching:
-    """Counts, for each episode and receiver, the time in which it could have been notified."""
+    """Counts, per episode and receiver, the time in which a notification was possible."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._down: dict[str, float] = {}
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing changes by an evaluation."""
+        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
-        """Whoever is unhealthy for longer than promised must be known."""
+        """Check that each query that is unhealthy for longer than promised is reported."""
         for query in self._stage.queries.values():
             episode = query.truth.episode
             if episode is not None:
@@ -78,7 +78,7 @@ class Reaching:
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
-            # What still holds when the silence ends is notified then.
+            # An alert that still holds when the silence ends is sent then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
         if waited <= promised:
             return
@@ -92,16 +92,16 @@ class Reaching:
         )
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether any signal could have shown it."""
+        """Whether any signal could show it."""
         awake = driver.awake and driver.time.now - driver.awake_since >= DEATH_SECONDS
-        # A query that is stopped shortly before all others are belongs to the application's end.
+        # A query that stops shortly before all others belongs to the end of the application.
         ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
         if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
         if episode.health is Health.GONE and ends:
             return False
         if episode.health in OF_SOURCE:
-            # Only events tell of offsets.
+            # Only events report offsets.
             lost = driver.bus.lost_until.get(query.key, 0.0) >= episode.began_at
             return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
@@ -109,14 +109,14 @@ class Reaching:
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
         if is_reported(driver, query, episode):
             return True
-        # A finite run that is not there any more may have completed, and each start is waited for.
+        # A finite run that has vanished may have completed, and each start has a grace.
         waits = driver.time.now - query.started_at < GONE_SECONDS
         unknown = query.spec.is_finite or waits
         return not unknown and self._is_expected(driver, query, episode)
 
     @staticmethod
     def _is_expected(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether the run was known, and polls of all that lives lack it since."""
+        """Whether the run was known, and polls no longer show it."""
         report = driver.probe.latest
         fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
         known = query.key in driver.owners.values()
@@ -140,33 +140,33 @@ class Reaching:
 
     @staticmethod
     def _is_loud(held: Open) -> bool:
-        """Whether somebody was notified that it is critical."""
+        """Whether a person was notified with severity critical."""
         return held.received_severity == "critical"
 
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
-        """Whether an incident that is open covers the episode."""
+        """Whether an open incident covers the episode."""
         says = SAYS[episode.health]
         calm = recovery_seconds(query) + self._stage.longest_delay
         relapse = episode.previous < calm + self._left_open_seconds(held, query)
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
-        # What is a warning's matter waits for a critical alert of the same query to end.
+        # A warning waits until a critical alert of the same query ends.
         slow = episode.health in WARNINGS
         speaks = any(key == query.key and (slow or name in says) for key, name in held.received)
         if query.spec.name is None and is_of_unnamed(held.key):
-            # They share one incident, and nobody is notified of each that joins it.
+            # They share one incident, and further members notify nobody.
             speaks |= any(name in says for _, name in held.received)
             relapse = True
-        # Of a query that fails again and again, no further failure is news.
+        # Further failures of a flapping query are not news.
         flaps = (query.key, query_flapping.NAME) in held.received
         return speaks and (relapse or held.held or slow or flaps)
 
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
-        """How much longer a receiver shows what an earlier process without a spool has left.
+        """How much longer a receiver shows an incident of an earlier process without a spool.
 
-        Under a generic name for ever, for it may be another driver's (A8); and at an Alertmanager
-        until it is clear that no other driver of the same app posts it.
+        Under a generic name for ever, because it may belong to another driver (A8); at an
+        Alertmanager until it is clear that no other driver of the same app posts it.
         """
         driver = self._stage.drivers[query.spec.driver]
         if driver.inherits or held.opened_at >= driver.born_at:
@@ -179,7 +179,7 @@ class Reaching:
 
     @staticmethod
     def _incident_began_at(query: SimQuery, episode: Episode) -> float:
-        """When the incident began: who fails again within the resolve time opens no other."""
+        """When the incident began: a failure within the resolve time opens no other incident."""
         first = episode
         episodes = query.truth.episodes
         for before in reversed(episodes[: episodes.index(episode)]):
@@ -190,7 +190,7 @@ class Reaching:
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:
-        """Whether the receiver did not take the message that speaks of it."""
+        """Whether the receiver rejected the message about it."""
         return any(
             one.at >= episode.began_at - 1.0 and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
@@ -198,14 +198,14 @@ class Reaching:
 
     @staticmethod
     def _is_refused_for_good(driver: SimDriver, query: SimQuery, receiver: SimReceiver) -> bool:
-        """Whether the open incident that speaks of it is one that the receiver has refused.
+        """Whether the receiver has rejected the open incident about it.
 
-        A failure more does not make another message of it: it is not sent again as it is, which
-        is counted, and a fallback is sent it.
+        One more failure does not make a new message: the rejected incident is not sent again, is
+        counted, and goes to a fallback.
         """
         courier = next(one for one in driver.couriers if one.receiver is receiver)
         refused = {row.incident.key for row in courier.rows if row.dead and not row.is_over}
-        # Who joins it later makes another message of it.
+        # A query that joins it later makes a new message.
         return any(
             one.key in refused and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
@@ -216,7 +216,7 @@ class Reaching:
         return self._stage.plan.without
 
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
-        """P4 where somebody else's trouble is open, or a query of the same name is there."""
+        """P4 if an alert of the whole driver is open or a namesake exists, otherwise P1."""
         alerts = driver.lifecycle.alerts
         whole = any(
             alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical"
@@ -226,18 +226,18 @@ class Reaching:
         return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
 
     def _check_counted(self, driver: SimDriver, receiver: SimReceiver, query: SimQuery) -> None:
-        """A receiver that is out excuses silence only when that is counted."""
+        """Check that an outage of a receiver is counted; only then it excuses a missing page."""
         courier = next(one for one in driver.couriers if one.receiver is receiver)
         failed = sum(courier.outcomes.values()) - courier.outcomes["delivered"]
-        # What a process before this one counted as refused is shown as not delivered.
+        # An alert that an earlier process counted as rejected is shown as not delivered.
         refused = any(row.dead for row in courier.rows)
         if not failed and not refused and not courier.losses.total() and courier.pending == 0:
             raise Violation(
-                "P8", f"{receiver.name} is out, {query.key} is in trouble, and nothing counts it"
+                "P8", f"{receiver.name} is down, {query.key} is unhealthy, and nothing counts it"
             )
 
     def _check_drivers(self) -> None:
-        """A driver that was killed, or whose JVM has ended, is known to somebody."""
+        """Check that a killed driver, or one whose JVM has ended, is reported."""
         now, watched = self._stage.time.now, self._stage.plan.setup.watched
         for name, driver in self._stage.drivers.items():
             down = [one for one in driver.queries if one.truth.health is Health.DOWN]
@@ -256,7 +256,7 @@ class Reaching:
                 raise Violation("P1", f"driver {name} is down, and nobody was notified")
 
     def _check_exits(self) -> None:
-        """What was wrong when a driver closed is known: there is no later."""
+        """Check that problems at the end of a driver are reported: there is no later chance."""
         for driver in self._stage.drivers.values():
             if driver.closed_at is None or driver.spark.context is not Context.STOPPED:
                 continue
@@ -268,7 +268,7 @@ class Reaching:
                     continue
                 if not self._is_end_shown(driver, query, episode):
                     continue
-                # What was not delivered by then waits for the next process, where there is a spool.
+                # With a spool, undelivered messages wait for the next process.
                 up = [
                     one for one in self._stage.receivers
                     if is_up(one, episode.began_at) and one.is_up_from < driver.closed_at
@@ -278,7 +278,7 @@ class Reaching:
 
     @staticmethod
     def _is_end_shown(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether a poll or an event showed it: an idle run of a stopped SparkContext posts none."""
+        """Whether a poll or an event showed it: an idle run of a stopped context posts none."""
         report = driver.probe.latest
         posted = query.key not in driver.spark.living
         reported = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
@@ -286,7 +286,7 @@ class Reaching:
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         born_at = self._stage.drivers[query.spec.driver].born_at
-        # One that is killed again before the alert of the last time is over opens no other.
+        # A driver killed again before its last alert has resolved opens no other incident.
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         return all(
             any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
@@ -303,5 +303,5 @@ class Reaching:
 
 
 def _down_seconds(driver: SimDriver) -> float:
-    """Within which it is known that a driver is down; one that a signal has ended may come back."""
+    """The promised time until a driver is reported down; longer after a SIGTERM."""
     return DOWN_SECONDS + (TERMINATED_AFTER_SECONDS if driver.end is ProcessEnd.TERMINATED else 0.0)

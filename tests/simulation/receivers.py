@@ -1,4 +1,4 @@
-"""Receivers as they really behave, and whom they notify of what."""
+"""Simulated receivers that behave like real ones, and their notifications."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .clock import Time
 from .messages import About, Closed, Named, Notification, Open, Rejected
 
 KEY = "0" * 32
-HABITS = {
+CAPABILITIES = {
     "pagerduty": PagerDuty.capabilities,
     "alertmanager": Alertmanager.capabilities,
     "webhook": Webhook.capabilities,
 }
 PER_MINUTE = 120
 PENALTIES = {"wrong token": 320.0, "slow": 60.0, "gone": 5.0, "poison": math.inf}
-"""How long after a trouble the delivery may wait: a fault of the configuration is tried again
-after 300 s, an outage after pauses of up to 300 s; some are never tried again. After a 410 what was
-tried waits for an hour (``gone_until``), and what is new does not.
+"""How long a delivery may wait after an outage: it is retried after 300 s for a misconfiguration,
+after pauses of up to 300 s otherwise; some messages are never retried. After a 410, tried messages
+wait for an hour (``gone_until``), new ones do not.
 """
 
 
@@ -41,23 +41,23 @@ class SimReceiver:
     def __init__(self, name: str, kind: str, time: Time, rng: Random) -> None:
         self.name = name
         self.kind = kind
-        self.capabilities = HABITS[kind]
+        self.capabilities = CAPABILITIES[kind]
         self.mode = "up"
         self.until = 0.0
         self.trouble_ended_at = float("-inf")
         self.trouble_seconds = 0.0
         self.gone_until = float("-inf")
-        """Until when it answered 410: what was tried by then may wait for an hour."""
+        """Until when it answered 410: messages tried by then may wait for an hour."""
         self.is_up_from = float("-inf")
-        """From when on whoever was told to wait has tried again."""
+        """From when on every delivery that had to wait has been retried."""
         self.poison_next = False
-        """Whether the next message is one that it never takes."""
+        """Whether it rejects the next message for good."""
         self.rejected: list[Rejected] = []
         self.open: dict[str, Open] = {}
         self.notifications: list[Notification] = []
         self.closed: list[Closed] = []
         self.vain_resolves: list[tuple[float, str, str]] = []
-        """When, of what, and by whom something was resolved that was never open here."""
+        """Resolves of incidents that were never open here: time, key, driver."""
         self._time = time
         self._rng = rng
         self._known: set[str] = set()
@@ -68,7 +68,7 @@ class SimReceiver:
         self._recent: list[float] = []
 
     def misbehave(self, mode: str, seconds: float) -> None:
-        """From now on, for so long."""
+        """Misbehave for ``seconds`` from now on."""
         self.mode, self.until = mode, self._time.now + seconds
         self.trouble_ended_at, self.trouble_seconds = self.until, seconds
         if mode == "gone":
@@ -78,12 +78,12 @@ class SimReceiver:
 
     @property
     def now(self) -> float:
-        """The moment."""
+        """The present time."""
         return self._time.now
 
     @property
     def present_mode(self) -> str:
-        """How it behaves now."""
+        """Its present mode."""
         return self.mode if self._time.now < self.until else "up"
 
     @property
@@ -92,7 +92,7 @@ class SimReceiver:
         return {"slow": 8.0, "cut": 5.0, "cut before": 5.0}.get(self.present_mode, 0.2)
 
     def refusal(self) -> DeliveryError | None:
-        """What a request that leaves now will be answered with, None for acceptance."""
+        """The error that answers a request sent now, or None for acceptance."""
         known = {
             "down": DeliveryError("down", DeliveryOutcome.TRANSIENT),
             "busy": DeliveryError("answered 429", DeliveryOutcome.TRANSIENT, retry_after=5.0),
@@ -112,7 +112,7 @@ class SimReceiver:
         return known.get(self.present_mode)
 
     def reject(self, incident: Incident, driver: str, about: About) -> DeliveryError | None:
-        """What is wrong with this very message; None for nearly all messages."""
+        """The rejection of this message; None for nearly all messages."""
         if not self.poison_next or self.present_mode != "up":
             return None
         self.poison_next = False
@@ -126,7 +126,7 @@ class SimReceiver:
 
     @property
     def takes(self) -> bool:
-        """Whether a request that leaves now arrives, whatever is answered."""
+        """Whether a request sent now arrives, whatever the answer."""
         return self.present_mode in ("up", "slow", "cut")
 
     def accept(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
@@ -140,7 +140,7 @@ class SimReceiver:
         take(incident, driver, named, doubted=doubted)
 
     def left_open(self, stale_resolves: tuple[Incident, ...]) -> tuple[LeftOpen, ...]:
-        """What an Alertmanager says that it has open of it."""
+        """The open ones of these incidents, as an Alertmanager reports them."""
         alerts = [
             Shown(json.loads(key), _utc(one.starts_at), _utc(self._posted_at[key]))
             for key, one in self.open.items()
@@ -148,19 +148,19 @@ class SimReceiver:
         return still_open(stale_resolves, alerts)
 
     def acknowledge(self) -> None:
-        """Somebody takes on everything that is open."""
+        """Acknowledge all open incidents."""
         for one in self.open.values():
             one.acknowledged = True
 
     def lapse(self) -> None:
-        """Alertmanager ends by itself what was not posted for long."""
+        """Expire alerts that were not posted for long, like Alertmanager."""
         for key, ends_at in list(self._lapses.items()):
             if ends_at <= self._time.now:
                 del self._lapses[key]
                 self._close(key)
 
     def _page(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:
-        """Events API v2: a trigger on a key that is open, acknowledged or not, notifies nobody."""
+        """Events API v2: a trigger on an open key, acknowledged or not, notifies nobody."""
         if incident.ends_at is not None:
             self._close(resolve_event(incident, KEY)["dedup_key"], driver)
             return
@@ -190,7 +190,7 @@ class SimReceiver:
         self._posted.add(identity)
 
     def _alerts(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
-        """API v2: known by its labels; what is posted again while it fires is no news."""
+        """API v2: alerts are identified by labels; a repeated post of a firing alert is no news."""
         now_wall = self._time.wall()
         for alert, posted in zip(incident.alerts, api_alerts(incident, now_wall), strict=True):
             key = json.dumps(posted["labels"], sort_keys=True)
@@ -241,5 +241,5 @@ def _utc(unix: float) -> datetime:
 
 
 def _is_held(incident: Incident) -> bool:
-    """Whether it says that it is held open, for it came too often."""
+    """Whether it says that it is held open because it flaps."""
     return any("flapping" in alert.annotations for alert in incident.alerts)

@@ -1,4 +1,4 @@
-"""Seeds and plans that failed once; each line is a test for ever."""
+"""Seeds that failed once; each line is a permanent test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ THEN = Terms(
         ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
         ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
         ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
-        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+        ("die unreported", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
     ),
     around=(
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
@@ -25,7 +25,7 @@ THEN = Terms(
     declares=0.0,
     without=frozenset({"A8", "A18"}),
 )  # fmt: skip
-"""What could happen when these seeds failed; new steps would make other plans of them."""
+"""The terms when these seeds failed; new steps would change their plans."""
 
 
 class Seed(msgspec.Struct, frozen=True):
@@ -37,25 +37,25 @@ class Seed(msgspec.Struct, frozen=True):
 
     @property
     def plan(self) -> Plan:
-        """What the seed means under its terms."""
+        """The plan of the seed under its terms."""
         return generate(self.number, self.terms)
 
 
 SEEDS = (
-    Seed(113, "a slow query in a crash loop, in a driver that is closed and started again"),
+    Seed(113, "a slow query in a crash loop, in a driver that is closed and restarted"),
     Seed(3403, "a JVM that ends while no query runs"),
-    Seed(5420, "a query that is stopped, and comes back within its grace to hang"),
-    Seed(5602, "a death that nobody heard of, while the alert of a slow batch is open"),
-    Seed(5703, "a slow receiver while a query is stopped and started again"),
-    Seed(5716, "a wrong token, and then another trouble of the same receiver"),
-    Seed(313106863, "a slow batch's warning while the query flaps"),
-    Seed(391022539, "a message that an outage held up until the next trouble had begun"),
-    Seed(486835918, "a first batch that hangs, and then only crawls"),
-    Seed(344622265, "a query that was dead before anybody attached"),
-    Seed(1183, "an availableNow loop whose failure nobody heard of"),
-    Seed(1273, "a planned stop of one of two living namesakes, after the other has stopped"),
+    Seed(5420, "a query that is stopped, restarts within its grace, and hangs"),
+    Seed(5602, "an unreported failure while the alert of a slow batch is open"),
+    Seed(5703, "a slow receiver while a query is stopped and restarted"),
+    Seed(5716, "a wrong token, and then another outage of the same receiver"),
+    Seed(313106863, "the warning of a slow batch while the query flaps"),
+    Seed(391022539, "a message that an outage delayed until the next problem had begun"),
+    Seed(486835918, "a first batch that hangs, and then is only slow"),
+    Seed(344622265, "a query that failed before the attach"),
+    Seed(1183, "an availableNow loop with an unreported failure"),
+    Seed(1273, "a planned stop of one of two namesakes, after the other has stopped"),
     Seed(500157, "an availableNow loop that recovers, run by run"),
-    Seed(869342383, "a stalled query without a name that is stopped"),
-    Seed(869342679, "a failed query without a name whose next process only starts it"),
+    Seed(869342383, "a stalled unnamed query that is stopped"),
+    Seed(869342679, "a failed unnamed query whose next process only starts it"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
 )

@@ -1,4 +1,4 @@
-"""P3: an incident ends in time once its queries are healthy, and not before."""
+"""P3: an incident resolves in time once its queries are healthy, and not before."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .receivers import SimReceiver
 from .stage import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
-    Stage,
     Violation,
-    is_end_unheard,
+    WorldView,
+    is_end_unreported,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -32,38 +32,38 @@ from .stage import (
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
 
 FLAPPING_SECONDS = 600.0 + 15 * 60.0
-"""The restart window, and the calm that is asked of what comes again and again."""
+"""The restart window, and the recovery time of a flapping query."""
 SLACK_SECONDS = 12.0
-"""By how much the monitor may know of something later than it happened."""
+"""By how much the monitor may detect something later than it happened."""
 WINDOW_SECONDS = 150.0
 GONE_GRACE_SECONDS = 60.0
 LAPSE_SECONDS = 250.0
 SLOW_SECONDS = 20.0
-"""Two messages to a receiver that is slow."""
+"""Two messages to a slow receiver."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
     map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
 )
 SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
-"""What is known at once; that a query does nothing is known after its stall window."""
+"""Conditions that are known at once; a stuck query is known after its stall window."""
 
 
 class Resolving:
-    """Looks at what is open for too long, and at each incident that ends."""
+    """Checks incidents that are open for too long, and each incident that ends."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._calm: dict[tuple[str, str, float], float] = {}
         self._checked: dict[str, int] = {}
         self._early: list[tuple[SimReceiver, Closed, Violation]] = []
-        """Ends that were too early, unless they are opened again at once."""
+        """Resolves that were too early, unless the incident opens again at once."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing changes by an evaluation."""
+        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
-        """Check both ends of every incident."""
+        """Check open and closed incidents."""
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
             self._check_reopened(receiver)
@@ -78,7 +78,7 @@ class Resolving:
         place = (receiver.name, one.key, one.opened_at)
         names = {name for _, name in one.shown}
         if streaming_input_missing.NAME in names:
-            # A query that reads nothing is healthy; ``feeding`` asks when it ends.
+            # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
             return
         absent = query_missing.NAME in names
         down = driver_down.NAME in names and not all(
@@ -106,30 +106,30 @@ class Resolving:
             )  # fmt: skip
 
     def _cycles_seconds(self, key: str) -> float:
-        """How long the query's newest times of trouble took: as much calm is asked for (A11)."""
+        """The duration of the query's newest cycles of failures: recovery takes as long (A11)."""
         begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
         return begins[-1] - begins[-flap_guard.CYCLES :][0] if begins else 0.0
 
     def _is_of_others(self, one: Open) -> bool:
-        """Whether it is the alert that queries without a name share, and one of them needs it."""
+        """Whether it is the shared alert of unnamed queries, and one of them needs it."""
         unnamed = [query for query in self._stage.queries.values() if query.spec.name is None]
         needed = any(query.truth.health.is_bad or query.is_lost for query in unnamed)
         return is_of_unnamed(one.key) and needed
 
     def _cannot_be_known(self, key: str) -> bool:
-        """Whether no signal can show that it is healthy: what it did last was lost on the way."""
+        """Whether no signal can show that it is healthy: its last event was lost."""
         query = self._stage.queries.get(key)
         if query is None:
             return False
-        return query.is_lost or is_end_unheard(self._stage, query)
+        return query.is_lost or is_end_unreported(self._stage, query)
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
-        """Who fails again and again is not healthy before its restart window has passed."""
+        """Whether a query flaps: it is not healthy before its restart window has passed."""
         open_ones = [one.shown for one in receiver.open.values()]
         return any(
             name == query_flapping.NAME and key in keys
-            # Also where this receiver did not take the message about it.
+            # Also if this receiver rejected the message about it.
             for named in (*open_ones, *(one.named for one in receiver.rejected))
             for key, name in named
         )
@@ -146,13 +146,13 @@ class Resolving:
             if name == driver_down.NAME or not driver.attached or self._forgets(driver):
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
-                # What is silenced is not repeated, and lapses at Alertmanager.
+                # A silenced alert is not repeated, and expires at Alertmanager.
                 continue
             if any(
                 other.over and other.at >= one.opened_at and (key, name) in other.named
                 for other in receiver.rejected
             ):
-                # It was over before, and that was not taken: what is wrong since is another trouble.
+                # Its earlier resolve was rejected: the present problem is another one.
                 continue
             why = self._too_early(receiver, query, closed)
             if why and not self._is_named_elsewhere(receiver, key, one, name):
@@ -160,7 +160,7 @@ class Resolving:
                 self._early.append((receiver, closed, Violation(self._which(key), text)))
 
     def _check_reopened(self, receiver: SimReceiver) -> None:
-        """What fires again under its key is sent right after the end of what was there before."""
+        """Check early resolves: an alert that fires again is sent right after the old resolve."""
         early = [one for one in self._early if one[0] is receiver]
         self._early = [one for one in self._early if one[0] is not receiver]
         for _, closed, violation in early:
@@ -172,19 +172,19 @@ class Resolving:
             self._early.append((receiver, closed, violation))
 
     def _forgets(self, driver: SimDriver) -> bool:
-        """Whether about as many are gone as are remembered: the oldest alerts end by that."""
+        """Whether more queries have ended than are remembered: then the oldest alerts resolve."""
         gone = sum(one.key not in driver.spark.living for one in driver.queries)
-        # Under a new id, a query without a name leaves another behind.
+        # An unnamed query under a new id leaves its old id behind.
         gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
         return gone >= self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
-        """Why the incident of a query should not have ended at that moment; empty if it should."""
+        """Why the incident of a query ended too early; empty if it did not."""
         truth, at = query.truth, closed.at
         driver_born = self._stage.drivers[query.spec.driver].born_at
         of_driver = any(key == WHOLE_DRIVER for key, _ in closed.incident.shown)
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
-            # An alert of the whole driver, or of queries without a name, ends by time.
+            # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
         late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
         short = truth.health in SLOWLY_KNOWN
@@ -192,11 +192,11 @@ class Resolving:
             return ""
         if truth.health.is_bad:
             if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
-                # A new process cannot tell which of the queries without a name was meant.
+                # A new process cannot know which of the unnamed queries was meant.
                 return ""
             if closed.incident.opened_at < driver_born <= truth.since - PROVEN_SECONDS:
-                # What an earlier process left open is resolved late, and by then something else
-                # may be wrong.
+                # An incident of an earlier process is resolved late; by then there may be another
+                # problem.
                 return ""
             known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
@@ -205,7 +205,7 @@ class Resolving:
             for one in truth.episodes
             if one.ended_at is not None
             and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
-            # A warning's matter does not keep a critical alert open (``Health.calm``).
+            # A warning does not keep a critical alert open.
             and (one.health not in WARNINGS or closed.incident.severity != "critical")
             and not self._was_short(one)
         ]
@@ -214,22 +214,22 @@ class Resolving:
 
     @staticmethod
     def _was_short(episode: Episode) -> bool:
-        """Whether it was over before its window was, or within the grace of a stop."""
+        """Whether it ended before its window, or within the grace of a stop."""
         lasted = (episode.ended_at or episode.began_at) - episode.began_at
         if episode.health is Health.GONE:
             return lasted < GONE_GRACE_SECONDS
         return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
-        """Whether it is known at once, and what tells of it was not lost on the way."""
+        """Whether it is known at once, and its event was not lost."""
         driver = self._stage.drivers[query.spec.driver]
         received = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
         return episode.health in SEVERE and received and driver.attached_at <= episode.began_at
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
-        """Whether something else speaks of it: then one alert has replaced another.
+        """Whether another incident is about it: then one alert has replaced another.
 
-        What the receiver refused to take is counted as lost, and has replaced it all the same.
+        A message that the receiver rejected is counted as lost, and has replaced it all the same.
         """
         for other in receiver.open.values():
             if other.key != ended.key and any(named == key for named, _ in other.shown):
@@ -246,7 +246,7 @@ class Resolving:
         )
 
     def _which(self, key: str) -> str:
-        """P4 where a query of the same name is there: its fate has hidden this one's."""
+        """P4 if a namesake exists, which hid this query's problem; otherwise P3."""
         name = self._stage.queries[key].spec.name
         same = [one for one in self._stage.queries.values() if name and one.spec.name == name]
         return "P4" if len(same) > 1 else "P3"
@@ -258,7 +258,7 @@ class Resolving:
         driver = self._stage.drivers[query.spec.driver]
         unseen = query.truth.health is Health.STOPPED and query.started_at < driver.born_at
         if unseen or (expected and query.started_at < driver.attached_at):
-            # Nothing shows that it is well: what an earlier driver left open waits for a day.
+            # Nothing shows that it is healthy: an incident of an earlier driver waits for a day.
             return False
         return query.truth.healthy_since is not None
 
@@ -270,23 +270,23 @@ class Resolving:
         return is_seen(driver, key)
 
     def _is_forgiven(self, receiver: SimReceiver, one: Open) -> bool:
-        """What an earlier process without a spool has left open."""
+        """Whether an earlier process without a spool has left it open, and it cannot be resolved."""
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return False
-        # Only what can be asked, or takes a resolve of what it does not know, can be told; and under
-        # a generic name the incident may be another driver's, which lives (A8).
+        # Only a receiver that can be asked, or accepts resolves of unknown incidents, can be
+        # reconciled; under a generic name, the incident may belong to another driver (A8).
         return not receiver.capabilities.reconciles or is_generic(driver.app)
 
     def _of_group(self, one: Open) -> list[str]:
-        """Whose health ends a group that an earlier process has left open: that of all."""
+        """All queries, for a group that an earlier process has left open: all must be healthy."""
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or "/*/" not in one.key:
             return []
         return [query.key for query in driver.queries]
 
     def _closing_seconds(self, receiver: SimReceiver, one: Open) -> float:
-        """How much later ends what an earlier process without a spool has left open."""
+        """How much later an incident of an earlier process without a spool resolves."""
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return 0.0
@@ -299,7 +299,7 @@ class Resolving:
 
 
 def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
-    """How much later it ends where the receiver did not take its end: that is sent again."""
+    """How much later it resolves if the receiver rejected its resolve, which is sent again."""
     rejected = any(
         rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
         for rejected in receiver.rejected

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 IDLE_SECONDS = 10.0
 """Spark's ``noDataProgressEventInterval``."""
 NOTABLE_SECONDS = 30.0
-"""What lasts for less is no trouble that anybody has to know of."""
+"""A shorter problem need not be reported."""
 BATCHES_AVAILABLE = 3
 POLL_SECONDS = 1.0
-"""How often a query without an interval asks its source (Spark: 10 ms, which costs too much)."""
+"""How often a query without an interval polls its source (Spark: 10 ms, too slow to simulate)."""
 
 
 class Run:
-    """A stream execution; what the probe may see of it are its plain attributes."""
+    """A stream execution; the probe may read its public attributes."""
 
     def __init__(self, query: SimQuery, spark: SimSpark) -> None:
         self.query = query
@@ -32,7 +32,7 @@ class Run:
         self.ended_at = float("inf")
         self.exception: str | None = None
         self.announced = False
-        """Whether ``expect_stop`` has named it."""
+        """Whether ``expect_stop`` was called for it."""
         self.message = "Initializing sources"
         self.busy = False
         self.data = False
@@ -47,7 +47,7 @@ class Run:
 
     @property
     def spec(self) -> QuerySpec:
-        """What the plan says of its query."""
+        """The plan of its query."""
         return self.query.spec
 
     @property
@@ -68,8 +68,8 @@ class Run:
         return self.query.checkpoint.logged
 
     def begin(self) -> None:
-        """The start event is posted; the first trigger follows."""
-        # What was not written is done once more.
+        """Post the start event; the first trigger follows."""
+        # Batches that were not logged run again.
         self.query.checkpoint.batch = self.logged + 1
         self.query.source.begin()
         self._spark.post_started(self)
@@ -80,7 +80,7 @@ class Run:
             self._spark.later(self, 0.2, self.trigger)
 
     def trigger(self) -> None:
-        """Ask the source; plan a batch if there is something to read."""
+        """Poll the source; plan a batch if there is something to read."""
         query, now = self.query, self._spark.time.now
         self._set(busy=True)
         if now < query.crash_until:
@@ -91,7 +91,7 @@ class Run:
             self._spark.later(self, query.ask_until - now, self.trigger)
         elif now < query.dry_until and not query.source.has_more and not self._is_unfinished:
             if self.spec.is_finite:
-                # Nothing to read: such a run ends without any progress.
+                # Nothing to read: a finite run ends without any progress.
                 self.stop(Health.STOPPED)
             else:
                 self._rest()
@@ -101,7 +101,7 @@ class Run:
             self._plan()
 
     def trouble(self) -> None:
-        """Something has begun that concerns the batch in flight, if there is one."""
+        """Apply a new problem to the batch in flight, if there is one."""
         if not self.ended and self.busy and self.message == "Processing new data":
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
@@ -112,7 +112,7 @@ class Run:
         self.fail("Cannot find the checkpoint", in_batch=False)
 
     def fail(self, text: str, *, in_batch: bool = True) -> None:
-        """The run ends with an exception, in its batch or before it had one."""
+        """End the run with an exception, in its batch or before any."""
         batch = self.batch_id if in_batch else None
         java = "io.delta.exceptions.ConcurrentAppendException"
         self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
@@ -120,18 +120,18 @@ class Run:
         self.query.failures.append(Failed(self._spark.time.now, batch, reported))
 
     def die_of_context(self, health: Health) -> None:
-        """The run ends as busy ones do when their SparkContext goes away."""
+        """End the run like a busy one whose SparkContext stops."""
         self._end("org.apache.spark.SparkException: Job 1 cancelled because SparkContext was "
                   "shut down", health)  # fmt: skip
 
     def stop(self, health: Health) -> None:
-        """The run ends without an exception."""
+        """End the run without an exception."""
         self._end(None, health)
 
     def _plan(self) -> None:
         truth = self.query.truth
         if truth.health in (Health.STUCK, Health.SLOW) and not self._log_stuck():
-            # The source has answered: that is a move, and what follows is another trouble.
+            # The source has answered, which is progress; a later problem is another one.
             truth.becomes(Health.STARTING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
         checkpoint = self.query.checkpoint
@@ -142,7 +142,7 @@ class Run:
         self._spark.later(self, self.spec.takes, self._finish)
 
     def _finish(self) -> None:
-        """The batch is done, unless something holds it up."""
+        """Commit the batch, unless a problem delays it."""
         query, now = self.query, self._spark.time.now
         if now < query.hang_until:
             self._spark.later(self, query.hang_until - now + 0.5, self._finish)
@@ -152,7 +152,7 @@ class Run:
         elif now < max(query.crawl_until, query.fan_until):
             self._moves()
             if query.truth.health in (Health.STUCK, Health.DELAYED):
-                # It moves again: from now on it is only slow.
+                # It progresses again: from now on it is only slow.
                 query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
             rest = max(query.crawl_until, query.fan_until) - now + 0.5
             self._spark.later(self, min(5.0, rest), self._finish)
@@ -171,12 +171,12 @@ class Run:
 
     @property
     def waits_for_slots(self) -> bool:
-        """Whether another query holds all of them."""
+        """Whether another query holds all slots."""
         return self.query.hang_until <= self._spark.time.now < self.query.starve_until
 
     @property
     def tasks_active(self) -> int:
-        """How many tasks of its own run now."""
+        """The number of its running tasks."""
         query, now = self.query, self._spark.time.now
         if now < max(query.hang_until, query.starve_until) or self.fans_out:
             return 0
@@ -206,14 +206,14 @@ class Run:
             self._spark.later(self, max(0.05, rest), self.trigger)
 
     def _write_log(self) -> None:
-        """Async progress tracking writes now and then; a log that is not written is no life."""
+        """Write the log, with async progress tracking at intervals; a stuck log shows no life."""
         now, checkpoint = self._spark.time.now, self.query.checkpoint
         stuck = self._log_stuck()
         if not stuck and now - checkpoint.logged_at >= self.spec.log_every:
             checkpoint.logged, checkpoint.logged_at = self.committed, now
             self.query.source.written()
         if not stuck or self.query.truth.health is not Health.STUCK:
-            # The batch is done, whatever becomes of its log.
+            # The batch is done, even if its log is stuck.
             self._shows_life()
         if stuck:
             self._suffer(self.query.log_until - now, Health.STUCK)
@@ -225,7 +225,7 @@ class Run:
         return self.batches >= (1 if self.spec.trigger == "Once" else BATCHES_AVAILABLE)
 
     def _epoch(self) -> None:
-        """Continuous: no batch and no event; only the commit log moves."""
+        """Run a Continuous epoch: no batch and no event; only the commit log advances."""
         now, query = self._spark.time.now, self.query
         self.message = "Running"
         self._suffer(query.hang_until - now, Health.STUCK)
@@ -237,12 +237,12 @@ class Run:
 
     @property
     def _is_unfinished(self) -> bool:
-        """Whether its batch was planned before: Spark runs it again, whatever the source has."""
+        """Whether its batch was planned before: Spark runs it again in any case."""
         checkpoint = self.query.checkpoint
         return not self.spec.needs_log and checkpoint.planned >= checkpoint.batch
 
     def _rest(self) -> None:
-        """Nothing to read: that is told at most every ten seconds, the first time not at all."""
+        """Idle; post an idle event at most every ten seconds, and none for the first time."""
         now = self._spark.time.now
         self._set(busy=False)
         self.message, self.data = "Waiting for data to arrive", False

@@ -1,7 +1,7 @@
-"""Known findings as plans, each with the property that breaks; each is a test until it is fixed.
+"""Findings as plans, each with the property that breaks.
 
-A finding that is fixed makes its test pass: take its mark away there, and its name out of
-``exclusions``, so that random plans hold it too.
+Once a finding is fixed, its test passes: remove the mark of the test, and the entry in
+``exclusions``, so that random plans include it too.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _scenario(
 
 
 def _processes(count: int, *, since: float, every: float = 120.0) -> tuple[Step, ...]:
-    """The job fails fast, and its scheduler starts it again five seconds later."""
+    """Steps of a job that fails fast and whose scheduler restarts it five seconds later."""
     ends = [since + every * number for number in range(count)]
     return tuple(step for at in ends for step in (Step(at, "raise"), Step(at + 5.0, "boot")))
 
@@ -64,12 +64,12 @@ SCENARIOS = (
         (A, B), Step(100, "plan_stop", "a"), Step(110, "restart", "a", arg="new"),
     ),
     _scenario(
-        "L15", "P4|P6", "two sessions with a query of one name: one dies, the other goes on",
+        "L15", "P4|P6", "two sessions with a query of one name: one fails, the other runs on",
         (A, TWIN), Step(100, "die", "a"), Step(101, "restart", "a", arg="new"),
         Step(160, "die", "twin"), Step(190, "restart", "twin", arg="new"),
     ),
     _scenario(
-        "L16", "P2|P3", "a late event of a run more than sixteen runs ago takes the place of a failure",
+        "L16", "P2|P3", "a late event of a run more than sixteen runs ago replaces a failure",
         (A,), *(Step(20.0 + 6 * n, "restart", "a") for n in range(18)),
         Step(150, "die", "a"), Step(160, "late", "a", arg="18"),
     ),
@@ -78,11 +78,11 @@ SCENARIOS = (
         (UNKEPT, B), Step(100, "crash_loop", "a", 60.0, "2"),
     ),
     _scenario(
-        "A2", "P2|P5|P6", "an availableNow loop: a recovered failure comes back after 15 minutes",
+        "A2", "P2|P5|P6", "an availableNow loop: a recovered failure reappears after 15 minutes",
         (LOOP, B), Step(100, "die", "a"), Step(160, "plan_stop", "a"), horizon=2400.0,
     ),
     _scenario(
-        "A3", "P3", "a once run that completes without any batch does not resolve the failure before",
+        "A3", "P3", "a once run that completes without a batch does not resolve the failure before",
         (ONCE, B), Step(1.05, "hang", "a", 20.0), Step(8, "die", "a"),
         Step(50, "dry", "a", 60.0), Step(60, "restart", "a"),
     ),
@@ -101,7 +101,7 @@ SCENARIOS = (
         (A, B), Step(100, "context_dies"), Step(110, "close"), setup=Setup(watched=True),
     ),
     _scenario(
-        "A4", "P1", "a run's first batch is retried for ever",
+        "A4", "P1", "the first batch of a run is retried for ever",
         (A, B), Step(1.05, "crawl", "a", 1400.0), horizon=1400.0,
     ),
     _scenario(
@@ -129,7 +129,7 @@ SCENARIOS = (
         (A, B), Step(100, "skew", "a", 300.0), without=ESCALATIONS,
     ),
     _scenario(
-        "A5", "P4", "one query that is stuck while the probe is silent hides the death of another",
+        "A5", "P4", "one stuck query while the probe is silent hides the failure of another",
         (A, B), Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
         Step(220, "die", "b"),
     ),
@@ -139,7 +139,7 @@ SCENARIOS = (
         Step(95, "hang", "b", 400.0), Step(95, "hang", "c", 400.0), Step(250, "die", "c"),
     ),
     _scenario(
-        "A6", "P1|P4", "a silenced alert of the whole driver suppresses what is under it",
+        "A6", "P1|P4", "a silenced alert of the whole driver suppresses alerts of its queries",
         (A, B), Step(90, "silence", "*", 600.0, "StreamingQueryStalled"),
         Step(90, "probe_refused", "", 300.0), Step(95, "hang", "a", 400.0),
         Step(220, "die", "b"),
@@ -154,22 +154,22 @@ SCENARIOS = (
         (A, B, C, D), *(Step(100, "die", key) for key in "abc"), Step(104, "die", "d"),
     ),
     _scenario(
-        "A7", "P1|P4", "a failure comes back before the receiver has taken the end of the last one",
+        "A7", "P1|P4", "a failure recurs before the receiver has accepted the resolve of the last one",
         (A, B), Step(60, "die", "a"), Step(62, "restart", "a"), Step(90, "receiver", "", 60.0, "down"),
         Step(140, "die", "a"),
     ),
     _scenario(
-        "A8", "P3|P4", "a second driver of one app name resolves the first one's page",
+        "A8", "P3|P4", "a second driver with the same app name resolves the page of the first",
         (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
         setup=Setup(drivers=("d1", "d2"), app="pyspark-shell", spool=False),
     ),
     _scenario(
-        "A8", "P3|P4", "at Alertmanager, a second driver of one app name resolves the first one's page",
+        "A8", "P3|P4", "at Alertmanager, a second driver with the same app name resolves the page of the first",
         (A, replace(A, key="a2", driver="d2")), Step(12, "die", "a"),
         setup=Setup(("alertmanager",), drivers=("d1", "d2"), spool=False),
     ),
     _scenario(
-        "A8", "P1", "two drivers of one app name are killed, one after the other",
+        "A8", "P1", "two drivers with one app name are killed, one after the other",
         (A, replace(B, driver="d2")), Step(100, "kill", "d1"), Step(150, "kill", "d2"),
         setup=Setup(drivers=("d1", "d2"), watched=True),
     ),
@@ -178,17 +178,17 @@ SCENARIOS = (
         (A, B), Step(90, "receiver", "", 60.0, "gone"), Step(100, "die", "a"), Step(200, "die", "b"),
     ),
     _scenario(
-        "A10", "P5", "a stalled query, and JVM pauses of some seconds: a page for each",
+        "A10", "P5", "a stalled query, and JVM pauses of some seconds: a page per pause",
         (A, B), Step(100, "hang", "a", 400.0), Step(200, "jvm_pause", "", 12.0),
         Step(260, "jvm_pause", "", 12.0),
     ),
     _scenario(
-        "A11", "P5", "a failure that heals itself, three times an hour: a page each time",
+        "A11", "P5", "a failure that recovers by itself, three times an hour: a page each time",
         (replace(A, recovers=2.0),), *(Step(100.0 + 1200 * n, "die", "a") for n in range(4)),
         horizon=4200.0,
     ),
     _scenario(
-        "A21", "P3", "without a spool, a slow batch's warning stays open for ever",
+        "A21", "P3", "without a spool, the warning of a slow batch stays open for ever",
         (A, B), Step(100, "crawl", "a", 150.0), Step(200, "kill"), Step(205, "boot"),
         horizon=700.0, setup=Setup(spool=False),
     ),
@@ -203,15 +203,15 @@ SCENARIOS = (
         horizon=420.0, setup=Setup(spool=False),
     ),
     _scenario(
-        "B1", "P5", "a start resolves what was never open, all of it at once",
+        "B1", "P5", "a start resolves all incidents at once, which were never open",
         (A, B, C, D),
     ),
     _scenario(
-        "B1", "P5", "a start resolves at Alertmanager what was never open",
+        "B1", "P5", "a start resolves incidents at Alertmanager that were never open",
         (A, B), setup=Setup(receivers=("alertmanager",)),
     ),
     _scenario(
-        "B1", "P1", "a query fails while what an earlier process may have left open is resolved",
+        "B1", "P1", "a query fails while stale resolves are being sent",
         (A, B, C, D), Step(60, "die", "a"),
     ),
     _scenario(
@@ -220,21 +220,21 @@ SCENARIOS = (
         setup=Setup(("webhook",)),
     ),
     _scenario(
-        "400", "P1", "a receiver answers 400 to the alert that queries without a name share",
+        "400", "P1", "a receiver answers 400 to the shared alert of unnamed queries",
         (UNNAMED, replace(UNNAMED, key="v")), Step(60, "poison"), Step(70, "die", "u"),
         Step(100, "die", "v"), setup=Setup(("webhook",)),
     ),
     _scenario(
-        "N1", "P3", "a stalled query is started again, stalls, and commits: resolved at once",
+        "N1", "P3", "a stalled query restarts, stalls, and commits: resolved at once",
         (A, B), Step(60, "ask", "a", 270.0), Step(240, "restart", "a"),
     ),
     _scenario(
-        "N2", "P5", "watch repeats its start-up resolve, and ends what the driver itself reports",
+        "N2", "P5", "watch repeats its start-up resolve, and resolves what the driver itself reports",
         (A, B), Step(150, "jvm_crash"),
         setup=Setup(receivers=("alertmanager",), watched=True),
     ),
     _scenario(
-        "N2", "P1", "watch sends its start-up resolve late, after the driver has reported its JVM's end",
+        "N2", "P1", "watch sends its start-up resolve late, after the driver has reported the end of its JVM",
         (A, B), Step(28, "receiver", "", 20.0, "down"), Step(48, "jvm_crash"), horizon=200.0,
         setup=Setup(watched=True),
     ),
@@ -260,7 +260,7 @@ SCENARIOS = (
         horizon=1500.0,
     ),
     _scenario(
-        "S1", "P9", "the same, and the clock is set: between two processes, and within some",
+        "S1", "P9", "a job commits and fails after 85 s in each process, and the clock is set in between",
         (A, B), Step(2, "bad_runs", "a", 900.0, "85"), *_processes(7, since=95.0),
         Step(97, "jump", "", -20.0), Step(150, "jump", "", -400.0), Step(270, "jump", "", 400.0),
         horizon=1500.0,
@@ -271,27 +271,27 @@ SCENARIOS = (
         *_processes(6, since=80.0), horizon=1200.0,
     ),
     _scenario(
-        "S2", "P9", "two failures of other batches, and then one batch fails again and again",
+        "S2", "P9", "two failures in other batches, then one batch fails repeatedly",
         (replace(A, recovers=2.0),), Step(100, "die", "a"), Step(150, "die", "a"),
         Step(240, "bad_batch", "a", 60.0), horizon=300.0,
     ),
     _scenario(
-        "S2", "P9", "the same of a query without a name, at a webhook",
+        "S2", "P9", "an unnamed query fails in two batches, then one batch fails repeatedly, at a webhook",
         (replace(UNNAMED, recovers=2.0),), Step(100, "die", "u"), Step(150, "die", "u"),
         Step(240, "bad_batch", "u", 60.0), horizon=300.0, setup=Setup(("webhook",)),
     ),
     _scenario(
-        "seed 869342679", "P3", "a failed query without a name whose next process only starts it",
+        "seed 869342679", "P3", "a failed unnamed query whose next process only starts it",
         (UNNAMED, B), Step(100, "die", "u"), Step(101, "hang", "u", 250.0),
         Step(150, "kill"), Step(155, "boot"),
     ),
     _scenario(
-        "A20", "P3", "without a spool, a failed query without a name, and another that is healthy",
+        "A20", "P3", "without a spool, one unnamed query has failed, and another is healthy",
         (UNNAMED, replace(UNNAMED, key="v")), Step(100, "die", "u"), Step(101, "hang", "u", 110.0),
         Step(150, "kill"), Step(155, "boot"), setup=Setup(spool=False),
     ),
     _scenario(
-        "seed 31132", "P5", "a late start of a run that failed at once takes over the living run",
+        "seed 31132", "P5", "a late start event of a run that failed at once replaces the running one",
         (replace(A, trigger="Continuous", every=1.0, recovers=40.0),),
         Step(100, "fail_first", "a"), Step(110, "delay", "a", 70.0, "60"),
         Step(114, "die", "a"), Step(117, "restart", "a"), horizon=240.0,
@@ -302,7 +302,7 @@ SCENARIOS = (
         horizon=200.0, setup=Setup(("webhook",)),
     ),
     _scenario(
-        "seed 41", "P3", "of two that failed together one fails again: the other resolves at Alertmanager",
+        "seed 41", "P3", "two queries fail together, one fails again: the other resolves at Alertmanager",
         (A, B, C), Step(100, "die", "c"), Step(104, "die", "a"), Step(104, "die", "b"),
         Step(106, "restart", "b"), Step(150, "die", "b"), setup=Setup(receivers=("alertmanager",)),
     ),

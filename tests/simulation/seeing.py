@@ -1,4 +1,4 @@
-"""P1 of the monitor itself: what it cannot see it says."""
+"""P1 of the monitor itself: it reports what it cannot read."""
 
 from __future__ import annotations
 
@@ -6,31 +6,31 @@ from querypulse.alerting.rules import monitoring_degraded
 from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .stage import TICK_SECONDS, Stage, Violation
+from .stage import TICK_SECONDS, Violation, WorldView
 
 UNREAD_SECONDS = 120.0 + 24.0
 """The start grace, which is longer than the stall floor."""
 
 
 class Seeing:
-    """Counts how long a checkpoint that must be read could not be."""
+    """Counts how long a checkpoint that must be read is unreadable."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._unread: dict[tuple[int, str], float] = {}
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing changes by an evaluation."""
+        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
-        """A log that decides whether a query hangs is read, or the monitor says that it is not."""
+        """Check that a log that decides about a stall is read, or that an alert reports it."""
         for driver in self._stage.drivers.values():
             unreadable = _unreadable(driver)
             for run_id in unreadable:
                 place = (id(driver), run_id)
                 waited = self._unread[place] = self._unread.get(place, 0.0) + TICK_SECONDS
-                if waited > UNREAD_SECONDS and not _is_said(driver):
-                    raise Violation("P1", "a checkpoint cannot be read, and nothing says so")
+                if waited > UNREAD_SECONDS and not _is_reported(driver):
+                    raise Violation("P1", "a checkpoint cannot be read, and no alert reports it")
             kept = {(id(driver), run_id) for run_id in unreadable}
             self._unread = {
                 place: waited for place, waited in self._unread.items()
@@ -39,7 +39,7 @@ class Seeing:
 
 
 def _unreadable(driver: SimDriver) -> set[str]:
-    """The runs that need their log and whose log cannot be read; none while nobody looks."""
+    """The runs whose needed log cannot be read; none while the driver does not poll."""
     log = driver.probe.log
     if log is None or not driver.awake or not driver.attached or not driver.probe.answers:
         return set()
@@ -50,8 +50,8 @@ def _unreadable(driver: SimDriver) -> set[str]:
     }
 
 
-def _is_said(driver: SimDriver) -> bool:
-    """Whether it is said, or something worse is said of the whole driver."""
+def _is_reported(driver: SimDriver) -> bool:
+    """Whether it is reported, or the whole driver has a critical alert."""
     return any(
         alert.name == monitoring_degraded.NAME
         or (alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical")

@@ -29,7 +29,7 @@ def shrink(outcome: Outcome, again: Callable[[Plan], Outcome] = run) -> Outcome:
 
 
 def _cut(outcome: Outcome) -> Outcome:
-    """Nothing after the moment it broke matters."""
+    """Cut the plan after the moment of the violation."""
     end = outcome.at + AFTER_SECONDS
     steps = tuple(step for step in outcome.plan.steps if step.at <= end)
     plan = replace(outcome.plan, horizon=min(outcome.plan.horizon, end), steps=steps)

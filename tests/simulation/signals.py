@@ -1,4 +1,4 @@
-"""What reaches the monitor of what Spark does: events late, lost or twice, a probe with bad days."""
+"""The monitor's signals from Spark: events may be late, lost or repeated, polls may fail."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYTHING = "*"
 
 
 class Faults:
-    """What is wrong with which signal, and until when."""
+    """The faults of each signal, and their ends."""
 
     def __init__(self, time: Time) -> None:
         self._time = time
@@ -24,33 +24,33 @@ class Faults:
         self._sizes: dict[tuple[str, str], float] = {}
 
     def begin(self, kind: str, who: str, seconds: float, size: float = 0.0) -> None:
-        """From now on for so long; ``size`` is by how much, where that means something."""
+        """Begin a fault for ``seconds``; ``size`` is its amount, where that applies."""
         self._until[kind, who] = self._time.now + seconds
         self._sizes[kind, who] = size
 
     def size(self, kind: str, who: str) -> float | None:
-        """By how much it is wrong for this one now; None when it is not."""
+        """The amount of the fault for ``who`` now, or None."""
         for name in (who, EVERYTHING):
             if self._until.get((kind, name), 0.0) > self._time.now:
                 return self._sizes[kind, name]
         return None
 
     def holds(self, kind: str, who: str) -> bool:
-        """Whether it is wrong for this one now."""
+        """Whether the fault affects ``who`` now."""
         return self.size(kind, who) is not None
 
 
 class Bus:
-    """The queue inside the JVM; what one query does keeps its order, whatever happens to it."""
+    """The queue inside the JVM; the events of one query always keep their order."""
 
     def __init__(self, time: Time, faults: Faults, wake: Callable[[], None]) -> None:
         self.listens_since = float("inf")
         self.lost = 0
-        """What Spark's own queue has dropped, as Spark counts it."""
+        """Events that Spark's own queue has dropped, as Spark counts them."""
         self.given = 0
         self.repeated = 0
         self.lost_until: dict[str, float] = {}
-        """By query: until when events of it may be missing or on their way."""
+        """By query: until when its events may be lost or on their way."""
         self.drops: Mapping[str, int] = Counter()
         self._time = time
         self._faults = faults
@@ -62,13 +62,13 @@ class Bus:
 
     @property
     def depth(self) -> int:
-        """Events that have arrived and wait."""
+        """The number of events that have arrived and are queued."""
         return sum(at <= self._time.now for at, *_ in self._under_way)
 
     def post(
         self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
     ) -> None:
-        """Spark posts an event of the query ``who``."""
+        """Post an event of the query ``who``."""
         now = self._time.now
         if now < self.listens_since:
             return
@@ -88,7 +88,7 @@ class Bus:
             self._time.at(at + 0.02, self._wake)
 
     def take(self, timeout: float) -> list[Received]:
-        """All that has arrived, in the order of arrival; never waits."""
+        """All events that have arrived, in order; never waits."""
         del timeout
         taken = []
         while self._under_way and self._under_way[0][0] <= self._time.now:
@@ -100,4 +100,4 @@ class Bus:
         return taken
 
     def wake(self) -> None:
-        """Nothing waits here."""
+        """There is nothing to wake: ``take`` never waits."""

@@ -1,4 +1,4 @@
-"""Silences as people set them, and what they cover: the truth that the properties ask."""
+"""Silences that people set, and the alerts that they cover: the truth for the properties."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class SimSilence:
         self._spec = spec
 
     def covers(self, query: QuerySpec | None, name: str) -> bool:
-        """Whether it is about this alert of this query; None is the whole driver."""
+        """Whether it covers this alert of this query; None is the whole driver."""
         if not fnmatchcase(name, self.silence.alertname):
             return False
         if self._spec is None:
             return True
-        # Queries without a name share their alerts, and with them the silence.
+        # Unnamed queries share their alerts, and so the silence.
         return query is not None and query.name == self._spec.name
 
 
 class Silences:
-    """All silences of a history; ``given`` is what the drivers read, each time anew."""
+    """All silences of a history; drivers read ``given`` at each evaluation."""
 
     def __init__(self, time: Time) -> None:
         self.given: list[Silence] = []
@@ -50,7 +50,7 @@ class Silences:
         self._all.append(SimSilence(query, silence, self._time.now))
 
     def tick(self) -> None:
-        """Remember which are in force; the wall clock only jumps ahead."""
+        """Remember which silences are in force; the wall clock only jumps ahead."""
         for one in self._all:
             if self._time.wall() < one.silence.until:
                 one.seen_at = self._time.now
@@ -58,9 +58,9 @@ class Silences:
     def covers(
         self, query: QuerySpec | None, name: str, *, since: float = 0.0, before: float | None = None
     ) -> bool:
-        """Whether a silence that has held for so many seconds covers this alert now.
+        """Whether a silence that has lasted for ``since`` seconds covers this alert now.
 
-        ``before`` is when the alert was over: a silence that began later is not about it.
+        ``before`` is when the alert ended: a silence that began later does not cover it.
         """
         return any(
             one.covers(query, name)

@@ -1,4 +1,4 @@
-"""The source of a query: what it holds, how far it was read, and what goes wrong with it."""
+"""The source of a query: its end, the read position, and its faults."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .truth import Health
 ROWS = 10
 LAG_ALLOWED = 1000
 FLOOD = 3000
-"""What comes between two batches while a query lags."""
+"""Rows that arrive between two batches while a query lags."""
 BACK = 5000
 """By how much offsets go back."""
 
@@ -23,7 +23,7 @@ class Position(msgspec.Struct, frozen=True):
 
 
 class SimSource:
-    """A topic of one partition. Times ``..._until`` are until when something is so."""
+    """A topic of one partition. A condition lasts until its time ``..._until``."""
 
     def __init__(self, time: Time) -> None:
         self.now = Position()
@@ -36,24 +36,24 @@ class SimSource:
         self._time = time
 
     def begin(self) -> None:
-        """A run begins where the log says; the last one had left off further ahead, perhaps."""
+        """Begin a run at the logged position; the last run may have read further."""
         self._highest = self.now.end
         self.now = msgspec.structs.replace(self._logged, latest=self.now.latest)
 
     def written(self) -> None:
-        """The log says how far the query has come."""
+        """Log the present position."""
         self._logged = self.now
 
     def restart(self) -> None:
-        """A new checkpoint: nothing was read before."""
+        """Reset the position for a new checkpoint."""
         self.now = self._logged = Position()
         self._highest, self._is_back = 0, False
 
     def read(self) -> None:
-        """A batch reads what there is, or what it may."""
+        """Read one batch: all new data, or less during a fault."""
         time, end, latest = self._time.now, self.now.end, self.now.latest
         if time < self.stall_until:
-            # Nothing moves, back neither.
+            # Nothing moves, not even backwards.
             self.now = Position(end, latest + ROWS)
             return
         if time < self.rewind_until and not self._is_back:
@@ -72,13 +72,13 @@ class SimSource:
 
     @property
     def has_more(self) -> bool:
-        """Whether data waits for the next batch, or will."""
+        """Whether the next batch has unread data, or will have."""
         held = max(self.lag_until, self.stall_until) > self._time.now
         return held or self.now.latest > self.now.end
 
     @property
     def health(self) -> Health:
-        """How the query fares that has just committed."""
+        """The health of the query right after a commit."""
         if self._time.now < self.stall_until:
             return Health.STALE
         if self.now.end < self._highest:
@@ -87,7 +87,7 @@ class SimSource:
 
     @property
     def progress(self) -> dict[str, object]:
-        """As Spark reports it in a progress event."""
+        """The source in the format of a progress event."""
         return {
             "description": "KafkaV2[Subscribe[t]]",
             "endOffset": {"t": {"0": self.now.end}},

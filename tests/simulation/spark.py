@@ -21,7 +21,7 @@ _encode = msgspec.json.encode
 
 
 class SimSpark:
-    """All runs of one SparkContext, of whatever session."""
+    """All runs of one SparkContext, of all sessions."""
 
     def __init__(
         self, time: Time, rng: Random, bus: Bus, restart: Callable[[SimQuery, float], None]
@@ -32,29 +32,29 @@ class SimSpark:
         self.alive = True
         self.paused_from = self.paused_until = 0.0
         self.pool_tasks = 0
-        """How many tasks of jobs that name no query have finished."""
+        """The number of finished tasks of jobs that name no query."""
         self.living: dict[str, Run] = {}
-        """By what the plan calls the query."""
+        """By the name of the query in the plan."""
         self.ended_runs: list[Run] = []
-        """Those that ended since the probe last asked."""
+        """Runs that ended since the last poll of the probe."""
         self._bus = bus
         self._restart = restart
 
     def later(self, run: Run, seconds: float, action: Callable[[], None]) -> None:
-        """Do this in so many seconds, if the run is still there; a JVM that is paused waits."""
+        """Run an action in ``seconds`` if the run still exists; a paused JVM delays it."""
 
         def due() -> None:
             if run.ended or not self.alive or self.context is not Context.RUNNING:
                 return
             if self._is_paused:
-                # What had so long to go when the pause began has as long to go when it ends.
+                # The rest of the delay at the begin of the pause remains at its end.
                 resume(self.time.now - self.paused_from)
             else:
                 action()
 
         def resume(rest: float) -> None:
             if self._is_paused:
-                # Another pause has begun within this one: both end with the later end.
+                # Another pause began within this one: both end at the later end.
                 self.time.at(self.paused_until, lambda: resume(rest))
             else:
                 self.time.after(rest, due)
@@ -66,7 +66,7 @@ class SimSpark:
         return self.paused_until - self.time.now > ROUNDING_SECONDS
 
     def start(self, query: SimQuery) -> None:
-        """Start a run; one of the same checkpoint is stopped by that, as Spark does."""
+        """Start a run; like Spark, stop the running one of the same checkpoint."""
         if not self.alive or self.context is not Context.RUNNING:
             return
         old = self.living.get(query.key)
@@ -74,25 +74,25 @@ class SimSpark:
             old.stop(Health.HEALTHY)
         query.started_at = self.time.now
         if query.truth.health is not Health.DEAD:
-            # It is back; a failure stands until the query shows life.
+            # It has restarted; a failure lasts until the query shows life.
             query.truth.becomes(Health.STARTING, self.time.now)
         run = self.living[query.key] = Run(query, self)
         run.begin()
 
     def ended(self, run: Run, health: Health) -> None:
-        """A run has ended; the event goes out, and the truth changes."""
+        """Handle the end of a run: post the event and update the truth."""
         del self.living[run.spec.key]
         self.ended_runs.append(run)
         text = {"id": run.query_id, "runId": run.run_id, "exception": run.exception}
         self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
         dead = run.query.truth.health in (Health.DEAD, Health.GONE)
         if health.is_bad or run.spec.is_finite or not dead:
-            # A stop before the first sign of life does not make up for an earlier failure.
+            # A stop before the first sign of life does not resolve an earlier failure.
             run.query.truth.becomes(health, self.time.now)
         self._restart_if_wanted(run.query, health)
 
     def pause(self, seconds: float, *, watched: bool) -> None:
-        """The JVM stands still; time in which the monitor stands still too counts for nobody."""
+        """Pause the JVM; time in which the monitor is paused too does not count."""
         if not self._is_paused:
             self.paused_from = self.time.now
         self.paused_until = max(self.paused_until, self.time.now + seconds)
@@ -102,12 +102,12 @@ class SimSpark:
                     run.query.truth.becomes(Health.STUCK, self.time.now)
 
     def die(self, health: Health) -> None:
-        """The process ends, and says nothing of it."""
+        """End the process without any event."""
         self.alive = False
         self._all_become(health)
 
     def context_ends(self, context: Context, health: Health) -> None:
-        """The SparkContext stops: busy runs die of it, the others never notice."""
+        """Stop the SparkContext: busy runs fail, idle runs do not notice."""
         self.context = context
         for run in list(self.living.values()):
             if run.busy:
@@ -115,28 +115,28 @@ class SimSpark:
         self._all_become(health)
 
     def reports(self, who: str) -> bool:
-        """Whether what was just posted arrives at once."""
+        """Whether the event that was just posted arrives at once."""
         now = self.time.now
         return self._bus.listens_since <= now and self._bus.lost_until.get(who, 0.0) < now
 
     def post_started(self, run: Run) -> None:
-        """Every session's starts pass here."""
+        """Post a start event, of any session."""
         text = _encode({"id": run.query_id, "runId": run.run_id, "name": run.spec.name}).decode()
         self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
 
     def post_progress(self, run: Run, seconds: float) -> None:
-        """A batch was committed, with rows."""
+        """Post the commit of a batch with rows."""
         run.query.is_fed(self.time.now, first_of_run=run.batches == 1)
         self._bus.post(run.spec.key, EventKind.PROGRESS, _progress(run, seconds))
 
     def post_idle(self, run: Run) -> None:
-        """A trigger found nothing."""
+        """Post that a trigger found no data."""
         stamp = f"{self.time.now:.3f}"
         text = {"id": run.query_id, "runId": run.run_id, "timestamp": stamp}
         self._bus.post(run.spec.key, EventKind.IDLE, _encode(text).decode())
 
     def post_late(self, query: SimQuery, runs_ago: int) -> None:
-        """An event of a run long ago comes only now."""
+        """Post an event of an earlier run now."""
         known = [one for one in query.kept if one[0] >= self._bus.listens_since]
         if len(known) > runs_ago:
             _, query_id, run_id = known[-1 - runs_ago]
@@ -162,7 +162,7 @@ class SimSpark:
 
 
 def trigger_text(run: Run) -> str:
-    """As Spark prints it."""
+    """The trigger in Spark's format."""
     spec = run.spec
     if spec.is_finite:
         return "AvailableNowTrigger" if spec.trigger == "AvailableNow" else "OneTimeTrigger"
@@ -185,5 +185,5 @@ def _progress(run: Run, seconds: float) -> str:
 
 
 def names_of(queries: Iterable[SimQuery]) -> dict[str, str]:
-    """Which query, by what the plan calls it, each query id ever given belongs to."""
+    """Query id -> name of the query in the plan, for all ids ever used."""
     return {query_id: query.key for query in queries for query_id in query.query_ids}

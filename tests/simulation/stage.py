@@ -1,4 +1,4 @@
-"""What a property says when it does not hold, and what all properties look at."""
+"""The violation of a property, and the world that all properties check."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from .silencing import Silences
 from .truth import Health
 
 TICK_SECONDS = 2.0
-"""How often what lasts is checked."""
+"""The interval of the checks."""
 SEEN_SECONDS = 8.0
-"""A poll of the probe is fresh for so long."""
+"""How long a poll of the probe is fresh."""
 RESOLVE_SECONDS = 30.0
 DRIVER = frozenset({driver_down.NAME, query_stopped.NAME})
 SAYS = {
@@ -46,7 +46,7 @@ SAYS = {
     Health.LAGGING: frozenset({query_lagging.NAME, *DRIVER}),
     Health.SLOW: frozenset({query_stalled.NAME, batch_slow.NAME, *DRIVER}),
 }
-"""What speaks of which trouble."""
+"""The alerts that may report each problem."""
 
 
 class Violation(Exception):
@@ -58,8 +58,8 @@ class Violation(Exception):
         self.text = text
 
 
-class Stage(Protocol):
-    """What the properties may look at."""
+class WorldView(Protocol):
+    """The parts of the world that the properties may read."""
 
     plan: Plan
     time: Time
@@ -72,23 +72,23 @@ class Stage(Protocol):
 
 
 class Property(Protocol):
-    """One promise; it raises ``Violation`` when it is broken."""
+    """One property; it raises ``Violation`` when it does not hold."""
 
     def tick(self) -> None:
-        """``TICK_SECONDS`` have passed."""
+        """Check after ``TICK_SECONDS``."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """A driver has evaluated."""
+        """Check an evaluation of a driver."""
 
 
 def recovery_seconds(query: SimQuery) -> float:
-    """How long after its first sign of life an alert of this query may stay open."""
+    """How long an alert may stay open after the query's first sign of life."""
     spec = query.spec
     return RESOLVE_SECONDS + max(2 * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
 
 
 def is_seen(driver: SimDriver, key: str) -> bool:
-    """Whether the monitor runs, and the probe shows this query as it is."""
+    """Whether the monitor runs, and the probe shows the present state of this query."""
     now = driver.time.now
     if not driver.attached or not driver.awake or now - driver.awake_since < SEEN_SECONDS:
         return False
@@ -97,20 +97,20 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
 
 
-def is_end_unheard(stage: Stage, query: SimQuery) -> bool:
-    """Whether its last run, which ends by itself, may have completed without a word of it."""
+def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
+    """Whether its last, finite run may have completed without an event."""
     bus = stage.drivers[query.spec.driver].bus
     return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at
 
 
 def is_of_unnamed(key: str) -> bool:
-    """Whether it is the key of an alert that queries without a name share, at any receiver."""
+    """Whether it is the key of the shared alert of unnamed queries, at any receiver."""
     return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
 
 
 def is_up(receiver: SimReceiver, since: float = inf) -> bool:
-    """Whether the receiver works, and its breaker has had time to find out.
+    """Whether the receiver works, and its breaker has had time to detect that.
 
-    What was to be told since before it answered 410 may wait for an hour.
+    A message queued before it answered 410 may wait for an hour.
     """
     return receiver.is_up_from < receiver.now and since > receiver.gone_until

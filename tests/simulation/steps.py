@@ -1,4 +1,4 @@
-"""What each step of a plan does to the simulated world."""
+"""The effect of each step of a plan on the simulated world."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def take(world: World, step: Step) -> None:
-    """Let one step happen; what cannot happen now does not."""
+    """Apply one step; ignore it if it is impossible now."""
     if step.do in _OF_QUERY:
         query = world.queries.get(step.who)
         driver = world.drivers.get(query.spec.driver) if query is not None else None
@@ -50,7 +50,7 @@ def _restart(driver: SimDriver, query: SimQuery, step: Step) -> None:
 
 
 def _run(driver: SimDriver, query: SimQuery) -> Run | None:
-    """Its living run; a JVM that is paused or a SparkContext that has ended has none."""
+    """Its running run; None if the JVM is paused or the SparkContext has ended."""
     spark = driver.spark
     if not spark.alive or spark.context is not Context.RUNNING:
         return None
@@ -85,7 +85,7 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
         # The application may call both within a millisecond; the worker takes them in order.
         driver.step()
         for one in driver.spark.living.values():
-            # Two living queries of one name: nobody can know which of them is meant.
+            # With two running queries of one name, it is unknown which of them is meant.
             one.announced |= one.spec.name == run.spec.name
         run.stop(Health.STOPPED)
 
@@ -162,10 +162,10 @@ def _boot(world: World, step: Step) -> None:
         world.boot(driver.name)
 
 
-def _once_the_jvm_goes_on(
+def _once_the_jvm_resumes(
     happen: Callable[[SimDriver, Step], None],
 ) -> Callable[[SimDriver, Step], None]:
-    """A JVM that stands still runs no shutdown hook, and stops no SparkContext."""
+    """Delay a step: a paused JVM runs no shutdown hook, and stops no SparkContext."""
 
     def later(driver: SimDriver, step: Step) -> None:
         spark = driver.spark
@@ -210,7 +210,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "starve": _until("starve_until"),
     "ask": _until("ask_until"),
     "dry": _until("dry_until"),
-    "log_stands": _until("log_until"),
+    "log_stuck": _until("log_until"),
     "lag": _of_source("lag_until"),
     "stall": _of_source("stall_until"),
     "rewind": _of_source("rewind_until"),
@@ -225,10 +225,10 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "kill": lambda driver, _: driver.kill(),
     "close": lambda driver, _: driver.close(),
     "raise": lambda driver, _: driver.close(RuntimeError),
-    "terminate": _once_the_jvm_goes_on(_terminate),
+    "terminate": _once_the_jvm_resumes(_terminate),
     "jvm_crash": _jvm_crash,
-    "context_dies": _once_the_jvm_goes_on(_context_dies),
-    "app_stops": _once_the_jvm_goes_on(_app_stops),
+    "context_dies": _once_the_jvm_resumes(_context_dies),
+    "app_stops": _once_the_jvm_resumes(_app_stops),
 }
 _OF_WORLD: dict[str, Callable[[World, Step], None]] = {
     "delay": _fault,

@@ -1,4 +1,4 @@
-"""The checkpoints of a driver's queries, as the product's own reader of them sees them."""
+"""The checkpoints of a driver's queries, for the product's own reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .signals import Faults
 
 
 class SimLogs:
-    """One query's checkpoint: which batches its two logs hold."""
+    """The checkpoint of one query: the batches in its two logs."""
 
     def __init__(self, query_id: str, living: Mapping[str, Run], faults: Faults) -> None:
         self._query_id = query_id
@@ -22,7 +22,7 @@ class SimLogs:
         self._faults = faults
 
     def ids(self, log: str) -> list[int]:
-        """The newest hundred of a log; Spark removes older ones."""
+        """The newest hundred batches of a log; Spark removes older ones."""
         newest = self._newest(log)
         return list(range(max(0, newest - 99), newest + 1))
 
@@ -32,7 +32,7 @@ class SimLogs:
         return newest - 100 < batch_id <= newest
 
     def times(self, log: str) -> dict[int, float | None]:
-        """When the newest file of a log was written; no driver sets the clock of a storage."""
+        """When the newest file of a log was written, by the clock of the storage."""
         checkpoint = self._run().query.checkpoint
         planned = checkpoint.planned, checkpoint.planned_at
         newest, at = planned if log == OFFSETS else (checkpoint.logged, checkpoint.logged_at)
@@ -52,7 +52,7 @@ class SimLogs:
 
 
 class SimLogReader(LogReader):
-    """The product's reader, which here rests for no time."""
+    """The product's reader, without pauses."""
 
     def __init__(
         self,
@@ -67,6 +67,6 @@ class SimLogReader(LogReader):
         )  # fmt: skip
 
     def step(self) -> None:
-        """Read what is due."""
+        """Read at once."""
         self.poke()
         super().step()

@@ -1,4 +1,4 @@
-"""What may happen in a plan, and how likely it is."""
+"""The possible steps of a plan, and their probabilities."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ class Terms(msgspec.Struct, frozen=True):
     mailboxes: tuple[int, ...] = (2000,)
     slow_critical: tuple[float, ...] = (1800.0, 240.0)
     declares: float = 0.3
-    """How many of the queries with a name say for how long they may read no rows."""
+    """The share of named queries with ``expected_input_seconds``."""
     expected_input: tuple[float, ...] = (70.0, 150.0)
     finite: float = 0.2
     named: float = 0.85
     expected: float = 0.3
     kept: float = 0.8
-    """How many keep their checkpoint when a supervisor starts them again."""
+    """The share of queries that keep their checkpoint when a supervisor restarts them."""
     twins: float = 0.15
     logs_rarely: float = 0.15
-    """How many queries have async progress tracking."""
+    """The share of queries with async progress tracking."""
     small_memory: float = 0.3
-    """How many drivers remember only ``memory`` queries that are gone."""
+    """The share of drivers that remember only ``memory`` ended queries."""
     memory: int = 3
     every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
     takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
@@ -39,9 +39,9 @@ class Terms(msgspec.Struct, frozen=True):
         ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
         ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
         ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
-        ("die unheard", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+        ("die unreported", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
         ("silence", 1.5), ("die in silence", 1.0),
-        ("log_stands", 1.0), ("unreadable", 1.0),
+        ("log_stuck", 1.0), ("unreadable", 1.0),
         ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
@@ -53,5 +53,5 @@ class Terms(msgspec.Struct, frozen=True):
     )  # fmt: skip
 
     def has(self, finding: str) -> bool:
-        """Whether what the finding is about may happen."""
+        """Whether the steps of a finding may happen."""
         return finding not in self.without

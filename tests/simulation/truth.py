@@ -1,4 +1,4 @@
-"""What is true of each query at each moment; only the simulated Spark writes it."""
+"""The true health of each query at each moment; only the simulated Spark writes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Health(str, Enum):
-    """How one query fares."""
+    """The true health of one query."""
 
     ABSENT = "absent"
     STARTING = "starting"
@@ -19,11 +19,11 @@ class Health(str, Enum):
     """A task of its batch runs for long, or its job waits for slots; nothing finishes."""
     SLOW = "slow"
     STALE = "stale"
-    """Its batches come, and its offsets do not move though data waits."""
+    """Its batches run, but its offsets do not advance although there is unread data."""
     REWOUND = "rewound"
     LAGGING = "lagging"
     GONE = "gone"
-    """Stopped, and nobody announced it."""
+    """Stopped without an announcement."""
     STOPPED = "stopped"
     """Stopped as planned, or completed."""
     DOWN = "down"
@@ -31,23 +31,23 @@ class Health(str, Enum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether a person has to know, sooner or later."""
+        """Whether it must be reported to a person."""
         return self in BAD
 
 
 CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
-"""Who was dead before it was started again is dead until it shows life, not starting."""
+"""A query that failed before its restart is DEAD, not STARTING, until it shows life."""
 OF_BATCH = frozenset({Health.STUCK, Health.DELAYED, Health.SLOW})
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
 _SHOWS_LIFE = frozenset({Health.HEALTHY, Health.DELAYED, Health.SLOW, Health.STOPPED}) | OF_SOURCE
-"""A delayed batch has been planned and begun; who planned it was not stuck then."""
+"""A delayed batch was planned and begun, so its query was not stuck."""
 LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
 WARNINGS = frozenset({Health.SLOW, Health.DELAYED, Health.REWOUND, Health.LAGGING})
 BAD = frozenset({Health.DEAD, Health.STUCK, Health.DELAYED, Health.SLOW, Health.GONE}) | OF_SOURCE
 
 
 class Episode(msgspec.Struct):
-    """A time in which a query was unhealthy in one way; ``waited`` is what the monitor could see.
+    """A time in which a query had one problem; ``waited`` counts the time that the monitor saw.
 
     ``previous`` is how long the query had been healthy before.
     """
@@ -61,13 +61,13 @@ class Episode(msgspec.Struct):
     answered: set[str] = set()
     first_batch: bool = False
     window: float = 0.0
-    """The longest stall window that the monitor has shown in this time: it may shrink."""
+    """The longest stall window that the monitor has shown meanwhile: it may shrink."""
     batch_window: float = 0.0
-    """The same of the window of a batch in flight."""
+    """The same for the window of a batch in flight."""
 
 
 class Truth:
-    """The timeline of one query, and the episodes that came of it."""
+    """The timeline of one query, and its episodes."""
 
     def __init__(self, query: str) -> None:
         self.query = query
@@ -76,16 +76,16 @@ class Truth:
         self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
         self.episodes: list[Episode] = []
         self.healthy_since: float | None = None
-        """Since when it has been healthy, completed, stopped as planned, or started again."""
+        """Since when it has been healthy, completed, stopped as planned, or restarted."""
 
     @property
     def episode(self) -> Episode | None:
-        """The one that lasts."""
+        """The present episode, if any."""
         last = self.episodes[-1] if self.episodes else None
         return last if last is not None and last.ended_at is None else None
 
     def becomes(self, health: Health, at: float, *, first_batch: bool = False) -> None:
-        """From ``at`` on it is so."""
+        """Set the health from ``at`` on."""
         if health is self.health:
             return
         if self.episode is not None:
@@ -108,7 +108,7 @@ class Truth:
 
     @property
     def batch_troubled_since(self) -> float:
-        """Since when its batch has been held up, in whatever way: one that hung may crawl now."""
+        """Since when its batch has had any problem: a batch that hung may be slow now."""
         since = self.since
         for at, health in reversed(self.timeline):
             if health not in OF_BATCH:
@@ -117,13 +117,13 @@ class Truth:
         return since
 
     def healths_between(self, begin: float, end: float) -> set[Health]:
-        """All that it was at some time between the two."""
+        """All its healths between the two times."""
         held = [(at, one) for at, one in self.timeline if at <= end]
         ends = [*(at for at, _ in held[1:]), end]
         return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}
 
     def shows_life_after(self, at: float) -> float:
-        """When it was first seen to get on, or at rest: one that starts shows nothing yet."""
+        """When it first showed progress or idleness after ``at``; a start shows neither."""
         ends = [*(end for end, _ in self.timeline[1:]), float("inf")]
         shown = [
             max(began, at)

@@ -1,4 +1,4 @@
-"""Runs a plan: everything simulated, wired together, and the properties that watch it."""
+"""Runs a plan: the simulated parts, wired together, and the properties that check them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .steps import take
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What became of a plan. ``at`` is when a property broke, in seconds since the beginning."""
+    """The outcome of a plan. ``at`` is when a property broke, in seconds since the beginning."""
 
     plan: Plan
     violation: str = ""
@@ -43,7 +43,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class World:
-    """One history. ``drivers`` are the newest process of each name."""
+    """One history. ``drivers`` has the newest process of each name."""
 
     def __init__(self, plan: Plan, log: Callable[[str], None] | None = None) -> None:
         self.plan = plan
@@ -74,7 +74,7 @@ class World:
         )  # fmt: skip
 
     def run(self) -> Outcome:
-        """From the first step to the horizon, or to the first broken property."""
+        """Run to the horizon, or to the first broken property."""
         for name in self.plan.setup.drivers:
             self.boot(name)
         if self.plan.setup.watched:
@@ -93,7 +93,7 @@ class World:
         return self._outcome()
 
     def boot(self, name: str) -> None:
-        """Start a process; the queries that ran in the last one are started again."""
+        """Start a process; restart the queries that ran in the last one."""
         mine = [one for one in self.queries.values() if one.spec.driver == name]
         first = name not in self.drivers
         self.boots.append((self.time.now, name))
@@ -115,7 +115,7 @@ class World:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]
 
     def note(self, text: str) -> None:
-        """A line of the history, for who reads it."""
+        """Log a line of the history."""
         if self._log is not None:
             self._log(f"{self.time.passed:7.1f} s  {text}")
 
@@ -136,7 +136,7 @@ class World:
             one.evaluated(driver, evaluated)
 
     def _rng(self, what: str) -> Random:
-        """A source of chance of its own: what the shrinker drops changes no other's."""
+        """A random generator per part: a part that the shrinker drops changes no other part."""
         return Random(f"{self.plan.seed} {what}")
 
     def _outcome(self, violation: str = "", text: str = "") -> Outcome:

@@ -6,7 +6,7 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 import org.apache.hadoop.util.Progressable;
 
-/** The local disk as a store that creates no file while {@code throttled} is set. */
+/** The local disk; creating a file blocks while {@code throttled} is set. */
 public class ThrottledFileSystem extends RawLocalFileSystem {
   public URI getUri() {
     return URI.create("throttled:///");

@@ -1,4 +1,4 @@
-"""A real Alertmanager on loopback, which tells what it would tell people to a double."""
+"""A real Alertmanager on loopback, which notifies a double."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ receivers:
 """
 
 
-class Reported(HttpDouble):
-    """The people behind Alertmanager: the bodies of all notifications."""
+class Notifications(HttpDouble):
+    """The receiver of Alertmanager: ``bodies`` has all notifications."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -38,15 +38,17 @@ class Reported(HttpDouble):
         super().handle(request, handler)
 
     def said(self) -> list[tuple[str, str]]:
-        """Each alert of each notification: its query and status."""
+        """Query and status of each alert of each notification."""
         alerts = [one for body in self.bodies for one in body["alerts"]]
         return [(one["labels"]["query"], one["status"]) for one in alerts]
 
     def wait_until_said(self, query: str, status: str) -> dict:
-        """The notification that says so."""
+        """The notification with that query in that status."""
         ends = time.monotonic() + PATIENCE_SECONDS
         while (query, status) not in self.said():
-            assert time.monotonic() < ends, f"not told: {query} {status}; told: {self.said()}"
+            assert time.monotonic() < ends, (
+                f"not notified: {query} {status}; notified: {self.said()}"
+            )
             time.sleep(0.05)
         return next(
             body
@@ -57,9 +59,9 @@ class Reported(HttpDouble):
 
 
 class RealAlertmanager(ServerProcess):
-    """``reported`` is whom it tells; ``config`` its configuration, by default one that tells all."""
+    """``reported`` is its receiver; ``config`` its configuration, which by default sends all alerts."""
 
-    def __init__(self, folder: Path, reported: Reported, config: str | None = None) -> None:
+    def __init__(self, folder: Path, reported: Notifications, config: str | None = None) -> None:
         self.reported = reported
         path = folder / "alertmanager.yml"
         path.write_text(config or CONFIG.format(url=reported.url))
@@ -74,6 +76,6 @@ class RealAlertmanager(ServerProcess):
         super().__init__(command, port, folder / "alertmanager.log")
 
     def alerts(self) -> dict[str, dict]:
-        """What it holds for firing, by query."""
+        """Its firing alerts, by query."""
         answer = requests.get(f"{self.url}/api/v2/alerts", timeout=PATIENCE_SECONDS)
         return {one["labels"]["query"]: one for one in answer.json()}

@@ -1,4 +1,4 @@
-"""Alertmanager's API v2 as measured on 0.25: it takes the good alerts of a bad batch."""
+"""Alertmanager's API v2 as measured on 0.25: it accepts the good alerts of a bad batch."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .http_double import Answer, Handler, HttpDouble, reply
 
 
 class AlertmanagerDouble(HttpDouble):
-    """Keeps what it accepts in ``alerts``, in order; refuses queries named in ``disliked``.
+    """Keeps accepted alerts in ``alerts``, in order; rejects queries named in ``disliked``.
 
-    ``open`` is what it answers a GET with.
+    ``open`` is its answer to a GET.
     """
 
     def __init__(self, *script: Answer, disliked: frozenset[str] = frozenset()) -> None:

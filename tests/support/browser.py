@@ -1,4 +1,4 @@
-"""A real browser, headless: windows that open pages of ours and keep every complaint."""
+"""A real headless browser: windows that open our pages and record every complaint."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def chromium() -> Iterator[Browser]:
 
 
 class Windows:
-    """Opens pages in windows of their own, which share nothing.
+    """Opens pages in separate windows that share nothing.
 
     ``complaints`` are the console's errors and warnings, uncaught errors and violations of a
-    content security policy. A request that the network refused is none: tests close servers.
+    content security policy. A failed network request is none, because tests close servers.
     """
 
     def __init__(self, browser: Browser) -> None:
@@ -56,7 +56,7 @@ class Windows:
         context.set_default_timeout(PATIENCE_MILLISECONDS)
         self._contexts.append(context)
         page = context.new_page()
-        page.on("console", self._hear)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.complaints.append(f"uncaught: {error}"))
         return page
 
@@ -65,6 +65,6 @@ class Windows:
         for context in self._contexts:
             context.close()
 
-    def _hear(self, message: ConsoleMessage) -> None:
+    def _on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and "Failed to load resource" not in message.text:
             self.complaints.append(f"{message.type}: {message.text}")

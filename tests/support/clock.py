@@ -1,10 +1,10 @@
-"""Time that passes when a test says so."""
+"""A clock that only the test advances."""
 
 from __future__ import annotations
 
 
 class Clock:
-    """Called, it tells monotonic seconds."""
+    """A callable that returns monotonic seconds."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""The stack to try, as Docker would read it, without Docker."""
+"""The Compose stack, read without Docker."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def mounts(service: str) -> dict[str, Path]:
 
 
 def on_host(service: str, path: str) -> Path:
-    """What a path in a service's container is on this side."""
+    """The host path of a path in a service's container."""
     for target, source in mounts(service).items():
         if path == target or path.startswith(f"{target}/"):
             return Path(f"{source}{path.removeprefix(target)}")

@@ -1,4 +1,4 @@
-"""Spark with the connectors that exist for it, and one real Kafka broker to connect to."""
+"""The connectors that exist for this Spark, and one real Kafka broker."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ EXTENSIONS = {
 }
 DELTA_CONF = {
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # Its default of 50 tasks for each look at a table is meant for large ones.
+    # The default of 50 tasks per snapshot of a table is meant for large tables.
     "spark.databricks.delta.snapshotPartitions": "1",
 }
 
 
 def trouble(name: str) -> str:
-    """Why a connector is not to be had here; empty when it is."""
+    """Why a connector is not available here; empty when it is."""
     try:
         _jars(name)
     except ArtifactsError as error:
@@ -40,7 +40,7 @@ def trouble(name: str) -> str:
 
 
 def spark_conf(warehouse: Path) -> dict[str, str]:
-    """What a Spark needs to be told of all the connectors that it can have."""
+    """Spark configuration of all connectors that are available."""
     here = [name for name in KNOWN if not trouble(name)]
     if not here:
         return {}
@@ -61,14 +61,14 @@ def spark_conf(warehouse: Path) -> dict[str, str]:
 
 
 def broker_jars() -> list[Path]:
-    """Apache Kafka's own."""
+    """The jars of Apache Kafka's own broker."""
     return fetch([connectors.BROKER], cache_folder())
 
 
 class Kafka:
-    """A broker, and what a test wants of it. Topics have one partition unless told otherwise.
+    """A broker and helpers for tests. By default, topics have one partition.
 
-    ``contained`` puts it into a container; else it is a process, with its data in ``folder``.
+    ``contained`` runs it in a container; otherwise it is a process with its data in ``folder``.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Kafka:
         self.broker.kill()
 
     def topic(self, partitions: int = 1, **config: str) -> str:
-        """A new topic of a name of its own; ``config`` with underscores for dots."""
+        """A new topic with a unique name; ``config`` has underscores for dots."""
         name = f"t-{uuid.uuid4().hex[:8]}"
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, replication_factor=1, config=settings)
@@ -109,7 +109,7 @@ class Kafka:
     def produce(
         self, topic: str, values: Sequence[str], *, key: str | None = None, partition: int = -1
     ) -> None:
-        """Write values, all acknowledged when this returns."""
+        """Write values; all are acknowledged when this returns."""
         producer = Producer({"bootstrap.servers": self.bootstrap_servers})
         self._send(producer, topic, values, key=key, partition=partition)
         assert producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
@@ -135,7 +135,7 @@ class Kafka:
         return reader.option("startingOffsets", "earliest").options(**options).load()
 
     def forget(self, topic: str, before: int) -> None:
-        """Delete all that lies before an offset of the topic's first partition."""
+        """Delete all records before an offset of the topic's first partition."""
         edge = TopicPartition(topic, 0, before)
         self.admin.delete_records([edge])[edge].result(PATIENCE_SECONDS)
 

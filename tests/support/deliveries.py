@@ -1,4 +1,4 @@
-"""Incidents made by hand, errors of every kind, and a receiver that does as it is told."""
+"""Incidents made by hand, errors of every kind, and a receiver that fails on demand."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summa
 
 
 def incident(*queries, revision=0, muted="", **alert_options) -> Incident:
-    """An incident of these queries, of ``a`` by default."""
+    """An incident of these queries, by default of ``a``."""
     alerts = tuple(alert(query, **alert_options) for query in queries or ("a",))
     return Incident(alerts, revision, muted)
 
 
 def over(one: Incident, ends_at: float) -> Incident:
-    """The incident when all its alerts have ended."""
+    """The incident with all its alerts ended."""
     return replace(one, alerts=tuple(replace(alert, ends_at=ends_at) for alert in one.alerts))
 
 
@@ -58,13 +58,13 @@ def gone() -> DeliveryError:
 
 
 def said(one: Incident) -> tuple[str, str]:
-    """What a receiver is told: the queries, and whether they fire."""
+    """The content of a notification: the queries, and whether they fire."""
     queries = "+".join(alert.labels["query"] for alert in one.alerts)
     return queries, "firing" if one.ends_at is None else "resolved"
 
 
 class Recorder:
-    """A receiver that writes down what it is told, and fails as told, by query."""
+    """A receiver that records what it receives, and fails as ``failures`` say, by query."""
 
     def __init__(self, name="recorder", capabilities=None, **failures: list[Exception]) -> None:
         self.name = name

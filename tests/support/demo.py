@@ -1,4 +1,4 @@
-"""The demo as a process of its own, as people start it."""
+"""The demo in a process of its own, as users start it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMAND = [
 
 
 def demo(*arguments, timeout=170, **environment):
-    """Play it to its end."""
+    """Run the demo to its end."""
     return subprocess.run(
         [*COMMAND, *map(str, arguments)],
         capture_output=True,
@@ -28,5 +28,5 @@ def demo(*arguments, timeout=170, **environment):
 
 
 def unwrapped(text):
-    """What the pages say, however long the lines are that the checkout's path makes."""
+    """The text of the pages without line wraps, which depend on the path of the checkout."""
     return re.sub(r"\n  \| {14}", " ", text)

@@ -1,4 +1,4 @@
-"""A Spark driver of its own: a script in a process that the test may freeze, kill or outlive."""
+"""A Spark driver in its own process: a script that the test may freeze, kill or outlive."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def refused(*_, **__):
     raise Py4JError("not allowed")
 BusPath.listen = refused
 """
-"""Before ``attach``: the bus refuses our queue, and events come through the session's listeners."""
+"""Before ``attach``: the bus rejects our queue, so events arrive through session listeners."""
 
 
 class Driver:
-    """Runs ``script`` after ``header``; ``lines`` is what it has said so far."""
+    """Runs ``script`` after ``header``; ``lines`` is its output so far."""
 
     def __init__(
         self,
@@ -85,14 +85,14 @@ class Driver:
             assert self.process.poll() is None or text in self.lines, self.errors
             return text in self.lines
 
-        until(said, f"the driver says {text!r}", timeout)
+        until(said, f"the driver prints {text!r}", timeout)
 
     def wait(self, timeout: float = 60.0) -> int:
         """Its exit code."""
         return self.process.wait(timeout)
 
     def signal_all(self, number: signal.Signals) -> None:
-        """Signal Python and its JVM alike."""
+        """Signal Python and its JVM."""
         os.killpg(self.process.pid, number)
 
     def signal_jvm(self, number: signal.Signals) -> None:

@@ -1,4 +1,4 @@
-"""Writes event logs as Spark does: one JSON object a line, its class first."""
+"""Writes event logs as Spark does: one JSON object per line, its class first."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
 
 
 def spark_time(seconds: float) -> str:
-    """Seconds after ``BEGAN`` as a streaming event tells them."""
+    """Seconds after ``BEGAN`` in the format of a streaming event."""
     moment = datetime.fromtimestamp(BEGAN + seconds, timezone.utc)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -43,13 +43,13 @@ class EventLog:
         return self.add(STREAMING.format("Started"), **ids(query, run), **fields)
 
     def commit(self, query="a", run=1, *, batch, at, seconds=1.0, rows=None):
-        """A batch committed ``at``, after ``seconds``; with so many ``rows``, where that is told."""
+        """A batch committed ``at``, after ``seconds``; its row count, if ``rows`` is given."""
         reported = progress(query, run, batch, at, seconds)
         sources = [] if rows is None else [{"description": "RateStreamV2", "numInputRows": rows}]
         return self.add(STREAMING.format("Progress"), progress=reported | {"sources": sources})
 
     def commits(self, query="a", *, since, until, every=2.0, batch=0):
-        """A batch every so often."""
+        """A batch every ``every`` seconds."""
         while since <= until:
             self.commit(query, batch=batch, at=since)
             since, batch = since + every, batch + 1
@@ -65,7 +65,7 @@ class EventLog:
         )  # fmt: skip
 
     def work(self, *, at):
-        """The end of a SQL execution, which tells the time."""
+        """The end of a SQL execution, which has a timestamp."""
         return self.add(SQL.format("End"), executionId=1, time=millis(at), errorMessage="")
 
     def stopped(self, *, at):

@@ -1,4 +1,4 @@
-"""Boards for tests of the exporter: told as stories, judged by the real rules."""
+"""Boards for tests of the exporter: stories, evaluated by the real rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.events import SourceProgress
 
 WALL = 1_700_000_000.0
-"""The Unix time of every board's snapshot."""
+"""The Unix time of the snapshot of every board."""
 
 MONITOR = Monitor(
     heartbeat_timestamp=WALL - 0.5,
@@ -65,7 +65,7 @@ def board(
 
 
 def full_story() -> Story:
-    """At 100 s: ``busy`` runs its batch 8, and 7 is not in its log yet; ``dead`` has failed."""
+    """At 100 s: ``busy`` runs batch 8, and batch 7 is not in its log yet; ``dead`` has failed."""
     story = Story().started("busy", at=10).started("dead", at=20)
     batch = progress(
         "busy",
@@ -99,7 +99,7 @@ def full_story() -> Story:
 
 
 def full_board(**changes) -> PublishedState:
-    """``full_story``, and ``absent``, which is expected and nobody has seen."""
+    """``full_story``, and ``absent``, which is expected and was never seen."""
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
     return board(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}

@@ -25,7 +25,7 @@ FORMATS = [(parse_text, text), (parse_openmetrics, om_text)]
 
 
 def values(shown, name, **labels):
-    """Values of one metric by the labels not asked for."""
+    """Values of one metric, by the labels that are not in ``labels``."""
     found = {}
     for sample in samples(shown):
         if sample.name == name and labels.items() <= sample.labels.items():

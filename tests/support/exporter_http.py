@@ -14,7 +14,7 @@ from querypulse.listener.guard import Guard
 
 @contextmanager
 def serving(board=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
-    """A started server; ``board`` is a Board, None, or what gives one; ``token`` may be text."""
+    """A started server; ``board`` is a board, None or a function; ``token`` may be text."""
     if isinstance(token := access.get("token"), str):
         access["token"] = lambda: token
     newest = board if callable(board) else lambda: board
@@ -40,7 +40,7 @@ def get(server, path, **headers):
 
 
 def raw(server, request: bytes) -> bytes:
-    """What the server answers to exactly these bytes."""
+    """The answer of the server to exactly these bytes."""
     with socket.create_connection(address(server), timeout=10) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))

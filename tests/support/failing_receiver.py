@@ -1,4 +1,4 @@
-"""A webhook receiver in an outage: 500 for a while, then asked for patience, then well."""
+"""A webhook receiver in an outage: 500 for a while, then 429 with Retry-After, then healthy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class FailingReceiver(HttpDouble):
     def __init__(self, outage: float) -> None:
         super().__init__()
         self.taken: list[tuple[str, str, str]] = []
-        """What was accepted: status, alert name and query."""
+        """The accepted alerts: status, alert name and query."""
         self.refused = 0
         self.asked_at: float | None = None
         self.waited: float | None = None

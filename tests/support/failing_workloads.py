@@ -31,11 +31,11 @@ BRISK = {"processingTime": "500 milliseconds"}
 TRIES = 4
 STARTS = 8
 START_SECONDS = 3
-"""What Spark itself may take to begin a query while others begin."""
+"""The time Spark may take to start a query while other queries start."""
 
 
-class Reported(NamedTuple):
-    """A page that must come: ``window`` and two seconds at most after ``began_at()``.
+class ExpectedPage(NamedTuple):
+    """A page that must arrive: at most ``window`` and two seconds after ``began_at()``.
 
     ``window`` None is the stall window of the query itself.
     """
@@ -48,15 +48,15 @@ class Reported(NamedTuple):
 
 
 class Failing(NamedTuple):
-    """A query that is well until ``strike``, or is not there until then."""
+    """A query that is healthy until ``strike``, or does not exist until then."""
 
     query: Any
     strike: Callable[[], object]
-    reported: tuple[Reported, ...]
+    reported: tuple[ExpectedPage, ...]
 
 
 class Blow:
-    """A ``foreachBatch`` function that hangs, or does ``then``, once it is struck."""
+    """A ``foreachBatch`` function that hangs, or calls ``then``, once it is struck."""
 
     def __init__(self, harness: Harness, then: Callable[[Any], None] | None = None) -> None:
         self.struck = threading.Event()
@@ -75,7 +75,7 @@ class Blow:
 
 
 class Switch:
-    """Turns a staged source sick; off again at the end, so that nothing hangs."""
+    """Makes a staged source fail; switched off at the end, so that nothing hangs."""
 
     def __init__(self, harness: Harness, name: str) -> None:
         self.path = harness.folder(name) / "switch"
@@ -86,7 +86,7 @@ class Switch:
 
 
 class Moment:
-    """Does something and remembers when."""
+    """An action that records when it was called."""
 
     def __init__(self, action: Callable[[], object]) -> None:
         self._action = action
@@ -97,13 +97,13 @@ class Moment:
         self._action()
 
 
-# -- what ends ----------------------------------------------------------------------------------
+# -- queries that end ---------------------------------------------------------------------------
 
 
 def dies_in_first_batch(harness):
     blow = Blow(harness, die)
     blow.struck.set()
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryFailed", "dies_in_first_batch", lambda: blow.began_at, reason="Boom: "
     )
     return Failing(
@@ -112,14 +112,14 @@ def dies_in_first_batch(harness):
 
 
 def dies_initialising(harness):
-    """Its checkpoint was written by a Spark to come."""
+    """Its checkpoint was written by a future version of Spark."""
     name = "dies_initialising"
     checkpoint = harness.checkpoint(name)
     (checkpoint / "offsets").mkdir(parents=True)
     (checkpoint / "offsets" / "0").write_text("v99\n{}\n-\n")
     (checkpoint / "metadata").write_text(json.dumps({"id": str(uuid4())}))
     start = Moment(lambda: harness.start(harness.rate(), name))
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryFailed", name, lambda: start.at, START_SECONDS, "IllegalStateException: "
     )
     return Failing(None, start, (reported,))
@@ -131,12 +131,16 @@ def stopped_and_not_back(harness):
     return Failing(
         query,
         stop,
-        (Reported("StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE),),
+        (
+            ExpectedPage(
+                "StreamingQueryStopped", "stopped_and_not_back", lambda: stop.at, GONE_GRACE
+            ),
+        ),
     )
 
 
 def overflowed(harness):
-    """Fails while it is being stopped, and Spark overflows its stack on the message.
+    """Fails while it is being stopped, and the stack of Spark overflows on the message.
 
     ``StreamExecution.isInterruptionException`` matches it with a regular expression that recurs
     for every character; the query ends without an exception.
@@ -158,14 +162,14 @@ def overflowed(harness):
         blow.free.set()
 
     stop = Moment(stop_and_fail)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStopped", "overflowed", lambda: stop.at, GONE_GRACE, "stopped without an "
     )
     return Failing(query, stop, (reported,))
 
 
 def crash_loop(harness):
-    """Every run commits a batch and dies in the next: another batch each time."""
+    """Every run commits a batch and fails in the next one: another batch each time."""
     runs = []
 
     def die_in_second_batch(batch, number):
@@ -187,7 +191,7 @@ def poison_batch(harness):
 
 
 def restarting(harness, name, function, runs, reason):
-    """User code that starts it again and again, and then gives up."""
+    """User code starts the query again and again, and then gives up."""
     died_at = []
 
     def keep_up():
@@ -204,8 +208,8 @@ def restarting(harness, name, function, runs, reason):
         None,
         lambda: harness.help(keep_up),
         (
-            Reported("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
-            Reported("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
+            ExpectedPage("StreamingQueryFailed", name, lambda: died_at[0], reason="Boom: "),
+            ExpectedPage("StreamingQueryFlapping", name, lambda: died_at[2], reason=reason),
         ),
     )
 
@@ -214,13 +218,13 @@ def die(batch):
     raise Boom("the table is gone")
 
 
-# -- what stands still --------------------------------------------------------------------------
+# -- queries that get stuck ---------------------------------------------------------------------
 
 
 def hangs_in_foreach_batch(harness):
     name, blow = "hangs_in_foreach_batch", Blow(harness)
     query = harness.start(harness.rate(), name, blow)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch "
     )
     return Failing(query, blow.struck.set, (reported,))
@@ -229,7 +233,7 @@ def hangs_in_foreach_batch(harness):
 def hangs_in_first_batch(harness):
     name, blow = "hangs_in_first_batch", Blow(harness)
     blow.struck.set()
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: blow.began_at, None, "batch_hung: batch 0 "
     )
     return Failing(None, lambda: harness.start(harness.rate(), name, blow), (reported,))
@@ -249,12 +253,14 @@ def continuous_stops(harness):
     query = harness.start(stream, "continuous_stops", trigger={"continuous": "1 second"})
     strike = Moment(lambda: set_property(harness, "workload.continuous", "failing"))
     # The epoch in flight may still end.
-    reported = Reported("StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None)
+    reported = ExpectedPage(
+        "StreamingQueryStalled", "continuous_stops", lambda: strike.at + 1.0, None
+    )
     return Failing(query, strike, (reported,))
 
 
 def async_log_stops(harness):
-    """Its storage hangs: Spark goes on until the queue of its writer is full, some writes later."""
+    """Its storage hangs: Spark continues until the queue of its writer is full, some writes later."""
     name = "async_log_stops"
     query = harness.start(
         harness.rate(),
@@ -265,14 +271,14 @@ def async_log_stops(harness):
     )
     storage = Storage(harness.spark, query)
     harness.at_close(storage.free.set)
-    reported = Reported(
+    reported = ExpectedPage(
         "StreamingQueryStalled", name, lambda: newest_batch_at(query), None, "commit_log_behind: "
     )
     return Failing(query, storage.hang, (reported,))
 
 
 class Storage:
-    """Where a query with async progress tracking writes its log: one write there does not end."""
+    """The log writer of a query with async progress tracking: one of its writes hangs."""
 
     def __init__(self, spark, query) -> None:
         self.free = threading.Event()
@@ -289,7 +295,7 @@ class Storage:
         implements = ("java.lang.Runnable",)
 
 
-# -- what goes on, but not forward --------------------------------------------------------------
+# -- queries that run without progress ----------------------------------------------------------
 
 
 def offsets_frozen(harness):
@@ -303,21 +309,21 @@ def offsets_rewound(harness):
 def from_staged(harness, name, reader, alertname, reason=""):
     switch = Switch(harness, name)
     stream = staged(harness.spark, reader, switch.path)
-    reported = Reported(alertname, name, switch.began_at, None, reason)
+    reported = ExpectedPage(alertname, name, switch.began_at, None, reason)
     return Failing(start_alone(harness, stream, name), switch.path.touch, (reported,))
 
 
 def lagging(harness):
     name, switch = "lagging", Switch(harness, "lagging")
     query = start_alone(harness, harness.backlog(switch.path), name)
-    reported = Reported("StreamingQueryLagging", name, switch.began_at, TREND)
+    reported = ExpectedPage("StreamingQueryLagging", name, switch.began_at, TREND)
     return Failing(query, switch.path.touch, (reported,))
 
 
 def start_alone(harness, stream, name):
-    """Spark gives its Python processes 10 s to start: one after the other.
+    """Start one query and wait for its first commit: Spark gives a Python process 10 s to start.
 
-    And again, where the machine had too much else to do.
+    Try again where the machine was too busy.
     """
     for _ in range(STARTS):
         query = harness.start(stream, name, trigger=BRISK)
@@ -332,7 +338,7 @@ def commits_or_ends(harness, query):
 
 
 def watermark_stuck(harness):
-    """The clock of whoever writes the rows stands still; the rows keep coming."""
+    """The clock of the writer of the rows stops; the rows keep arriving."""
     clock = "java_method('java.lang.System', 'getProperty', 'workload.clock')"
     set_property(harness, "workload.clock", str(time.time() + 1000))
     at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
@@ -342,7 +348,7 @@ def watermark_stuck(harness):
         query,
         lambda: set_property(harness, "workload.clock", str(time.time())),
         (
-            Reported(
+            ExpectedPage(
                 "StreamingWatermarkStuck", "watermark_stuck", lambda: stuck_since(query), TREND
             ),
         ),
@@ -373,16 +379,16 @@ def set_property(harness, name, value):
     harness.at_close(lambda: system.clearProperty(name))
 
 
-def well(harness):
-    return Failing(harness.start(harness.rate(), "well"), lambda: None, ())
+def healthy(harness):
+    return Failing(harness.start(harness.rate(), "healthy"), lambda: None, ())
 
 
-WELL_AT_FIRST = (
+HEALTHY_AT_FIRST = (
     hangs_in_source,
     offsets_frozen,
     offsets_rewound,
     lagging,
-    well,
+    healthy,
     hangs_in_foreach_batch,
     stopped_and_not_back,
     overflowed,
@@ -390,7 +396,7 @@ WELL_AT_FIRST = (
     async_log_stops,
     watermark_stuck,
 )
-BORN_FAILING = (
+FAILING_FROM_THE_START = (
     dies_in_first_batch,
     dies_initialising,
     hangs_in_first_batch,

@@ -1,4 +1,4 @@
-"""A Spark driver made of fakes, for what needs a session and no JVM. It refuses what a test names."""
+"""A fake Spark driver for tests that need a session and no JVM. Its parts fail on demand."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from querypulse.listener.health_listener import _WRAPPER
 
 FIELD, RECORD = "\x1f", "\x1e"
 GIVEN = "\x1d"
-"""Stands in an answer for the number of events given so far, until it is taken."""
+"""In an answer, a placeholder for the number of events given so far."""
 SHARED_QUEUE = "queue.streams.numDroppedEvents"
 
 
@@ -25,13 +25,13 @@ def answer(
     terminated=False,
     watchers="",
 ) -> str:
-    """What ``EventQueue.take`` of the JVM returns; an event: kind, arrival, session, trigger, JSON."""
+    """The result of ``EventQueue.take`` in the JVM; event: kind, arrival, session, trigger, JSON."""
     head = [now, waiting, given, *dropped, str(terminated).lower(), watchers]
     return "".join(FIELD.join(map(str, record)) + RECORD for record in (head, *events))
 
 
 class JavaListener:
-    """A listener in the JVM, perhaps around a Python object; it equals itself only."""
+    """A listener in the JVM, perhaps around a Python object; it equals only itself."""
 
     def __init__(self, proxy: object = None) -> None:
         self.proxy = proxy
@@ -41,7 +41,7 @@ class JavaListener:
 
 
 class Manager:
-    """A session's ``StreamingQueryManager``, with a listener of somebody else."""
+    """The ``StreamingQueryManager`` of a session, with a foreign listener."""
 
     def __init__(self, *listeners: object) -> None:
         self.listeners = [JavaListener(), *listeners]
@@ -87,7 +87,7 @@ class Execution:
 
 
 class JavaQueue:
-    """``EventQueue.java``: gives the ``answers`` of the test and keeps what it was asked."""
+    """``EventQueue.java``: returns the ``answers`` of the test and records its calls."""
 
     def __init__(self, driver: FakeDriver) -> None:
         self.driver = driver
@@ -152,7 +152,7 @@ class JavaQueue:
 
 
 class Bus:
-    """Spark's listener bus: the queues that it feeds, and what it has dropped."""
+    """Spark's listener bus: its queues, and its dropped events."""
 
     def __init__(self, driver: FakeDriver) -> None:
         self.queues: list[JavaQueue] = []
@@ -171,7 +171,7 @@ class Bus:
 
 
 def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
-    """What PySpark calls ``SparkContext._jvm``, as far as a Python listener needs it."""
+    """The parts of ``SparkContext._jvm`` that a Python listener needs."""
     return SimpleNamespace(
         **{_WRAPPER: wrapper},
         PythonStreamingQueryListenerWrapper=JavaListener,
@@ -181,7 +181,7 @@ def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
 
 
 class FakeDriver:
-    """A ``SparkSession``, its context and its JVM; ``java_errors`` are what each of its parts raises.
+    """A ``SparkSession``, its context and its JVM; ``java_errors`` has the error of each part.
 
     Parts: ``janino``, ``bus`` (at the listener), ``listener_bus`` (at the bus itself), ``sessions``,
     ``metrics``.
@@ -209,7 +209,7 @@ class FakeDriver:
         self.sparkContext = FakeContext(self, SimpleNamespace(java=self._java()))
 
     def require(self, part: str) -> None:
-        """Raise what the test wants this part to raise."""
+        """Raise the error that the test set for this part."""
         if part in self.java_errors:
             raise self.java_errors[part]
 
@@ -230,7 +230,7 @@ class FakeDriver:
         ]
 
     def _java(self) -> Any:
-        """As much of ``java.*`` as a class of ours is compiled with."""
+        """The parts of ``java.*`` that compile our classes."""
         compiler = SimpleNamespace(
             setParentClassLoader=lambda loader: None,
             cook=self.sources.append,

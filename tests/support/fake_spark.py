@@ -1,4 +1,4 @@
-"""A Spark driver without a JVM: what it answers is set by the test, and commands are counted."""
+"""A Spark driver without a JVM: the test sets its answers, and commands are recorded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CLOSER_AFTER = 10.0
 
 
 class Java:
-    """A Java object: a method answers, or raises, what it was given; a function is called."""
+    """A Java object: a method returns, raises or calls the answer that it was given."""
 
     def __init__(self, commands, **answers):
         self.commands = commands
@@ -38,7 +38,7 @@ def query_id(number):
 
 
 class FakeChannel:
-    """An event channel that counts what it is asked."""
+    """An event channel that counts its calls."""
 
     def __init__(self, counts=None):
         self.counts = counts
@@ -66,7 +66,7 @@ class FakeChannel:
 
 
 class FakeSpark:
-    """Queries by their number; each is a ``StreamExecution`` of settable answers."""
+    """Queries by their number; each is a ``StreamExecution`` with settable answers."""
 
     version = "4.3.0"
 
@@ -80,9 +80,9 @@ class FakeSpark:
         self.jobs = {}
         """Job group -> ids of its jobs."""
         self.active_jobs = {}
-        """Active job -> its completed tasks."""
+        """Active job -> number of its completed tasks."""
         self.slots = 4
-        """How many tasks its executors run at once."""
+        """The number of tasks that its executors can run at once."""
         self.sparkContext = SimpleNamespace(_jvm=self._jvm(), _jsc=self._java_context())
         self._jsparkSession = self.java(sharedState=self.java(activeStreamingQueries=self._map()))
 
@@ -93,7 +93,7 @@ class FakeSpark:
         return self.java(toString=text, json=text, getSimpleName=text)
 
     def start(self, number, *, run=1, message="Waiting for data to arrive", busy=False, batch=3):
-        """Start a run of a query; its answers may be changed."""
+        """Start a run of a query; the test may change its answers."""
         status = {"message": message, "isDataAvailable": False, "isTriggerActive": busy}
         session = self.java(hash=1000 + number)
         stack = self.java(getStackTrace="stack")
@@ -117,7 +117,7 @@ class FakeSpark:
         return self.executions[query_id(number)]
 
     def end(self, number, exception=None):
-        """End its run: Spark lists it no more."""
+        """End the run of a query: Spark lists it no more."""
         execution = self.executions.pop(query_id(number))
         defined = exception is not None
         death = self.java(cause=exception)
@@ -128,11 +128,11 @@ class FakeSpark:
         return execution
 
     def frame(self, number):
-        """The JVM DataFrame of a batch of that query."""
+        """The JVM DataFrame of a batch of a query."""
         return self.java(sparkSession=self.java(hash=1000 + number))
 
     def answer(self, *_):
-        """What ``LivingRuns.java`` says."""
+        """The answer of ``LivingRuns.java``."""
         if self.refuse_all is not None:
             raise self.refuse_all
         lines = [self.lines.get(key) or self._line(key) for key in self.executions]
@@ -192,7 +192,7 @@ class FakeSpark:
 
 
 class FakeContext(SimpleNamespace):
-    """PySpark's SparkContext, whose ``stop`` does what it is given."""
+    """PySpark's SparkContext; its ``stop`` calls ``while_stopping``."""
 
     def stop(self):
         self.while_stopping()
@@ -200,12 +200,12 @@ class FakeContext(SimpleNamespace):
 
 
 def fake_probe(spark, channel=None):
-    """A probe of it, and a clock that the test moves."""
+    """A probe of the fake Spark."""
     spark.sparkContext = FakeContext(**vars(spark.sparkContext))
     return SparkProbe(spark, channel or FakeChannel(), CLOSER_AFTER)
 
 
 def poll(probe, at=0.0):
-    """The runs of one look, by their names."""
+    """The runs of one poll, by their names."""
     report = probe.poll(lambda: at)
     return {run.facts.name or run.facts.query_id: run for run in report.runs}

@@ -1,8 +1,8 @@
 """A real Grafana on loopback that is provisioned with the shipped dashboards.
 
-It is one installed here (the folder named by ``GRAFANA_HOME``: ``bin/grafana``, ``conf``,
-``public``) or a container. A container shares this machine's network, because the Prometheus
-it asks listens on loopback: that needs an engine of this machine, on Linux.
+It is an installation (the folder ``GRAFANA_HOME`` with ``bin/grafana``, ``conf``, ``public``) or a
+container. The container shares the network of this machine, because its Prometheus listens on
+loopback: that needs a local engine on Linux.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
 
 IMAGES = tuple(f"grafana/grafana:{tag}" for tag in ("10.4.1", "11.6.1", "12.4.3", "13.2.3"))
 START_SECONDS = 180.0
-"""A first start makes the database, in hundreds of steps."""
+"""The first start creates the database, in hundreds of migrations."""
 DATASOURCE = "real-prometheus"
 PROVISIONED = ("dashboards", "datasources", "alerting", "plugins", "notifiers")
-"""Folders that Grafana looks into; the log holds an error for one that is not there."""
+"""Folders that Grafana reads; it logs an error for one that is missing."""
 
 
 class Grafana:
-    """Asked as whoever looks at a dashboard: an anonymous viewer."""
+    """A client of Grafana, as an anonymous viewer."""
 
     def __init__(self, port: int, log: Callable[[], str]) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -41,7 +41,7 @@ class Grafana:
         return answer.json()
 
     def ask(self, queries: list[dict[str, Any]]) -> dict[str, Any]:
-        """By ``refId``, what Grafana answers to a panel's targets over the last quarter hour."""
+        """Grafana's answers to the targets of a panel for the last 15 minutes, by ``refId``."""
         body = {"queries": queries, "from": "now-15m", "to": "now"}
         url = f"{self.url}/api/ds/query"
         answer = requests.post(url, json=body, timeout=PATIENCE_SECONDS).json()
@@ -50,15 +50,15 @@ class Grafana:
         return results
 
     def dashboards(self) -> set[str]:
-        """The uids of those it lists."""
+        """The uids of the dashboards that it lists."""
         return {found["uid"] for found in self.get("search?type=dash-db")}
 
     def faults(self) -> list[str]:
-        """The lines of its log in which provisioning speaks of an error."""
+        """The errors of provisioning in its log."""
         lines = self.log().splitlines()
         return [line for line in lines if "provisioning" in line and "level=error" in line]
 
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         try:
             return requests.get(f"{self.url}/api/health", timeout=2).ok
         except requests.RequestException:
@@ -69,19 +69,19 @@ class Grafana:
 def running(place: str, folder: Path, dashboards: Path, prometheus: str) -> Iterator[Grafana]:
     """A Grafana from ``place``, one of ``places()``, with the JSON files of ``dashboards``.
 
-    ``folder`` is its own and empty; ``prometheus`` is the URL of what it asks.
+    ``folder`` must be empty; ``prometheus`` is the URL of its data source.
     """
     _provision(folder / "provisioning", dashboards, prometheus)
     port = free_port()
     start = _contained if place in IMAGES else _installed
     with start(place, folder, port) as log:
         grafana = Grafana(port, log)
-        until(grafana.is_well, f"{place} is ready", START_SECONDS)
+        until(grafana.is_healthy, f"{place} is ready", START_SECONDS)
         yield grafana
 
 
 def places() -> list[str]:
-    """What to run: the installation that is named, and every image where an engine answers."""
+    """Where to run it: the installation of ``GRAFANA_HOME``, and every image if an engine runs."""
     home = os.environ.get("GRAFANA_HOME")
     if home is None:
         return list(IMAGES)
@@ -115,7 +115,7 @@ def _installed(home: str, folder: Path, port: int) -> Iterator[Callable[[], str]
 
 @contextmanager
 def _contained(image: str, folder: Path, port: int) -> Iterator[Callable[[], str]]:
-    """The folder has the same path inside, so that the settings are the same too."""
+    """The folder has the same path in the container, so the settings are the same."""
     from testcontainers.core.container import DockerContainer
 
     container = DockerContainer(
@@ -129,7 +129,7 @@ def _contained(image: str, folder: Path, port: int) -> Iterator[Callable[[], str
 
 
 def _settings(folder: Path, port: int) -> list[str]:
-    """As arguments; these weigh more than any file and than the environment."""
+    """Settings as arguments, which override files and the environment."""
     return [
         "cfg:server.http_addr=127.0.0.1",
         f"cfg:server.http_port={port}",

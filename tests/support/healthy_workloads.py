@@ -21,9 +21,9 @@ SETTINGS = {
 
 
 class Workload(NamedTuple):
-    """``start`` brings the query; ``lived`` tells whether it did what its name says.
+    """``start`` starts the query; ``lived`` checks whether it did what its name says.
 
-    A ``leisurely`` one has, rightly, a window too long for a test to see the end of.
+    A ``leisurely`` workload rightly has a stall window that is longer than the test.
     """
 
     start: Callable[[Harness], Any]
@@ -37,7 +37,7 @@ class Workload(NamedTuple):
 
 
 def idle_files(harness):
-    """Nothing ever comes."""
+    """No data ever arrives."""
     return harness.start(harness.files("idle_files"), "idle_files")
 
 
@@ -46,7 +46,7 @@ def hourly(harness):
 
 
 def every_ten_seconds(harness):
-    """Its trigger is rarer than the floor."""
+    """Its trigger interval exceeds the floor."""
     trigger = {"processingTime": "10 seconds"}
     return harness.start(harness.rate(), "every_ten_seconds", trigger=trigger)
 
@@ -63,7 +63,7 @@ def available_now(harness):
 
 
 def slow_batches(harness):
-    """After a first one of 5 s, each batch takes longer than the floor; tasks keep finishing."""
+    """The first batch takes 5 s, the others longer than the floor; tasks keep finishing."""
     return harness.start(
         harness.rate(),
         "slow_batches",
@@ -72,7 +72,7 @@ def slow_batches(harness):
 
 
 def huge_first_batch(harness):
-    """Longer than floor and start grace, while tasks keep finishing."""
+    """The first batch takes longer than floor and start grace, while tasks keep finishing."""
     return harness.start(
         harness.rate(),
         "huge_first_batch",
@@ -81,14 +81,14 @@ def huge_first_batch(harness):
 
 
 def work(harness, batch, seconds):
-    """Small Spark jobs for so long."""
+    """Run small Spark jobs for ``seconds``."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not harness.closing.wait(0.5):
         batch.count()
 
 
 def no_data_batches(harness):
-    """Each file moves the watermark, which makes one more batch without any row."""
+    """Each file advances the watermark, which triggers one more batch without rows."""
     events = harness.files("no_data_batches").withWatermark("timestamp", "1 second")
     counted = events.groupBy("timestamp").count()
 
@@ -103,19 +103,19 @@ def no_data_batches(harness):
 
 
 def join_of_one_side(harness):
-    """The watermark waits, rightly, for the side that has no rows."""
+    """The watermark rightly waits for the side that has no rows."""
     left = harness.rate().withWatermark("timestamp", "1 second").alias("one")
     right = harness.files("join_of_one_side").withWatermark("timestamp", "1 second").alias("two")
     return harness.start(left.join(right, "timestamp"), "join_of_one_side")
 
 
 def catching_up(harness):
-    """Lag far above what is allowed all the time, and falling."""
+    """The lag is always far above the limit, and it falls."""
     return harness.start(harness.backlog(harness.folder("catching_up") / "switch"), "catching_up")
 
 
 def restarted(harness):
-    """User code stops it and starts it again, more often than the budget of failures."""
+    """User code stops and restarts it more often than the restart budget."""
     query = harness.start(harness.rate(), "restarted")
 
     def restart():
@@ -138,17 +138,17 @@ def of_another_session(harness):
 
 
 def continuous(harness):
-    """No event of it ever comes."""
+    """It sends no events."""
     return harness.start(harness.rate(), "continuous", trigger={"continuous": "1 second"})
 
 
 def async_tracking(harness):
-    """Its events run ahead of its log, by 4 s."""
+    """Its events are 4 s ahead of its log."""
     return harness.start(harness.rate(), "async_tracking", **asynchronous(4000))
 
 
 def async_tracking_rare(harness):
-    """Its log is written more rarely than the floor allows a query to be silent."""
+    """Its log is written less often than the stall floor."""
     return harness.start(harness.rate(), "async_tracking_rare", **asynchronous(1500 * FLOOR))
 
 
@@ -175,7 +175,7 @@ def planned_stop(harness):
     return harness.start(harness.rate(), "planned_stop")
 
 
-# -- what each must be seen to do --------------------------------------------------------------
+# -- what each workload must have done ---------------------------------------------------------
 
 
 def commits_on(life, query):
@@ -191,7 +191,7 @@ def commits_rarely(life, query):
 
 
 def commits_once(life, query):
-    # An hour may begin while it is watched.
+    # A full hour may begin during the test.
     return life.commits in ({0}, {0, 1}) and life.longest_silence > 2 * FLOOR
 
 
@@ -226,13 +226,13 @@ def runs_again_and_again(life, query):
 
 
 BEFORE = (
-    # Spark's Python process takes long to start: not while everybody does.
+    # Spark's Python process is slow to start, so it starts before the other workloads.
     Workload(catching_up, lags_less_and_less),
     Workload(join_of_one_side, keeps_its_watermark),
     Workload(no_data_batches, has_batches_without_rows),
     Workload(older, commits_on),
 )
-"""Older than the sidecar."""
+"""Started before the sidecar."""
 
 AFTER = (
     Workload(huge_first_batch, starts_for_longer_than_the_grace, leisurely=True),

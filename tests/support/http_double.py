@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that records what it is sent and answers by script."""
+"""A real HTTP server on loopback that records requests and answers by script."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Handler(BaseHTTPRequestHandler):
     """Hands each request to its double."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # else a body waits 40 ms for its head to be acknowledged
+    disable_nagle_algorithm = True  # otherwise a body waits 40 ms for the ACK of its head
     double: HttpDouble
 
     def setup(self) -> None:
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
     def finish(self) -> None:
         super().finish()
         if self.double.tls is not None:
-            self.request.close()  # the server closes the socket that it knows: the one below
+            self.request.close()  # the server closes only the socket below TLS
 
     def do_POST(self) -> None:
         request = Request(self.command, self.path, self.headers, self._body())
@@ -76,7 +76,7 @@ Answer = Callable[[Handler], None]
 
 
 def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
-    """A whole answer."""
+    """A complete answer."""
     has_body = status >= 200 and status not in {204, 304}
 
     def answer(handler: Handler) -> None:
@@ -93,7 +93,7 @@ def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b
 
 
 def held(until: threading.Event, then: Answer) -> Answer:
-    """Silence until the event is set (or the double closes), then an answer."""
+    """No answer until the event is set (or the double closes), then ``then``."""
 
     def answer(handler: Handler) -> None:
         while not until.wait(0.01):
@@ -105,7 +105,7 @@ def held(until: threading.Event, then: Answer) -> Answer:
 
 
 def drip(start: bytes) -> Answer:
-    """``start``, then one byte now and then for ever."""
+    """``start``, then single bytes at intervals, for ever."""
 
     def answer(handler: Handler) -> None:
         handler.connection.sendall(start)
@@ -130,7 +130,7 @@ def raw(text: bytes = b"") -> Answer:
 
 
 class HttpDouble(ThreadingHTTPServer):
-    """Answers from ``script`` first, then ``otherwise``; a context manager that leaves nothing."""
+    """Answers from ``script`` first, then ``otherwise``; a context manager that cleans up."""
 
     daemon_threads = False
     block_on_close = True
@@ -164,7 +164,7 @@ class HttpDouble(ThreadingHTTPServer):
         answer(handler)
 
     def wait_for(self, count: int) -> list[Request]:
-        """The first ``count`` requests, once they are there."""
+        """Wait for the first ``count`` requests."""
         with self._arrived:
             came = self._arrived.wait_for(lambda: len(self.requests) >= count, PATIENCE_SECONDS)
         assert came, f"{len(self.requests)} requests came, not {count}"
@@ -182,7 +182,7 @@ class HttpDouble(ThreadingHTTPServer):
         return secured
 
     def handle_error(self, *_: object) -> None:
-        """A client that hangs up in the middle is part of the play."""
+        """Ignore clients that hang up: tests do that."""
 
     def __enter__(self):
         self._thread.start()
@@ -194,7 +194,7 @@ class HttpDouble(ThreadingHTTPServer):
         self._thread.join()
         for connection in self._connections:
             try:
-                # An SSL socket's own would pull its state from under the reader.
+                # The shutdown of an SSL socket would break the thread that reads from it.
                 socket.socket.shutdown(connection, socket.SHUT_RDWR)
             except OSError:
                 continue  # closed already

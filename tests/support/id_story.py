@@ -1,4 +1,4 @@
-"""Queries by name, id, run and session, for tests of which query is which."""
+"""Queries by name, id, run and session, for tests of query identity."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from querypulse.listener.events import Idle, Started, Terminated
 
 
 class IdStory(Story):
-    """A story whose queries may share a name: ids, runs, names and sessions are given freely."""
+    """A story whose queries may share a name: a test chooses ids, runs, names and sessions."""
 
     def start(self, query_id, run_id, name="q", *, at, session="", timestamp=None, trigger=""):
         self.state.apply_event(
@@ -35,23 +35,23 @@ class IdStory(Story):
         return self.ends(query_id, run_id, at=at, exception=CONFLICT)
 
     def crash_loop(self, runs, *, query_id="id", name="q"):
-        """So many runs that all fail, one each second from second 0."""
+        """``runs`` runs that all fail, one per second from second 0."""
         for number in range(runs):
             self.start(query_id, f"run-{number}", name, at=number)
             self.fails(query_id, f"run-{number}", at=number + 0.5)
         return self
 
     def shown(self, now=1e6):
-        """The queries by label, undecided ones decided."""
+        """The queries by label, late enough that each label is decided."""
         return self.state.snapshot(now).labels()
 
     def found(self, now, **settings):
-        """What is found, as (alert name, query)."""
+        """The findings, as (alert name, query)."""
         return [(one.alertname, one.query) for one in self.evaluate(now, **settings).findings]
 
 
 def polled(query_id, run_id, name="q", *, session="", active=True, exception=None, **fields):
-    """What the probe says of one run."""
+    """A probed run."""
     seen = run(active=active, exception=exception, **fields)
     facts = replace(seen.facts, query_id=query_id, run_id=run_id, name=name, session=session)
     return replace(seen, facts=facts)

@@ -1,4 +1,4 @@
-"""The broker of the tests in a container, with the settings of the one in a process."""
+"""The broker of the tests in a container, with the settings of the broker in a process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_SECONDS = 120
 
 
 class ContainerBroker:
-    """``start`` and ``kill`` as often as need be; what it holds goes with the test session."""
+    """May be started and killed repeatedly; its data lasts for the test session."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         port, controller = broker._free_ports()
@@ -45,7 +45,7 @@ class ContainerBroker:
 
 
 def environment(port: int, controller: int, settings: Mapping[str, str]) -> dict[str, str]:
-    """Properties of a broker as the image wants them: ``KAFKA_NODE_ID`` for ``node.id``."""
+    """Properties of a broker in the form of the image: ``KAFKA_NODE_ID`` for ``node.id``."""
     listener = f"PLAINTEXT://127.0.0.1:{port}"
     properties = {
         **broker._SETTINGS,

@@ -1,4 +1,4 @@
-"""The harness of workloads at a broker: what their topics need while the test watches."""
+"""The harness of workloads at a broker: it feeds and changes their topics during the test."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ OPEN_SECONDS = 600
 
 
 class KafkaHarness(Harness):
-    """Workloads of one broker; what feeds their topics ends with the harness."""
+    """Workloads of one broker; the feeding of their topics ends with the harness."""
 
     def __init__(self, spark: Any, folder: Path, kafka: Kafka) -> None:
         super().__init__(spark, folder)
         self.kafka = kafka
-        # By default it looks for new partitions every five minutes.
+        # By default it checks for new partitions every five minutes.
         often = {"topic.metadata.refresh.interval.ms": 1000}
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers} | often)
 
@@ -31,18 +31,18 @@ class KafkaHarness(Harness):
         return self.kafka.stream(self.spark, topic, **options)
 
     def put(self, topic: str, rows: int = 1, *, keys: int = 0, partition: int = -1) -> None:
-        """Write rows, of so many different keys or without any."""
+        """Write rows with ``keys`` different keys, or without keys."""
         for number in range(rows):
             key = f"k{number % keys}" if keys else None
             self._producer.produce(topic, f"v{number}", key=key, partition=partition)
         assert self._producer.flush(PATIENCE_SECONDS) == 0, "the broker takes nothing"
 
     def feed(self, topic: str, rows: int = 1, *, every: float = 1.0, partition: int = -1) -> None:
-        """Write rows again and again."""
+        """Write rows every ``every`` seconds."""
         self.repeat(lambda: self.put(topic, rows, partition=partition), every)
 
     def repeat(self, action: Callable[[], object], every: float) -> None:
-        """Do something again and again beside the test."""
+        """Run an action every ``every`` seconds, in the background."""
 
         def go_on() -> None:
             while not self.closing.wait(every):
@@ -51,7 +51,7 @@ class KafkaHarness(Harness):
         self.help(go_on)
 
     def later(self, seconds: float, action: Callable[[], object]) -> None:
-        """Do something once, beside the test."""
+        """Run an action once, ``seconds`` later, in the background."""
 
         def wait() -> None:
             if not self.closing.wait(seconds):
@@ -79,13 +79,13 @@ class KafkaHarness(Harness):
         self.kafka.admin.delete_records([place])[place].result(PATIENCE_SECONDS)
 
     def compact(self, topic: str) -> None:
-        """Wait until the broker has thrown away a record for which there is a later one."""
+        """Wait until the broker has compacted a record away."""
 
-        def thrown_away() -> bool:
+        def compacted() -> bool:
             self.put(topic, keys=1)
             return self.kept(topic) < self.end(topic)
 
-        until(thrown_away, f"{topic} is compacted", 60)
+        until(compacted, f"{topic} is compacted", 60)
 
     def end(self, topic: str) -> int:
         """The offset of the next record of partition 0."""
@@ -93,7 +93,7 @@ class KafkaHarness(Harness):
             return consumer.get_watermark_offsets(TopicPartition(topic, 0), PATIENCE_SECONDS)[1]
 
     def kept(self, topic: str) -> int:
-        """How many records partition 0 still holds, transaction markers not counted."""
+        """The number of records in partition 0, without transaction markers."""
         with closing(self._reader()) as consumer:
             consumer.assign([TopicPartition(topic, 0, 0)])
             found = 0

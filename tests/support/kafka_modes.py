@@ -1,4 +1,4 @@
-"""Kafka to Kafka in each of Spark's modes that tell little, or late, of what is committed."""
+"""Kafka to Kafka in each mode in which Spark reports commits late or not at all."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Modes:
         self._harness = harness
         self._to = to
         self._session = harness.spark.newSession()
-        # By default, a batch lasts for 5 s at least.
+        # The default minimum is 5 s.
         self._session.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
 
     def continuous(self, name: str, topic: str) -> Any:
-        """Each of its tasks holds a core as long as it lives."""
+        """Each of its tasks occupies a core as long as the query runs."""
         return self._start(name, topic, trigger={"continuous": "1 second"})
 
     def real_time(self, name: str, topic: str) -> Any:
-        """So do these, and a batch lasts as long as its trigger says."""
+        """Its tasks occupy cores too; a batch lasts as long as its trigger interval."""
         return self._start(name, topic, trigger={"realTime": "2 seconds"}, mode="update")
 
     def asynchronous(
         self, name: str, topic: str, *, milliseconds: int = 1000 * WRITE_SECONDS
     ) -> Any:
-        """Its log is written so often at most."""
+        """Its log is written at most every ``milliseconds``."""
         return self._start(
             name,
             topic,

@@ -1,4 +1,4 @@
-"""Healthy workloads at a broker: what topics do to queries that is no failure."""
+"""Healthy workloads at a Kafka broker: topics change, and no query fails."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ GRACE = 30
 SETTINGS = HEALTHY | {"start_grace_seconds": GRACE, "source_interval_seconds": 1}
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
-"""Long enough to look like the end."""
+"""Long enough to look like a stall."""
 
 
 class Workload(NamedTuple):
-    """``start`` brings the query; ``lived`` tells whether it did what its name says.
+    """``start`` starts the query; ``lived`` checks whether it did what its name says.
 
-    It ends in one of ``states``. A ``leisurely`` one has, rightly, a window too long for a test
-    to see the end of.
+    It ends in one of ``states``. A ``leisurely`` workload rightly has a stall window that is longer
+    than the test.
     """
 
     start: Callable[[KafkaHarness], Any]
@@ -35,11 +35,11 @@ class Workload(NamedTuple):
         return self.start.__name__
 
 
-# -- nothing, or little, comes ------------------------------------------------------------------
+# -- little or no data --------------------------------------------------------------------------
 
 
 def idle_topic(harness):
-    """Nothing was ever written to it."""
+    """The topic was always empty."""
     return harness.start(harness.stream(harness.kafka.topic()), "idle_topic", trigger=BRISK)
 
 
@@ -52,14 +52,14 @@ def first_message_after_long_idle(harness):
 
 
 def trickle(harness):
-    """One row now and then, more rarely than the floor."""
+    """One row now and then, less often than the floor."""
     topic = harness.kafka.topic()
     harness.feed(topic, every=FLOOR + 1)
     return harness.start(harness.stream(topic), "trickle", trigger=BRISK)
 
 
 def waits_for_more(harness):
-    """Its source has data and holds it back."""
+    """The source has data and holds it back."""
     topic = harness.kafka.topic()
     harness.put(topic, 10)
     harness.feed(topic, every=5)
@@ -67,18 +67,18 @@ def waits_for_more(harness):
     return harness.start(harness.stream(topic, **options), "waits_for_more", trigger=BRISK)
 
 
-# -- much comes ---------------------------------------------------------------------------------
+# -- much data ----------------------------------------------------------------------------------
 
 
 def catching_up(harness):
-    """Lag far above what is allowed all the time, and falling."""
+    """The lag is always far above the limit, and it falls."""
     topic = harness.kafka.topic()
     harness.put(topic, 20 * ALLOWED)
     return harness.start(harness.stream(topic, maxOffsetsPerTrigger=ALLOWED // 10), "catching_up")
 
 
 def steady_backlog(harness):
-    """As much comes as it takes, and very much waits."""
+    """As much data arrives as the query reads, and the backlog is large."""
     topic = harness.kafka.topic()
     harness.put(topic, 5 * ALLOWED)
     query = harness.start(harness.stream(topic, maxOffsetsPerTrigger=50), "steady_backlog")
@@ -95,7 +95,7 @@ def steady_backlog(harness):
 
 
 def bursts(harness):
-    """More than is allowed comes at once, and is worked off."""
+    """More than the allowed lag arrives at once, and is processed."""
     topic = harness.kafka.topic()
     harness.put(topic, 3 * ALLOWED)
     harness.feed(topic, 3 * ALLOWED, every=SPELL)
@@ -104,7 +104,7 @@ def bursts(harness):
 
 
 def every_ten_seconds(harness):
-    """Its trigger is rarer than the floor; more than is allowed comes in between."""
+    """Its trigger interval exceeds the floor; more than the allowed lag arrives in between."""
     topic = harness.kafka.topic()
     harness.feed(topic, ALLOWED // 5)
     trigger = {"processingTime": "10 seconds"}
@@ -112,7 +112,7 @@ def every_ten_seconds(harness):
 
 
 def hourly(harness):
-    """All that comes waits for its next hour."""
+    """All data waits for the next hourly trigger."""
     topic = harness.kafka.topic()
     harness.feed(topic, ALLOWED // 5)
     trigger = {"processingTime": "1 hour"}
@@ -123,7 +123,7 @@ def hourly(harness):
 
 
 def compacted(harness):
-    """Most of its offsets hold nothing any more."""
+    """Most of its offsets are compacted away."""
     topic = harness.kafka.topic(
         cleanup_policy="compact", segment_ms="100", min_cleanable_dirty_ratio="0.01"
     )
@@ -134,7 +134,7 @@ def compacted(harness):
 
 
 def transactions(harness):
-    """Every other transaction is aborted; each leaves a marker."""
+    """Every other transaction is aborted; each transaction leaves a marker."""
     topic = harness.kafka.topic()
     outcomes = iter([True, False] * 1000)
 
@@ -146,7 +146,7 @@ def transactions(harness):
 
 
 def aborted_tail(harness):
-    """The last that was written is never to be read."""
+    """The last records belong to an aborted transaction and are never read."""
     topic = harness.kafka.topic()
     harness.kafka.transaction(topic, ["kept"] * 5)
     harness.kafka.transaction(topic, ["dropped"] * 5, commit=False)
@@ -154,7 +154,7 @@ def aborted_tail(harness):
 
 
 def open_transaction(harness):
-    """What comes after an undecided row must not be read yet."""
+    """Records after an open transaction must not be read yet."""
     topic = harness.kafka.topic()
     harness.put(topic, 5)
     harness.open_transaction(topic)
@@ -177,15 +177,15 @@ def new_partitions(harness):
 
 
 def one_topic_deleted(harness):
-    """One of those that a pattern finds; the user has said that this may be."""
+    """One topic of a pattern is deleted; ``failOnDataLoss`` allows it."""
     kept, deleted = harness.kafka.topic(), harness.kafka.topic()
     harness.feed(kept, 2)
-    # By a producer that ends: one that lives asks for its topics, which makes them anew.
+    # Use a producer that ends: a living one polls its topics, which recreates them.
     harness.kafka.produce(deleted, ["v"] * 5)
     harness.later(SPELL, lambda: harness.kafka.delete(deleted))
     reader = harness.spark.readStream.format("kafka").option("failOnDataLoss", "false")
     reader = reader.option("kafka.bootstrap.servers", harness.kafka.bootstrap_servers)
-    # Kafka's client looks for new topics rarely, by default.
+    # By default, Kafka's client rarely refreshes its list of topics.
     reader = reader.option("kafka.metadata.max.age.ms", 1000)
     reader = reader.option("startingOffsets", "earliest")
     stream = reader.option("subscribePattern", f"{kept}|{deleted}").load()
@@ -193,7 +193,7 @@ def one_topic_deleted(harness):
 
 
 def trimmed_behind(harness):
-    """What it has read is deleted at once: the edge of what is kept follows it closely."""
+    """Records are deleted as soon as they are read: retention follows the query closely."""
     topic = harness.kafka.topic()
     harness.feed(topic, 20)
     query = harness.start(harness.stream(topic), "trimmed_behind")
@@ -208,25 +208,25 @@ def trimmed_behind(harness):
 
 
 def all_expired(harness):
-    """Its topic is empty again, and was not always."""
+    """All records of its topic expire."""
     topic = harness.kafka.topic()
     harness.put(topic, 5)
     harness.later(SPELL, lambda: harness.trim(topic, -1))
     return harness.start(harness.stream(topic), "all_expired", trigger=BRISK)
 
 
-# -- several of them ----------------------------------------------------------------------------
+# -- several sources or partitions --------------------------------------------------------------
 
 
 def union_of_two(harness):
-    """One of its topics is silent."""
+    """One of its two topics is empty."""
     fed, silent = harness.kafka.topic(), harness.kafka.topic()
     harness.feed(fed)
     return harness.start(harness.stream(fed).union(harness.stream(silent)), "union_of_two")
 
 
 def assigned(harness):
-    """It reads the new rows of one of two partitions; all else is none of its business."""
+    """It reads the new rows of one of two partitions; the other partition must not count."""
     topic = harness.kafka.topic(partitions=2)
     harness.put(topic, 3 * ALLOWED, partition=0)
     harness.feed(topic, partition=0)
@@ -236,11 +236,11 @@ def assigned(harness):
     return harness.start(reader.load(), "assigned")
 
 
-# -- ways to be run, and to write ---------------------------------------------------------------
+# -- triggers and sinks -------------------------------------------------------------------------
 
 
 def available_now_again(harness):
-    """A job that comes, reads what is there and ends, more often than the budget of failures."""
+    """A job that starts, reads and ends more often than the restart budget."""
     name, topic = "available_now_again", harness.kafka.topic()
     harness.put(topic, 5)
     run = lambda: harness.start(harness.stream(topic), name, trigger={"availableNow": True})
@@ -260,7 +260,7 @@ def available_now_again(harness):
 
 
 def to_kafka(harness):
-    """Each row goes into another topic."""
+    """Writes each row into another topic."""
     topic, other = harness.kafka.topic(), harness.kafka.topic()
     harness.feed(topic)
     options = {"kafka.bootstrap.servers": harness.kafka.bootstrap_servers, "topic": other}
@@ -269,14 +269,14 @@ def to_kafka(harness):
 
 
 def to_delta(harness):
-    """Each row goes into a table, by ``foreachBatch``."""
+    """Writes each row into a Delta table, by ``foreachBatch``."""
     topic, table = harness.kafka.topic(), str(harness.folder("to_delta") / "table")
     harness.feed(topic)
     append = lambda batch, number: batch.write.format("delta").mode("append").save(table)
     return harness.start(harness.stream(topic).select("value"), "to_delta", append)
 
 
-# -- what each must be seen to do ---------------------------------------------------------------
+# -- what each workload must have done ----------------------------------------------------------
 
 
 def commits_on(life, query):
@@ -356,12 +356,12 @@ def writes_what_it_reads(life, query):
 
 
 def rows(query):
-    """How many it has read, as far as Spark remembers."""
+    """The number of rows read, as far as Spark remembers."""
     return sum(p.numInputRows for p in query.recentProgress)
 
 
 def travelled(query):
-    """Over how many offsets it has come, as far as Spark remembers."""
+    """The number of offsets passed, as far as Spark remembers."""
     past = query.recentProgress
     start = json.loads(past[0].sources[0].startOffset or "null") or {}
     began = sum(sum(partitions.values()) for partitions in start.values())
@@ -369,7 +369,7 @@ def travelled(query):
 
 
 def end_of(progress):
-    """Where the first topic of the first source ended, by partition."""
+    """The end offsets of the first topic of the first source, by partition."""
     return next(iter(json.loads(progress.sources[0].endOffset).values()))
 
 
@@ -387,7 +387,7 @@ BEFORE = (
     Workload(to_kafka, writes_what_it_reads),
     Workload(to_delta, commits_on),
 )
-"""Older than the sidecar: Spark takes long to begin so many, which is not to be learned."""
+"""Started before the sidecar: Spark is slow to start so many, which must not count as normal."""
 
 AFTER = (
     Workload(idle_topic, reads_nothing, ("idle",)),

@@ -1,13 +1,14 @@
-"""Queries that fall sick and get well on a fake clock, and what a receiver would be told of it.
+"""Queries that fail and recover on a fake clock, and the notifications that a receiver gets.
 
-A story is a list of (second, query, condition). A condition is the names of what is found of
-the query from then on, joined by ``+``, ``StreamingQueryMissing`` being found of one that nobody has
-seen, and ``!`` marking a warning that has become critical; or one of
+A story is a list of (second, query, condition). A condition is the alerts that hold for the query
+from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that was never seen;
+``!`` marks a warning that has become critical), or one of
 
-* ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it is well;
-* ``starts``: alive, and no sign of it yet;
-* ``ends``: it stopped, and nobody has said that it would;
-* ``stopped``: somebody had said so; ``completed``; ``forgotten``; ``expected``: not seen yet.
+* ``commits``: a batch every 5 s; ``idle``: proven idle every second; alone, it means healthy;
+* ``healthy``: of a whole driver, no alert;
+* ``starts``: alive, without any activity yet;
+* ``ends``: an unannounced stop;
+* ``stopped``: an announced stop; ``completed``; ``forgotten``; ``expected``: not seen yet.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
 })  # fmt: skip
-CALM_STATES = {
+STATES_WITHOUT_ALERT = {
     "commits": QueryState.RUNNING,
     "idle": QueryState.IDLE,
     "starts": QueryState.STARTING,
@@ -60,9 +61,9 @@ FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"),
 
 
 class LifecycleHarness:
-    """One driver's queries; ``reported`` is what a receiver heard, as ``"12 + StreamingQueryFailed a"``.
+    """One driver's queries; ``reported`` has the notifications: ``"12 + StreamingQueryFailed a"``.
 
-    ``+``: it was told of an incident; ``^``: told again; ``-``: told that it is over.
+    ``+``: a new incident; ``^``: a reminder; ``-``: the incident has resolved.
     """
 
     def __init__(self, app: str = "etl", **terms: float) -> None:
@@ -84,7 +85,7 @@ class LifecycleHarness:
         self._known: dict[str, int] = {}
 
     def condition(self, query: str, what: str) -> LifecycleHarness:
-        """How a query fares from now on."""
+        """Set the condition of a query from now on."""
         self._conditions[query] = what
         if what in {"forgotten", "expected", "StreamingQueryMissing"} or query == WHOLE_DRIVER:
             self._queries.pop(query, None)
@@ -102,7 +103,7 @@ class LifecycleHarness:
         return self
 
     def tick(self) -> tuple[Incident, ...]:
-        """Judge once, at ``now``."""
+        """Evaluate once, at ``now``."""
         for label, query in self._queries.items():
             self._queries[label] = self._live(query, self._conditions[label])
         evaluation = Evaluation(tuple(self._findings()), self._healths())
@@ -118,7 +119,7 @@ class LifecycleHarness:
     def play(
         self, story: list[tuple[float, str, str]], until: int, every: float = 1.0
     ) -> LifecycleHarness:
-        """Judge every second up to ``until``."""
+        """Evaluate every second up to ``until``."""
         story = sorted(story, key=lambda entry: entry[0])
         while self.now <= until:
             while story and story[0][0] <= self.now:
@@ -129,7 +130,7 @@ class LifecycleHarness:
         return self
 
     def _live(self, query: Query, what: str) -> Query:
-        # Somebody starts it anew whenever it is not at an end.
+        # Every condition but an end restarts the query.
         query = replace(query, ended=None, stop_expected=what == "stopped")
         if "commits" in what.split("+") and self.now % COMMIT_EVERY_SECONDS == 0:
             commits = query.totals.commits + 1
@@ -149,7 +150,7 @@ class LifecycleHarness:
                 severity=Severity.WARNING if name in self.warnings else Severity.CRITICAL,
                 state=STATES[name.rstrip("!")],
                 reason=self.reason,
-                summary=f"{query} is sick",
+                summary=f"{query} is unhealthy",
                 evidence={"at": f"{self.now:g}"},
             )
             for query, what in self._conditions.items()
@@ -159,13 +160,15 @@ class LifecycleHarness:
 
     def _healths(self) -> dict[str, QueryHealth]:
         return {
-            query: QueryHealth(CALM_STATES.get(what) or STATES[what.split("+")[0].rstrip("!")])
+            query: QueryHealth(
+                STATES_WITHOUT_ALERT.get(what) or STATES[what.split("+")[0].rstrip("!")]
+            )
             for query, what in self._conditions.items()
             if query != WHOLE_DRIVER
         }
 
     def _report(self) -> None:
-        """As a receiver that is told at once: what is new, told again, and then what is over."""
+        """Record what a receiver gets at once: new incidents and reminders, then resolves."""
         before = self._known
         self._known = {}
         for incident in sorted(self.incidents, key=lambda one: one.ends_at is not None):
@@ -173,15 +176,15 @@ class LifecycleHarness:
             if incident.ends_at is not None:
                 self.ended.append(incident)
                 if known is not None:
-                    self._say("-", incident)
+                    self._record("-", incident)
                 continue
             if not incident.muted and (known is None or incident.revision > known):
-                self._say("+" if known is None else "^", incident)
+                self._record("+" if known is None else "^", incident)
                 known = incident.revision
             if known is not None:
                 self._known[incident.key] = known
-        assert before == {}, "nothing told is over without a word"
+        assert before == {}, "every reported incident must resolve explicitly"
 
-    def _say(self, what: str, incident: Incident) -> None:
+    def _record(self, what: str, incident: Incident) -> None:
         names = ",".join(alert.labels["query"] for alert in incident.alerts)
         self.reported.append(f"{self.now:g} {what} {incident.name} {names}")

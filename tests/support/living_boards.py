@@ -1,4 +1,4 @@
-"""A driver made up for the status page: its boards move on with the real clock."""
+"""A fake driver for the status page: its published state advances with the real clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from querypulse.alerting.finding import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
 
 BEGAN = 1000.0
-"""What the story's clock shows when the driver is made."""
+"""The story's clock when the driver is created."""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 QUIET_MONITOR = msgspec.structs.replace(
     MONITOR, reregistrations=0, events_dropped={}, internal_errors={}, spool_problem="",
@@ -22,10 +22,10 @@ QUIET_MONITOR = msgspec.structs.replace(
 
 
 class LivingBoard:
-    """Gives a newer board of ``story`` at every call, judged by the real rules.
+    """Each call returns a newer board of ``story``, evaluated by the real rules.
 
-    ``health`` (label -> state, reason) and ``alerts`` stand in for the rules' where given.
-    ``frozen`` makes it give the same board for ever, as where the worker stands still.
+    ``health`` (label -> state, reason) overrides the results of the rules.
+    ``frozen`` makes it return the same board for ever, like a worker that hangs.
     """
 
     def __init__(self, story: Story | None = None, *, expected=(), monitor=QUIET_MONITOR) -> None:
@@ -71,7 +71,7 @@ class LivingBoard:
 
 
 def at_work(*names: str, kind: type[LivingBoard] = LivingBoard) -> LivingBoard:
-    """A driver whose queries stay at work, however slow the machine is."""
+    """A driver whose queries keep running, however slow the machine is."""
     living = kind(fleet(*names))
     living.health = dict.fromkeys(names, ("running", ""))
     return living
@@ -91,7 +91,7 @@ def working(story: Story, name: str, *, ago: float = 3.0, batches: int = 12, row
 
 
 def fleet(*names: str) -> Story:
-    """Queries at work, all seen by the probe a moment ago."""
+    """Running queries, all seen by the probe a moment ago."""
     story = Story()
     for index, name in enumerate(names):
         working(story, name, ago=2.0 + index % 3, rows=12.5 * (index + 1))

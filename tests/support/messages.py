@@ -1,4 +1,4 @@
-"""What receivers show in the usual cases: a story of the job ``orders``, and what it comes to."""
+"""What receivers show in the usual cases: stories of the job ``orders`` and their messages."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
+from querypulse.alerting.receivers.smtp import email_message
+from querypulse.alerting.receivers.teams import teams_message
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context, JobActivity
 from querypulse.sidecar.runbooks import next_steps
@@ -152,7 +154,7 @@ def driver_killed() -> Incident:
 
 
 def starred() -> Incident:
-    """An error that holds the marks of bold text."""
+    """An error that contains Slack's formatting characters."""
     story = Story().started("billing", at=0).commit("billing", batch=9, at=100)
     story.ended("billing", at=101, exception="java.sql.SQLException: SELECT * FROM `a` <b> ~c~")
     return incident(story, 102)
@@ -179,7 +181,7 @@ def findings(story: Story, now: float) -> list[Finding]:
 
 
 def incident(story: Story, now: float) -> Incident:
-    """One incident of all that is found."""
+    """One incident with all findings."""
     found = findings(story, now)
     assert len({one.alertname for one in found}) == 1
     alerts = tuple(alert_of(one, APP, GUIDANCE, BEGAN) for one in found)
@@ -188,7 +190,7 @@ def incident(story: Story, now: float) -> Incident:
 
 
 def resolved(one: Incident) -> Incident:
-    """The same four minutes later, when its queries have recovered."""
+    """The incident four minutes later, when its queries have recovered."""
     return replace(one, alerts=tuple(map(_resolved, one.alerts)))
 
 
@@ -199,7 +201,7 @@ def _resolved(alert):
 
 
 def page() -> str:
-    """All of them as receivers show them."""
+    """All cases as receivers show them."""
     return "\n".join(line for title, make in CASES.items() for line in _case(title, make()))
 
 
@@ -212,6 +214,8 @@ def _case(title: str, one: Incident) -> Iterator[str]:
     yield f"client_url: {event['client_url']}"
     yield "--- Slack"
     yield from _slack(one)
+    yield from _teams(one)
+    yield from _email(one)
     yield "--- Alertmanager"
     for alert in api_alerts(one, BEGAN, HOME)[:1]:
         yield from _flat(alert["annotations"])
@@ -223,6 +227,19 @@ def _case(title: str, one: Incident) -> Iterator[str]:
     for alert in api_alerts(over, BEGAN, HOME)[:1]:
         yield from _flat({name: alert["annotations"][name] for name in ("summary", "description")})
     yield ""
+
+
+def _teams(one: Incident) -> Iterator[str]:
+    card = teams_message(one, HOME)["attachments"][0]["content"]
+    yield "--- Teams"
+    yield from (run["text"] for block in card["body"] for run in block["inlines"])
+    yield from (f"[{action['title']}] {action['url']}" for action in card["actions"])
+
+
+def _email(one: Incident) -> Iterator[str]:
+    message = email_message(one, "querypulse@example.com", ["oncall@example.com"], BEGAN)
+    yield f"--- E-mail: {message['Subject']}"
+    yield from message.get_content().splitlines()
 
 
 def _slack(one: Incident) -> Iterator[str]:

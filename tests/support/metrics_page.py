@@ -43,8 +43,8 @@ def row(name: str) -> str:
 
 
 def labels_of(family: Metric) -> list[str]:
-    """In the order of the samples, without ``le``, which every histogram has."""
-    assert family.samples, f"{family.name}: the full board of the tests shows no sample of it"
+    """Labels in the order of the samples, without ``le``, which every histogram has."""
+    assert family.samples, f"{family.name}: the full board of the tests has no sample of it"
     return list(
         dict.fromkeys(label for one in family.samples for label in one.labels if label != "le")
     )

@@ -1,11 +1,11 @@
-"""The stage: a real driver, whose queries fall ill and come back, observed by a real Prometheus
-with the shipped rules, which tells a real Alertmanager with the shipped configuration.
+"""A real driver whose queries fail and recover. A real Prometheus with the shipped rules observes
+it and notifies a real Alertmanager with the shipped configuration.
 
 A second driver, ``doomed``, receives no events; one of its queries fails and recovers, and then the
-driver is killed. What is changed of what is shipped:
+driver is killed. The shipped files are changed in two ways:
 
 * a minute of the rules lasts ``MINUTE_SECONDS`` (``for``, ranges, steps and offsets alike);
-* Alertmanager waits for moments, and its receivers are webhooks of one double.
+* Alertmanager's waits are short, and its receivers are webhooks of one double.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ RULES = ROOT / "dashboards/prometheus/rules.yaml"
 ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
 MINUTE_SECONDS = 3
 GROUP_WAIT_SECONDS = 0.5
-"""Without it, what is inhibited may be told before Alertmanager's inhibitor has heard of its source."""
+"""Shorter, and Alertmanager may send an inhibited alert before it knows the inhibiting one."""
 GROUP_INTERVAL_SECONDS = 0.2
 DOOMED = "doomed"
-DEAF = ("QuerypulseEventsMissing", DOOMED)
+EVENTS_MISSING = ("QuerypulseEventsMissing", DOOMED)
 HEALED = ("StreamingQueryFailed", "healed")
 MUST_FIRE = {
     *FAILING,
-    DEAF,
+    EVENTS_MISSING,
     HEALED,
     ("StreamingDriverDown", DOOMED),
     ("QuerypulseDeliveryFailing", APP),
 }
-"""What Alertmanager must tell, by name and query (of a whole driver: its app)."""
+"""Alerts that Alertmanager must send, by name and query (of a whole driver: its app)."""
 Server = TypeVar("Server", bound=ServerProcess)
 
 PLAY = """
@@ -76,8 +76,8 @@ time.sleep(3600)
 )
 
 
-class Harness(HttpDouble):
-    """All people behind Alertmanager; ``reported`` has what arrived, each alert by itself."""
+class AlertReceivers(HttpDouble):
+    """All receivers of Alertmanager; ``reported`` has each alert that arrived."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,24 +90,24 @@ class Harness(HttpDouble):
         super().handle(request, handler)
 
     def received(self, status: str) -> set[tuple[str, str]]:
-        """``what`` has arrived with that status."""
+        """Name and query of each alert that arrived with that status."""
         return {what(one["labels"]) for one in self.reported if one["status"] == status}
 
 
-class Stage:
-    """The play: everybody falls ill, three come back, and one driver is killed.
+class ObservedPlay:
+    """Runs the play: all queries fail, three recover, and one driver is killed.
 
-    When it is over, the driver of app ``APP`` lives on, and so do Prometheus and Alertmanager.
+    Afterwards the driver of app ``APP``, Prometheus and Alertmanager keep running.
     """
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
-        self.harness = stack.enter_context(Harness())
+        self.harness = stack.enter_context(AlertReceivers())
         self._folder = folder
         self._stack = stack
-        # One after the other: a machine that starts two Sparks at once keeps both waiting.
+        # One after the other: two Sparks that start at once slow each other down.
         doomed, self.doomed_url = self._driver(DOOMED, DOOMED_PLAY)
         self.driver, self.url = self._driver(APP, PLAY)
-        # Prometheus' first notification must find somebody.
+        # Alertmanager must run before Prometheus sends its first notification.
         self.alertmanager = self._served(
             RealAlertmanager(folder, self.harness, shown_to(self.harness.url))
         )
@@ -124,27 +124,33 @@ class Stage:
         self._play(doomed)
 
     def _play(self, doomed: Driver) -> None:
-        self.driver.wait_for_line("well", 120)
-        until(lambda: DEAF in self.harness.received("firing"), f"told: {DEAF}", 60)
+        self.driver.wait_for_line("healthy", 120)
+        until(
+            lambda: EVENTS_MISSING in self.harness.received("firing"),
+            f"reported: {EVENTS_MISSING}",
+            60,
+        )
         (self._folder / DOOMED / "fail").touch()
-        until(lambda: HEALED in self.harness.received("firing"), f"told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.received("firing"), f"reported: {HEALED}", 60)
         (self._folder / DOOMED / "heal").touch()
-        until(lambda: HEALED in self.harness.received("resolved"), f"the end is told: {HEALED}", 60)
+        until(lambda: HEALED in self.harness.received("resolved"), f"resolved: {HEALED}", 60)
         doomed.signal_all(signal.SIGKILL)
         self.driver.wait_for_line("failing", 120)
-        until(lambda: self.harness.received("firing") >= MUST_FIRE, f"all told: {MUST_FIRE}", 60)
+        until(
+            lambda: self.harness.received("firing") >= MUST_FIRE, f"all reported: {MUST_FIRE}", 60
+        )
         (self._folder / APP / "come_back").touch()
         self.driver.wait_for_line("back", 120)
-        until(lambda: self.harness.received("resolved") >= BACK, f"the end is told: {BACK}", 60)
+        until(lambda: self.harness.received("resolved") >= BACK, f"resolved: {BACK}", 60)
 
     def _driver(self, app: str, script: str) -> tuple[Driver, str]:
-        """A driver and its address, which it says first."""
+        """A driver and its address, the first line that it prints."""
         folder = self._folder / app
         folder.mkdir()
         tests = str(Path(__file__).parents[1])
         driver = Driver(script, folder, TESTS=tests, FOLDER=str(folder))
         self._stack.enter_context(driver)
-        until(lambda: driver.lines or driver.process.poll(), f"{app} says where it is", 180)
+        until(lambda: driver.lines or driver.process.poll(), f"{app} prints its address", 180)
         assert driver.lines, driver.errors
         return driver, driver.lines[0]
 
@@ -155,10 +161,10 @@ class Stage:
 
 
 @contextmanager
-def observed(folder: Path) -> Iterator[Stage]:
-    """Set the stage, play, and clear it away afterwards."""
+def observed(folder: Path) -> Iterator[ObservedPlay]:
+    """Run the play, and stop all its processes afterwards."""
     with ExitStack() as stack:
-        yield Stage(folder, stack)
+        yield ObservedPlay(folder, stack)
 
 
 def what(labels: dict[str, str]) -> tuple[str, str]:
@@ -168,7 +174,7 @@ def what(labels: dict[str, str]) -> tuple[str, str]:
 
 
 def quickened(rules: str) -> str:
-    """The shipped rules for a play that does not last hours."""
+    """The shipped rules with minutes of ``MINUTE_SECONDS``."""
     minutes = re.sub(
         r"\b(\d+)s\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS * 1000 // 60}ms", rules
     )
@@ -176,7 +182,7 @@ def quickened(rules: str) -> str:
 
 
 def shown_to(url: str) -> str:
-    """The shipped configuration of Alertmanager, with all receivers at ``url``, and no patience."""
+    """The shipped configuration of Alertmanager, with short waits and all receivers at ``url``."""
     config = yaml.safe_load(with_shipped_times(url))
     wait, interval = map(_milliseconds, (GROUP_WAIT_SECONDS, GROUP_INTERVAL_SECONDS))
     for route in (config["route"], *config["route"]["routes"]):

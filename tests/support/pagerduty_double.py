@@ -15,13 +15,13 @@ SEVERITIES = {"critical", "error", "warning", "info"}
 
 
 class PagerDutyDouble(HttpDouble):
-    """Holds events to the documented limits and keeps incidents by ``dedup_key``.
+    """Applies the documented limits to events and keeps incidents by ``dedup_key``.
 
-    ``incidents`` maps each key to how many incidents were opened with it, ``open`` holds the
-    keys open now, ``dropped_resolves`` those resolved without an open incident, ``invalid``
-    the errors of each refused event, ``events`` all that were accepted. ``notified`` are the
-    summaries that somebody was notified of: those of triggers that opened an incident, for one on
-    an open key, acknowledged or not, notifies nobody.
+    ``incidents`` maps each key to the number of incidents opened with it, ``open`` has the open
+    keys, ``dropped_resolves`` the keys resolved without an open incident, ``invalid`` the errors
+    of each rejected event, ``events`` all accepted events. ``notified`` has the summaries of
+    triggers that opened an incident; a trigger on an open key, acknowledged or not, notifies
+    nobody.
     """
 
     def __init__(self, *script: Answer) -> None:
@@ -38,7 +38,7 @@ class PagerDutyDouble(HttpDouble):
         return f"{self.url}/v2/enqueue"
 
     def process(self, handler: Handler) -> None:
-        """Judge the newest request as PagerDuty would."""
+        """Answer the newest request as PagerDuty would."""
         request = self.requests[-1]
         if (request.method, request.path) != ("POST", "/v2/enqueue"):
             return reply(404)(handler)
@@ -71,7 +71,7 @@ def rate_limited() -> Answer:
 
 
 def problems(event: dict[str, Any]) -> list[str]:
-    """What PagerDuty would not accept."""
+    """The errors that PagerDuty would report."""
     found = []
     if len(event.get("routing_key", "")) != 32:
         found.append("Length of 'routing_key' is incorrect (should be 32 characters)")

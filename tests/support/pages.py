@@ -1,4 +1,4 @@
-"""A webhook receiver on loopback that keeps the alerts it is told."""
+"""A webhook receiver on loopback that keeps the alerts that it receives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Page:
 
 
 class Pages(HttpDouble):
-    """Decodes what arrives, and can be waited on."""
+    """Decodes the alerts that arrive, and can wait for one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Pages(HttpDouble):
         super().handle(request, handler)
 
     def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> Page:
-        """The first page of that alert, once it is there."""
+        """The first page of that alert, once it has arrived."""
 
         def found():
             wanted = (alertname, query)
@@ -53,7 +53,7 @@ class Pages(HttpDouble):
 
         with self._reported:
             assert self._reported.wait_for(found, timeout), (
-                f"not told: {alertname} of {query}; told: {self.reported}"
+                f"not reported: {alertname} of {query}; reported: {self.reported}"
             )
         return found()[0]
 
@@ -63,5 +63,5 @@ class Pages(HttpDouble):
 
 
 def error_of(annotations: dict[str, str]) -> str:
-    """All that an alert says of an error: its message stands apart where the reason cuts it."""
+    """The whole error of an alert: its message is separate where the reason cuts it."""
     return annotations["reason"] + annotations.get("error_message", "")

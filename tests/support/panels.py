@@ -1,4 +1,4 @@
-"""The shipped Grafana dashboards as values, and their queries as Prometheus would get them."""
+"""The shipped Grafana dashboards as data, and their queries as Prometheus receives them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EVERYTHING = dict.fromkeys(("job", "instance", "app", "query"), ".+")
 
 
 def panels(dashboard):
-    """All panels but the headings."""
+    """All panels except the headings."""
     return [panel for panel in dashboard["panels"] if panel["type"] != "row"]
 
 
@@ -25,7 +25,7 @@ def variables(dashboard, kind="query"):
 
 
 def every_panel():
-    """All panels of all dashboards, under names a person can find."""
+    """All panels of all dashboards, by dashboard and title."""
     return {
         f"{name}: {panel['title']}": panel
         for name, dashboard in DASHBOARDS.items()
@@ -34,7 +34,7 @@ def every_panel():
 
 
 def every_target():
-    """All targets of all panels, under names a person can find."""
+    """All targets of all panels, by dashboard, title and ``refId``."""
     return {
         f"{name} {target['refId']}": target
         for name, panel in every_panel().items()
@@ -43,7 +43,7 @@ def every_target():
 
 
 def every_expression():
-    """All PromQL there is: of targets and of annotations."""
+    """All PromQL: of targets and of annotations."""
     found = {name: target["expr"] for name, target in every_target().items()}
     for name, dashboard in DASHBOARDS.items():
         for annotation in dashboard["annotations"]["list"]:
@@ -52,7 +52,7 @@ def every_expression():
 
 
 def filled(text, **values):
-    """A query with Grafana's variables filled in; a variable that is not known is an error."""
+    """A query with Grafana's variables filled in; an unknown variable is an error."""
     known = {**TIMES, **EVERYTHING, **values}
     return re.sub(r"\$(\w+)", lambda found: known[found[1]], text)
 
@@ -63,5 +63,5 @@ def series_of(variable):
 
 
 def selectors(expression):
-    """Each metric used, and what stands between its braces; a bare name is an error elsewhere."""
+    """Each metric used, with the text between its braces; another test rejects bare names."""
     return re.findall(r"\b([a-zA-Z_][\w:]*)\{([^{}]*)\}", expression)

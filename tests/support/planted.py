@@ -1,4 +1,4 @@
-"""Secrets of every kind, in the words in which they turn up. None of them opens anything."""
+"""Secrets of every kind, in texts in which they occur. None of them is real."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Planted(NamedTuple):
-    """``secret`` is what must not be left of ``text``."""
+    """``secret`` is the part of ``text`` that must not remain."""
 
     kind: str
     text: str
@@ -102,7 +102,7 @@ _PLANTED = (
     Planted("mongodb", f"mongodb+srv://app:{HUNTER}@cluster0.example.net/db", HUNTER),
     Planted("aws id", f"InvalidAccessKeyId {AWS_ID} does not exist", AWS_ID),
     Planted("aws secret, named", f"fs.s3a.secret.key={AWS_SECRET}", AWS_SECRET),
-    Planted("aws secret, told", f"the AWS secret key is {AWS_SECRET}", AWS_SECRET),
+    Planted("aws secret, in prose", f"the AWS secret key is {AWS_SECRET}", AWS_SECRET),
     Planted("aws url", f"https://b.s3.amazonaws.com/k?X-Amz-Signature={HUNTER}&X-Amz-Expires=3", HUNTER),
     Planted("aws session", f"x-amz-security-token: {HUNTER}", HUNTER),
     Planted("azure account key", f"AccountName=a;AccountKey={AZURE_KEY};EndpointSuffix=x", AZURE_KEY),
@@ -148,7 +148,7 @@ _PLANTED = (
 
 
 def _with_its_own(index: int, planted: Planted) -> Planted:
-    """So that a leak can be told from its neighbour's."""
+    """Number the secret, so that each leak is distinguishable."""
     own = f"hunter2hunter{index:03}"
     return planted._replace(
         text=planted.text.replace(HUNTER, own), secret=planted.secret.replace(HUNTER, own)

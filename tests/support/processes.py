@@ -1,4 +1,4 @@
-"""A job whose processes come one after the other; each knows what the spool has kept of the last."""
+"""A job whose processes run one after the other; each one reads the spool of the last one."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ OOM = "java.lang.OutOfMemoryError: Java heap space"
 
 
 class Process(Story):
-    """One process; its own clock shows 0 when it begins, ``born`` seconds after the first one.
+    """One process; its own clock starts at 0, ``born`` seconds after the first process began.
 
-    ``ahead``: by how many seconds its wall clock shows more than is true.
+    ``ahead``: by how many seconds its wall clock is fast.
     """
 
     def __init__(self, *, born=0.0, kept=(), ahead=0.0):
@@ -27,7 +27,7 @@ class Process(Story):
         self.read(kept)
 
     def read(self, kept, *, at=0.0):
-        """The spool answers, perhaps late."""
+        """The spool returns kept failures, perhaps late."""
         self.past.add(kept, now=at, wall=self.wall + at, began_at=0.0)
         return self
 
@@ -36,7 +36,7 @@ class Process(Story):
         return super().evaluate(now, **settings)
 
     def kept(self, at, **settings):
-        """What is on the disk when it ends at ``at``."""
+        """The failures on disk when the process ends at ``at``."""
         self.state.restore(self.past)
         snapshot = self.state.snapshot(at)
         kept = kept_failures(snapshot.queries, self.past.unmet, policy(**settings), at)
@@ -44,12 +44,12 @@ class Process(Story):
         return msgspec.json.decode(text, type=tuple[FailedQuery, ...])
 
     def next(self, *, after=EVERY_SECONDS, ahead=0.0, **settings):
-        """The process after it, ``after`` seconds after this one began, which ended by then."""
+        """The next process, which begins ``after`` seconds after this one; this one has ended."""
         kept = self.kept(after, **settings)
         return Process(born=self.born + after, kept=kept, ahead=ahead)
 
     def fails(self, query="a", run=1, *, at=60, batch=None, exception=CONFLICT):
-        """A run fails: with ``batch`` in this one, else after the commit of one."""
+        """A run fails: in ``batch``, or without it after one commit."""
         self.started(query, run, at=at - 8)
         if batch is None:
             self.commit(query, run, batch=int(self.born) + run, at=at - 5)
@@ -59,7 +59,7 @@ class Process(Story):
 
 
 def failing(count, *, every=EVERY_SECONDS, limits=None, **how):
-    """So many processes, each of which fails once; the last of them."""
+    """The last of ``count`` processes, each of which fails once."""
     process = Process().fails(**how)
     for _ in range(count - 1):
         process = process.next(after=every, **(limits or {})).fails(**how)

@@ -14,9 +14,9 @@ from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
 
 
 class RealPrometheus(ServerProcess):
-    """Scrapes each of ``drivers`` (base URLs) as ``job``, tells ``alertmanagers`` (base URLs).
+    """Scrapes each of ``drivers`` (base URLs) as ``job``, notifies ``alertmanagers`` (base URLs).
 
-    ``target_labels``: what service discovery would give every target.
+    ``target_labels``: the labels that service discovery would give every target.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class RealPrometheus(ServerProcess):
             f"--storage.tsdb.path={folder / 'data'}",
             f"--web.listen-address=127.0.0.1:{port}",
             "--storage.tsdb.retention.time=2h",
-            # By default a first notification that fails is repeated after a minute.
+            # By default, a failed first notification is repeated after a minute.
             "--rules.alert.resend-delay=3s",
             "--log.level=warn",
         ]
@@ -51,12 +51,12 @@ class RealPrometheus(ServerProcess):
         return found
 
     def alerts(self) -> list[dict[str, Any]]:
-        """What it holds for pending or firing: ``labels``, ``annotations``, ``state``."""
+        """Its pending and firing alerts: ``labels``, ``annotations``, ``state``."""
         found: list[dict[str, Any]] = self.get("alerts", {})["alerts"]
         return found
 
     def get(self, what: str, parameters: Mapping[str, str]) -> Any:
-        """The ``data`` of an answer of its HTTP API; a query that is refused fails the test."""
+        """The ``data`` of an answer of its HTTP API; a rejected query fails the test."""
         url = f"{self.url}/api/v1/{what}"
         answer = requests.get(url, params=parameters, timeout=PATIENCE_SECONDS).json()
         assert answer["status"] == "success", (what, parameters, answer)

@@ -1,4 +1,4 @@
-"""A forward proxy on loopback: it tunnels, or answers for the place itself."""
+"""A forward proxy on loopback: it tunnels, or answers in place of the server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PIECE = 65536
 
 
 def tunnel(port: int) -> Answer:
-    """A tunnel to this port, whatever name the client asked for."""
+    """A tunnel to ``port``, whatever name the client requested."""
 
     def answer(handler: Handler) -> None:
         with socket.create_connection(("127.0.0.1", port)) as target:
@@ -29,7 +29,7 @@ def tunnel(port: int) -> Answer:
 
 
 def credentials(text: str) -> str:
-    """The header by which a proxy knows ``user:password``."""
+    """The header that carries ``user:password`` to a proxy."""
     return f"Basic {b64encode(text.encode()).decode()}"
 
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 
 class Boom(Exception):
-    """What a test's query dies of."""
+    """The error with which a test's query fails."""
 
 
 class Trap:
-    """A ``foreachBatch`` function that works until told otherwise."""
+    """A ``foreachBatch`` function that works until the test sets ``die`` or ``hold``."""
 
     def __init__(self) -> None:
         self.die = threading.Event()
@@ -52,7 +52,7 @@ def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=N
 
 
 def until(condition, what, timeout=30.0):
-    """Wait for something another thread brings about; the answer is the condition's."""
+    """Wait for a condition that another thread fulfils; return its value."""
     deadline = time.monotonic() + timeout
     while not (found := condition()):
         assert time.monotonic() < deadline, f"never happened: {what}"
@@ -61,8 +61,8 @@ def until(condition, what, timeout=30.0):
 
 
 def warm(query, timeout):
-    """Wait for some batches, before anybody watches: the first are slow, and no baseline."""
-    until(lambda: len(query.recentProgress) > 2, "it gets going", timeout)
+    """Wait for some batches before monitoring starts: the first ones are slow and no baseline."""
+    until(lambda: len(query.recentProgress) > 2, "it commits some batches", timeout)
 
 
 def commits(sidecar, name, batches=1, timeout=30.0):

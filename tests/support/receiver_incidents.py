@@ -1,4 +1,4 @@
-"""Incidents as receivers are told them."""
+"""Incidents in the form in which receivers get them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def alert(
     starts_at: float = STARTED,
     **annotations: str,
 ) -> Alert:
-    """One alert; further annotations replace or join the usual ones."""
+    """One alert; ``annotations`` replace or extend the usual ones."""
     return Alert(
         labels={"alertname": name, "app": "etl", "query": query, "severity": severity},
         annotations={
@@ -33,7 +33,7 @@ def alert(
 
 
 def incident(*queries: str, revision: int = 0, **words) -> Incident:
-    """One alert for each query, of bronze if none is named."""
+    """An incident with one alert per query, by default of bronze."""
     names = queries or ("bronze",)
     return Incident(tuple(alert(name, **words) for name in names), revision=revision)
 
@@ -41,4 +41,4 @@ def incident(*queries: str, revision: int = 0, **words) -> Incident:
 ONE = incident()
 ENDED_ONE = incident(ends_at=ENDED)
 SEVERAL = incident(*FIVE)
-"""Five queries that died together."""
+"""Five queries that failed together."""

@@ -1,4 +1,4 @@
-"""Receivers as their tests make them: pointed at a double, with made-up secrets."""
+"""Receivers for tests: they send to a double, with made-up secrets."""
 
 from __future__ import annotations
 

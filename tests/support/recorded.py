@@ -1,4 +1,4 @@
-"""What real Spark said, from tests/fixtures."""
+"""Recorded events of real Spark, from tests/fixtures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs replays and keeps what they tell."""
+"""Runs replays and keeps what they report."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from querypulse.sidecar.replay.replaying import Replay
 
 
 def replayed(*paths: Path, **settings):
-    """Every application at ``paths``, judged: (changes, what there was to judge) of each."""
+    """Replay every application at ``paths``: (changes, replayed input) of each."""
     wanted = Settings(**settings)
     reported = []
     for application in find_applications(map(str, paths)):
@@ -26,14 +26,14 @@ def replayed(*paths: Path, **settings):
 
 
 def changes(*paths: Path, **settings) -> list[Change]:
-    """What changed in the one application at ``paths``."""
+    """The changes in the one application at ``paths``."""
     ((found, replay),) = replayed(*paths, **settings)
     assert replay.error is None
     return found
 
 
 def reported(log, folder: Path, **settings):
-    """What a log makes of itself: (status, alertname, query, seconds after its beginning)."""
+    """The alerts of a log: (status, alertname, query, seconds after its beginning)."""
     found = changes(log.write(folder / "log"), **settings)
     return [(one.status, one.alertname, one.query, after(one.at)) for one in found]
 

@@ -1,4 +1,4 @@
-"""What the repository says of itself: its Markdown, its alerts, its metrics."""
+"""The repository as data: its Markdown, its alerts, its metrics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
 def markdown() -> dict[str, str]:
-    """Relative path -> text of every Markdown file that git knows or would take."""
+    """Relative path -> text of every Markdown file that git tracks or would track."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {
@@ -60,19 +60,19 @@ def fenced(text: str, language: str) -> list[str]:
 
 @lru_cache
 def own_findings() -> tuple[Finding, ...]:
-    """What the rules find in the stories of the rules table."""
+    """The findings of all stories in the rules table."""
     return tuple(
         finding for case in CASES for finding in case[1].evaluate(case[2], **case[3]).findings
     )
 
 
 def own_alerts() -> set[str]:
-    """The names that the sidecar and ``querypulse watch`` tell."""
+    """The names of the alerts of the sidecar and of ``querypulse watch``."""
     return {driver_down.NAME, *(finding.alertname for finding in own_findings())}
 
 
 def evidence_of(alertname: str) -> set[str]:
-    """The names of what an alert may bring as evidence."""
+    """The names of the evidence of an alert."""
     findings = [finding for finding in own_findings() if finding.alertname == alertname]
     found = {name for finding in findings for name in finding.evidence}
     return found | evidence_of_a_query() if "query_id" in found else found
@@ -80,7 +80,7 @@ def evidence_of(alertname: str) -> set[str]:
 
 @lru_cache
 def evidence_of_a_query() -> set[str]:
-    """The names of all that can be known of one query; few stories know all of it."""
+    """The names of all evidence of a query; few stories have all of it."""
     source = SourceProgress("KafkaV2[Subscribe[orders]]", 30.0, backlog_files=8.0)
     story = Story().commit(batch=0, at=1, sources=(source,))
     work = JobActivity(
@@ -96,7 +96,7 @@ def evidence_of_a_query() -> set[str]:
 
 
 def prometheus_alerts() -> dict[str, dict]:
-    """Alert name -> rule, of the rules for Prometheus."""
+    """Alert name -> rule, of the shipped rules for Prometheus."""
     return {rule["alert"]: rule for rule in prometheus_rules() if "alert" in rule}
 
 
@@ -113,7 +113,7 @@ def grafana() -> dict[str, dict]:
 
 @lru_cache
 def families() -> dict[str, Metric]:
-    """The catalogue: what a driver serves, by the name that is asked for (``..._total``, ``..._info``)."""
+    """The metric families of a driver, by their names in queries (``..._total``, ``..._info``)."""
     collected = QueryCollector(full_board).collect()
     return {_shown(family): family for family in collected}
 
@@ -123,7 +123,7 @@ def _shown(family: Metric) -> str:
 
 
 def series() -> dict[str, str]:
-    """Every name that a query may ask for -> the family it is of."""
+    """Every series name that a query may use -> its family."""
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {
         f"{name}{part}": name
@@ -133,5 +133,5 @@ def series() -> dict[str, str]:
 
 
 def metrics_in(text: str) -> set[str]:
-    """The names of metrics of ours in a text."""
+    """The names of our metrics in a text."""
     return set(METRIC.findall(text))

@@ -17,28 +17,28 @@ TESTS = FOLDER / "tests"
 
 
 def shipped() -> dict[str, dict[str, Any]]:
-    """Every shipped rule by the name of its alert."""
+    """Every shipped rule, by the name of its alert."""
     groups = yaml.safe_load(RULES.read_text())["groups"]
     return {rule["alert"]: rule for group in groups for rule in group["rules"]}
 
 
 def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Its exit code and what it said."""
+    """The exit code and the output of promtool."""
     return subprocess.run(
         ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=120
     )
 
 
 def text_of(alert: str) -> str:
-    """The shipped rule as it stands there."""
+    """The text of a shipped rule."""
     _, mark, rest = RULES.read_text().partition(f"      - alert: {alert}\n")
     return mark + re.split(r"\n(?:      - alert:|  - name:)", rest)[0]
 
 
 def try_rule(alert: str, rule: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Promtool's judgement of the tests of an alert, with ``rule`` for the shipped one.
+    """Run the promtool tests of an alert with ``rule`` in place of the shipped rule.
 
-    The other rules are left out, for promtool would evaluate them all at every step.
+    The other rules are left out, because promtool would evaluate them all at every step.
     """
     (folder / "tests").mkdir()
     rules = folder / "rules.yaml"

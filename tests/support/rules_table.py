@@ -1,11 +1,10 @@
-"""The rules table: stories on a fake clock, and the one verdict each must come to.
+"""The rules table: stories on a fake clock, and the one correct result of each.
 
-A row is: what happened; the story; the moment; settings; who is told (an alert of query ``a``,
-pairs of alert and query, or with the severity where it is not ``USUALLY``); the state of ``a``;
-and rules that hold besides but are not told.
+A row is: what happened; the story; the moment; settings; the alerts (the name of an alert of query
+``a``, or pairs of alert and query, with the severity where it differs from ``USUALLY``); the state
+of ``a``; and rules that also hold but are not reported.
 Default limits: floor 60 s, tolerance 1, start grace 120 s, gone grace 60 s, trend window 300 s,
-restart budget 3 in 600 s. Traps that users of other monitors reported are marked with where
-they come from.
+restart budget 3 in 600 s. A false alarm that users of another monitor reported names its source.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContex
 
 
 def steady(story=None, *, until=100, every=10):
-    """Query a commits every 10 s up to ``until``, seen by events."""
+    """Query a commits every 10 s up to ``until``; its events arrive."""
     story = story or Story().started(at=0)
     for number, at in enumerate(range(every, until + 1, every)):
         story.commit(batch=number, at=at)
@@ -36,7 +35,7 @@ def steady(story=None, *, until=100, every=10):
 
 
 def watched(story, *polls):
-    """The probe looks again and again: (from, to, run) every 5 s."""
+    """The probe polls every 5 s: (from, to, run)."""
     for begin, end, seen in polls:
         for at in range(begin, end + 1, 5):
             story.probe(seen, at=at)
@@ -48,7 +47,7 @@ def hung_batch(*, until, tasks=None, batch=10):
 
 
 def forgotten_jobs(*, until):
-    """A hung batch, while Spark forgets what other queries' jobs have pushed out."""
+    """A hung batch, while Spark evicts its old jobs in favour of other queries' jobs."""
     story = steady()
     for number, at in enumerate(range(101, until + 1, 5)):
         forgetful = processing(batch=10, tasks=max(0, 40 - 3 * number))
@@ -57,7 +56,7 @@ def forgotten_jobs(*, until):
 
 
 def counted(story=None, *, until, own=False, active=0, unowned=False):
-    """Batch 10 from 101 s on; tasks of its own, or of jobs that name no query, finish or not."""
+    """Batch 10 from 101 s on; its own tasks, or those of jobs that name no query, may finish."""
     story = story or steady()
     for number, at in enumerate(range(101, until + 1, 5)):
         jobs = JobCounts(4, active, number if own else 0, active)
@@ -67,14 +66,14 @@ def counted(story=None, *, until, own=False, active=0, unowned=False):
 
 
 def one_task(*, since=101, until, story=None, running=1, active=1, slots=None, **fields):
-    """Batch 10, or another, with a job of its own of which ``running`` tasks run and none finishes."""
+    """A batch (10 by default) whose own job has ``running`` running tasks; none of them finishes."""
     own = JobCounts(4, active, 40, running)
     seen = processing(**{"batch": 10, **fields}, own=own, slots=slots)
     return watched(story or steady(), (since, until, seen))
 
 
 def no_slot(*, until, total=4, taken=4, story=None, **fields):
-    """The job of batch 10 has no running task; query b runs three, and others run the rest."""
+    """The job of batch 10 has no running task; query b holds three slots, others hold the rest."""
     slots = SlotUse(total, taken, "id-b", min(taken, 3))
     return one_task(until=until, story=story, running=0, slots=slots, **fields)
 
@@ -84,20 +83,20 @@ def no_executor(*, until, **fields):
 
 
 def in_a_pool(*, until, running, active=1):
-    """Batch 10 has no job of its own; a job that names no query has tasks that run."""
+    """Batch 10 has no job of its own; a job that names no query has running tasks."""
     unowned = JobCounts(9, active, 7, running)
     return watched(steady(), (101, until, processing(batch=10, own=JobCounts(4), unowned=unowned)))
 
 
 def then_nothing(*, delayed_until, until):
-    """A task of batch 10 runs until then; after that the query does nothing at all."""
+    """A task of batch 10 runs until ``delayed_until``; after that the query does nothing."""
     story = one_task(until=delayed_until)
     nothing = processing(batch=10, own=JobCounts(4, 0, 40, 0))
     return watched(story, (delayed_until + 5, until, nothing))
 
 
 def triggered(*, begins, until, story=None, **fields):
-    """Commits at 10 s and waits for its trigger of ten minutes; then its batch is in flight."""
+    """Commits at 10 s and waits for its ten-minute trigger; then its batch is in flight."""
     story = story or Story().started(at=0).commit(batch=0, at=10)
     waiting = run(trigger=TEN_MINUTES, message="Waiting for next trigger", data=True, batch=1)
     story = watched(story, (15, begins - 5, waiting))
@@ -105,7 +104,7 @@ def triggered(*, begins, until, story=None, **fields):
 
 
 def live_locked(*, until, first=False, usual=2, jobs=5):
-    """Batch 10 begins ``jobs`` jobs in each look and never commits; others take ``usual`` jobs."""
+    """Batch 10 starts ``jobs`` jobs per poll and never commits; others take ``usual`` jobs."""
     story = Story().started(at=0) if first else steady()
     for number, at in enumerate(range(101, until + 1, 5)):
         own = JobCounts(usual * 10 + number * jobs, 1, 40 + number * jobs, 1)
@@ -114,7 +113,7 @@ def live_locked(*, until, first=False, usual=2, jobs=5):
 
 
 def busy_batch(*, until):
-    """A batch whose tasks finish, five in each look."""
+    """A batch of which five tasks finish per poll."""
     story = steady()
     for number, at in enumerate(range(101, until + 1, 5)):
         story.probe(processing(batch=10, tasks=number * 5), at=at)
@@ -138,7 +137,7 @@ def topic(*offsets):
 
 
 def three_queries():
-    """Queries a, b and c run, and the probe has seen them at 100 s."""
+    """Queries a, b and c run; the probe sees them at 100 s."""
     story = steady()
     for other in "bc":
         story.started(other, at=0).commit(other, batch=0, at=90)
@@ -146,7 +145,7 @@ def three_queries():
 
 
 def lagging(*lags, every=60, rows=10, first=10, story=None):
-    """Query a commits every minute, each time so far behind."""
+    """Query a commits every minute, with these lags."""
     story = story or Story().started(at=0)
     for number, lag in enumerate(lags):
         end = number * 1000
@@ -158,21 +157,21 @@ def lagging(*lags, every=60, rows=10, first=10, story=None):
 def at_broker(
     latest, committed, *, seconds=420, every=60, poll_every=15, asked_until=9999, spark_says=0
 ):
-    """Query a commits every minute; its broker is asked more often.
+    """Query a commits every minute; its broker is polled more often.
 
-    ``latest`` gives the end at a time, ``committed`` the offset committed at a time. Spark itself
-    reports the same lag all the time.
+    ``latest`` and ``committed`` give the end and the committed offset at a time. Spark itself
+    always reports the same lag.
     """
     story = Story().started(at=0)
     commits = [(float(at), "commit") for at in range(10, seconds, every)]
     polls = [
-        (at, "look")
+        (at, "poll")
         for n in range(seconds)
         if (at := 11 + n * poll_every) < min(seconds, asked_until)
     ]
     done = None
     for number, (at, what) in enumerate(sorted(commits + polls)):
-        if what == "look":
+        if what == "poll":
             if done is not None:
                 story.ask(at=at, committed=done, latest=int(latest(at)))
             continue
@@ -183,7 +182,7 @@ def at_broker(
 
 
 def watermarks(*marks, every=60, rows=(10,), first=10):
-    """Query a commits every minute; a watermark for each batch, rows for each source."""
+    """Query a commits every minute: one watermark per batch, a number of rows per source."""
     story = Story().started(at=0)
     for number, mark in enumerate(marks):
         fed = tuple(source(number, None, rows=count) for count in rows)
@@ -198,7 +197,7 @@ def watermarks(*marks, every=60, rows=(10,), first=10):
 
 
 def dying(*times, batch=None, query="a", alive_after=False):
-    """Query a dies at each time, comes back, and commits before it dies again."""
+    """Query a fails at each time, restarts, and commits before it fails again."""
     story = Story()
     for number, at in enumerate(times, 1):
         story.started(query, run=number, at=at - 8)
@@ -215,7 +214,7 @@ def dying(*times, batch=None, query="a", alive_after=False):
 
 
 def epochs(*, until, log_until, unreadable=False):
-    """A Continuous query: the probe sees it run, the log shows an epoch a second."""
+    """A Continuous query: the probe sees it run, its log gets an epoch per second."""
     story = Story()
     seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
     for at in range(0, until + 1, 5):
@@ -231,7 +230,7 @@ def epochs(*, until, log_until, unreadable=False):
 def asynchronous(
     *, until, log_until, batches_until=None, every=2, idle=True, interval=1.0, empty=False
 ):
-    """Async progress tracking: a batch every 2 s by events; the log is read every 6 s."""
+    """Async progress tracking: events report a batch every 2 s; the log is read every 6 s."""
     story = Story()
     batches_until = until if batches_until is None else batches_until
     batch = 0
@@ -249,7 +248,7 @@ def asynchronous(
 
 
 def asynchronous_and_slow(*, until):
-    """Async progress tracking with a log that is written rarely; then a batch that takes long."""
+    """Async progress tracking with a log that is rarely written; then a long batch."""
     story = asynchronous(until=160, log_until=100, interval=60.0)
     for number, at in enumerate(range(161, until + 1, 5)):
         seen = {"async_progress": True, "log_interval": 60.0}
@@ -259,13 +258,13 @@ def asynchronous_and_slow(*, until):
 
 
 def idle_with(end, latest, **polls):
-    """The probe sees a query that waits, and what its source has."""
+    """The probe sees a waiting query and the offsets of its source."""
     waiting = progress(batch=10, committed=False, sources=(source(end, latest),))
     return watched(steady(), (101, 300, run(batch=10, idle_progress=waiting)), **polls)
 
 
 def asked(story, begin, until, *, every=15, **says):
-    """The broker is asked every 15 s; what it says may be functions of the time."""
+    """The broker is polled every 15 s; its answers may be functions of the time."""
     for at in range(begin, until + 1, every):
         reported = {name: said(at) if callable(said) else said for name, said in says.items()}
         story.ask(at=at, **reported)
@@ -273,39 +272,39 @@ def asked(story, begin, until, *, every=15, **says):
 
 
 def end(at):
-    """The end of a topic that gets ten records a second."""
+    """The end offset of a topic that receives ten records per second."""
     return 100_000 + 10 * at
 
 
 def edge(at, keeps=1000, leap=100):
-    """What is kept of it begins a thousand seconds ago; a hundred seconds go at once."""
+    """The topic keeps a thousand seconds; retention deletes a hundred seconds at a time."""
     return end((at - keeps) // leap * leap)
 
 
 def reader(*, begins, speed=1.0, since=100):
-    """Where a query stands that began ``begins`` seconds behind: (offset, time of the record)."""
+    """The position of a query that began ``begins`` seconds behind: offset, time of the record."""
 
-    def stuck(at):
+    def position(at):
         return min(at, since - begins + (at - since) * speed)
 
-    return {"committed": lambda at: int(end(stuck(at))), "since": stuck}
+    return {"committed": lambda at: int(end(position(at))), "since": position}
 
 
 STUCK = {"committed": end(100), "since": 100}
 BY_TIME = {"latest": end, "earliest": edge, "keeps": 1000}
 BY_SIZE = {"latest": end, "earliest": edge, "keeps": 604_800, "sized": True}
-UNSAID = {"latest": end, "earliest": edge}
+UNKNOWN_RETENTION = {"latest": end, "earliest": edge}
 LAG_IS_FINE = {"lag_allowed_offsets": 1e9}
 HEALTHY = {"committed": end, "since": None}
 
 
-def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **stuck):
-    """The broker's word on a query that stands where it was at 100 s, unless told otherwise."""
-    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **stuck})
+def near_the_edge(until, *, kept=BY_TIME, story=None, begin=15, **answers):
+    """Polls of the broker of a query that stays where it was at 100 s by default."""
+    return asked(story or hung_batch(until=until), begin, until, **{**kept, **STUCK, **answers})
 
 
 def alive_at(until, *, behind, kept=BY_TIME, since=100, **how):
-    """The same of a query that commits, ``behind`` seconds late at 100 s."""
+    """Polls of the broker of a query that commits and is ``behind`` seconds late at 100 s."""
     story = steady(until=until)
     return asked(story, 100, until, **{**kept, **reader(begins=behind, **how)})
 
@@ -315,7 +314,7 @@ def dead_at(until, **says):
 
 
 def restarted(*, read):
-    """Dead for long, started again at 900 s; its first batch takes all but the last minute."""
+    """Dead for long, restarted at 900 s; its first batch reads all but the last minute."""
     story = dead_at(890).started(run=2, at=900)
     if not read:
         return near_the_edge(
@@ -327,12 +326,12 @@ def restarted(*, read):
 
 
 def delta(version, index=-1, table="r"):
-    """Where Delta says a batch ended."""
+    """The end offset of a batch that reads from Delta."""
     return {"reservoirId": table, "reservoirVersion": version, "index": index}
 
 
 def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
-    """Query a commits one batch after another from a Delta table, which is looked at every 5 s."""
+    """Query a commits one batch after another from a Delta table, which is polled every 5 s."""
     story = Story().started(at=0)
     for number, end in enumerate(ends):
         at = first + number * every
@@ -348,7 +347,7 @@ def on_table(*ends, reads, newest, every=10, first=10, batch=0, trigger=None):
 
 
 def polled_at(story, *polls):
-    """The Delta table of query a at moments: (at, read, end)."""
+    """Polls of the Delta table of query a: (at, read, end)."""
     for at, read, end in polls:
         story.table(at=at, read=read, end=end)
     return story
@@ -357,10 +356,10 @@ def polled_at(story, *polls):
 def unread(
     wait, *, seconds=900, every=30, written=None, ends=end, asked_until=9999, story=None, sources=()
 ):
-    """Query a commits every 30 s, and its broker is asked after each commit and in between.
+    """Query a commits every 30 s; its broker is polled after each commit and in between.
 
-    The first record that it has not read then came ``wait`` seconds before, a function of the
-    time; its own time may be another (``written``).
+    ``wait`` gives for a time how many seconds ago the first unread record arrived; ``written``
+    gives another timestamp for that record.
     """
     story = story or Story().started(at=0)
     for batch, at in enumerate(range(10, seconds, every)):
@@ -383,7 +382,7 @@ def empty_batches(story, *, until, every=10):
 
 
 def gone_back(batch):
-    """The only source of a batch: after the first, it ends below where that had ended."""
+    """The only source of a batch; batches after the first end below its end offset."""
     return (source(topic(900 if batch == 0 else batch), None),)
 
 
@@ -391,72 +390,72 @@ INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
 
-# what happened, story, the moment, settings -> told, state, [true but not told]
+# what happened, story, the moment, settings -> alerts, state, [rules that also hold]
 CASES = [
-    # -- healthy and calm ---------------------------------------------------------------------
+    # -- healthy ------------------------------------------------------------------------------
     ("just started", Story().started(at=0), 1, {}, None, "starting"),
     ("commits", steady(), 105, {}, None, "running"),
     ("commits up to the last second of its window", steady(), 160, {}, None, "running"),
-    ("idle by events (Burrow #38: idle topic)", Story().started(at=0).commit(batch=0, at=1).idle(at=500), 520, {}, None, "idle"),
-    ("idle by the probe, no event at all (listener lost)",
+    ("idle, by its events (Burrow #38: idle topic)", Story().started(at=0).commit(batch=0, at=1).idle(at=500), 520, {}, None, "idle"),
+    ("idle, by the probe; no events at all (listener lost)",
      watched(steady(), (101, 900, run(batch=10))), 900, {}, None, "idle"),
     ("first data after long idleness (Burrow #303)",
      watched(steady().idle(at=5000), (5001, 5041, processing(batch=10))), 5045, {}, None, "running"),
-    ("commits seen by the probe only, events late by minutes (clogged listener bus)",
+    ("only the probe sees the commits, events are minutes late (clogged listener bus)",
      watched(steady(), (101, 150, processing(batch=11)), (155, 200, processing(batch=12)), (205, 250, processing(batch=14))), 200, {}, None, "running"),
     ("commits once an hour under an hourly trigger",
      Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), 10 + 3 * 3600, {}, None, "running"),
-    ("batches take long, always did (FLINK-34131)",
+    ("batches take long, as they always did (FLINK-34131)",
      Story().started(at=0).commit(batch=0, at=100, seconds=90), 100 + 269, {}, None, "running"),
     ("the monitor itself was frozen (SIGSTOP)", steady().paused(at=800, seconds=690), 805, {}, None, "running"),
-    ("a minute of nothing and a larger floor", steady(), 300, {"stall_floor_seconds": 300}, None, "running"),
+    ("no activity for a minute, with a larger floor", steady(), 300, {"stall_floor_seconds": 300}, None, "running"),
     ("ignored by pattern", Story().started(at=0).ended(at=1, exception=CONFLICT), 2,
      {"overrides": [("a*", {"ignore": True})]}, None, "failed"),
     ("planning under trigger 0, but Spark records idle progress",
      Story().probe(run(message="Getting offsets from Kafka", last_progress_mark="1"), at=0)
      .probe(run(message="Getting offsets from Kafka", last_progress_mark="2"), at=290), 300, {}, None, "idle"),
     # -- StreamingQueryFailed --------------------------------------------------------------------------
-    ("dies, told by the event", steady().ended(at=101, exception=CONFLICT), 101, {}, "StreamingQueryFailed", "failed"),
-    ("dies, told by the probe while the event is stuck in the bus",
+    ("fails, reported by the event", steady().ended(at=101, exception=CONFLICT), 101, {}, "StreamingQueryFailed", "failed"),
+    ("fails, reported by the probe while the event is stuck in the bus",
      steady().probe(run(), at=100).probe(run(active=False, exception=CONFLICT), at=101), 101, {}, "StreamingQueryFailed", "failed"),
-    ("dies before its first batch", Story().started(at=0).ended(at=1, exception=CONFLICT), 1, {}, "StreamingQueryFailed", "failed"),
-    ("dead for a day", steady().ended(at=101, exception=CONFLICT), 86_000, {}, "StreamingQueryFailed", "failed"),
-    ("started again, not well yet",
+    ("fails before its first batch", Story().started(at=0).ended(at=1, exception=CONFLICT), 1, {}, "StreamingQueryFailed", "failed"),
+    ("failed a day ago", steady().ended(at=101, exception=CONFLICT), 86_000, {}, "StreamingQueryFailed", "failed"),
+    ("restarted, not healthy yet",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103), 104, {}, "StreamingQueryFailed", "failed"),
-    ("started again under a new id, not well yet (checkpoint deleted)",
+    ("restarted under a new id, not healthy yet (checkpoint deleted)",
      steady().ended(at=101, exception=CONFLICT).started_again(at=103), 104, {}, "StreamingQueryFailed", "failed"),
-    ("dies under availableNow", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), 2, {}, "StreamingQueryFailed", "failed"),
-    ("dies a moment before spark.stop()", steady().ended(at=101, exception=CONFLICT, context=STOPPED), 102, {}, "StreamingQueryFailed", "failed"),
-    ("back and committing",
+    ("fails under availableNow", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=1, exception=CONFLICT), 2, {}, "StreamingQueryFailed", "failed"),
+    ("fails a moment before spark.stop()", steady().ended(at=101, exception=CONFLICT, context=STOPPED), 102, {}, "StreamingQueryFailed", "failed"),
+    ("restarted and committing",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).commit(run=2, batch=10, at=110), 111, {}, None, "running"),
-    ("back and idle",
+    ("restarted and idle",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=113), 114, {}, None, "idle"),
-    ("the old run's death arrives after the new run began (restart by user code)",
+    ("the failure of the old run arrives after the new run began (restart by user code)",
      steady().started(run=2, at=101).commit(run=2, batch=10, at=102).ended(run=1, at=103, exception=CONFLICT), 104, {}, None, "running"),
     ("killed by a planned spark.stop()", steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), 102, {}, None, "stopped"),
-    ("a sibling dies", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
+    ("a sibling fails", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
     # -- StreamingQueryStopped ----------------------------------------------------------------------------
-    ("stopped, not back after the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
-    ("vanished without a word, not back", steady().probe(run(), at=100).probe(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("stopped, not restarted within the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("vanished without an event, not restarted", steady().probe(run(), at=100).probe(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("the SparkContext died under it", steady().probe(run(), at=100).ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
      .probe(at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
-    ("idle in a SparkContext that died by itself: Spark still calls it active",
+    ("idle in a SparkContext that died by itself; Spark still calls it active",
      steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
-    ("trigger unknown, but on the roster", steady().ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
-    ("Spark refuses to name the trigger, but the query is expected", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
-    ("Spark refuses to name the trigger, ended", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 900, {}, None, "stopped"),
-    ("Spark refuses to name the trigger, vanished", steady().probe(run(trigger="Unknown"), at=100).probe(at=101), 900, {}, None, "stopped"),
-    ("Spark refuses to name the trigger, ended while another is expected",
+    ("trigger unknown, but the query is expected", steady().ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("Spark does not name the trigger, but the query is expected", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 162, {"expected": ["a"]}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("Spark does not name the trigger, and the query ended", steady().probe(run(trigger="Unknown"), at=100).ended(at=101), 900, {}, None, "stopped"),
+    ("Spark does not name the trigger, and the query vanished", steady().probe(run(trigger="Unknown"), at=100).probe(at=101), 900, {}, None, "stopped"),
+    ("Spark does not name the trigger, and the query ended while another one is expected",
      steady().probe(run(trigger="Unknown"), at=100).started("b", at=100).commit("b", batch=0, at=895).ended(at=101), 900, {"expected": ["b"]}, None, "stopped"),
     ("stopped, within the grace", steady().probe(run(), at=100).ended(at=101), 161, {}, None, "stopped"),
-    ("stopped and back", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
-    ("trigger unknown, not on the roster", steady().ended(at=101), 500, {}, None, "stopped"),
+    ("stopped and restarted", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
+    ("trigger unknown, and the query is not expected", steady().ended(at=101), 500, {}, None, "stopped"),
     ("once, finished", Story().probe(run(trigger=ONCE), at=0).commit(batch=0, at=1).ended(at=2), 900, {}, None, "completed"),
     ("availableNow, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {}, None, "completed"),
-    ("availableNow on the roster, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {"expected": ["a"]}, None, "completed"),
+    ("availableNow, expected, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2), 900, {"expected": ["a"]}, None, "completed"),
     ("a planned spark.stop()", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, {}, None, "stopped"),
     ("stopped by hand, then a planned spark.stop()", steady().probe(run(), at=100).ended(at=101).probe(at=130, context=STOPPED), 900, {}, None, "stopped"),
-    ("the SparkContext has just died: within the grace",
+    ("the SparkContext has just died, within the grace",
      steady().probe(run(batch=10), at=100).probe(run(batch=10), at=102, context=Context.STOPPED), 150, {}, None, "stopped"),
     ("availableNow, finished before its SparkContext died",
      Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(at=3, context=Context.STOPPED), 900, {}, None, "completed"),
@@ -470,43 +469,43 @@ CASES = [
     ("a longer grace by pattern", steady().probe(run(), at=100).ended(at=101), 900, {"overrides": [("*", {"gone_grace_seconds": 3600.0})]}, None, "stopped"),
     # -- StreamingQueryMissing -------------------------------------------------------------------------
     ("expected, never seen", Story(), 121, {"expected": ["a"]}, "StreamingQueryMissing", "missing"),
-    ("expected, others are there", Story().started("b", at=0).commit("b", batch=0, at=119), 121, {"expected": ["a", "b"]}, "StreamingQueryMissing", "missing"),
-    ("started, then silence from every witness", Story().started(at=0), 121, {}, "StreamingQueryMissing", "missing", ["StreamingQueryStalled"]),
+    ("expected and never seen, while others run", Story().started("b", at=0).commit("b", batch=0, at=119), 121, {"expected": ["a", "b"]}, "StreamingQueryMissing", "missing"),
+    ("started, then no activity from any signal", Story().started(at=0), 121, {}, "StreamingQueryMissing", "missing", ["StreamingQueryStalled"]),
     ("expected, within the start grace", Story(), 120, {"expected": ["a"]}, None, "starting"),
-    ("expected and there", steady(), 121, {"expected": ["a"]}, None, "running"),
+    ("expected and running", steady(), 121, {"expected": ["a"]}, None, "running"),
     ("expected, but ignored", Story(), 500, {"expected": ["a"], "overrides": [("a", {"ignore": True})]}, None, "starting"),
     ("expected, the application has stopped", Story().probe(at=50, context=STOPPED), 500, {"expected": ["a"]}, None, "starting"),
     ("expected, frozen since the start", Story().paused(at=500, seconds=450), 505, {"expected": ["a"]}, None, "starting"),
-    ("nothing expected, nothing there", Story(), 9999, {}, None, None),
+    ("nothing is expected, nothing runs", Story(), 9999, {}, None, None),
     # -- StreamingQueryStalled ------------------------------------------------------------------------
     ("a batch hangs", hung_batch(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
     ("a batch hangs in Spark tasks that never finish", hung_batch(until=170, tasks=3), 170, {}, "StreamingQueryStalled", "stalled"),
     ("a batch hangs while Spark forgets its old jobs and stages", forgotten_jobs(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
     ("the first batch ever hangs", watched(Story(), (0, 125, processing(batch=0))), 126, {}, "StreamingQueryStalled", "stalled"),
-    ("a source does not answer", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
-    ("initialising for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "StreamingQueryStalled", "stalled"),
+    ("a source does not answer Spark", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
+    ("initialises for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "StreamingQueryStalled", "stalled"),
     ("no trigger comes", watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
-    ("first met by a commit, then silence (a log whose beginning is cut off)", Story().commit(batch=5, at=10), 75, {}, "StreamingQueryStalled", "stalled"),
+    ("first seen by a commit, then no activity (a log whose beginning is cut off)", Story().commit(batch=5, at=10), 75, {}, "StreamingQueryStalled", "stalled"),
     ("events stop and there is no probe", steady(), 161, {}, "StreamingQueryStalled", "stalled"),
-    ("hung, and now the JVM pauses for some seconds too: no false recovery", hung_batch(until=170), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("hung, and then the JVM also pauses for some seconds: no false recovery", hung_batch(until=170), 180, {}, "StreamingQueryStalled", "stalled"),
     ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "StreamingQueryStalled", "stalled"),
     ("hangs after a stall that recovered: the baseline did not learn it",
      watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "StreamingQueryStalled", "stalled"),
     ("a batch hangs in Python, and no job is active", in_a_pool(until=170, running=0, active=0), 170, {}, "StreamingQueryStalled", "stalled"),
-    ("a batch hangs, and one task runs that may be its own: its job names no query", counted(until=170), 170, {}, STALLED_MILDLY, "stalled"),
-    ("a batch hangs for three windows, and one task runs that may be its own", counted(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-    ("a batch hangs in its own task while jobs that name no query go on", counted(until=285, active=1, unowned=True), 285, {}, "StreamingQueryStalled", "stalled"),
-    ("one task of its own runs for 75 s while jobs that name no query go on", counted(until=175, active=1, unowned=True), 175, {}, STALLED_MILDLY, "stalled"),
+    ("a batch hangs, and one task that may be its own runs: its job names no query", counted(until=170), 170, {}, STALLED_MILDLY, "stalled"),
+    ("a batch hangs for three windows, and one task that may be its own runs", counted(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
+    ("a batch hangs in its own task while jobs that name no query progress", counted(until=285, active=1, unowned=True), 285, {}, "StreamingQueryStalled", "stalled"),
+    ("one task of its own runs for 75 s while jobs that name no query progress", counted(until=175, active=1, unowned=True), 175, {}, STALLED_MILDLY, "stalled"),
     ("a batch works in a thread pool, within the window", counted(until=150, unowned=True), 150, {}, None, "running"),
-    ("a first batch works in a thread pool for long", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
-    ("a first batch whose own jobs go on for long", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
+    ("a first batch works in a thread pool for a long time", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
+    ("the jobs of a first batch progress for a long time", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
     # an ordinary cause: a warning at W, critical at 3 x W and at 15 minutes at the latest
     ("one task runs for 75 s (skew, throttled storage)", one_task(until=180), 180, {}, STALLED_MILDLY, "stalled"),
     ("one task runs, within the window", one_task(until=160), 160, {}, None, "running"),
     ("one task runs for almost three windows", one_task(until=280), 280, {}, STALLED_MILDLY, "stalled"),
     ("one task never finishes", one_task(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-    ("one task runs for long, and more is allowed", one_task(until=390), 390, {"stall_critical_factor": 5.0}, STALLED_MILDLY, "stalled"),
-    ("one task runs for longer than this query's own windows",
+    ("one task runs for long, with a larger critical factor", one_task(until=390), 390, {"stall_critical_factor": 5.0}, STALLED_MILDLY, "stalled"),
+    ("one task runs for long, within three of the query's long windows",
      one_task(since=201, until=900, story=Story().started(at=0).commit(batch=9, at=200, seconds=100)), 900, {}, STALLED_MILDLY, "stalled"),
     ("one task runs for 15 minutes, however long the window",
      one_task(since=301, until=1210, story=Story().started(at=0).commit(batch=9, at=300, seconds=110)), 1210, {}, "StreamingQueryStalled", "stalled"),
@@ -516,81 +515,81 @@ CASES = [
     ("one task of the first batch runs for five minutes", one_task(since=5, until=300, story=Story().started(at=0), batch=0), 300, {}, STALLED_MILDLY, "stalled"),
     ("one task of the first batch never finishes", one_task(since=5, until=370, story=Story().started(at=0), batch=0), 370, {}, "StreamingQueryStalled", "stalled"),
     ("one task of a thread pool runs for 75 s", in_a_pool(until=180, running=1), 180, {}, STALLED_MILDLY, "stalled"),
-    ("a job that names no query waits, nobody knows for what", in_a_pool(until=180, running=0), 180, {}, "StreamingQueryStalled", "stalled"),
-    ("a task runs, its job has ended (cancelled)", one_task(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
-    ("one task ran for 75 s, then the driver's own code hangs", then_nothing(delayed_until=176, until=230), 230, {}, STALLED_MILDLY, "stalled"),
-    ("one task ran for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "StreamingQueryStalled", "stalled"),
-    ("no executor comes for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
-    ("executors come after four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, STALLED_MILDLY, "stalled"),
-    ("no executor comes", no_executor(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-    ("its driver waits for a lock while no executor is there: it has no job", no_executor(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("a job that names no query waits for an unknown reason", in_a_pool(until=180, running=0), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("a task runs although its job has ended (cancelled)", one_task(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("one task runs for 75 s, then the driver's own code hangs", then_nothing(delayed_until=176, until=230), 230, {}, STALLED_MILDLY, "stalled"),
+    ("one task runs for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "StreamingQueryStalled", "stalled"),
+    ("no executor for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
+    ("no executor for four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, STALLED_MILDLY, "stalled"),
+    ("no executor ever", no_executor(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
+    ("the driver waits for a lock, there is no executor, and the batch has no job", no_executor(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
     ("a sibling holds all slots (FIFO)", no_slot(until=180), 180, {}, STALLED_MILDLY, "stalled"),
     ("a sibling holds all slots, within the window", no_slot(until=155), 155, {}, None, "running"),
     ("a sibling never frees its slots", no_slot(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-    ("its job waits though slots are free", no_slot(until=180, taken=2), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("its job waits although slots are free", no_slot(until=180, taken=2), 180, {}, "StreamingQueryStalled", "stalled"),
     ("its job waits, and Spark does not say how many slots there are", one_task(until=180, running=0), 180, {}, "StreamingQueryStalled", "stalled"),
-    ("a source is asked by a job with one long task (a table's first snapshot)",
+    ("a job with one long task polls the source (the first snapshot of a table)",
      watched(steady(), (101, 180, run(message="Getting offsets from DeltaSource", busy=True, batch=10, own=JobCounts(4, 1, 40, 1)))), 180, {}, STALLED_MILDLY, "stalled"),
-    # a trigger's interval is over when the batch begins
-    ("a batch hangs under a trigger of ten minutes", triggered(begins=610, until=680), 680, {}, "StreamingQueryStalled", "stalled"),
-    ("a batch under a trigger of ten minutes, within its window", triggered(begins=610, until=665), 665, {}, None, "running"),
-    ("waits for its trigger of ten minutes", triggered(begins=1700, until=1000), 1000, {}, None, "running"),
-    ("its trigger of ten minutes comes late", triggered(begins=1700, until=1000), 1700, {}, None, "running"),
-    ("its trigger of ten minutes does not come for half an hour", triggered(begins=1850, until=1000), 1850, {}, "StreamingQueryStalled", "stalled"),
-    ("the JVM does not answer while a batch under a trigger of ten minutes is in flight", triggered(begins=610, until=615), 700, {}, None, "running"),
+    # the trigger's interval does not count once the batch has begun
+    ("a batch hangs under a ten-minute trigger", triggered(begins=610, until=680), 680, {}, "StreamingQueryStalled", "stalled"),
+    ("a batch under a ten-minute trigger, within its window", triggered(begins=610, until=665), 665, {}, None, "running"),
+    ("waits for its ten-minute trigger", triggered(begins=1700, until=1000), 1000, {}, None, "running"),
+    ("its ten-minute trigger is late", triggered(begins=1700, until=1000), 1700, {}, None, "running"),
+    ("its ten-minute trigger does not fire for half an hour", triggered(begins=1850, until=1000), 1850, {}, "StreamingQueryStalled", "stalled"),
+    ("the JVM does not answer while a batch under a ten-minute trigger is in flight", triggered(begins=610, until=615), 700, {}, None, "running"),
     ("a batch in flight, window not over", hung_batch(until=160), 160, {}, None, "running"),
     ("a huge first batch whose tasks finish",
      Story().probe(processing(batch=0, tasks=0), at=0).probe(processing(batch=0, tasks=5), at=590), 600, {}, None, "starting"),
     ("the first batch within the start grace", watched(Story(), (0, 115, processing(batch=0))), 118, {}, None, "starting"),
-    ("Continuous shows no batches, and its log is not read", watched(Story(), (0, 900, run(trigger="ContinuousTrigger(1000)", message="Running", busy=True))), 900, {}, None, "starting"),
+    ("Continuous: it has no batches, and its log is not read", watched(Story(), (0, 900, run(trigger="ContinuousTrigger(1000)", message="Running", busy=True))), 900, {}, None, "starting"),
     ("RealTime commits once in a long batch",
      watched(Story().probe(run(trigger="RealTimeTrigger(300000)"), at=0).commit(batch=0, at=300, seconds=300),
              (301, 1190, processing(trigger="RealTimeTrigger(300000)", batch=1))), 1190, {}, None, "running"),
     ("the application has stopped its SparkContext", hung_batch(until=150).probe(processing(batch=10), at=151, context=STOPPED), 300, {}, None, "stopped"),
-    ("a stalled query that comes back", hung_batch(until=170).commit(batch=10, at=171), 172, {}, None, "running"),
+    ("a stalled query commits again", hung_batch(until=170).commit(batch=10, at=171), 172, {}, None, "running"),
     ("frozen while the batch was in flight", hung_batch(until=130).paused(at=600, seconds=465).probe(processing(batch=10), at=601), 601, {}, None, "running"),
     ("Continuous: the log's epochs stop", epochs(until=300, log_until=200), 300, {}, "StreamingQueryStalled", "stalled"),
     ("Continuous: epochs go on", CONTINUOUS_IS_FINE, 900, {}, None, "running"),
-    ("Continuous: the log has not been read for a while, which says nothing of the query",
+    ("Continuous: the log has not been read for a while, which proves no stall",
      epochs(until=200, log_until=200).probe(run(trigger="ContinuousTrigger(1000)", message="Running", busy=True), at=299), 300, {}, None, "running"),
     ("Continuous: its first epoch within the start grace", epochs(until=100, log_until=0), 100, {}, None, "starting"),
-    ("async tracking: the log stands while batches go on", asynchronous(until=180, log_until=100), 180, {}, "StreamingQueryStalled", "stalled"),
-    ("async tracking: the log was never written, while batches go on",
+    ("async tracking: the log does not advance while batches run", asynchronous(until=180, log_until=100), 180, {}, "StreamingQueryStalled", "stalled"),
+    ("async tracking: the log was never written while batches run",
      asynchronous(until=180, log_until=100, empty=True), 180, {}, "StreamingQueryStalled", "stalled"),
-    ("async tracking: a batch takes long while its tasks finish, and no log is written meanwhile",
+    ("async tracking: a long batch whose tasks finish, and no log is written meanwhile",
      asynchronous_and_slow(until=260), 260, {}, "StreamingBatchSlow", "slow"),
     ("async tracking: the log follows, always a little behind", asynchronous(until=600, log_until=600), 600, {}, None, "running"),
     ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
-    ("async tracking: the log stands, but not for the window yet", asynchronous(until=150, log_until=100), 150, {}, None, "running"),
-    ("async tracking: the log stands, and Spark blocks because its writer's queue is full",
+    ("async tracking: the log has not advanced, but not for the window yet", asynchronous(until=150, log_until=100), 150, {}, None, "running"),
+    ("async tracking: the log does not advance, and Spark blocks because its writer's queue is full",
      asynchronous(until=240, log_until=100, batches_until=160, idle=False), 240, {}, "StreamingQueryStalled", "stalled"),
     ("async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)",
      asynchronous(until=180, log_until=100, interval=60.0), 180, {}, None, "running"),
-    ("async tracking: a first batch after long idleness, its log not read again yet",
+    ("async tracking: the first batch after long idleness, its log not read again yet",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600).commit(batch=999, at=601), 602, {}, None, "running"),
-    ("the commit log proves commits though neither event nor probe tells of them",
+    ("the commit log proves commits that neither events nor the probe report",
      steady().log(at=101, planned=10, committed=9).log(at=150, planned=14, committed=13), 205, {}, None, "running"),
-    ("a checkpoint copied back: the next run commits lower batch ids",
+    ("a restored checkpoint: the next run commits lower batch ids",
      steady().ended(at=101).started(run=2, at=102).commit(run=2, batch=3, at=150).commit(run=2, batch=4, at=220), 230, {}, None, "running"),
-    ("a checkpoint copied back, seen by the probe only",
+    ("a restored checkpoint, seen by the probe only",
      watched(steady().ended(at=101), (105, 150, processing(number=2, batch=4)), (155, 180, processing(number=2, batch=5)), (185, 205, processing(number=2, batch=6))),
      210, {}, None, "running"),
-    ("a run that comes back after its initialising: where it stands is no commit",
+    ("a run has initialised again: its batch id proves no commit",
      watched(steady().ended(at=101), (105, 150, run(number=2, message="Initializing sources", batch=-1)), (155, 290, processing(number=2, batch=10))),
      290, {}, "StreamingQueryStalled", "stalled"),
     # -- StreamingBatchSlow ----------------------------------------------------------------------------
     ("a long batch whose tasks finish", busy_batch(until=690), 690, {}, "StreamingBatchSlow", "slow"),
     ("a long batch whose tasks finish, for more than ten windows", busy_batch(until=900), 900, {}, SLOW_FOR_LONG, "slow"),
-    ("a long batch that works in a thread pool", counted(until=900, unowned=True), 900, {}, SLOW_FOR_LONG, "slow"),
-    ("a long batch that works in a thread pool, for less than ten windows", counted(until=700, unowned=True), 700, {}, "StreamingBatchSlow", "slow"),
+    ("a long batch works in a thread pool", counted(until=900, unowned=True), 900, {}, SLOW_FOR_LONG, "slow"),
+    ("a long batch works in a thread pool, for less than ten windows", counted(until=700, unowned=True), 700, {}, "StreamingBatchSlow", "slow"),
     ("a batch is retried for ever, for less than ten windows", live_locked(until=695), 695, {}, "StreamingBatchSlow", "slow"),
     ("a batch is retried for ever (MERGE)", live_locked(until=706), 706, {}, SLOW_FOR_LONG, "slow"),
-    ("a run's first batch is retried for less than ten windows", live_locked(until=1295, first=True), 1295, {}, None, "starting"),
-    ("a run's first batch is retried for ever", live_locked(until=1306, first=True), 1306, {}, SLOW_FOR_LONG, "slow"),
-    ("a batch is retried for long, and more is allowed", live_locked(until=1000), 1000, {"slow_critical_factor": 20.0}, "StreamingBatchSlow", "slow"),
-    ("a batch is retried for ever, and half an hour is the most", live_locked(until=1906), 1906, {"slow_critical_factor": 100.0}, SLOW_FOR_LONG, "slow"),
-    ("a batch is retried for ever, and less is the most by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
+    ("the first batch of a run is retried for less than ten windows", live_locked(until=1295, first=True), 1295, {}, None, "starting"),
+    ("the first batch of a run is retried for ever", live_locked(until=1306, first=True), 1306, {}, SLOW_FOR_LONG, "slow"),
+    ("a batch is retried for long, with a larger critical factor", live_locked(until=1000), 1000, {"slow_critical_factor": 20.0}, "StreamingBatchSlow", "slow"),
+    ("a batch is retried for ever: critical after half an hour at the latest", live_locked(until=1906), 1906, {"slow_critical_factor": 100.0}, SLOW_FOR_LONG, "slow"),
+    ("a batch is retried for ever, with a shorter critical limit by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
     ("a long batch within a window longer than half an hour", busy_batch(until=2000), 2000, {"stall_floor_seconds": 2000.0}, None, "running"),
     ("one task runs for 75 s in a batch that has been slow for ten windows",
      one_task(since=690, until=760, story=live_locked(until=685)), 760, {}, "StreamingQueryStalled", "stalled"),
@@ -598,68 +597,68 @@ CASES = [
      watched(triggered(begins=610, until=610, tasks=0), *((at, at + 4, processing(trigger=TEN_MINUTES, batch=1, tasks=at)) for at in range(615, 701, 5))), 700, {}, "StreamingBatchSlow", "slow"),
     ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
     ("a batch whose tasks finish, within the window", busy_batch(until=150), 150, {}, None, "running"),
-    ("long batches whose tasks finish, as ever (p99 of its own past)",
+    ("long batches whose tasks finish, as always (p99 of its own past)",
      watched(Story().started(at=0).commit(batch=9, at=100, seconds=90), *((at, at + 4, processing(batch=10, tasks=at)) for at in range(101, 330, 5))), 330, {}, None, "running"),
-    ("a backlog after an outage: the run's first batch is huge",
+    ("a backlog after an outage: the first batch of the run is huge",
      watched(steady().ended(at=101).started(run=2, at=102), *((at, at + 4, processing(number=2, batch=10, tasks=at)) for at in range(105, 900, 5))), 900, {}, None, "starting"),
     # -- StreamingOffsetsStalled ------------------------------------------------------------------------
-    ("a partition stands, data waits, the other moves (Burrow rule 4)",
+    ("one partition is stuck with unread data, the other advances (Burrow rule 4)",
      kafka(*(topic(5, 100 + n) for n in range(10)), latest=topic(9, 999)), 105, {}, "StreamingOffsetsStalled", "stalled"),
-    ("a Delta source stands while stateful batches go on",
+    ("a Delta source is stuck while stateful batches run",
      kafka(*[{"reservoirId": "r", "reservoirVersion": 4, "index": -1}] * 10, latest={"reservoirId": "r", "reservoirVersion": 9, "index": -1}, rows=0, input_rows=0),
      105, {}, "StreamingOffsetsStalled", "stalled"),
-    ("a source of unknown shape stands behind its latest offset", kafka(*["tok-1"] * 10, latest="tok-7"), 105, {}, "StreamingOffsetsStalled", "stalled"),
+    ("a source of unknown shape is stuck behind its latest offset", kafka(*["tok-1"] * 10, latest="tok-7"), 105, {}, "StreamingOffsetsStalled", "stalled"),
     ("an idle topic under no-data batches (Burrow #38, #94, #140)", kafka(*[topic(5)] * 10, latest=topic(5), rows=0, input_rows=0), 105, {}, None, "running"),
     ("the first message after long idleness (Burrow #303)",
      kafka(*[topic(5)] * 10, latest=[topic(5)] * 9 + [topic(6)]), 105, {}, None, "running"),
-    ("data waits at every batch, but offsets move (maxOffsetsPerTrigger)",
+    ("unread data remains after every batch, but offsets advance (maxOffsetsPerTrigger)",
      kafka(*(topic(n) for n in range(10)), latest=topic(10_000)), 105, {}, None, "running"),
-    ("offsets move without rows (transaction markers, compaction: Burrow #570)",
+    ("offsets advance without rows (transaction markers, compaction: Burrow #570)",
      kafka(*(topic(n) for n in range(10)), latest=topic(10_000), rows=0, input_rows=0), 105, {}, None, "running"),
-    ("a partition that is new: known to the source, not to the query yet (kafka_exporter #28)",
+    ("a new partition: known to the source, not to the query yet (kafka_exporter #28)",
      kafka(*[topic(5)] * 10, latest=topic(5, 1000)), 105, {}, None, "running"),
-    ("latest is older than the end (read at different times: kafka_exporter #76; RealTime)",
+    ("the latest offset is older than the end offset (read at different times: kafka_exporter #76; RealTime)",
      kafka(*[topic(9)] * 10, latest=topic(5)), 105, {}, None, "running"),
-    ("the source does not say what it has (file source)", kafka(*[{"logOffset": 3}] * 10, latest=None), 105, {}, None, "running"),
-    ("stands for two batches only: too little data", kafka(*[topic(5)] * 2, latest=topic(9), every=80), 95, {}, None, "running"),
-    ("stands, but not for the window yet", kafka(*[topic(5)] * 5, latest=topic(9)), 60, {}, None, "running"),
-    ("stood, then moved", kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), 105, {}, None, "running"),
-    ("stood for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
+    ("the source does not report its latest offset (file source)", kafka(*[{"logOffset": 3}] * 10, latest=None), 105, {}, None, "running"),
+    ("stuck for only two batches: too few samples", kafka(*[topic(5)] * 2, latest=topic(9), every=80), 95, {}, None, "running"),
+    ("stuck, but not for the window yet", kafka(*[topic(5)] * 5, latest=topic(9)), 60, {}, None, "running"),
+    ("stuck, then it advanced", kafka(*[topic(5)] * 9, topic(9), latest=topic(9)), 105, {}, None, "running"),
+    ("stuck for some batches, then idle: the source holds back (minOffsetsPerTrigger)",
      kafka(*[topic(5)] * 5, latest=topic(9)).idle(at=290), 300, {}, None, "idle"),
-    ("its Delta table grows, it stands while another source drives its batches",
+    ("its Delta table grows, it is stuck while another source drives its batches",
      on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15))), 105, {}, "StreamingOffsetsStalled", "stalled"),
     ("its Delta table grows, and it follows", on_table(*(delta(n + 1) for n in range(10)), reads=list(range(10)), newest=list(range(1, 11))), 105, {}, None, "running"),
     ("its Delta table is far ahead, and it reads file by file (maxFilesPerTrigger)",
      on_table(*(delta(4, n) for n in range(10)), reads=4, newest=900), 105, {}, None, "running"),
     ("its Delta table is quiet while another source drives its batches", on_table(*[delta(4)] * 10, reads=4, newest=4), 105, {}, None, "running"),
-    ("availableNow has read its Delta table as it was at its start, another source goes on, the table grows",
+    ("availableNow has read its Delta table as of its start; another source continues, and the table grows",
      on_table(*[delta(4)] * 10, reads=4, newest=list(range(5, 15)), trigger=AVAILABLE_NOW), 105, {}, None, "running"),
     ("the first version after long quietness", on_table(*[delta(4)] * 10, reads=4, newest=[4] * 9 + [5]), 105, {}, None, "running"),
     # -- StreamingOffsetsRewound ------------------------------------------------------------------------
-    ("its Delta table was replaced by a shorter one: it idles for ever (seen on Delta 4.4.0)",
+    ("its Delta table was replaced by a shorter one, so it idles for ever (seen on Delta 4.4.0)",
      polled_at(steady().idle(at=300), (110, 5, 5), (125, 5, 2), (190, 5, 2), (200, 5, 3)), 301, {}, "StreamingOffsetsRewound", "rewound"),
     ("its Delta table ends before it, but not for the window yet", polled_at(steady().idle(at=300), (240, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
-    ("its Delta table ended before it at the only look (nobody can ask since)", polled_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
-    ("its Delta table ended before it at one look, then no more (a listing that was late)",
+    ("its Delta table ended before it at the only poll (later polls fail)", polled_at(steady().idle(at=300), (125, 5, 2)), 301, {}, None, "idle"),
+    ("its Delta table ended before it at one poll, then no more (a late listing)",
      polled_at(steady().idle(at=300), (110, 5, 2), (125, 5, 5), (290, 5, 2), (300, 5, 2)), 301, {}, None, "idle"),
-    ("its Delta table ends where it was read up to", polled_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
-    ("started again on the table that replaced its own",
+    ("its Delta table ends where the query has read up to", polled_at(steady().idle(at=300), (110, 5, 5), (300, 5, 5)), 301, {}, None, "idle"),
+    ("restarted on the table that replaced its own",
      polled_at(polled_at(steady().idle(at=200), (110, 5, 2), (190, 5, 2)).ended(at=200).started(run=2, at=201).idle(run=2, at=300)), 301, {}, None, "idle"),
-    ("an end offset went down and stays down (Burrow rule 2; a topic made anew)",
+    ("an end offset went down and stays down (Burrow rule 2; a recreated topic)",
      kafka(topic(900), *(topic(n) for n in range(10)), latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
     ("a Delta table was restored to an older version, and stays there",
      kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "r", "reservoirVersion": 4, "index": 3}] * 9, latest=None), 105, {}, "StreamingOffsetsRewound", "rewound"),
-    ("a topic was made anew with little in it: one batch there, then idle",
+    ("the topic was recreated with little data: one batch there, then idle",
      kafka(topic(900), topic(1), latest=None).idle(at=30).idle(at=100), 105, {}, "StreamingOffsetsRewound", "rewound"),
-    ("the same, not for the window yet", kafka(topic(900), topic(1), latest=None).idle(at=30), 75, {}, None, "idle"),
-    ("down, and what came since is held back (minOffsetsPerTrigger)",
+    ("the topic was recreated with little data, not for the window yet", kafka(topic(900), topic(1), latest=None).idle(at=30), 75, {}, None, "idle"),
+    ("an end offset went down, and newer data is held back (minOffsetsPerTrigger)",
      watched(kafka(topic(900), topic(1), latest=None), (25, 100, run(batch=2, idle_progress=progress(batch=2, committed=False, sources=(source(topic(1), topic(5)),))))), 105, {}, None, "waiting"),
-    ("down for one batch, then beyond", kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), 105, {}, None, "running"),
-    ("down, not for the window yet", kafka(topic(900), *(topic(n) for n in range(5)), latest=None), 65, {}, None, "running"),
+    ("an end offset went down for one batch, then beyond", kafka(topic(9), topic(5), *(topic(10 + n) for n in range(8)), latest=None), 105, {}, None, "running"),
+    ("an end offset went down, not for the window yet", kafka(topic(900), *(topic(n) for n in range(5)), latest=None), 65, {}, None, "running"),
     ("a restart repeats its last batches (async tracking), then passes them",
      kafka(*(topic(n) for n in range(8, 16)), latest=None, first=110, batch=8, story=kafka(*(topic(n) for n in range(10)), latest=None)), 185, {}, None, "running"),
     ("a partition is gone", kafka(topic(5, 5), *[topic(6)] * 9, latest=None), 105, {}, None, "running"),
-    ("another table under the same query (Delta's reservoirId)",
+    ("the query reads another table (Delta's reservoirId)",
      kafka({"reservoirId": "r", "reservoirVersion": 9, "index": 3}, *[{"reservoirId": "s", "reservoirVersion": 1, "index": 3}] * 9, latest=None), 105, {}, None, "running"),
     ("offsets of unknown shape change", kafka(*(f"tok-{9 - n}" for n in range(10)), latest=None), 105, {}, None, "running"),
     # -- StreamingQueryLagging -------------------------------------------------------------------------
@@ -671,78 +670,78 @@ CASES = [
     ("lag rises, the window is shorter by pattern", lagging(2000, 2100, 2200, 2300), 192, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "StreamingQueryLagging", "lagging"),
     ("lag is huge and falls: catching up after an outage (Burrow rule 5)", lagging(*(90_000 - 100 * n for n in range(7))), 372, {}, None, "running"),
     ("lag is steady (transaction markers: Burrow #461)", lagging(*[5000] * 7), 372, {}, None, "running"),
-    ("lag is steady, and a little comes on top", lagging(*[5000] * 6, 5050), 372, {}, None, "running"),
-    ("lag rises by a little in the window, and on and on", lagging(*(5000 + 10 * n for n in range(40))), 2352, {}, "StreamingQueryLagging", "lagging"),
-    ("lag rises by a little and has not risen by much yet", lagging(*(5000 + 10 * n for n in range(20))), 1152, {}, None, "running"),
+    ("lag is steady, then rises a little", lagging(*[5000] * 6, 5050), 372, {}, None, "running"),
+    ("lag rises a little in each window, on and on", lagging(*(5000 + 10 * n for n in range(40))), 2352, {}, "StreamingQueryLagging", "lagging"),
+    ("lag rises a little in each window and has not risen by much yet", lagging(*(5000 + 10 * n for n in range(20))), 1152, {}, None, "running"),
     ("lag rises, but is small (DBR: small non-zero lag is healthy)", lagging(*(10 + n for n in range(7))), 372, {}, None, "running"),
-    ("lag crossed what is allowed within the window", lagging(500, 700, 900, 1100, 1300, 1500, 1700), 372, {}, None, "running"),
+    ("lag crossed the limit within the window", lagging(500, 700, 900, 1100, 1300, 1500, 1700), 372, {}, None, "running"),
     ("lag rose, fell once, rises again", lagging(2000, 2100, 2200, 2150, 2250, 2350, 2450), 372, {}, None, "running"),
     ("lag rises for four minutes (a burst)", lagging(2000, 3000, 4000, 5000, 6000), 252, {}, None, "running"),
     ("lag rises without input: not falling behind", lagging(*(2000 + 100 * n for n in range(7)), rows=0), 372, {}, None, "running"),
-    ("more comes than is worked off, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t), 422, {}, "StreamingQueryLagging", "lagging"),
-    ("the same while Spark reports none, its window shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "StreamingQueryLagging", "lagging"),
-    ("every batch takes all there is; between commits as much comes again", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
-    ("looks drift against the batches: what came since the commit only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2), 422, {}, None, "running"),
-    ("the lag at the broker rose once, when batches found their pace, and stands", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30))), 422, {}, None, "running"),
-    ("looks that come once per batch drift just so", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=60.5), 422, {}, None, "running"),
-    ("batches get longer by no more than what comes between two looks", at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000), 422, {}, None, "running"),
+    ("more arrives than is processed, seen at the broker between commits", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t), 422, {}, "StreamingQueryLagging", "lagging"),
+    ("more arrives than is processed while Spark reports no lag, the window is shorter by pattern", at_broker(lambda t: 4000 + 100 * t, lambda t: 70 * t, seconds=240), 242, {"overrides": [("a", {"trend_window_seconds": 120.0})]}, "StreamingQueryLagging", "lagging"),
+    ("every batch reads all there is; as much arrives between commits", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30)), 422, {}, None, "running"),
+    ("polls drift against the batches: the lag only seems to rise", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=15.2), 422, {}, None, "running"),
+    ("the lag at the broker rose once, when batches found their pace, and is steady since", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - min(t / 5, 30))), 422, {}, None, "running"),
+    ("polls drift against the batches, one poll per batch", at_broker(lambda t: 1000 * t, lambda t: 1000 * (t - 30), poll_every=60.5), 422, {}, None, "running"),
+    ("lag rises by no more than what arrives between two polls", at_broker(lambda t: 100 * t, lambda t: 97 * t - 2000), 422, {}, None, "running"),
     ("the lag at the broker is huge and falls: catching up", at_broker(lambda t: 900_000 + 100 * t, lambda t: 300 * t), 422, {}, None, "running"),
     ("the lag at the broker rises, but is small", at_broker(lambda t: 100 + t, lambda t: 0.5 * t), 422, {}, None, "running"),
-    ("a burst at the broker, worked off since", at_broker(lambda t: 100 * t + (90_000 if t > 150 else 0), lambda t: 100 * t + max(0, t - 160) * 300 - 1500), 422, {}, None, "running"),
-    ("hardly anything waits at the broker, whatever Spark reports", at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000), 422, {}, None, "running"),
-    ("the lag at the broker rose, and then nobody answers for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
+    ("a burst at the broker, processed since", at_broker(lambda t: 100 * t + (90_000 if t > 150 else 0), lambda t: 100 * t + max(0, t - 160) * 300 - 1500), 422, {}, None, "running"),
+    ("the lag at the broker is tiny, whatever Spark reports", at_broker(lambda t: 10 * t, lambda t: 10 * t, spark_says=5000), 422, {}, None, "running"),
+    ("the lag at the broker rose, then the broker does not answer for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
     ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
-    ("lag rises, as much is allowed", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
+    ("lag rises, but stays below the limit", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
     # lag in seconds, where it is limited
-    ("the first unread record always waits for 100 s, 60 are allowed", unread(lambda _: 100), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
-    ("it waits longer and longer", unread(lambda t: t / 4, seconds=700), 700, ALLOWED, "StreamingQueryLagging", "lagging"),
-    ("it waits longer and longer, three times what is allowed", unread(lambda t: t / 4), 900, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
-    ("it had waited for an hour when we came, and the query does not catch up", unread(lambda _: 3600), 900, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
-    ("it waits for 100 s, and says that it was written in 1970", unread(lambda _: 100, written=lambda _: 0), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
-    ("it waits for 100 s, and says that it was written tomorrow", unread(lambda _: 100, written=lambda t: t + 86_400), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
-    ("it waits for 100 s, the limit is by pattern", unread(lambda _: 100), 900, LAG_IS_FINE | {"overrides": [("a", {"lag_allowed_seconds": 60.0})]}, "StreamingQueryLagging", "lagging"),
-    ("it waits for three times what is allowed, and has gone back besides, which is a warning",
+    ("the first unread record always waits for 100 s, 60 s are allowed", unread(lambda _: 100), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
+    ("the first unread record waits longer and longer", unread(lambda t: t / 4, seconds=700), 700, ALLOWED, "StreamingQueryLagging", "lagging"),
+    ("the first unread record waits longer and longer, three times the limit", unread(lambda t: t / 4), 900, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
+    ("the first unread record had waited for an hour at the start, and the query does not catch up", unread(lambda _: 3600), 900, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
+    ("the first unread record waits for 100 s, and its timestamp is in 1970", unread(lambda _: 100, written=lambda _: 0), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
+    ("the first unread record waits for 100 s, and its timestamp is tomorrow", unread(lambda _: 100, written=lambda t: t + 86_400), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
+    ("the first unread record waits for 100 s, the limit is set by pattern", unread(lambda _: 100), 900, LAG_IS_FINE | {"overrides": [("a", {"lag_allowed_seconds": 60.0})]}, "StreamingQueryLagging", "lagging"),
+    ("the first unread record waits for three times the limit; rewound offsets are only a warning",
      unread(lambda t: t / 4, sources=gone_back), 900, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging", ["StreamingOffsetsRewound"]),
-    ("it waits for twice what is allowed, and has gone back besides: the first that holds",
+    ("the first unread record waits for twice the limit; the rule for rewound offsets comes first",
      unread(lambda t: t / 6, sources=gone_back), 900, ALLOWED, "StreamingOffsetsRewound", "rewound", ["StreamingQueryLagging"]),
-    ("it waits for 100 s, and nobody has set a limit", unread(lambda _: 100), 900, LAG_IS_FINE, None, "running"),
-    ("it waits for 50 s, 60 are allowed", unread(lambda _: 50), 900, ALLOWED, None, "running"),
-    ("it waits for 100 s, more is allowed by pattern", unread(lambda _: 100), 900, ALLOWED | {"overrides": [("a", {"lag_allowed_seconds": 600.0})]}, None, "running"),
-    ("it has waited for too long, not for the window yet", unread(lambda t: 30 if t < 650 else 100), 900, ALLOWED, None, "running"),
-    ("it waited for too long for four minutes (a burst)", unread(lambda t: 200 if 500 < t < 740 else 5), 790, ALLOWED, None, "running"),
+    ("the first unread record waits for 100 s, and no limit is set", unread(lambda _: 100), 900, LAG_IS_FINE, None, "running"),
+    ("the first unread record waits for 50 s, 60 s are allowed", unread(lambda _: 50), 900, ALLOWED, None, "running"),
+    ("the first unread record waits for 100 s, more is allowed by pattern", unread(lambda _: 100), 900, ALLOWED | {"overrides": [("a", {"lag_allowed_seconds": 600.0})]}, None, "running"),
+    ("the first unread record waits for too long, not for the window yet", unread(lambda t: 30 if t < 650 else 100), 900, ALLOWED, None, "running"),
+    ("the first unread record waited for too long for four minutes (a burst)", unread(lambda t: 200 if 500 < t < 740 else 5), 790, ALLOWED, None, "running"),
     ("the query catches up after an outage", unread(lambda t: max(20, 1500 - t)), 900, ALLOWED, None, "running"),
     ("the query catches up slowly", unread(lambda t: 1500 - t / 3), 900, ALLOWED, None, "running"),
-    ("records are old by event time, and are read at once (a log that is replayed)", unread(lambda _: 5, written=lambda t: t - 86_400), 900, ALLOWED, None, "running"),
-    ("records have no time", unread(lambda _: 100, written=lambda _: None), 900, ALLOWED, None, "running"),
+    ("records have old timestamps and are read at once (a replayed log)", unread(lambda _: 5, written=lambda t: t - 86_400), 900, ALLOWED, None, "running"),
+    ("records have no timestamp", unread(lambda _: 100, written=lambda _: None), 900, ALLOWED, None, "running"),
     ("the topic is idle", asked(steady().idle(at=890), 15, 900, committed=500, latest=500), 900, ALLOWED, None, "idle"),
     ("one record every ten minutes, read at once", unread(lambda _: 0, ends=lambda t: 100 + int(t) // 600), 900, ALLOWED, None, "running"),
-    ("the producer pauses, and the query has read all there was",
+    ("the producer pauses, and the query has read everything",
      asked(steady(unread(lambda _: 5, seconds=400), until=900), 400, 900, committed=end(400), latest=end(400)), 900, ALLOWED, None, "running"),
-    ("only markers of transactions wait", asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500), 900, ALLOWED, None, "running"),
-    ("a commit an hour, by its trigger, takes all there is",
+    ("only transaction markers are unread", asked(steady(until=900), 15, 900, committed=499, latest=500, first_waiting=500), 900, ALLOWED, None, "running"),
+    ("an hourly trigger: each commit reads all there is",
      unread(lambda _: 0, seconds=14_400, every=3600, story=Story().probe(run(trigger=HOURLY, data=True), at=0)), 14_000, ALLOWED, None, "running"),
-    ("it holds data back (minOffsetsPerTrigger)", asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20), 900, ALLOWED, None, "idle"),
-    ("it waited for 100 s, and then the broker answers no more", unread(lambda _: 100, asked_until=500), 900, ALLOWED, None, "running"),
-    ("the query hangs: that is for others", asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100), 900, ALLOWED, "StreamingQueryStalled", "stalled"),
+    ("the source holds data back (minOffsetsPerTrigger)", asked(steady().idle(at=890), 15, 900, committed=0, latest=500, since=20), 900, ALLOWED, None, "idle"),
+    ("the first unread record waited for 100 s, then the broker stopped answering", unread(lambda _: 100, asked_until=500), 900, ALLOWED, None, "running"),
+    ("the query hangs: another rule reports it", asked(hung_batch(until=900), 15, 900, latest=end, committed=end(100), since=100), 900, ALLOWED, "StreamingQueryStalled", "stalled"),
     ("the driver was frozen for ten minutes, and the query catches up",
      unread(lambda t: 5 if t < 400 else max(5, 1600 - t), seconds=1090, story=Story().started(at=0).paused(at=1000, seconds=600)), 1090, ALLOWED, None, "running"),
-    ("the topic was made anew, and is read at once", unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))), 900, ALLOWED, None, "running"),
+    ("the topic was recreated, and is read at once", unread(lambda _: 3, ends=lambda t: int(end(t)) if t < 600 else int(10 * (t - 600))), 900, ALLOWED, None, "running"),
     # -- StreamingQueryFlapping ------------------------------------------------------------------------
-    ("dies three times; each restart succeeds, and gives nothing back", dying(100, 150, 200, alive_after=True), 206, {}, "StreamingQueryFlapping", "flapping"),
-    ("its third death is told as what it is", dying(100, 150, 200), 201, {}, "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
-    ("dies of one batch again and again (poison_batch)", dying(100, 500, 1000, 1500, batch=7), 1501, {},
+    ("fails three times; a successful restart does not refill the budget", dying(100, 150, 200, alive_after=True), 206, {}, "StreamingQueryFlapping", "flapping"),
+    ("its third failure is reported as flapping", dying(100, 150, 200), 201, {}, "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
+    ("fails in the same batch again and again (poison_batch)", dying(100, 500, 1000, 1500, batch=7), 1501, {},
      [("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")], "failed"),
-    ("dead since its last death, an hour later", dying(100, 150, 200), 3800, {}, "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
-    ("dies twice", dying(100, 150, alive_after=True), 160, {}, None, "running"),
-    ("dies three times in half an hour", dying(100, 1000, 1900, alive_after=True), 1910, {}, None, "running"),
-    ("died three times, well for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
-    ("flapped once, and long after it dies of something else before it has recovered",
+    ("failed for an hour since its third failure", dying(100, 150, 200), 3800, {}, "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
+    ("fails twice", dying(100, 150, alive_after=True), 160, {}, None, "running"),
+    ("fails three times in half an hour", dying(100, 1000, 1900, alive_after=True), 1910, {}, None, "running"),
+    ("failed three times, then healthy for ten minutes", dying(100, 150, 200, alive_after=True).commit(run=4, batch=9, at=840), 850, {}, None, "running"),
+    ("flapped long ago, not recovered since, and now fails for another reason",
      dying(100, 150, 200).started(run=4, at=1500).ended(run=4, at=1900, exception="java.io.IOException: gone"), 1901, {}, "StreamingQueryFailed", "failed"),
     ("a larger budget", dying(100, 150, 200, alive_after=True), 206, {"restart_budget": 5}, None, "running"),
-    ("different batches fail over days (no poison)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
-    ("started a second time, which stops the first run (stopActiveRunOnRestart): its end comes late",
+    ("different batches fail over days (no poison batch)", dying(100, 5000, 9000, alive_after=True), 9010, {}, None, "running"),
+    ("a second start stops the first run (stopActiveRunOnRestart), whose end arrives late",
      steady().started(run=2, at=101).ended(run=1, at=102).commit(run=2, batch=10, at=105), 162, {"expected": ["a"]}, None, "running"),
-    ("a restart overtakes the death before it, three times: each death counts",
+    ("three failures, each reported after its restart: each one counts",
      steady().started(run=2, at=101).ended(run=1, at=102, exception=CONFLICT).started(run=3, at=111).ended(run=2, at=112, exception=CONFLICT)
      .started(run=4, at=121).ended(run=3, at=122, exception=CONFLICT), 123, {}, [("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")], "failed"),
     ("planned restarts, every minute", steady().ended(at=101).started(run=2, at=102).commit(run=2, batch=10, at=103).ended(run=2, at=160)
@@ -750,180 +749,180 @@ CASES = [
     ("availableNow in a loop", Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=2).probe(run(number=2, trigger=AVAILABLE_NOW), at=10).ended(run=2, at=12)
      .probe(run(number=3, trigger=AVAILABLE_NOW), at=20).ended(run=3, at=22), 30, {}, None, "completed"),
     # -- StreamingDataLossRisk -------------------------------------------------------------------------
-    ("hangs, the first waiting record has used up 3/4 of its retention time", near_the_edge(850), 850, {},
+    ("hangs, the first unread record has used up 3/4 of its retention time", near_the_edge(850), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("dead, and nobody comes", dead_at(850), 850, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
-    ("dead, and its broker too: records grow old all the same", dead_at(300), 950, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
-    ("flaps, and is dead since: its third death is no news, the danger is",
+    ("failed, and not restarted", dead_at(850), 850, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
+    ("failed, and its broker does not answer: records still expire", dead_at(300), 950, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
+    ("flaps and stays failed: the danger is reported, the third failure is not",
      near_the_edge(1000, story=dying(50, 75, 101), run=3), 1000, {}, [("StreamingQueryFlapping", "a"), ("StreamingDataLossRisk", "a")], "failed", ["StreamingQueryFailed"]),
     ("vanished", near_the_edge(850, story=steady().probe(run(), at=100).probe(at=101)), 850, {},
      [("StreamingQueryStopped", "a"), ("StreamingDataLossRisk", "a")], "stopped_unexpectedly"),
     ("hangs, and the topic is bounded by size (retention.bytes strikes first)", near_the_edge(850, kept=BY_SIZE), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("hangs, and nobody may ask for the topic's retention", near_the_edge(850, kept=UNSAID), 850, {},
+    ("hangs, and the topic's retention may not be read", near_the_edge(850, kept=UNKNOWN_RETENTION), 850, {},
      [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("hangs until the edge has passed it", near_the_edge(1300), 1300, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("commits, and the edge has passed it all the same (restarted after a long outage)",
+    ("hangs until retention has passed it", near_the_edge(1300), 1300, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+    ("commits, but retention has passed it (restarted after a long outage)",
      asked(steady(until=200), 195, 200, **BY_TIME, committed=end(-950), since=None), 200, {}, "StreamingDataLossRisk", "lagging"),
     ("commits, but too slowly: 3/4 of the retention time, and growing", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
     ("commits, but too slowly for a topic that is bounded by size", alive_at(700, behind=650, speed=0.7, kept=BY_SIZE), 700, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
-    ("read as fast as data came, 3/4 of the retention behind, and has just died",
+    ("read as fast as data arrived, 3/4 of the retention behind, and has just failed",
      alive_at(400, behind=750).ended(at=401, exception=CONFLICT), 402, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
-    ("hangs, and its broker can be asked only since lately", near_the_edge(850, begin=830), 850, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
-    ("caught up for a while, and loses ground again",
+    ("hangs, and its broker answers only since lately", near_the_edge(850, begin=830), 850, {}, [("StreamingQueryStalled", "a"), ("StreamingDataLossRisk", "a")], "stalled"),
+    ("caught up for a while, and now falls behind again",
      asked(asked(steady(until=700), 100, 400, **BY_TIME, **reader(begins=990, speed=2.0)), 415, 700, **BY_TIME, **reader(begins=690, speed=0.5, since=400)), 700, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
-    ("reads on, but one partition stands, near its edge",
+    ("reads on, but one partition is stuck and near its retention limit",
      asked(steady(until=850), 100, 850, keeps=1000, committed=lambda at: {"t/0": end(100), "t/1": end(at)},
            earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)}, latest=lambda at: {"t/0": end(at), "t/1": end(at)}, since={"t/0": 100}),
      850, LAG_IS_FINE, "StreamingDataLossRisk", "lagging"),
-    ("catches up from the beginning of all that is kept", alive_at(400, behind=990, speed=2.0), 400, {}, None, "running"),
+    ("catches up from the beginning of the topic", alive_at(400, behind=990, speed=2.0), 400, {}, None, "running"),
     ("catches up, and the topic is bounded by size", alive_at(700, behind=990, speed=1.3, kept=BY_SIZE), 700, {}, None, "running"),
-    ("catches up faster than the edge, which goes in leaps", alive_at(407, behind=900, speed=1.2, kept=UNSAID), 407, {}, None, "running"),
-    ("is near the edge and gains on it little by little", alive_at(400, behind=900, speed=1.05), 400, {}, None, "running"),
-    ("nothing waits, though old records go", asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY), 900, {}, None, "running"),
-    ("nothing waits, and nothing is left in the topic (kafka-lag-exporter #37: idle topic and retention)",
+    ("catches up faster than retention deletes, which happens in steps", alive_at(407, behind=900, speed=1.2, kept=UNKNOWN_RETENTION), 407, {}, None, "running"),
+    ("is near the retention limit and gains on it slowly", alive_at(400, behind=900, speed=1.05), 400, {}, None, "running"),
+    ("everything is read, while old records expire", asked(steady(until=900), 15, 900, **BY_TIME, **HEALTHY), 900, {}, None, "running"),
+    ("everything is read, and the topic is empty (kafka-lag-exporter #37: idle topic and retention)",
      asked(steady().idle(at=890), 15, 900, committed=500, latest=500, earliest=lambda at: 500 if at > 300 else 0, keeps=200), 900, {}, None, "idle"),
-    ("the first record after long idleness, in a topic of which nothing else is left",
+    ("the first record after long idleness, in an otherwise empty topic",
      asked(asked(steady().idle(at=890), 15, 840, committed=500, latest=500, earliest=lambda at: min(500, at // 60 * 50), sized=True),
            855, 900, committed=500, latest=501, earliest=500, sized=True, since=850), 900, {}, None, "idle"),
-    ("holds data back for less than the window (minOffsetsPerTrigger), all that is kept",
+    ("holds back the whole topic for less than the window (minOffsetsPerTrigger)",
      asked(steady().idle(at=890), 870, 900, committed=0, latest=500, keeps=1000, since=100), 900, {}, None, "idle"),
-    ("waits for a while, as most of a busy topic always does",
+    ("records wait for a while, as usual in a busy topic",
      asked(steady(until=900), 15, 900, **BY_TIME, committed=lambda at: end(at - 20), since=lambda at: at - 20), 900, {}, None, "running"),
-    ("reads as fast as data comes, half of the retention behind", alive_at(400, behind=500), 400, {}, None, "running"),
-    ("dead, with half of the retention time left", dead_at(600), 600, {}, "StreamingQueryFailed", "failed"),
-    ("dead, in a compacted topic: nothing goes by age", dead_at(2000, kept={"latest": end, "earliest": 0}), 2000, {}, "StreamingQueryFailed", "failed"),
+    ("reads as fast as data arrives, half of the retention behind", alive_at(400, behind=500), 400, {}, None, "running"),
+    ("failed, with half of the retention time left", dead_at(600), 600, {}, "StreamingQueryFailed", "failed"),
+    ("failed, in a compacted topic: nothing expires by age", dead_at(2000, kept={"latest": end, "earliest": 0}), 2000, {}, "StreamingQueryFailed", "failed"),
     ("hangs, in a topic that keeps everything", near_the_edge(2000, kept={"latest": end, "earliest": 7}), 2000, {}, "StreamingQueryStalled", "stalled"),
-    ("hangs from the beginning of a new topic, bounded by size: its edge has not moved yet",
+    ("hangs from the beginning of a new topic, bounded by size: nothing has expired yet",
      near_the_edge(400, kept={"latest": end, "earliest": 100_000, "sized": True}, committed=100_000), 400, {}, "StreamingQueryStalled", "stalled"),
-    ("the topic was made anew: the old offset is beyond its end",
+    ("the topic was recreated: the old offset is beyond its end",
      asked(asked(steady(until=900), 15, 300, **BY_TIME, **HEALTHY), 315, 900, committed=end(300), earliest=0, latest=lambda at: at, keeps=1000), 900, {}, "StreamingOffsetsRewound", "rewound"),
-    ("dead, and seen once only", near_the_edge(850, begin=850, story=steady().ended(at=101, exception=CONFLICT)), 850, {}, "StreamingQueryFailed", "failed"),
-    ("what waits has grown old while the driver was frozen",
+    ("failed, and the broker was polled only once", near_the_edge(850, begin=850, story=steady().ended(at=101, exception=CONFLICT)), 850, {}, "StreamingQueryFailed", "failed"),
+    ("unread records grew old while the driver was frozen",
      asked(asked(steady(until=190), 15, 195, **BY_TIME, committed=lambda at: end(at - 20), since=lambda at: at - 20).paused(at=800, seconds=605),
            801, 801, latest=end, keeps=800, committed=end(175), since=175), 802, {}, None, "running"),
-    ("seen once only", asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950)), 200, {}, None, "running"),
-    ("has been watched for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
-    ("near the edge when it was last seen, and it has gone on since: nobody knows",
+    ("the broker was polled only once", asked(steady(until=200), 200, 200, **BY_TIME, **reader(begins=950)), 200, {}, None, "running"),
+    ("the broker has been polled for less than the window", asked(steady(until=200), 155, 200, **BY_TIME, **reader(begins=880, speed=0.1)), 200, {}, None, "running"),
+    ("near the retention limit at the last poll, and commits since: the position is unknown",
      steady(alive_at(400, behind=650, speed=0.5), until=900), 900, {}, None, "running"),
-    ("its broker has been silent for long, it went on, and then it died: nobody knows where it stood",
+    ("its broker has not answered for long, it committed, then it failed: the position is unknown",
      steady(alive_at(400, behind=650, speed=0.5), until=900).ended(at=901, exception=CONFLICT), 905, {}, "StreamingQueryFailed", "failed"),
-    ("since when records wait is known only lately",
+    ("the age of the unread records is known only since lately",
      asked(steady(until=400), 100, 400, **BY_TIME, committed=reader(begins=750, speed=0.9)["committed"], since=lambda at: None if at < 380 else at - 780),
      400, LAG_IS_FINE, None, "running"),
-    ("records without sensible times, of a query that gets on",
+    ("records without sensible timestamps, of a query that commits",
      asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=0), 900, {}, None, "running"),
-    ("records with times in the future", asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=9e9), 900, {}, None, "running"),
-    ("a partition that is known to the topic, not to the query yet",
+    ("records with timestamps in the future", asked(steady(until=900), 15, 900, latest=end, earliest=0, keeps=1000, committed=lambda at: end(at - 10), since=9e9), 900, {}, None, "running"),
+    ("a partition that the topic has and the query does not know yet",
      asked(steady(until=900), 15, 900, keeps=1000, committed=end, earliest=lambda at: {"t/0": edge(at), "t/1": edge(at)},
            latest=lambda at: {"t/0": end(at), "t/1": end(at)}, since={"t/1": 100}), 900, {}, None, "running"),
-    ("the broker does not say where the partition begins",
+    ("the broker does not report where the partition begins",
      asked(steady(until=900), 15, 900, latest=end, earliest=None, keeps=1000, committed=end(-900), since=-900), 900, {}, None, "running"),
-    ("only markers of transactions wait, and they are as old as can be",
+    ("only transaction markers are unread, and they are as old as the topic",
      asked(steady().idle(at=990), 15, 1000, committed=499, latest=500, first_waiting=500, earliest=lambda at: at // 300 * 10, keeps=100, sized=True), 1000, {}, None, "idle"),
-    ("stopped as announced", near_the_edge(900, story=steady().probe(run(), at=100).expect_stop().ended(at=101)), 900, {}, None, "stopped"),
+    ("stopped, and the stop was announced", near_the_edge(900, story=steady().probe(run(), at=100).expect_stop().ended(at=101)), 900, {}, None, "stopped"),
     ("the application has stopped", near_the_edge(900, story=steady().probe(run(), at=100).probe(at=101, context=STOPPED)), 900, {}, None, "stopped"),
     ("availableNow, finished", near_the_edge(900, story=Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2)), 900, {}, None, "completed"),
     ("in danger, but ignored", dead_at(850), 850, {"overrides": [("a", {"ignore": True})]}, None, "failed"),
-    ("may use up more of it", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99}, None, "running"),
-    ("started again after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
-    ("started again after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
+    ("larger ratios are set", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99}, None, "running"),
+    ("restarted after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
+    ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
     # -- StreamingWatermarkStuck -----------------------------------------------------------------------
-    ("rows arrive, the watermark stands (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
-    ("rows without any event time: the watermark never moves", watermarks(*[0.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
-    ("the watermark moves", watermarks(*(500.0 + n for n in range(8))), 432, {}, None, "running"),
+    ("rows arrive, the watermark does not advance (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+    ("rows without event time: the watermark never advances", watermarks(*[0.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+    ("the watermark advances", watermarks(*(500.0 + n for n in range(8))), 432, {}, None, "running"),
     ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0)), 432, {}, None, "running"),
-    ("no rows, no-data batches only", watermarks(*[500.0] * 8, rows=(0,)), 432, {}, None, "running"),
+    ("no rows, only no-data batches", watermarks(*[500.0] * 8, rows=(0,)), 432, {}, None, "running"),
     ("a query without a watermark", watermarks(*[None] * 8), 432, {}, None, "running"),
-    ("the watermark stands, not for the window yet", watermarks(*[500.0] * 5), 252, {}, None, "running"),
-    ("stood, then moved", watermarks(*[500.0] * 7, 501.0), 432, {}, None, "running"),
+    ("the watermark does not advance, not for the window yet", watermarks(*[500.0] * 5), 252, {}, None, "running"),
+    ("the watermark was stuck, then it advanced", watermarks(*[500.0] * 7, 501.0), 432, {}, None, "running"),
     # -- StreamingInputMissing ----------------------------------------------------------------
     ("no rows for longer than expected", steady().idle(at=690), 710, INPUT, "StreamingInputMissing", "idle"),
     ("no rows for longer than expected, seen by the probe only", watched(steady(), (101, 705, run(batch=10))), 710, INPUT, "StreamingInputMissing", "idle"),
     ("batches without rows, again and again", empty_batches(steady(), until=710), 715, INPUT, "StreamingInputMissing", "idle"),
     ("no rows since its run began", Story().started(at=0).idle(at=600), 610, INPUT, "StreamingInputMissing", "idle"),
-    ("no rows for an hour, the limit is by pattern", steady().idle(at=3690), 3710, {"overrides": [("a", {"expected_input_seconds": 3600.0})]}, "StreamingInputMissing", "idle"),
-    ("no rows since it was started again",
+    ("no rows for an hour, the limit is set by pattern", steady().idle(at=3690), 3710, {"overrides": [("a", {"expected_input_seconds": 3600.0})]}, "StreamingInputMissing", "idle"),
+    ("no rows since its restart",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700), 710, INPUT, "StreamingInputMissing", "idle"),
-    ("no rows, and nobody expects any", steady().idle(at=9990), 10_000, {}, None, "idle"),
+    ("no rows, and none are expected", steady().idle(at=9990), 10_000, {}, None, "idle"),
     ("no rows, not for long enough", steady().idle(at=690), 699, INPUT, None, "idle"),
-    ("rows just came again", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),
-    ("rows come with every batch", steady(until=900), 905, INPUT, None, "running"),
-    ("no rows before it was started again, and none since",
+    ("rows arrived a moment ago", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),
+    ("every batch has rows", steady(until=900), 905, INPUT, None, "running"),
+    ("no rows before its restart, and none since",
      steady().idle(at=640).ended(at=650, exception=CONFLICT).started(run=2, at=655).idle(run=2, at=700), 710, INPUT, "StreamingInputMissing", "idle"),
     ("no rows before two restarts, and none since",
      steady().ended(at=400, exception=CONFLICT).started(run=2, at=405).ended(run=2, at=650, exception=CONFLICT)
      .started(run=3, at=655).idle(run=3, at=715), 720, INPUT, "StreamingInputMissing", "idle"),
-    ("dead for long, started again lately, and idle since",
+    ("failed long ago, restarted lately, and idle since",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=695).idle(run=2, at=705), 710, INPUT, None, "idle"),
     ("started, within the limit", Story().started(at=0).idle(at=500), 510, INPUT, None, "idle"),
     ("a day is allowed by pattern", steady().idle(at=890), 900, INPUT | {"overrides": [("a", {"expected_input_seconds": 86_400.0})]}, None, "idle"),
-    ("it is stalled: that is for others", hung_batch(until=900), 900, INPUT, "StreamingQueryStalled", "stalled"),
-    ("it has failed: that is for others", steady().ended(at=101, exception=CONFLICT), 900, INPUT, "StreamingQueryFailed", "failed"),
-    ("it was stopped as announced", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, INPUT, None, "stopped"),
+    ("it is stalled: another rule reports it", hung_batch(until=900), 900, INPUT, "StreamingQueryStalled", "stalled"),
+    ("it has failed: another rule reports it", steady().ended(at=101, exception=CONFLICT), 900, INPUT, "StreamingQueryFailed", "failed"),
+    ("it was stopped, and the stop was announced", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, INPUT, None, "stopped"),
     ("availableNow, finished", Story().probe(run(trigger=AVAILABLE_NOW), at=0).commit(batch=0, at=1).ended(at=2), 900, INPUT, None, "completed"),
     ("a batch is in flight, and may have rows",
      watched(steady().idle(at=690), (695, 710, processing(batch=10, tasks=3))), 712, INPUT, None, "running"),
     ("batches take ten minutes, and have rows", Story().started(at=0).commit(batch=0, at=600, seconds=590).commit(batch=1, at=1200, seconds=590),
      1790, {"expected_input_seconds": 300.0}, None, "running"),
-    ("an hour lies between two batches, by the trigger",
+    ("an hourly trigger",
      Story().probe(run(trigger=HOURLY, data=True), at=0).commit(batch=0, at=10), 3500, INPUT, None, "running"),
-    ("commits that only the probe has seen: nobody knows of their rows",
+    ("only the probe sees the commits: their rows are unknown",
      watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))), 715, INPUT, ("QuerypulseEventsMissing", "*"), "running"),
-    ("continuous has no events that count rows", CONTINUOUS_IS_FINE, 900, INPUT, None, "running"),
-    ("continuous, and just started again", epochs(until=900, log_until=900).started(run=2, at=902), 903, INPUT, None, "running"),
-    ("commits that only the probe has seen, and then a restart",
+    ("Continuous has no events that count rows", CONTINUOUS_IS_FINE, 900, INPUT, None, "running"),
+    ("Continuous, just restarted", epochs(until=900, log_until=900).started(run=2, at=902), 903, INPUT, None, "running"),
+    ("only the probe sees the commits, then a restart",
      watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 715, 10))).started(run=2, at=716).idle(run=2, at=718),
      719, INPUT, None, "idle"),
     ("the driver was frozen", steady().idle(at=105).paused(at=800, seconds=690), 805, INPUT, None, "idle"),
     ("the application has stopped its SparkContext", steady().probe(run(), at=100).probe(at=101, context=STOPPED), 900, INPUT, None, "stopped"),
     ("ignored", steady().idle(at=890), 900, INPUT | {"overrides": [("a", {"ignore": True})]}, None, "idle"),
     # -- QuerypulseEventsMissing -------------------------------------------------------------------------
-    ("the probe sees commits, no event comes (listener removed)",
+    ("the probe sees commits, no events arrive (listener removed)",
      watched(steady(), *((at, at + 5, processing(batch=11 + at // 10)) for at in range(101, 200, 10))), 200, {}, ("QuerypulseEventsMissing", "*"), "running"),
-    ("at the first look a batch is done whose event came before us, then the next one hangs",
+    ("the first poll sees a batch whose event preceded the attach, then the next batch hangs",
      watched(Story(), (1, 1, run(batch=5)), (6, 71, processing(batch=6))), 72, {}, "StreamingQueryStalled", "stalled"),
     ("Spark's listener queue drops events", steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37), 105, {}, ("QuerypulseEventsMissing", "*"), "running"),
     ("events are half a minute late (a slow neighbour on the bus)",
      watched(steady(), (101, 125, processing(batch=11))).commit(batch=10, at=130), 135, {}, None, "running"),
-    ("events had been dropped before we came", steady().probe(run(batch=10), at=100, dropped=37).probe(run(batch=10), at=105, dropped=37), 106, {}, None, "running"),
+    ("events were dropped before the attach", steady().probe(run(batch=10), at=100, dropped=37).probe(run(batch=10), at=105, dropped=37), 106, {}, None, "running"),
     ("events were dropped a while ago", steady().probe(run(batch=10), at=90).probe(run(batch=10), at=101, dropped=37).probe(run(batch=10), at=170, dropped=37), 170, {}, None, "idle"),
-    ("Continuous has no events to tell", CONTINUOUS_IS_FINE, 900, {"probe_expected": True}, None, "running"),
+    ("Continuous has no progress events", CONTINUOUS_IS_FINE, 900, {"probe_expected": True}, None, "running"),
     # -- QuerypulseMonitoringDegraded -------------------------------------------------------------------------
-    ("events come, the probe is silent", steady(steady().probe(run(batch=3), at=30), until=200), 200, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "running"),
+    ("events arrive, the probe does not report", steady(steady().probe(run(batch=3), at=30), until=200), 200, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "running"),
     ("no probe report ever", steady(), 105, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "running"),
     ("a Continuous query's checkpoint cannot be read", epochs(until=300, log_until=0, unreadable=True), 300, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "starting"),
     ("no probe report in a replay, where none is expected", steady(), 105, {}, None, "running"),
-    ("the probe was silent for half a minute (GC)", steady().probe(run(batch=8), at=75), 105, {"probe_expected": True}, None, "running"),
+    ("the probe did not report for half a minute (GC)", steady().probe(run(batch=8), at=75), 105, {"probe_expected": True}, None, "running"),
     ("the process was frozen", steady().probe(run(batch=10), at=100).paused(at=800, seconds=699), 801, {"probe_expected": True}, None, "running"),
-    ("the application has stopped its SparkContext, so nobody looks any more",
+    ("the application has stopped its SparkContext, so the probe has ended",
      steady().probe(run(batch=10), at=100).probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
-    ("an ordinary query's checkpoint cannot be read: not needed", steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"), 105, {"probe_expected": True}, None, "running"),
+    ("the checkpoint of an ordinary query cannot be read: it is not needed", steady().probe(run(batch=10), at=104).log(at=104, unreadable="denied"), 105, {"probe_expected": True}, None, "running"),
     # -- StreamingDriverDown ---------------------------------------------------------------------------
-    ("the JVM has ended under a query", steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), 102, {}, ("StreamingDriverDown", "*"), "stopped"),
-    ("the JVM has ended under three queries", three_queries().probe(at=101, context=JVM_GONE), 102, {"probe_expected": True}, ("StreamingDriverDown", "*"), "stopped"),
-    ("the JVM ended long ago: one alert is enough", three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE), 3601,
+    ("the JVM of a query has ended", steady().probe(run(batch=10), at=100).probe(at=101, context=JVM_GONE), 102, {}, ("StreamingDriverDown", "*"), "stopped"),
+    ("the JVM of three queries has ended", three_queries().probe(at=101, context=JVM_GONE), 102, {"probe_expected": True}, ("StreamingDriverDown", "*"), "stopped"),
+    ("the JVM ended long ago: still one alert", three_queries().probe(at=101, context=JVM_GONE).probe(at=3600, context=JVM_GONE), 3601,
      {"probe_expected": True, "expected": ["a", "b"]}, ("StreamingDriverDown", "*"), "stopped"),
     ("a query failed, then the JVM ended", three_queries().ended(at=101, exception=CONFLICT).probe(at=102, context=JVM_GONE), 900, {},
      [("StreamingQueryFailed", "a"), ("StreamingDriverDown", "*")], "failed"),
     ("a query hung until the JVM ended", hung_batch(until=170).probe(at=171, context=JVM_GONE), 172, {}, ("StreamingDriverDown", "*"), "stopped"),
     ("three queries run", three_queries(), 102, {"probe_expected": True}, None, "running"),
-    ("three queries, the application has stopped", three_queries().probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
-    ("three queries, the SparkContext stopped by itself just now", three_queries().probe(at=101, context=Context.STOPPED), 150, {"probe_expected": True}, None, "stopped"),
-    ("the JVM has not answered for a while, and nobody knows that it ended", three_queries(), 150, {"probe_expected": True}, None, "running"),
+    ("three queries, and the application has stopped", three_queries().probe(at=101, context=STOPPED), 900, {"probe_expected": True}, None, "stopped"),
+    ("three queries, and the SparkContext has just stopped by itself", three_queries().probe(at=101, context=Context.STOPPED), 150, {"probe_expected": True}, None, "stopped"),
+    ("the JVM has not answered for a while, and may still run", three_queries(), 150, {"probe_expected": True}, None, "running"),
     # -- idle needs proof ---------------------------------------------------------------------
     ("the source holds data back (minOffsetsPerTrigger, maxTriggerDelay)", idle_with(topic(5), topic(9)), 300, {}, None, "waiting"),
-    ("the source has no more", idle_with(topic(5), topic(5)), 300, {}, None, "idle"),
-    ("the source does not say what it has, but found nothing", idle_with({"logOffset": 5}, None), 300, {}, None, "idle"),
+    ("the source has no new data", idle_with(topic(5), topic(5)), 300, {}, None, "idle"),
+    ("the source does not report its latest offset, but found nothing", idle_with({"logOffset": 5}, None), 300, {}, None, "idle"),
     # -- planned stops ------------------------------------------------------------------------
-    ("a stop that was announced", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {}, None, "stopped"),
-    ("an announced stop of a query on the roster", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {"expected": ["a"]}, None, "stopped"),
-    ("it failed though its stop was announced", steady().expect_stop().ended(at=101, exception=CONFLICT), 102, {}, "StreamingQueryFailed", "failed"),
-    ("an announcement holds for one run", steady().probe(run(), at=100).expect_stop().ended(at=101).started(run=2, at=102)
+    ("an announced stop", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {}, None, "stopped"),
+    ("an announced stop of an expected query", steady().probe(run(), at=100).expect_stop().ended(at=101), 900, {"expected": ["a"]}, None, "stopped"),
+    ("it failed although its stop was announced", steady().expect_stop().ended(at=101, exception=CONFLICT), 102, {}, "StreamingQueryFailed", "failed"),
+    ("an announced stop applies to one run", steady().probe(run(), at=100).expect_stop().ended(at=101).started(run=2, at=102)
      .probe(run(number=2), at=103).ended(run=2, at=110), 172, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     # -- one cause, one incident --------------------------------------------------------------
-    ("the SparkContext died under two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100)
+    ("the SparkContext of two queries died", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100)
      .probe(run(batch=10), run("b"), at=102, context=Context.STOPPED), 170, {}, ("StreamingQueryStopped", "*"), "stopped_unexpectedly", ["StreamingQueryStopped"]),
-    ("the JVM does not answer, two queries", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100), 170,
+    ("the JVM of two queries does not answer", steady().started("b", at=0).commit("b", batch=0, at=99).probe(run(batch=10), run("b"), at=100), 170,
      {"probe_expected": True}, ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled", "QuerypulseMonitoringDegraded"]),
 ]  # fmt: skip

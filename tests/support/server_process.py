@@ -1,4 +1,4 @@
-"""A real server on loopback, in a process of its own, stopped by whoever started it."""
+"""A real server on loopback, in a process of its own, stopped by its caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATIENCE_SECONDS = 20.0
 
 
 class ServerProcess:
-    """Runs ``command``; ``url`` is its base, and ``/-/ready`` under it says when it is ready."""
+    """Runs ``command``; ``url`` is its base URL, and it serves ``/-/ready``."""
 
     def __init__(self, command: Sequence[str], port: int, log: Path) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -46,6 +46,6 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A port of loopback that nobody listens at now."""
+    """A free port of loopback."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]

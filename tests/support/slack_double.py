@@ -1,4 +1,4 @@
-"""Slack's incoming webhook with the limits that its documents give.
+"""Slack's incoming webhook with its documented limits.
 
 https://docs.slack.dev/reference/block-kit/blocks
 """
@@ -16,7 +16,7 @@ MAX_SECTION = 3000
 
 
 class SlackDouble(HttpDouble):
-    """Keeps what it accepts in ``messages``; answers "ok" in the body, or what it dislikes."""
+    """Keeps accepted messages in ``messages``; answers "ok" or the error in the body."""
 
     def __init__(self, *script: Answer) -> None:
         super().__init__(*script, otherwise=self.process)
@@ -31,7 +31,7 @@ class SlackDouble(HttpDouble):
 
 
 def problems(message: dict[str, Any]) -> list[str]:
-    """What Slack would not accept."""
+    """The problems for which Slack would reject a message."""
     blocks = message.get("blocks", [])
     found = [] if 0 < len(message["text"]) <= MAX_TEXT else ["no_text"]
     found += ["too many blocks"] if len(blocks) > MAX_BLOCKS else []

@@ -1,7 +1,7 @@
-"""A streaming source whose offsets do what a test wants, from the moment the test chooses.
+"""A streaming source whose offsets misbehave as a test wants, from the moment the test chooses.
 
-Spark runs it in Python processes of their own, so a test turns it sick with a file, its switch,
-and reads from a second file when the sickness began. It has offsets and no rows, so that no
+Spark runs it in Python processes of their own, so a test makes it fail with a file, its switch,
+and reads from a second file when the failure began. It has offsets and no rows, so that no
 task needs a Python worker. Needs Spark 4.2 (``reportLatestOffset``) and PyArrow.
 """
 
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 
 class Steady(DataSourceStreamReader):
-    """Two partitions; each batch takes what has come: ``step`` offsets more. The others differ."""
+    """Two partitions; each batch reads ``step`` more offsets, all there are. Subclasses differ."""
 
     step = 10
 
@@ -25,12 +25,12 @@ class Steady(DataSourceStreamReader):
         self.latest = None
 
     def failing(self):
-        """Whether the test has thrown the switch; the first time it shows is written down."""
+        """Whether the test has set the switch; writes down when it first sees it."""
         if not self.switch.exists():
             return False
         began = self.switch.with_suffix(".began")
         if not began.exists():
-            # The monotonic clock is one for all processes of a machine.
+            # All processes of a machine share the monotonic clock.
             began.with_suffix(".new").write_text(repr(time.monotonic()))
             began.with_suffix(".new").rename(began)
         return True
@@ -54,7 +54,7 @@ class Steady(DataSourceStreamReader):
 
 
 class Hanging(Steady):
-    """Gives no answer when it is asked for its offsets."""
+    """Hangs when Spark asks for its offsets."""
 
     def latestOffset(self, start, limit):
         while self.failing():
@@ -63,7 +63,7 @@ class Hanging(Steady):
 
 
 class Frozen(Steady):
-    """Its second partition stands still, while more and more waits there."""
+    """Its second partition is stuck, while its unread data grows."""
 
     def latestOffset(self, start, limit):
         if not self.failing():
@@ -74,7 +74,7 @@ class Frozen(Steady):
 
 
 class Rewound(Steady):
-    """Somebody recreates the topic: once, its offsets begin again from 0."""
+    """The topic is recreated once: its offsets begin again from 0."""
 
     def __init__(self, switch):
         super().__init__(switch)
@@ -89,7 +89,7 @@ class Rewound(Steady):
 
 
 class Backlog(Steady):
-    """Very much waits and is worked off bit by bit; sick, more comes than is worked off."""
+    """A large backlog shrinks slowly; when it fails, more arrives than is processed."""
 
     step = 500
     waiting = 1_000_000
@@ -122,13 +122,13 @@ class Staged(DataSource):
 
 
 def offsets(first, second):
-    """As Kafka's source reports them."""
+    """Offsets in the form of Kafka's source."""
     return {"topic": {"0": first, "1": second}}
 
 
 def staged(spark, reader, switch):
-    """A stream from that reader; it is healthy until the file ``switch`` exists."""
-    # Spark's Python processes cannot import the tests, nor are they this Python by default.
+    """A stream from ``reader``; it is healthy until the file ``switch`` exists."""
+    # Spark's Python processes cannot import the tests; by default they use another Python.
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     spark.sparkContext.pythonExec = sys.executable
     spark.dataSource.register(Staged)

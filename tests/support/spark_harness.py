@@ -17,7 +17,7 @@ TRIGGER = "2 seconds"
 
 
 class Harness:
-    """A Spark, a folder for each workload, and helpers that act while the test watches."""
+    """A Spark, a folder per workload, and helper threads that act during the test."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
         self.spark = spark
@@ -33,17 +33,17 @@ class Harness:
         return folder
 
     def help(self, action: Callable[[], None]) -> None:
-        """Run ``action`` beside the test; it must end when ``closing`` is set."""
+        """Run ``action`` in the background; it must end when ``closing`` is set."""
         helper = threading.Thread(target=action, name="workload", daemon=True)
         self._helpers.append(helper)
         helper.start()
 
     def at_close(self, action: Callable[[], object]) -> None:
-        """What has to be done before the workload's query can be stopped."""
+        """Register an action that must precede the stop of the workload's query."""
         self._at_close.append(action)
 
     def close(self) -> None:
-        """Free what hangs and end the helpers."""
+        """Run the registered actions and end the helpers."""
         self.closing.set()
         for action in self._at_close:
             action()
@@ -57,18 +57,18 @@ class Harness:
         return stream.option("rowsPerSecond", 10).option("numPartitions", 1).load()
 
     def backlog(self, switch: Path) -> Any:
-        """A source that is far behind, and rows from another one."""
+        """A source with a large lag, and rows from another source."""
         return staged(self.spark, Backlog, switch).union(self.rate().select("value"))
 
     def files(self, name: str) -> Any:
-        """The input files in the workload's folder ``in``: ``at`` in seconds, one file for a batch."""
+        """A stream of the files in the workload's folder ``in``: ``at`` in seconds, one file per batch."""
         folder = self.folder(name) / "in"
         folder.mkdir(exist_ok=True)
         stream = self.spark.readStream.schema("at long").option("maxFilesPerTrigger", 1)
         return stream.json(str(folder)).selectExpr("timestamp_seconds(at) AS timestamp")
 
     def drop(self, name: str, number: int, at: int) -> None:
-        """Put one more file with one row there."""
+        """Add a file with one row to the workload's folder ``in``."""
         folder = self.folder(name)
         path = folder / f"{number}.json"
         path.write_text(json.dumps({"at": at}))
@@ -85,11 +85,11 @@ class Harness:
         return writer.option("checkpointLocation", str(self.checkpoint(name or "unnamed"))).start()
 
     def checkpoint(self, name: str) -> Path:
-        """Where a workload's query keeps its logs."""
+        """The checkpoint of a workload's query."""
         return self.folder(name) / "checkpoint"
 
     def committed(self, name: str) -> int:
-        """The newest batch in a workload's commit log; -1 while there is none."""
+        """The newest batch in a workload's commit log, or -1."""
         log = self.checkpoint(name) / "commits"
         ids = (
             [int(path.name) for path in log.iterdir() if path.name.isdecimal()]
@@ -101,7 +101,7 @@ class Harness:
 
 @dataclass
 class Life:
-    """What the sidecar has shown of one workload."""
+    """What the sidecar has published about one workload."""
 
     states: list[str] = field(default_factory=list)
     runs: set[str] = field(default_factory=set)
@@ -112,7 +112,7 @@ class Life:
     window: float = 0.0
 
     def note(self, shown: Any) -> None:
-        """Take in one look."""
+        """Add one sample."""
         if self.states[-1:] != [shown.state]:
             self.states.append(shown.state)
         if shown.run_id is not None:
@@ -127,12 +127,12 @@ class Life:
 
     @property
     def state(self) -> str:
-        """The state it was seen in last."""
+        """The newest state."""
         return self.states[-1] if self.states else "never seen"
 
 
 class Diary(defaultdict[str, Life]):
-    """The histories of all workloads by their labels, written beside the test."""
+    """The histories of all workloads by their labels, recorded in the background."""
 
     def __init__(self, harness: Harness, sidecar: Any) -> None:
         super().__init__(Life)
@@ -143,12 +143,12 @@ class Diary(defaultdict[str, Life]):
 
     @property
     def seconds(self) -> float:
-        """For how long it has been written."""
+        """The seconds since it began to record."""
         return time.monotonic() - self._began_at
 
     def in_state(self, state: str) -> set[str]:
-        """The labels of those that are in it now."""
-        # A copy: the writer may meet a new workload meanwhile.
+        """The labels of the workloads that are in ``state`` now."""
+        # A copy, because the writer may add a workload meanwhile.
         return {label for label, life in list(self.items()) if life.state == state}
 
     def _write(self) -> None:

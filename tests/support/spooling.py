@@ -1,6 +1,6 @@
 """A child process that keeps rows on disk until it is killed.
 
-Run as ``python -I spooling.py FOLDER MODE``; it says "ready" when it does what ``MODE`` says.
+Run as ``python -I spooling.py FOLDER MODE``; it prints "ready" once it does what ``MODE`` says.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def ready() -> None:
 def main(folder: Path, mode: str) -> None:
     guard = Guard()
     if mode == "full":
-        # What a full disk looks like to SQLite: a write that fails.
+        # SQLite sees a full disk as a failing write.
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
     if mode == "nobody":
@@ -62,7 +62,7 @@ def main(folder: Path, mode: str) -> None:
     size = 200_000 if mode == "full" else 100
     spool.offer("pager", (entry(1, size=size), entry(2, DeliveryState.FIRING)))
     if mode == "full":
-        wait_for_trouble(spool)
+        wait_for_problem(spool)
     flushed = spool.flush(PATIENCE_SECONDS if mode == "holds" else 1.0)
     if mode == "holds":
         ready()
@@ -74,15 +74,15 @@ def main(folder: Path, mode: str) -> None:
     )
 
 
-def wait_for_trouble(spool: Spool) -> None:
-    """A busy machine comes to the write only after a while."""
+def wait_for_problem(spool: Spool) -> None:
+    """Wait for the failed write, which takes a while on a busy machine."""
     ends = time.monotonic() + PATIENCE_SECONDS
     while not spool.problem and time.monotonic() < ends:
         time.sleep(0.01)
 
 
 def write_for_ever(spool: Spool) -> None:
-    """Always all rows or none of them told, so that a torn write would show."""
+    """Alternate between all rows reported and none, so that a torn write would show."""
     ready()
     number = 0
     while True:

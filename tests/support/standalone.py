@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master, and workers that come when they are called."""
+"""A standalone Spark cluster on loopback: a master, and workers that join on request."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from support.server_process import free_port
 HOME = Path(pyspark.__file__).parent
 LOOPBACK = "127.0.0.1"
 ENVIRONMENT = {"SPARK_HOME": str(HOME), "SPARK_LOCAL_IP": LOOPBACK, "SPARK_SCALA_VERSION": "2.13"}
-"""PySpark has no RELEASE file: without the version the launcher takes it for a checkout."""
+"""PySpark has no RELEASE file: without the version, the launcher assumes a source checkout."""
 
 
 class Standalone:
-    """``url`` is the master's; ``add_worker`` brings one executor of one core."""
+    """``url`` is the URL of the master; ``add_worker`` adds one executor with one core."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,13 +32,13 @@ class Standalone:
         self._wait_for_line("I have been elected leader")
 
     def add_worker(self) -> None:
-        """Let a worker join; it starts executors for whoever waits for them."""
+        """Let a worker join; it starts executors for waiting applications."""
         room = ["--cores", "1", "--memory", "1g", "--webui-port", str(free_port())]
         work = ["--work-dir", str(self._folder / "work")]
         self._start("worker.Worker", ["--host", LOOPBACK, *room, *work, self.url])
 
     def close(self) -> None:
-        """End all that was started, executors too."""
+        """Stop all processes, including executors."""
         for process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -70,7 +70,7 @@ class Standalone:
 
 
 def _modules() -> list[str]:
-    """What Spark's launcher opens of the JDK."""
+    """The JDK modules that Spark's launcher opens."""
     packages = "java.lang java.lang.invoke java.io java.net java.nio java.util java.util.concurrent"
     internal = "sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
     return [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in f"{packages} {internal}".split()]

@@ -1,4 +1,4 @@
-"""The status page in a browser: what a test asks of it again and again."""
+"""The status page in a browser: helpers to read it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ AUDIT = """(stale) => {
   }
   return poor;
 }"""
-"""Texts whose contrast with what is behind them is below 4.5 : 1 (WCAG 2.2, 1.4.3)."""
+"""Texts whose contrast with their background is below 4.5 : 1 (WCAG 2.2, 1.4.3)."""
 
 
 @contextmanager
 def status_page(windows, board, *, query="#queries .query", **options):
-    """A server of ``board`` and a window on its page, once ``query`` is there."""
+    """A server of ``board`` and a window on its page, once ``query`` is visible."""
     access = {"token": options.pop("token")} if "token" in options else {}
     with serving(board, **access) as server:
         page = windows.open(server.url, **options)
@@ -52,7 +52,7 @@ def status_page(windows, board, *, query="#queries .query", **options):
 
 
 def texts(page: Page, selector: str) -> list[str]:
-    """Of every element, as read by somebody who looks."""
+    """The visible text of every matching element."""
     return [text.strip() for text in page.locator(selector).all_inner_texts()]
 
 
@@ -66,7 +66,7 @@ def row(page: Page, name: str):
 
 
 def notice(page: Page, words: str, timeout: float = 15_000) -> None:
-    """Wait until the notice says it."""
+    """Wait until the notice contains ``words``."""
     page.get_by_role("alert").filter(has_text=words).wait_for(timeout=timeout)
 
 
@@ -75,7 +75,7 @@ def until_live(page: Page) -> None:
 
 
 def kill(server) -> None:
-    """The server is gone at once, without a farewell, as with its process."""
+    """Stop the server at once, without a shutdown notice, as if its process was killed."""
     server._shutdown_notice.say = lambda *_: False
     connections = list(server._server._serving)
     server.close()
@@ -85,7 +85,7 @@ def kill(server) -> None:
 
 
 def seconds_until(page: Page, selector: str, living: LivingBoard, change) -> float:
-    """How long after a change of the board the page shows it."""
+    """The seconds from a change of the board until the page shows it."""
     change(living)
     began = time.monotonic()
     page.wait_for_selector(selector)

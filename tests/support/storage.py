@@ -1,4 +1,4 @@
-"""Checkpoints kept in memory, which count what is asked of them."""
+"""Checkpoints in memory that count their calls."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from querypulse.listener.checkpoint import COMMITS, OFFSETS, StorageError
 
 
 class MemoryCheckpoint:
-    """The ids in both logs, and every question: ``list`` or ``has``."""
+    """The ids in both logs, and every call: ``list``, ``has`` or ``times``."""
 
     def __init__(self, offsets=(), commits=()) -> None:
         self.logs = {OFFSETS: set(offsets), COMMITS: set(commits)}
         self.written = {OFFSETS: dict.fromkeys(offsets), COMMITS: dict.fromkeys(commits)}
-        """When the files were written that were there from the beginning, in Unix seconds."""
+        """When the initial files were written, in Unix seconds."""
         self.asked: list[str] = []
         self.refusal = ""
 
@@ -42,13 +42,13 @@ class MemoryCheckpoint:
             log -= {batch for batch in log if batch < below}
 
     def questions(self):
-        """How often each was asked since this was last called."""
+        """The calls by kind since the last call of this method."""
         asked, self.asked = self.asked, []
         return {"list": asked.count("list"), "has": asked.count("has")}
 
 
 class MemoryStorage:
-    """Opens checkpoints by their location; counts how often."""
+    """Opens checkpoints by their location; records each location."""
 
     def __init__(self, **checkpoints) -> None:
         self.checkpoints = checkpoints

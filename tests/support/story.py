@@ -1,4 +1,4 @@
-"""Tells a story of queries on a fake clock, for tests of knowing and judging."""
+"""A story of queries on a fake clock, for tests of the state and of the rules."""
 
 from __future__ import annotations
 
@@ -81,9 +81,9 @@ def processing(query="a", number=1, *, batch, **fields) -> ProbedRun:
 
 
 def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=None, keeps=None, sized=False) -> SourcePoll:  # fmt: skip
-    """What the broker says of topic ``t``: numbers are of its only partition.
+    """A poll of topic ``t`` at the broker; a number is a value of its only partition.
 
-    ``since``: when the first waiting record was written, on the story's clock; ``keeps``: the
+    ``since``: when the first unread record was written, on the story's clock; ``keeps``: the
     retention time in seconds.
     """
     known = {
@@ -108,7 +108,7 @@ def poll(*, at, committed, earliest=0, latest=1000, since=None, first_waiting=No
 
 
 class Story:
-    """Observations in the order told; ``at`` is monotonic seconds on a clock that starts at 0."""
+    """Observations in the order of the calls; ``at`` is monotonic seconds on a clock from 0."""
 
     def __init__(self) -> None:
         self.state = State(0.0)
@@ -139,19 +139,19 @@ class Story:
         return self
 
     def probe(self, *runs, at, context=Context.RUNNING, dropped=0):
-        """A look that asks each of these runs anew."""
+        """A probe report that has polled each of these runs."""
         self.report(*map(replace, runs), at=at, context=context, dropped=dropped)
         return self
 
     def report(self, *runs, at, context=Context.RUNNING, dropped=0):
-        """A look that gives these; what was given before was not asked this time."""
+        """A probe report of these runs; a run object that was reported before was not polled now."""
         listener = ListenerHealth(registered=True, dropped_events=dropped)
         report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
         self.state.apply_probe(report)
         return self
 
     def log(self, query="a", run=1, *, at, planned=None, committed=None, unreadable=None):
-        """A look into the checkpoint of a run."""
+        """A reading of the checkpoint of a run."""
         run_id = f"{query}-{run}"
         if unreadable is not None:
             self.state.apply_commit_log(LogReport(at, unreadable={run_id: unreadable}))
@@ -160,7 +160,7 @@ class Story:
         return self
 
     def began(self, query="a", run=1, *, at, unfinished=None, committed=None, usual=None):
-        """What its checkpoint held when the run began: batch ids, and when they were written."""
+        """The checkpoint when the run began: batch ids, and when they were written."""
         point = StartingPoint(
             committed=Written(*committed) if committed else None,
             unfinished=Written(*unfinished) if unfinished else None,
@@ -170,13 +170,13 @@ class Story:
         return self
 
     def ask(self, query="a", run=1, *, at, **source):
-        """A look at the only source of a run: what its broker says."""
+        """A poll of the broker of a run's only source."""
         polls = {f"{query}-{run}": {0: poll(at=at, **source)}}
         self.state.apply_sources(SourceReport(at, polls))
         return self
 
     def table(self, query="a", run=1, *, at, read, end):
-        """A look at the Delta table that a run reads from: how far it was read, and where it ends."""
+        """A poll of the Delta table that a run reads: how far it was read, and where it ends."""
         poll = SourcePoll("DeltaSource[/t]", {WHOLE: read}, {}, {WHOLE: end}, at=at, wall=at)
         self.state.apply_sources(SourceReport(at, {f"{query}-{run}": {0: poll}}))
         return self

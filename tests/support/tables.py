@@ -25,21 +25,21 @@ class DeltaTable:
         columns: tuple[str, ...] = ("id",),
         **options: Any,
     ) -> DeltaTable:
-        """Three rows a time."""
+        """Write three rows per version."""
         rows = self.spark.range(3).selectExpr(*columns).coalesce(1)
         for _ in range(times):
             rows.write.format("delta").mode(mode).options(**options).save(str(self.folder))
         return self
 
     def sql(self, statement: str) -> None:
-        """``{}`` stands for the table."""
+        """Run a statement in which ``{}`` is the table."""
         self.spark.sql(statement.format(self))
 
     def stream(self, **options: Any) -> Any:
         return self.spark.readStream.format("delta").options(**options).load(str(self.folder))
 
     def history(self) -> list[int]:
-        """Its versions, as Delta tells them."""
+        """Its versions, as Delta reports them."""
         rows = self.spark.sql(f"DESCRIBE HISTORY {self}").select("version").collect()
         return sorted(row.version for row in rows)
 
@@ -58,7 +58,7 @@ class DeltaTable:
                 path.unlink()
 
     def replace_by(self, other: DeltaTable) -> None:
-        """Dropped and created anew while nobody looked."""
+        """Replace the table as if it was dropped and recreated between two polls."""
         self.folder.rename(self.folder.with_suffix(".old"))
         other.folder.rename(self.folder)
 
@@ -87,6 +87,6 @@ class IcebergTable:
         return self.spark.table(self.name).count()
 
     def commit_file(self, ahead: int) -> str:
-        """The file of metadata that the commit after so many others will write."""
+        """The metadata file that the commit after ``ahead`` other commits will write."""
         versions = [int(path.name[1:].split(".")[0]) for path in self.metadata.glob("v*.json")]
         return f"{self.metadata}/v{max(versions) + 1 + ahead}.metadata.json"

@@ -1,4 +1,4 @@
-"""Certificates for servers and clients on loopback, by an authority of the tests' own."""
+"""Certificates for servers and clients on loopback, from a test authority."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import trustme
 
 
 class Authority:
-    """``ca_file`` is what a client trusts; ``cert_file`` and ``key_file`` say who a client is."""
+    """``ca_file`` is what a client trusts; ``cert_file`` and ``key_file`` identify a client."""
 
     def __init__(self, folder: Path) -> None:
         self._ca = trustme.CA()
@@ -22,7 +22,7 @@ class Authority:
         client.private_key_pem.write_to_path(self.key_file)
 
     def server(self, *names: str, client_needed: bool = False) -> ssl.SSLContext:
-        """What a server with these names says; 127.0.0.1 if none is given."""
+        """The TLS context of a server with these names, by default 127.0.0.1."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._ca.issue_cert(*(names or ("127.0.0.1",))).configure_cert(context)
         if client_needed:

@@ -1,4 +1,4 @@
-"""A watcher without threads and sockets, whose clock and looks are in the test's hand."""
+"""A watcher without threads and sockets; the test controls its clock and its polls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def pod(number: int) -> Endpoint:
 
 
 class WatchHarness:
-    """``reported`` is what is open after the newest look; every look is followed by a judgement."""
+    """``reported`` is what is open after the newest poll; an evaluation follows every poll."""
 
     def __init__(
         self, *endpoints: Endpoint, gone_after=15.0, interval=5.0, resolve_after=0.0
@@ -53,7 +53,7 @@ class WatchHarness:
     def poll(
         self, endpoint=A, said=Said.HEALTHY, *, app="etl", after=1.0, took=0.0, **fields
     ) -> WatchHarness:
-        """The look begins ``after`` seconds and takes ``took``; a heart beats unless told."""
+        """Poll ``after`` seconds later, for ``took`` seconds; by default the heartbeat is recent."""
         self.now += after
         began = self.now
         self.now += took
@@ -66,7 +66,7 @@ class WatchHarness:
         return self.update()
 
     def polls(self, said, seconds, endpoint=A, every=1.0, **fields) -> WatchHarness:
-        """Looks of one kind, one ``every`` second, for so long."""
+        """Polls with one answer, one per ``every`` seconds, for ``seconds``."""
         for _ in range(round(seconds / every)):
             self.poll(endpoint, said, after=every, **fields)
         return self
@@ -97,7 +97,7 @@ class WatchHarness:
 
     @property
     def blind(self) -> list[Alert]:
-        """What is open about the watcher itself."""
+        """The open alerts about the watcher itself."""
         return [one.alerts[0] for one in self._newest() if one.ends_at is None and _is_own(one)]
 
     def _newest(self, but_of: str = "") -> list[Incident]:
@@ -106,7 +106,7 @@ class WatchHarness:
 
     @property
     def ended(self) -> list[str]:
-        """Those that ended with the newest judgement."""
+        """The apps whose alerts ended with the newest evaluation."""
         return [
             one.alerts[0].labels["app"] for one in self.all[-1].incidents if one.ends_at is not None
         ]
@@ -128,7 +128,7 @@ class WatchHarness:
 
     @property
     def stale_resolves(self) -> list[str]:
-        """Each once."""
+        """The apps of stale resolves, each once."""
         found = [
             one.alerts[0].labels["app"] for reported in self.all for one in reported.stale_resolves
         ]

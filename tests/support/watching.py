@@ -1,4 +1,4 @@
-"""Drivers to be watched, which are the exporter's own server without any Spark; and a watcher."""
+"""A watcher, and drivers for it to watch: the exporter's own server without any Spark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from querypulse.sidecar.watch.target_tracker import TargetTracker
 from querypulse.sidecar.watch.targets import Targets
 from querypulse.sidecar.watch.watcher import Watcher
 
-__all__ = ["Reported", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
+__all__ = ["RecordingSink", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
 
 SCRIPT = """
 import sys, threading
@@ -44,9 +44,9 @@ server.close()
 
 
 def driver_board(app="etl", heartbeat=None, **states):
-    """What a driver shows whose queries are in these states; its worker beats unless told."""
+    """The published state of a driver with queries in these states; by default its worker is alive."""
     health = {
-        query: SimpleNamespace(state=state, reason="told", window_seconds=60.0, ignored=False)
+        query: SimpleNamespace(state=state, reason="reported", window_seconds=60.0, ignored=False)
         for query, state in states.items()
     }
     beat = time.time() if heartbeat is None else heartbeat
@@ -62,12 +62,12 @@ def driver_board(app="etl", heartbeat=None, **states):
 
 
 def serving(app="etl", *, board=None, **access):
-    """A started server of a driver that is well, or as its board says."""
+    """A started server of a healthy driver, or of the driver that ``board`` describes."""
     return serving_board(board or (lambda: driver_board(app)), **access)
 
 
 class ServedDriver:
-    """A process of its own that serves what a driver serves; ``say_stop`` closes it orderly."""
+    """A process of its own that serves what a driver serves; ``shut_down`` stops it gracefully."""
 
     def __init__(self, app="etl", port=0) -> None:
         folder = str(Path(__file__).parent.parent)
@@ -88,7 +88,7 @@ class ServedDriver:
     def signal(self, number: signal.Signals) -> None:
         os.kill(self.process.pid, number)
 
-    def say_stop(self) -> None:
+    def shut_down(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
         assert self.process.wait(10) == 0
@@ -103,8 +103,8 @@ class ServedDriver:
         self.process.stdout.close()
 
 
-class Reported:
-    """An incident sink that keeps when each alert was first received, and when it ended."""
+class RecordingSink:
+    """An incident sink that records when each alert was first received and when it ended."""
 
     def __init__(self) -> None:
         self.firing: dict[str, float] = {}
@@ -124,9 +124,11 @@ class Reported:
             self._changed.notify_all()
 
     def wait_for(self, app, timeout=20.0) -> float:
-        """When it was told, in monotonic seconds."""
+        """When the alert of an app was received, in monotonic seconds."""
         with self._changed:
-            assert self._changed.wait_for(lambda: app in self.firing, timeout), f"{app}: not told"
+            assert self._changed.wait_for(lambda: app in self.firing, timeout), (
+                f"{app}: not reported"
+            )
         return self.firing[app]
 
     def wait_for_end(self, app, timeout=20.0) -> float:
@@ -137,8 +139,8 @@ class Reported:
 
 @contextmanager
 def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(), token=None):
-    """A running watcher with a ``Reported``; ``seen`` waits until it knows a driver."""
-    reported, tracker = Reported(), TargetTracker(gone_after, interval)
+    """A running watcher; yields its ``RecordingSink``."""
+    reported, tracker = RecordingSink(), TargetTracker(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
         evaluate=DriverAlerts(tracker, DriverAlertSettings(
@@ -160,5 +162,5 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
 
 
 def is_seen(reported, app) -> bool:
-    """Whether the watcher has seen that driver, and waits for its farewell."""
+    """Whether the watcher has seen that driver."""
     return any(driver.app == app and driver.seen for driver in reported.tracker.drivers.values())

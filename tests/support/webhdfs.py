@@ -1,7 +1,7 @@
 """A file system on loopback that Hadoop's own client speaks to: ``webhdfs://``, kept in a folder.
 
-As much of WebHDFS as Spark's checkpoints need; it can refuse what it is asked, as HDFS refuses
-somebody without permission.
+The part of WebHDFS that Spark's checkpoints need; it can deny access, as HDFS denies a user without
+permission.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SERVER_DEFAULTS = {
 
 
 class WebHdfs(HttpDouble):
-    """While ``refuses`` is set, every question is answered with an ``AccessControlException``."""
+    """While ``refuses`` is set, it answers every request with an ``AccessControlException``."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class WebHdfs(HttpDouble):
 
 
 def report(answer: dict) -> Answer:
-    # Without a type: Hadoop's shaded client lacks the class that would read it.
+    # Without a content type: Hadoop's shaded client lacks the class that would parse it.
     return reply(200, body=json.dumps(answer).encode())
 
 

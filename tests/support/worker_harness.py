@@ -1,4 +1,4 @@
-"""A worker whose clock, mail, probe and dispatch are all in the test's hand."""
+"""A worker whose clock, inbox, probe and dispatch the test controls."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WALL = 1_700_000_000.0
 
 
 class WorkerHarness:
-    """Tells the worker's story; ``published`` and ``offers`` are what came of each judging."""
+    """Feeds the worker; ``published`` and ``offers`` are the results of each evaluation."""
 
     def __init__(self, remembering: Remembering | None = None, **limits: float) -> None:
         self.clock = Clock(1000.0)
@@ -74,22 +74,22 @@ class WorkerHarness:
         self.offers.append(incidents)
         self.stale_resolves.append(stale_resolves)
 
-    def hear(self, event: Event) -> WorkerHarness:
+    def receive(self, event: Event) -> WorkerHarness:
         lifecycle = isinstance(event, (Started, Terminated))
         self.inbox.put(Arrived(event, self.clock()), lifecycle=lifecycle)
         return self
 
     def started(self, query: str = "a") -> WorkerHarness:
-        return self.hear(Started(f"id-{query}", f"{query}-1", query))
+        return self.receive(Started(f"id-{query}", f"{query}-1", query))
 
     def commit(self, query: str = "a", *, batch: int = 0) -> WorkerHarness:
-        return self.hear(progress(query, batch=batch))
+        return self.receive(progress(query, batch=batch))
 
     def ended(self, query: str = "a", exception: str | None = None) -> WorkerHarness:
-        return self.hear(Terminated(f"id-{query}", f"{query}-1", exception, None))
+        return self.receive(Terminated(f"id-{query}", f"{query}-1", exception, None))
 
     def poll(self, *runs: ProbedRun, began_at: float | None = None) -> WorkerHarness:
-        """The probe has a new report; it began just now unless said otherwise."""
+        """Give the probe a new report, which by default began just now."""
         began = self.clock() if began_at is None else began_at
         self.report = ProbeReport(began_at=began, at=began, runs=runs)
         return self
@@ -100,7 +100,7 @@ class WorkerHarness:
         return marker
 
     def step(self, after: float = TICK_SECONDS) -> WorkerHarness:
-        """One round of the worker, ``after`` seconds later."""
+        """Run one step of the worker, ``after`` seconds later."""
         self.clock.now += after
         self.inbox.wake()
         self.worker.step()
@@ -108,5 +108,5 @@ class WorkerHarness:
 
     @property
     def reported(self) -> list[tuple[str, str]]:
-        """The alerts of the newest judging."""
+        """The alerts of the newest evaluation."""
         return [(alert.name, alert.labels["query"]) for alert in self.published[-1].alerts]

@@ -1,4 +1,4 @@
-"""Settings that must be refused."""
+"""Settings that must be rejected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from querypulse.sidecar.configuration.settings_sources import load_settings
 
 
 def refused(arguments=None, environment=None, spark=None):
-    """The message of the refusal that these settings must meet, or the problem of a variable."""
+    """The error that these settings must raise, or the problem of a variable."""
     try:
         loaded = load_settings(arguments or {}, environment or {}, spark or {})
     except SettingsError as error:

@@ -1,0 +1,74 @@
+"""A real SMTP server (aiosmtpd) on loopback: STARTTLS, login, and refusals of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import email.policy
+import ssl
+from collections.abc import Callable
+from email.message import EmailMessage
+
+from aiosmtpd.controller import Controller
+from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword, Session
+
+USER, PASSWORD = "pulse@example.com", "s3cr3t-word"
+
+
+class MailServer(Controller):
+    """Keeps accepted messages in ``messages``; ``refusals`` maps commands to answers."""
+
+    def __init__(self, tls: ssl.SSLContext | None = None, *, login: bool = False) -> None:
+        self.messages: list[EmailMessage] = []
+        self.recipients: list[list[str]] = []
+        self.refusals: dict[str, str | Callable[[str], str]] = {}
+        self.data_seconds = 0.0
+        self.logins: list[str] = []
+        options = {"tls_context": tls, "require_starttls": tls is not None} if tls else {}
+        if login:
+            options |= {"authenticator": self._login, "auth_required": True}
+        super().__init__(self, hostname="127.0.0.1", port=0, **options)
+
+    def __enter__(self) -> MailServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _trigger_server(self) -> None:
+        """Learn the free port that was chosen, then connect once, as aiosmtpd does."""
+        self.port = self.server.sockets[0].getsockname()[1]
+        super()._trigger_server()
+
+    def _login(
+        self,
+        server: SMTP,
+        session: Session,
+        envelope: Envelope,
+        mechanism: str,
+        data: LoginPassword,
+    ) -> AuthResult:
+        self.logins.append(data.login.decode())
+        right = (data.login.decode(), data.password.decode()) == (USER, PASSWORD)
+        return AuthResult(success=right, handled=False)
+
+    async def handle_RCPT(
+        self, server: SMTP, session: Session, envelope: Envelope, address: str, options: list[str]
+    ) -> str:
+        answer = self.refusals.get("RCPT")
+        text = answer(address) if callable(answer) else answer
+        if text:
+            return text
+        envelope.rcpt_tos.append(address)
+        return "250 OK"
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
+        await asyncio.sleep(self.data_seconds)
+        answer = self.refusals.get("DATA")
+        if answer:
+            return str(answer)
+        parsed = email.message_from_bytes(envelope.content or b"", policy=email.policy.default)
+        self.messages.append(parsed)
+        self.recipients.append(list(envelope.rcpt_tos))
+        return "250 OK"

@@ -1,0 +1,151 @@
+"""No secret of any receiver, present or future, can be printed or leave the driver."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+import msgspec
+import pytest
+from support.repository import ROOT
+
+from querypulse.alerting.receivers.declaration import Holds, Text, holds
+from querypulse.alerting.receivers.registry import RECEIVER_TYPES, AnyReceiverSettings
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration.conf_secrets import refuse_secret
+from querypulse.sidecar.configuration.masking import masked_receivers
+from querypulse.sidecar.configuration.redacting import Redacting
+from querypulse.sidecar.configuration.settings import QuerySettings, check_value
+
+SECRET = "s3cr3t-0123456789-abcdefghij"
+HOSTILE = {
+    Holds.KEY: SECRET,
+    Holds.URL: f"https://hooks.example.com/services/{SECRET}",
+    Holds.ADDRESS: f"https://user:{SECRET}@hooks.example.com/x",
+}
+KINDS = pytest.mark.parametrize("kind", RECEIVER_TYPES, ids=lambda kind: kind.name)
+SECRETS = [
+    pytest.param(kind, field, id=f"{kind.name}.{field}")
+    for kind in RECEIVER_TYPES
+    for field, held in holds(kind.settings).items()
+    if held in HOSTILE
+]
+
+
+def leaves(kind):
+    """The types inside a type; an annotated text is one leaf."""
+    if get_origin(kind) is Annotated or not get_args(kind):
+        return [kind]
+    return [leaf for part in get_args(kind) for leaf in leaves(part)]
+
+
+def filled(kind, **given):
+    """A table of this kind with every required field, and those that are given."""
+    fields = msgspec.structs.fields(kind.settings)
+    required = {one.name: "x" for one in fields if one.required}
+    table = {"type": kind.name, **required, "name": "a"}
+    if kind.name == "alertmanager":
+        table["urls"] = ["https://am"]
+    if kind.name == "email":
+        table["to"] = ["a@example.com"]
+    return {**table, **given}
+
+
+def with_secret(kind, field):
+    secret = HOSTILE[holds(kind.settings)[field]]
+    return filled(kind, **{field: [secret] if field.endswith("s") else secret})
+
+
+def test_every_kind_is_in_the_union():
+    assert set(get_args(AnyReceiverSettings)) == {kind.settings for kind in RECEIVER_TYPES}
+
+
+def test_names_of_kinds_are_unique():
+    assert len({kind.name for kind in RECEIVER_TYPES}) == len(RECEIVER_TYPES)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [*(kind.settings for kind in RECEIVER_TYPES), QuerySettings],
+    ids=lambda record: record.__name__,
+)
+def test_every_text_declares_what_it_holds(record):
+    """A forgotten declaration is hidden, so it is a nuisance and not a leak; it fails here."""
+    hints = get_type_hints(record, include_extras=True)
+    undeclared = [
+        name
+        for name in record.__struct_fields__
+        if name not in holds(record) and any(leaf is str for leaf in leaves(hints[name]))
+    ]
+
+    assert undeclared == []
+
+
+@pytest.mark.parametrize(("kind", "field"), SECRETS)
+def test_secret_is_not_printed(kind, field):
+    settings = Settings(receivers=[with_secret(kind, field)])
+
+    assert SECRET not in repr(settings)
+    assert SECRET not in repr(masked_receivers([with_secret(kind, field)]))
+
+
+@pytest.mark.parametrize(("kind", "field"), SECRETS)
+def test_secret_of_a_table_with_a_mistake_is_not_printed(kind, field):
+    table = {**with_secret(kind, field), "no_such_field": SECRET}
+    with pytest.raises(SettingsError) as error:
+        check_value("receivers", [table], "a test")
+
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "field"), SECRETS)
+def test_secret_in_the_spark_conf_is_refused(kind, field):
+    value = check_value("receivers", [with_secret(kind, field)], "a test")
+    with pytest.raises(SettingsError, match=rf"receivers\[0\].{field}") as error:
+        refuse_secret("receivers", value, "Spark conf")
+
+    assert SECRET not in str(error.value)
+
+
+@pytest.mark.parametrize(("kind", "field"), SECRETS)
+def test_secret_is_redacted_from_alerts(kind, field):
+    table = with_secret(kind, field)
+    others = [name for name in kind.one_of if name not in table]
+    if kind.one_of and field not in kind.one_of:
+        table |= {others[0]: "https://example.com/x"}
+    redacting = Redacting(Settings(receivers=[table]))
+
+    assert SECRET not in redacting.text(f"cannot reach {SECRET}")
+
+
+@KINDS
+def test_secret_in_a_file_is_redacted_from_alerts(kind, tmp_path):
+    (tmp_path / "secret").write_text(SECRET)
+    files = [name for name, held in holds(kind.settings).items() if held is Holds.SECRET_FILE]
+    for field in files:
+        path = str(tmp_path / "secret")
+        table = filled(kind, **{field: [path] if field.endswith("s") else path})
+        if kind.one_of and field not in kind.one_of:
+            table |= {kind.one_of[0]: "https://example.com/x"}
+        redacting = Redacting(Settings(receivers=[table]))
+
+        assert SECRET not in redacting.text(f"cannot reach {SECRET}"), field
+
+
+@KINDS
+def test_kind_is_documented_with_its_settings(kind):
+    page = (ROOT / "docs/receivers.md").read_text()
+
+    assert f'type = "{kind.name}"' in page
+    own = kind.settings.__struct_fields__
+
+    assert [name for name in own if name not in page] == []
+
+
+def test_undeclared_text_is_hidden():
+    class Careless(msgspec.Struct):
+        comment: str
+        note: Text = ""
+
+    assert holds(Careless) == {"note": Holds.NOTHING}
+    assert SECRET not in json.dumps(masked_receivers([{"comment": SECRET}]))

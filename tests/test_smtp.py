@@ -1,0 +1,340 @@
+"""E-mail reaches a real SMTP server, and every refusal means the right next step."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+import threading
+import time
+
+import pytest
+import trustme
+from support.mail_server import PASSWORD, USER, MailServer
+from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.receivers.answer import DeliveryOutcome
+from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.smtp import Email, EmailSettings, email_message
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration.receivers_from_settings import receivers
+
+SENDER, TO = "pulse@example.com", ("oncall@example.com", "team@example.com")
+
+
+@pytest.fixture(scope="module")
+def authority():
+    return trustme.CA()
+
+
+@pytest.fixture(scope="module")
+def ca_file(authority, tmp_path_factory):
+    path = tmp_path_factory.mktemp("ca") / "ca.pem"
+    authority.cert_pem.write_to_path(path)
+    return str(path)
+
+
+@pytest.fixture
+def tls(authority):
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def server():
+    with MailServer() as running:
+        yield running
+
+
+def settings(server, **options) -> EmailSettings:
+    plain = {"host": "127.0.0.1", "port": server.port, "tls": "none", "sender": SENDER, "to": TO}
+    return EmailSettings(name="mail", **{**plain, **options})
+
+
+def receiver(server, **options) -> Email:
+    return Email(settings(server, **options), None, None)
+
+
+def send(server, reported=ONE, **options):
+    receiver(server, **options).send(reported, STARTED + 1)
+
+
+def refusal(server, reported=ONE, **options) -> DeliveryError:
+    with pytest.raises(DeliveryError) as error:
+        send(server, reported, **options)
+    return error.value
+
+
+def table(server, **options):
+    given = {"type": "email", "name": "mail", "host": "localhost", "port": server.port}
+    return {**given, "sender": SENDER, "to": list(TO), **options}
+
+
+# -- the message ---------------------------------------------------------------------------------
+
+
+def test_message_has_headline_details_links_and_start(server):
+    send(server, incident(last_commit="batch 10, 2 s ago"))
+    (message,) = server.messages
+
+    assert message["Subject"] == "critical: bronze failed"
+    assert (message["From"], message["To"]) == (SENDER, ", ".join(TO))
+    assert message["Importance"] == "high"
+    assert message["Auto-Submitted"] == "auto-generated"
+    assert message.get_content().splitlines() == [
+        "bronze failed",
+        "",
+        "reason: ConcurrentAppendException",
+        "last_commit: batch 10, 2 s ago",
+        "",
+        "Runbook: https://x/StreamingQueryFailed.md",
+        "",
+        "StreamingQueryFailed since Sat, 21 Nov 2026 09:02:08 -0000",
+    ]
+    assert server.recipients == [list(TO)]
+
+
+def test_resolve_joins_the_thread_of_its_incident(server):
+    send(server, ONE)
+    send(server, incident(revision=1))
+    send(server, incident(ends_at=ENDED))
+    first, second, end = server.messages
+
+    assert first["In-Reply-To"] == second["In-Reply-To"] == end["In-Reply-To"]
+    assert len({one["Message-ID"] for one in server.messages}) == 3
+    assert end["Subject"] == "Resolved: [etl] bronze commits again after 60 s"
+    assert end["Importance"] is None
+    assert "https://" not in end.get_content()
+
+
+def test_second_attempt_has_the_same_message_id(server):
+    send(server, ONE)
+    send(server, ONE)
+
+    assert len({one["Message-ID"] for one in server.messages}) == 1
+
+
+def test_queries_that_fail_for_reasons_of_their_own_are_listed(server):
+    send(server, Incident((alert("a", reason="A: no"), alert("b", reason="B: no"))))
+
+    lines = server.messages[0].get_content().splitlines()
+    assert lines[2:4] == ["a: A: no", "b: B: no"]
+
+
+def test_queries_with_one_reason_are_in_the_headline_only(server):
+    send(server, SEVERAL)
+
+    assert "bronze: " not in server.messages[0].get_content()
+
+
+@pytest.mark.parametrize(
+    "text", ["a\r\nBcc: x@example.com", "\udcff", "x" * 100_000, "\N{SNOWMAN}", "\n.\n"]
+)
+def test_no_text_of_a_query_breaks_the_message(server, text):
+    send(server, incident(summary=text, reason=text))
+    (message,) = server.messages
+
+    assert message["Bcc"] is None
+    assert server.recipients == [list(TO)]
+    assert len(message["Subject"]) <= 220
+    assert len(message.get_content()) <= 20_002
+
+
+def test_warning_is_not_marked_as_important():
+    made = email_message(Incident((alert(severity="warning"),)), SENDER, TO, STARTED)
+
+    assert made["Importance"] is None
+    assert made["Subject"].startswith("warning: ")
+
+
+# -- TLS and login -------------------------------------------------------------------------------
+
+
+def test_starttls_with_login_sends_the_message(tls, ca_file, tmp_path):
+    (tmp_path / "password").write_text(f"{PASSWORD}\n")
+    with MailServer(tls, login=True) as server:
+        given = table(server, user=USER, password_file=str(tmp_path / "password"), ca_file=ca_file)
+        (made,) = receivers(Settings(receivers=[given]))
+        made.send(ONE, STARTED)
+
+        assert [one["Subject"] for one in server.messages] == ["critical: bronze failed"]
+        assert server.logins == [USER]
+
+
+def test_rotated_password_is_used_without_a_restart(tls, ca_file, tmp_path):
+    file = tmp_path / "password"
+    file.write_text("old")
+    with MailServer(tls, login=True) as server:
+        given = table(server, user=USER, password_file=str(file), ca_file=ca_file)
+        (made,) = receivers(Settings(receivers=[given]))
+        with pytest.raises(DeliveryError) as error:
+            made.send(ONE, STARTED)
+        file.write_text(f"{PASSWORD}\n")
+        made.send(ONE, STARTED)
+
+        assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+        assert len(server.messages) == 1
+
+
+def test_untrusted_certificate_is_refused(tls, tmp_path):
+    other = tmp_path / "other.pem"
+    trustme.CA().cert_pem.write_to_path(other)
+    with MailServer(tls) as server:
+        (made,) = receivers(Settings(receivers=[table(server, ca_file=str(other))]))
+        with pytest.raises(DeliveryError) as error:
+            made.send(ONE, STARTED)
+
+        assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+        assert "is not trusted" in str(error.value)
+        assert server.messages == []
+
+
+def test_server_without_starttls_gets_no_message_and_no_password(server):
+    given = settings(server, host="localhost", tls="starttls", user=USER)
+    made = Email(given, Secret(PASSWORD), None)
+    with pytest.raises(DeliveryError) as error:
+        made.send(ONE, STARTED)
+
+    assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+    assert server.messages == []
+
+
+# -- refusals ------------------------------------------------------------------------------------
+
+
+def test_temporary_refusal_is_tried_again(server):
+    server.refusals["DATA"] = "451 try again later"
+    error = refusal(server)
+
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
+    assert "try again later" not in str(error)
+
+
+def test_refused_message_is_rejected(server):
+    server.refusals["DATA"] = "554 it looks like spam"
+    error = refusal(server)
+
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.REJECTED, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("550 no such user", DeliveryOutcome.MISCONFIGURED),
+        ("450 greylisted", DeliveryOutcome.TRANSIENT),
+    ],
+)
+def test_refused_recipients_keep_the_alert(server, answer, outcome):
+    server.refusals["RCPT"] = answer
+    error = refusal(server)
+
+    assert (error.answer, error.may_have_arrived) == (outcome, False)
+
+
+def test_one_accepted_recipient_is_enough_and_the_other_is_logged(server, caplog):
+    server.refusals["RCPT"] = lambda address: "550 unknown" if address == TO[1] else ""
+    with caplog.at_level(logging.WARNING):
+        send(server)
+
+    assert server.recipients == [[TO[0]]]
+    assert f"refused the recipient {TO[1]}: 550" in caplog.text
+
+
+def test_server_that_is_down_is_tried_again():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = Email(
+        EmailSettings(name="m", host="127.0.0.1", port=port, tls="none", sender=SENDER, to=TO),
+        None,
+        None,
+    )
+    with pytest.raises(DeliveryError) as error:
+        made.send(ONE, STARTED)
+
+    assert (error.value.answer, error.value.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
+
+
+def test_lost_answer_may_have_arrived(server, monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    server.data_seconds = 1.0
+    error = refusal(server)
+
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
+
+
+def drip(listener: socket.socket) -> None:
+    """Answer one byte at a time."""
+    connection, _ = listener.accept()
+    with connection:
+        try:
+            while True:
+                connection.sendall(b"2")
+                time.sleep(0.05)
+        except OSError:
+            return
+
+
+def test_server_that_answers_byte_by_byte_does_not_hold_the_receiver(monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        port = listener.getsockname()[1]
+        given = EmailSettings(
+            name="m", host="127.0.0.1", port=port, tls="none", sender=SENDER, to=TO
+        )
+        with pytest.raises(DeliveryError) as error:
+            Email(given, None, None).send(ONE, STARTED)
+
+    assert error.value.answer is DeliveryOutcome.TRANSIENT
+
+
+def test_close_ends_a_message_in_flight(server):
+    server.data_seconds = 5.0
+    made = receiver(server)
+    closing = threading.Timer(0.3, made.close)
+    closing.start()
+    began = time.monotonic()
+    with pytest.raises(DeliveryError) as error:
+        made.send(ONE, STARTED)
+    closing.join()
+
+    assert error.value.may_have_arrived
+    assert time.monotonic() - began < server.data_seconds
+    with pytest.raises(DeliveryError, match="closed"):
+        made.send(ONE, STARTED)
+
+
+# -- settings ------------------------------------------------------------------------------------
+
+PLAIN = {"type": "email", "name": "m", "host": "mail.example.com", "sender": SENDER, "to": [TO[0]]}
+BAD = [
+    ({"sender": "nobody"}, "sender must be an e-mail address"),
+    ({"to": [""]}, "to must be an e-mail address"),
+    ({"to": ["a@example.com\r\nBcc: b@example.com"]}, "to must be an e-mail address"),
+    ({"tls": "none"}, "tls = 'none' is allowed only if host is this machine"),
+    ({"user": USER}, "'user' and 'password' or 'password_file' go together"),
+    ({"password": PASSWORD}, "'user' and 'password' or 'password_file' go together"),
+    ({"user": USER, "password": PASSWORD, "password_file": "/p"}, "not both"),
+    ({"user": USER, "password_file": "/nowhere"}, "password_file: cannot read /nowhere"),
+    ({"ca_file": "/nowhere"}, "ca_file /nowhere"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "message"), BAD)
+def test_unusable_settings_are_rejected_with_the_receiver_and_without_secrets(wrong, message):
+    with pytest.raises(SettingsError) as error:
+        receivers(Settings(receivers=[{**PLAIN, **wrong}]))
+
+    assert str(error.value).startswith("receiver 'm': ")
+    assert message in str(error.value)
+    assert PASSWORD not in str(error.value)
+
+
+def test_settings_without_login_are_enough():
+    (made,) = receivers(Settings(receivers=[PLAIN]))
+
+    assert (made.name, made.capabilities.reconciles) == ("m", False)

@@ -1,0 +1,188 @@
+"""A Teams channel gets a card that Teams accepts and that no text of a query can change."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.http_double import HttpDouble, reply
+from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, alert, incident
+
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.receivers.answer import DeliveryOutcome
+from querypulse.alerting.receivers.encoding import to_json
+from querypulse.alerting.receivers.http import HttpError
+from querypulse.alerting.receivers.secret import Secret
+from querypulse.alerting.receivers.teams import Teams, minimal_message, teams_message
+from querypulse.sidecar import Settings, SettingsError
+from querypulse.sidecar.configuration.receivers_from_settings import receivers
+
+MAX_BYTES = 28 * 1024
+ELEMENTS = {"RichTextBlock"}
+"""The elements that we use; ``TextBlock`` and ``FactSet`` would read Markdown."""
+LONG = st.text(max_size=20) | st.sampled_from(["<", "]", "*", "`", "\n", "\N{SNOWMAN}"]).flatmap(
+    lambda mark: st.sampled_from([1, 3, 500, 8000]).map(lambda size: mark * size)
+)
+
+
+def problems(message: dict) -> list[str]:
+    """Why Teams would not show a message."""
+    (attachment,) = message["attachments"]
+    card = attachment["content"]
+    found = [] if message["type"] == "message" else ["type"]
+    if attachment["contentType"] != "application/vnd.microsoft.card.adaptive":
+        found.append("contentType")
+    if (card["type"], card["version"]) != ("AdaptiveCard", "1.4"):
+        found.append("version")
+    for block in card["body"]:
+        texts = [run["text"] for run in block["inlines"]]
+        if block["type"] not in ELEMENTS or not all(texts):
+            found.append(f"bad block {block}")
+    return found + [
+        f"bad action {action}"
+        for action in card.get("actions", [])
+        if action["type"] != "Action.OpenUrl" or not action["url"].startswith("http")
+    ]
+
+
+def texts(message):
+    body = message["attachments"][0]["content"]["body"]
+    return [run["text"] for block in body for run in block["inlines"]]
+
+
+def buttons(message):
+    actions = message["attachments"][0]["content"].get("actions", [])
+    return {action["title"]: action["url"] for action in actions}
+
+
+@pytest.fixture
+def server():
+    with HttpDouble(otherwise=reply(202)) as double:
+        yield double
+
+
+def send(server, reported, **options):
+    Teams(Secret(f"{server.url}/workflows/hidden"), **options).send(reported, STARTED)
+    return json.loads(server.requests[-1].body)
+
+
+def test_card_has_headline_details_links_and_start(server):
+    reported = incident(last_commit="batch 10, 2 s ago")
+    message = send(server, reported, external_url="https://driver:9719/")
+
+    assert problems(message) == []
+    assert texts(message) == [
+        "critical: bronze failed",
+        "reason: ConcurrentAppendException",
+        "last_commit: batch 10, 2 s ago",
+        "StreamingQueryFailed · since 2026-11-21 09:02:08 UTC",
+    ]
+    assert buttons(message) == {
+        "Runbook": "https://x/StreamingQueryFailed.md",
+        "Status page": "https://driver:9719/",
+    }
+
+
+def test_resolve_says_how_long_it_lasted_and_has_no_buttons(server):
+    message = send(server, ENDED_ONE)
+
+    assert problems(message) == []
+    assert texts(message)[0] == "Resolved: [etl] bronze commits again after 60 s"
+    assert buttons(message) == {}
+
+
+def test_group_with_one_cause_is_one_line():
+    assert texts(teams_message(SEVERAL))[0].startswith("critical: [etl] 5 queries failed: ")
+    assert len(texts(teams_message(SEVERAL))) == 2
+
+
+def test_group_lists_queries_with_reasons_of_their_own():
+    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+
+    assert texts(teams_message(reported))[1:3] == ["a: A: no", "b: B: no"]
+
+
+def test_recovered_queries_of_a_group_are_not_listed():
+    reported = Incident((alert("a", ends_at=ENDED), alert("b", reason="B: no"), alert("c")))
+
+    assert not any(text.startswith("a: ") for text in texts(teams_message(reported)))
+
+
+def test_large_group_is_cut():
+    reported = Incident(tuple(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
+
+    assert "and 180 more" in texts(teams_message(reported))
+
+
+@given(summary=LONG, reason=LONG, evidence=LONG)
+@settings(max_examples=60, deadline=None)
+def test_any_text_makes_a_card_that_teams_shows(summary, reason, evidence):
+    reported = incident(summary=summary or "x", reason=reason, exception=evidence)
+
+    assert problems(teams_message(reported)) == []
+    assert problems(minimal_message(reported)) == []
+
+
+@pytest.mark.parametrize("text", ["\N{SNOWMAN}" * 20_000, "x\n" * 20_000])
+def test_message_stays_below_the_largest_size(server, text):
+    """The workflow answers 202 before Teams refuses the card."""
+    alerts = (alert(f"{text[:500]}{n}", reason=f"{n}: {text}", next_steps=text) for n in range(30))
+    message = send(server, Incident(tuple(alerts)))
+
+    assert len(server.requests[-1].body) <= MAX_BYTES
+    assert problems(message) == []
+
+
+def test_refused_card_is_sent_again_with_its_headline_only():
+    with HttpDouble(reply(400), otherwise=reply(202)) as server:
+        message = send(server, ONE)
+
+        assert len(server.requests) == 2
+        assert texts(message) == ["critical: bronze failed"]
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (429, DeliveryOutcome.TRANSIENT),
+        (503, DeliveryOutcome.TRANSIENT),
+        (401, DeliveryOutcome.MISCONFIGURED),
+        (404, DeliveryOutcome.MISCONFIGURED),
+    ],
+)
+def test_failure_shows_no_path(status, outcome):
+    with (
+        HttpDouble(otherwise=reply(status, headers={"Retry-After": "60"})) as server,
+        pytest.raises(HttpError) as error,
+    ):
+        send(server, ONE)
+
+    assert error.value.answer is outcome
+    assert "hidden" not in str(error.value)
+
+
+def test_settings_make_the_receiver(server, tmp_path):
+    file = tmp_path / "url"
+    file.write_text(f"{server.url}/workflows/hidden\n")
+    table = {"type": "teams", "name": "team", "url_file": str(file)}
+    (made,) = receivers(Settings(receivers=[table], external_url="https://home"))
+    made.send(ONE, STARTED)
+    made.close()
+
+    assert server.requests[0].path == "/workflows/hidden"
+    assert buttons(json.loads(server.requests[0].body))["Status page"] == "https://home"
+
+
+@pytest.mark.parametrize("wrong", [{}, {"url": "ftp://h/hidden"}, {"url": "http://h/hidden"}])
+def test_unusable_url_is_rejected_without_showing_it(wrong):
+    with pytest.raises(SettingsError) as error:
+        receivers(Settings(receivers=[{"type": "teams", "name": "team", **wrong}]))
+
+    assert str(error.value).startswith("receiver 'team': ")
+    assert "hidden" not in str(error.value)
+
+
+def test_lone_surrogates_prevent_no_card():
+    assert b"?" in to_json(teams_message(incident(summary="\udcff")))
