@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from ..alerting.evaluated import Evaluated
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
-from .worker import Evaluated
 
 
 class FailureWait:

@@ -14,7 +14,7 @@ from ..listener.snapshot import Snapshot
 
 if TYPE_CHECKING:
     # The command line works without PySpark, which the worker needs.
-    from .worker import Evaluated
+    from ..alerting.evaluated import Evaluated
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)

@@ -6,6 +6,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 
+from ..alerting.evaluated import Evaluated
 from ..alerting.generic_apps import problem_of
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from ..exporter.published_state import Monitor, PublishedState
@@ -16,7 +17,7 @@ from ..listener.prober import Prober
 from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
 from .notifier import Notifier
-from .worker import Evaluated, Worker
+from .worker import Worker
 
 
 class MonitorFacts:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ..alerting.alert import Incident
+from ..alerting.outbox.delivery import Delivery
 from ..alerting.outbox.dispatch import Dispatch
 from ..alerting.outbox.entry import OutboxEntry
+from ..alerting.outbox.spool import Spool
 from ..alerting.receivers.heartbeat import Heartbeat
-from ..alerting.receivers.receiver import Receiver
-from ..listener.guard import Guard
-from .configuration import wiring
-from .configuration.settings import Settings
 from .deadline import Deadline
 from .query_heartbeats import QueryHeartbeats
 from .remembering import Remembering
@@ -26,19 +24,17 @@ class Notifier:
 
     def __init__(
         self,
-        settings: Settings,
-        app: str,
-        guard: Guard,
+        deliveries: Sequence[Delivery],
+        spool: Spool | None = None,
         *,
-        receivers: Sequence[Receiver],
-        heartbeat: Heartbeat | None,
+        heartbeat: Heartbeat | None = None,
         query_heartbeats: QueryHeartbeats | None = None,
         restore: Callable[[tuple[Incident, ...]], None] = lambda _: None,
         redact: Callable[[str], str] = str,
     ) -> None:
-        self._spool = wiring.spool(settings, app, guard)
-        self.deliveries = wiring.deliveries(settings, guard, receivers=receivers, spool=self._spool)
-        self.remembering = Remembering(self._spool, redact)
+        self.deliveries = deliveries
+        self._spool = spool
+        self.remembering = Remembering(spool, redact)
         self._dispatch = Dispatch(self.deliveries, spool=self._spool)
         self._heartbeat = heartbeat
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})

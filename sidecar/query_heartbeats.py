@@ -17,7 +17,7 @@ from .deadline import Deadline
 
 if TYPE_CHECKING:
     # The command line works without PySpark, which the worker needs.
-    from .worker import Evaluated
+    from ..alerting.evaluated import Evaluated
 
 
 Mark = tuple[int, int]

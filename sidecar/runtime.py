@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from ..alerting.alert import Incident
+from ..alerting.evaluated import Evaluated
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..exporter.published_state import PublishedState
 from ..exporter.server import HttpServer
@@ -38,7 +39,7 @@ from .runbooks import runbook
 from .serving import serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
-from .worker import Evaluated, Worker
+from .worker import Worker
 
 log = logging.getLogger("querypulse")
 
@@ -183,11 +184,11 @@ class Runtime:
         def restore(incidents: Iterable[Incident]) -> None:
             lifecycle.restore(incidents, time.monotonic())
 
+        receivers = self._components.receivers
+        spool = wiring.spool(self._settings, app, self._guard)
         notifier = Notifier(
-            self._settings,
-            app,
-            self._guard,
-            receivers=self._components.receivers,
+            wiring.deliveries(self._settings, self._guard, receivers=receivers, spool=spool),
+            spool,
             heartbeat=self._components.heartbeat,
             query_heartbeats=QueryHeartbeats(self._components.query_heartbeats),
             restore=restore,

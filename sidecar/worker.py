@@ -7,12 +7,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert
 from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.lifecycle.inhibition import Suppressed
+from ..alerting.evaluated import Evaluated
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
 from ..alerting.main_thread import with_main_thread
@@ -22,7 +20,6 @@ from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
-from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
 from .incident_sink import IncidentSink
@@ -32,15 +29,6 @@ TICK_SECONDS = 0.5
 LATE_SECONDS = 2.0
 POLL_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0
-
-
-class Evaluated(msgspec.Struct, frozen=True):
-    """The result of one evaluation."""
-
-    snapshot: Snapshot
-    evaluation: Evaluation
-    alerts: tuple[Alert, ...]
-    suppressed: tuple[Suppressed, ...] = ()
 
 
 class Worker:

@@ -13,6 +13,7 @@ from support.receiver_incidents import ENDED, incident
 
 from querypulse.listener.guard import Guard
 from querypulse.sidecar import Settings
+from querypulse.sidecar.configuration import wiring
 from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.notifier import Notifier
@@ -35,12 +36,11 @@ def start_notifier():
 
     def start(**settings):
         settings = Settings(**settings)
-        late = []
+        late, guard = [], Guard()
+        spool = wiring.spool(settings, "etl", guard)
         one = Notifier(
-            settings,
-            "etl",
-            Guard(),
-            receivers=receivers(settings),
+            wiring.deliveries(settings, guard, receivers=receivers(settings), spool=spool),
+            spool,
             heartbeat=heartbeat(settings, Guard()),
             restore=late.extend,
         )

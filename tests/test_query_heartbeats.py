@@ -14,6 +14,7 @@ from support.queries import until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.heartbeat import Heartbeat
 from querypulse.alerting.receivers.heartbeat_ping import Ping
@@ -28,7 +29,6 @@ from querypulse.sidecar.configuration.settings import check_value
 from querypulse.sidecar.configuration.settings_sources import load_settings
 from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.query_heartbeats import QueryHeartbeats
-from querypulse.sidecar.worker import Evaluated
 
 URL = "https://hc.example/ping/0a1b2c3d-secret"
 

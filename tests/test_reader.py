@@ -28,7 +28,6 @@ from querypulse.listener.reader import (
     Marker,
 )
 from querypulse.listener.received import Received
-from querypulse.sidecar.configuration.settings import Settings
 from querypulse.sidecar.monitor import MonitorFacts
 from querypulse.sidecar.notifier import Notifier
 
@@ -505,7 +504,7 @@ def shown(reading, forged=0):
         prober=Prober(None, 1.0, lambda: None),
         worker=worker,
         guard=reading.guard,
-        notifier=Notifier(Settings(), "etl", reading.guard, receivers=[], heartbeat=None),
+        notifier=Notifier([]),
     )
     dropped = facts.board(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)

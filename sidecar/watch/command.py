@@ -16,7 +16,7 @@ from ...alerting.lifecycle.silences import why_muted
 from ...alerting.receivers.secret import Secret
 from ...listener.guard import Guard
 from ...listener.redacted_log import RedactedLog
-from ..configuration import receivers_from_settings
+from ..configuration import receivers_from_settings, wiring
 from ..configuration.links import guidance_from_outside
 from ..configuration.redacting import Redacting
 from ..configuration.settings import Settings, SettingsError
@@ -107,11 +107,10 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     def restore(incidents: Iterable[Incident]) -> None:
         evaluate.restore(incidents, time.monotonic())
 
+    spool = wiring.spool(settings, APP, guard)
     notifier = Notifier(
-        settings,
-        APP,
-        guard,
-        receivers=receivers,
+        wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
+        spool,
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
         restore=restore,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
 from querypulse.listener.query import Query, Totals
-from querypulse.sidecar.worker import Evaluated
 
 from .courier import Courier
 from .driver import SimDriver

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
@@ -24,7 +25,7 @@ from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.process_end import ProcessEnd, end_of
 from querypulse.sidecar.remembering import Remembering
 from querypulse.sidecar.runtime import Runtime
-from querypulse.sidecar.worker import Evaluated, Worker
+from querypulse.sidecar.worker import Worker
 
 from .clock import Time
 from .courier import Courier, SimSpool

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.rules import query_flapping, streaming_input_missing
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Notification

@@ -11,9 +11,9 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import query_failed, query_flapping
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import SimDriver
 from .queries import SimQuery

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import (
@@ -19,7 +20,6 @@ from querypulse.alerting.rules import (
     streaming_input_missing,
 )
 from querypulse.listener.probing import Context
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .looping import POISON, WORDS

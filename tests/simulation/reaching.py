@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from math import inf
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
 from querypulse.sidecar.watch.target_tracker import TERMINATED_AFTER_SECONDS
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
@@ -12,7 +13,6 @@ from querypulse.alerting.rules import (
     query_missing,
     streaming_input_missing,
 )
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Closed, Open

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.rules import monitoring_degraded
-from querypulse.sidecar.worker import Evaluated
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .stage import TICK_SECONDS, Violation, WorldView

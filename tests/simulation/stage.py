@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,
@@ -18,7 +19,6 @@ from querypulse.alerting.rules import (
     query_stopped,
 )
 from querypulse.listener.identity import UNNAMED
-from querypulse.sidecar.worker import Evaluated
 
 from .clock import Time
 from .driver import SimDriver

@@ -7,8 +7,8 @@ from random import Random
 
 import msgspec
 
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.listener import forgetting
-from querypulse.sidecar.worker import Evaluated
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time

@@ -9,6 +9,7 @@ from support.story import progress
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
@@ -18,7 +19,7 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
 from querypulse.listener.reader import Arrived, Marker
 from querypulse.sidecar.remembering import Remembering
-from querypulse.sidecar.worker import TICK_SECONDS, Evaluated, Worker
+from querypulse.sidecar.worker import TICK_SECONDS, Worker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
