@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from ..listener.redaction import WITHHELD, Redactor, redact
+from ..core.redaction import WITHHELD, Redactor, redact
 from .evaluate import Evaluation, QueryHealth
 from .finding import Finding
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
+from ..core.version import VERSION
 from ..listener.events import EventKind
-from ..listener.version import VERSION
 from .buckets import Buckets
 from .families import Family, histogram
 from .published_state import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ..listener.guard import Guard
+from ..core.guard import Guard
 from . import exposition
 from .published_state import PublishedState
 from .query_collector import all_families

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ..listener.guard import Guard
-from ..listener.loop import Loop
+from ..core.guard import Guard
+from ..core.loop import Loop
 from .host_check import is_loopback, is_own_name
 from .pages import Pages
 from .published_state import PublishedState

@@ -6,7 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from ..listener.guard import Guard
+from ..core.guard import Guard
 
 MAX_WAITING = 64
 

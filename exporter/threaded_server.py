@@ -12,7 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from ..listener.guard import Guard
+from ..core.guard import Guard
 from .reception import Reception, Request
 from .slots import RequestSlots
 

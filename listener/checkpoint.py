@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..core.redaction import redact
 from .commit_log import LoggedBatches
-from .redaction import redact
 
 OFFSETS = "offsets"
 COMMITS = "commits"

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
+from ..core.redaction import redact
 from .events import Event, EventKind, Idle, Progress, SourceProgress, Started, Terminated
 from .offsets import lag_between, parse_offsets
-from .redaction import redact
 
 _Number = float | str | None
 # Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).

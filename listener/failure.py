@@ -10,8 +10,8 @@ import re
 
 import msgspec
 
+from ..core.redaction import redact
 from .python_traceback import HEAD, RaisedAt, raised_at
-from .redaction import redact
 from .table_from_error import table_from_error
 
 NAME_CHARACTERS = 100

@@ -23,8 +23,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from ..core.guard import Guard
 from .events import EventKind
-from .guard import Guard
 from .mailbox import Mailbox
 from .received import Received
 

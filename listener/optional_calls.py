@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from py4j.protocol import Py4JNetworkError
 
+from ..core.redaction import redact
 from .jvm import NETWORK_ERRORS
-from .redaction import redact
 
 log = logging.getLogger("querypulse")
 

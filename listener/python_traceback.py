@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ..core.redaction import redact
 from .python_frames import is_library
-from .redaction import redact
 
 HEAD = "Traceback (most recent call last):"
 MAX_LINES = 8

@@ -13,9 +13,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
+from ..core.guard import Guard
 from .decode import DecodeError, decode
 from .events import Event, Started, Terminated
-from .guard import Guard
 from .jvm import NETWORK_ERRORS
 from .mailbox import Mailbox
 from .probing import Context

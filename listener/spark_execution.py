@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.redaction import MAX_CHARACTERS, redact
 from .living_runs import LivingRun, parse_status
 from .optional_calls import OptionalCalls, is_connection_lost
 from .probing import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
-from .redaction import MAX_CHARACTERS, redact
 from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
 
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable
 
-from .redaction import Redactor, unusable
+from ..core.redaction import Redactor, unusable
 
 log = logging.getLogger("querypulse")
 

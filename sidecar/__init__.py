@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..listener.version import VERSION
-from .configuration.settings import Settings, SettingsError
+from ..core.version import VERSION
+from ..settings.settings import Settings, SettingsError
 from .failure import QueryFailure
 
 if TYPE_CHECKING:

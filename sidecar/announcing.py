@@ -8,10 +8,10 @@ from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
-from .configuration.silence_settings import SilenceSettings
+from ..settings.silence_hints import unmatched
+from ..settings.silence_settings import SilenceSettings
+from ..settings.silencing import Silencing
 from .runtime import Runtime
-from .silence_hints import unmatched
-from .silencing import Silencing
 
 log = logging.getLogger("querypulse")
 

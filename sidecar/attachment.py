@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .configuration.settings import SettingsError
-from .configuration.settings_sources import check_arguments
+from ..settings.settings import SettingsError
+from ..settings.settings_sources import check_arguments
 from .session import settings_of
 from .sidecar import SIDECARS, Sidecar
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..alerting.evaluate import Evaluation, QueryHealth
 from ..alerting.finding import WHOLE_DRIVER, QueryState, Severity
 from ..alerting.rules import driver_down, query_stalled, query_stopped
+from ..core.redaction import redact
 from ..listener.probing import Context
-from ..listener.redaction import redact
 from ..listener.snapshot import Snapshot
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ..core.file_loop import end_file_loop, file_loop
+from ..core.guard import Guard
 from ..exporter.server import HttpServer
-from ..listener.guard import Guard
-from .configuration.components import Components
-from .configuration.wiring import HttpAccess
-from .file_loop import end_file_loop, file_loop
+from ..settings.components import Components
+from ..settings.wiring import HttpAccess
 from .rotation import Rotation
 
 READ_SECONDS = 1.0

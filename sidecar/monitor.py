@@ -8,15 +8,15 @@ from collections.abc import Mapping
 
 from ..alerting.evaluated import Evaluated
 from ..alerting.generic_apps import problem_of
+from ..alerting.notifier import Notifier
+from ..core.guard import Guard
 from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from ..exporter.published_state import Monitor, PublishedState
 from ..listener.event_path import EventPath
-from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
 from ..listener.prober import Prober
 from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
-from .notifier import Notifier
 from .worker import Worker
 
 

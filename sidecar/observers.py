@@ -6,11 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from ..core.guard import Guard
+from ..core.loop import Loop
 from ..listener import jvm
 from ..listener.event_path import EventPath
-from ..listener.guard import Guard
 from ..listener.log_reader import LogReader
-from ..listener.loop import Loop
 from ..listener.prober import Prober
 from ..listener.reader import EventReader, Inbox, Marker
 from ..listener.snapshot import Snapshot
@@ -18,8 +18,8 @@ from ..listener.sources.reader import SourceReader
 from ..listener.sources.spark_sources import SparkSources
 from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
-from .configuration import wiring
-from .configuration.settings import Settings
+from ..settings import wiring
+from ..settings.settings import Settings
 
 
 class Observers:

@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
-from .silence_hints import unmatched
-from .silencing import Silencing, silence_until
+from ..settings.silence_hints import unmatched
+from ..settings.silencing import Silencing, silence_until
 
 log = logging.getLogger("querypulse")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 
 from ..exporter.server import HttpServer
-from .configuration.wiring import HttpAccess
+from ..settings.wiring import HttpAccess
 
 log = logging.getLogger("querypulse")
 

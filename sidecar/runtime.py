@@ -4,38 +4,37 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from ..alerting.alert import Incident
 from ..alerting.evaluated import Evaluated
 from ..alerting.lifecycle.lifecycle import Lifecycle
+from ..alerting.notifier import Notifier
+from ..alerting.query_heartbeats import QueryHeartbeats
+from ..core.deadline import Deadline
+from ..core.guard import Guard
+from ..core.loop import Loop
 from ..exporter.published_state import PublishedState
 from ..exporter.server import HttpServer
 from ..listener.event_path import EventPath
-from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
-from ..listener.loop import Loop
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from ..settings import wiring
+from ..settings.components import Components
+from ..settings.links import external_url
+from ..settings.runbooks import runbook
+from ..settings.settings import Settings
 from .checkpoint_warnings import CheckpointWarnings
-from .configuration import wiring
-from .configuration.components import Components
-from .configuration.links import external_url
-from .configuration.settings import Settings
-from .deadline import Deadline
 from .file_readers import FileReaders
 from .monitor import MonitorFacts
-from .notifier import Notifier
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
-from .query_heartbeats import QueryHeartbeats
-from .runbooks import runbook
 from .serving import serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
@@ -181,20 +180,17 @@ class Runtime:
         self._files.stop()
 
     def _make_notifier(self, app: str, lifecycle: Lifecycle) -> Notifier:
-        def restore(incidents: Iterable[Incident]) -> None:
-            lifecycle.restore(incidents, time.monotonic())
-
-        receivers = self._components.receivers
-        spool = wiring.spool(self._settings, app, self._guard)
+        settings, guard, receivers = self._settings, self._guard, self._components.receivers
+        spool = wiring.spool(settings, app, guard)
         notifier = Notifier(
-            wiring.deliveries(self._settings, self._guard, receivers=receivers, spool=spool),
+            wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
             spool,
             heartbeat=self._components.heartbeat,
             query_heartbeats=QueryHeartbeats(self._components.query_heartbeats),
-            restore=restore,
+            restore=lambda found: lifecycle.restore(found, time.monotonic()),
             redact=self._components.redacting.text,
         )
-        restore(notifier.restored)
+        lifecycle.restore(notifier.restored, time.monotonic())
         return notifier
 
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:

@@ -10,8 +10,8 @@ from typing import Any
 
 from ..alerting.generic_apps import problem_of
 from ..listener.java_errors import THROWN, reason_of
-from .configuration.settings import Settings
-from .configuration.settings_sources import SPARK_PREFIX, load_settings
+from ..settings.settings import Settings
+from ..settings.settings_sources import SPARK_PREFIX, load_settings
 
 log = logging.getLogger("querypulse")
 

@@ -11,19 +11,19 @@ from functools import partial
 from typing import Any
 
 from ..alerting.alert import Alert
+from ..core.deadline import Deadline
+from ..core.guard import Guard
+from ..core.redacted_log import RedactedLog
 from ..exporter.status import Status, status
-from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
-from ..listener.redacted_log import RedactedLog
+from ..settings.components import make_components
+from ..settings.settings import Settings, SettingsError
+from ..settings.silencing import silence_until
 from . import announcing
 from .awaiting import FailureWait
-from .configuration.components import make_components
-from .configuration.settings import Settings, SettingsError
-from .deadline import Deadline
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
-from .silencing import silence_until
 from .starting import start_runtime
 
 log = logging.getLogger("querypulse")

@@ -8,11 +8,11 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from ..core.deadline import Deadline
+from ..core.guard import Guard
 from ..listener.event_path import EventPath
 from ..listener.event_paths import open_path
-from ..listener.guard import Guard
 from ..listener.health_listener import HealthListener
-from .deadline import Deadline
 from .runtime import Runtime
 
 ROLLBACK_SECONDS = 2.0

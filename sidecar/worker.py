@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.evaluated import Evaluated
+from ..alerting.incident_sink import IncidentSink
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
 from ..alerting.main_thread import with_main_thread
 from ..alerting.policy import Policy
+from ..alerting.remembering import Remembering
 from ..listener.commit_log import LogReport
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
@@ -22,8 +24,6 @@ from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
-from .incident_sink import IncidentSink
-from .remembering import Remembering
 
 TICK_SECONDS = 0.5
 LATE_SECONDS = 2.0

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, settings
 from support import connectors, grafana
 from support.compose import engine_trouble
 
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"

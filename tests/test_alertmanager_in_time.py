@@ -11,7 +11,7 @@ from support.receiver_incidents import incident
 
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 

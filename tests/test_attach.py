@@ -20,8 +20,8 @@ from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
 from support.queries import until
 
+from querypulse.core.loop import Loop
 from querypulse.listener.event_paths import open_path
-from querypulse.listener.loop import Loop
 from querypulse.listener.probing import Context, ProbeReport
 from querypulse.sidecar import (
     Settings,

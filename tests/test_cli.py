@@ -10,8 +10,8 @@ import pytest
 from support.http_double import HttpDouble
 
 from querypulse import sidecar
-from querypulse.sidecar import cli
-from querypulse.sidecar.configuration.settings import TYPES
+from querypulse.commands import cli
+from querypulse.settings.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 USAGE_ERROR = 2
@@ -236,7 +236,7 @@ def test_settings_can_be_checked_without_pyspark():
     """The package is blocked, as if it were not installed."""
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from querypulse.sidecar.cli import main\n"
+        "from querypulse.commands.cli import main\n"
         "sys.exit(main(['check']))"
     )
     done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.sidecar import cli, installed
-from querypulse.sidecar.demo.artifacts import ArtifactsError
-from querypulse.sidecar.demo.broker import BrokerError
-from querypulse.sidecar.demo.demo_settings import DemoSettings
-from querypulse.sidecar.demo.scenarios import SCENARIOS
-from querypulse.sidecar.installed import NotInstalledError, require_spark
+from querypulse.commands import cli
+from querypulse.commands.demo.artifacts import ArtifactsError
+from querypulse.commands.demo.broker import BrokerError
+from querypulse.commands.demo.demo_settings import DemoSettings
+from querypulse.commands.demo.scenarios import SCENARIOS
+from querypulse.core import installed
+from querypulse.core.installed import NotInstalledError, require_spark
 
 USAGE_ERROR = 2
 

@@ -11,10 +11,10 @@ import pytest
 import yaml
 from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
 
-from querypulse.sidecar import cli
-from querypulse.sidecar.configuration.settings import Settings
-from querypulse.sidecar.configuration.settings_sources import load_settings
-from querypulse.sidecar.demo.demo_settings import DemoSettings
+from querypulse.commands import cli
+from querypulse.commands.demo.demo_settings import DemoSettings
+from querypulse.settings.settings import Settings
+from querypulse.settings.settings_sources import load_settings
 
 SERVICES = compose()["services"]
 ROOT = DASHBOARDS.parent

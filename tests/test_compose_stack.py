@@ -10,7 +10,7 @@ import pytest
 import requests
 from support.queries import until
 
-from querypulse.sidecar import cli
+from querypulse.commands import cli
 
 ROOT = Path(__file__).parent.parent
 STARTS_WITHIN_SECONDS = 900

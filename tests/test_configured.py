@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from querypulse.settings.configured import configured
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.configured import configured
 
 URL = "https://hooks.example.com/hidden"
 KEY = "hidden0123456789abcdefghijklmnop"

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from querypulse.sidecar import cli
-from querypulse.sidecar.commands import export_dashboards
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+from querypulse.commands import cli, export_dashboards
+from querypulse.settings.settings import DEFAULT_RUNBOOKS
 
 ROOT = Path(__file__).parent.parent
 USAGE_ERROR = 2
@@ -316,7 +315,7 @@ def test_built_wheel_exports_the_same_files_without_the_checkout(tmp_path):
     run(
         "-c",
         f"import sys; sys.path.insert(0, {str(site)!r});"
-        "from querypulse.sidecar.cli import main; import querypulse.dashboards as shipped;"
+        "from querypulse.commands.cli import main; import querypulse.dashboards as shipped;"
         f"assert shipped.__file__.startswith({str(site)!r}), shipped.__file__;"
         f"sys.exit(main(['dashboards', 'export', {str(tmp_path / 'stack')!r}]))",
     )

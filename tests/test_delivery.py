@@ -26,7 +26,7 @@ from querypulse.alerting.outbox.entry import DeliveryState
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.outbox.talk import OUTCOMES
 from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 
 def booked(delivery: Delivery) -> None:

@@ -17,9 +17,9 @@ from support.pagerduty_double import PagerDutyDouble
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
+from querypulse.core.secret import Secret
 
 ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
 PAGE = incident()
@@ -156,9 +156,9 @@ EXIT_SCRIPT = """
 import atexit, sys
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 delivery = Delivery(Webhook(Secret(sys.argv[1])), Guard())
 delivery.start()

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.queries import until
 
-from querypulse.sidecar.configuration.settings_sources import ARTIFACTS_VARIABLE
-from querypulse.sidecar.demo import artifacts, broker, connectors
-from querypulse.sidecar.demo.artifacts import ArtifactsError, Packages, cache_folder, fetch
-from querypulse.sidecar.demo.broker import Broker, BrokerError
-from querypulse.sidecar.demo.ivy_talk import IvyTalk
-from querypulse.sidecar.demo.pipelines.kinds import PIPELINES
+from querypulse.commands.demo import artifacts, broker, connectors
+from querypulse.commands.demo.artifacts import ArtifactsError, Packages, cache_folder, fetch
+from querypulse.commands.demo.broker import Broker, BrokerError
+from querypulse.commands.demo.ivy_talk import IvyTalk
+from querypulse.commands.demo.pipelines.kinds import PIPELINES
+from querypulse.settings.settings_sources import ARTIFACTS_VARIABLE
 
 PACKAGES = Packages(("org.example:thing:1.0",))
 OTHERS = Packages(("org.example:thing:1.0",), ("org.example:other",))

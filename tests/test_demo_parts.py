@@ -10,16 +10,16 @@ import requests
 from support.queries import until
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.commands.demo import telemetry as telemetry_module
+from querypulse.commands.demo.demo_output import DemoOutput
+from querypulse.commands.demo.page_receiver import PageReceiver, ReceivedAlert
+from querypulse.commands.demo.pipelines.file_pipeline import STATUS
+from querypulse.commands.demo.pipelines.kinds import FILES, PIPELINES
+from querypulse.commands.demo.pipelines.pipeline import ALERTS, BRONZE, domain_names, kind_of
+from querypulse.commands.demo.telemetry import KINDS, SCHEMA, FileDrop, Fleet, telemetry
+from querypulse.core.secret import Secret
 from querypulse.exporter.status import QueryStatus
-from querypulse.sidecar.demo import telemetry as telemetry_module
-from querypulse.sidecar.demo.demo_output import DemoOutput
-from querypulse.sidecar.demo.page_receiver import PageReceiver, ReceivedAlert
-from querypulse.sidecar.demo.pipelines.file_pipeline import STATUS
-from querypulse.sidecar.demo.pipelines.kinds import FILES, PIPELINES
-from querypulse.sidecar.demo.pipelines.pipeline import ALERTS, BRONZE, domain_names, kind_of
-from querypulse.sidecar.demo.telemetry import KINDS, SCHEMA, FileDrop, Fleet, telemetry
 
 PATIENCE_SECONDS = 10.0
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from support.queries import until
 
-from querypulse.sidecar.demo.pipelines import pipeline as pipeline_module
-from querypulse.sidecar.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
-from querypulse.sidecar.demo.pipelines.file_pipeline import FilePipeline
-from querypulse.sidecar.demo.pipelines.pipeline import ALERTS
-from querypulse.sidecar.demo.pipelines.writer_lock import WriterLock
-from querypulse.sidecar.demo.scenarios import NONE, SCENARIOS
+from querypulse.commands.demo.pipelines import pipeline as pipeline_module
+from querypulse.commands.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
+from querypulse.commands.demo.pipelines.file_pipeline import FilePipeline
+from querypulse.commands.demo.pipelines.pipeline import ALERTS
+from querypulse.commands.demo.pipelines.writer_lock import WriterLock
+from querypulse.commands.demo.scenarios import NONE, SCENARIOS
 
 RUNBOOKS = Path(__file__).parent.parent / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from querypulse.commands.demo.pipelines.pipeline import BRONZE
+from querypulse.commands.demo.run import _exit_code
+from querypulse.commands.demo.waiting import Blocked, Supervised, main_thread_stuck_in
 from querypulse.sidecar import QueryFailure
-from querypulse.sidecar.demo.pipelines.pipeline import BRONZE
-from querypulse.sidecar.demo.run import _exit_code
-from querypulse.sidecar.demo.waiting import Blocked, Supervised, main_thread_stuck_in
 
 PATIENCE_SECONDS = 10.0
 

@@ -20,7 +20,7 @@ from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 
 class Harness:

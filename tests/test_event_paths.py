@@ -19,9 +19,9 @@ from support.fake_driver import (
     python_jvm,
 )
 
+from querypulse.core.guard import Guard
 from querypulse.listener.event_path import NotListeningError
 from querypulse.listener.event_paths import open_path
-from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import HealthListener
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.jvm import NETWORK_ERRORS

@@ -10,8 +10,8 @@ from support.exporter_exposition import samples, values
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
+from querypulse.core import version as version_module
 from querypulse.exporter.published_state import Monitor
-from querypulse.listener import version as version_module
 
 
 def test_monitor_counts_known_kinds_from_0():

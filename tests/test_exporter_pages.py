@@ -13,8 +13,8 @@ from support.exporter_boards import board, full_board
 from support.exporter_http import get, raw, serving
 from support.story import Story
 
+from querypulse.core.guard import Guard
 from querypulse.exporter.status import Status, status
-from querypulse.listener.guard import Guard
 
 PATHS = ("/metrics", "/status", "/livez", "/readyz")
 HEALTHY = board(Story().started(at=0).commit(batch=1, at=90))

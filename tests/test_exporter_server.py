@@ -12,8 +12,8 @@ import requests
 from support.exporter_boards import full_board
 from support.exporter_http import address, get, our_threads, serving
 
+from querypulse.core.guard import Guard
 from querypulse.exporter.server import HttpServer
-from querypulse.listener.guard import Guard
 
 
 def test_all_threads_are_our_daemons():

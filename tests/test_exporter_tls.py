@@ -16,9 +16,9 @@ import trustme
 from support.exporter_boards import full_board
 from support.exporter_http import address, our_threads, serving
 
+from querypulse.core.guard import Guard
 from querypulse.exporter import reception
 from querypulse.exporter.server import HttpServer, Tls
-from querypulse.listener.guard import Guard
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ import time
 import pytest
 from support.recorded import recorded
 
+from querypulse.core.redaction import REDACTED, redact
 from querypulse.listener.failure import describe_failure, died_of_stopped_context
-from querypulse.listener.redaction import REDACTED, redact
 
 
 def real_deaths(spark):

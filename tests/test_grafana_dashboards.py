@@ -221,6 +221,6 @@ def test_link_to_a_dashboard_keeps_the_selected_variables(name):
 
 
 def test_runbooks_are_at_the_address_that_alerts_link():
-    from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+    from querypulse.settings.settings import DEFAULT_RUNBOOKS
 
     assert RUNBOOKS == DEFAULT_RUNBOOKS

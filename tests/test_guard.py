@@ -10,9 +10,9 @@ from support.planted import HUNTER, PLANTED
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import MaxRetryError
 
-from querypulse.listener.guard import Guard
-from querypulse.listener.redacted_log import RedactedLog
-from querypulse.listener.redaction import WITHHELD, Redactor
+from querypulse.core.guard import Guard
+from querypulse.core.redacted_log import RedactedLog
+from querypulse.core.redaction import WITHHELD, Redactor
 
 log = logging.getLogger("querypulse")
 

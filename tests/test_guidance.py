@@ -16,13 +16,13 @@ from support.repository import runbooks
 from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
+from querypulse.settings.components import make_components
+from querypulse.settings.links import guidance, guidance_from_outside
+from querypulse.settings.receivers_from_settings import receivers
+from querypulse.settings.runbooks import runbook
+from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.components import make_components
-from querypulse.sidecar.configuration.links import guidance, guidance_from_outside
-from querypulse.sidecar.configuration.receivers_from_settings import receivers
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
-from querypulse.sidecar.runbooks import runbook
 from querypulse.sidecar.session import spark_ui_url
 
 HOME = "https://driver.example/orders"

@@ -20,10 +20,10 @@ from pyspark.sql.streaming.listener import (
 )
 from support.recorded import recorded
 
+from querypulse.core.guard import Guard
 from querypulse.listener import HealthListener as PublicHealthListener
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind
-from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import (
     _INTERFACE,
     _WRAPPER,

@@ -16,8 +16,8 @@ from querypulse.alerting.receivers.heartbeat import Heartbeat
 from querypulse.alerting.receivers.heartbeat_ping import (
     Ping,
 )
-from querypulse.alerting.receivers.secret import Secret
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
+from querypulse.core.secret import Secret
 
 HEALTHY = Ping("", "healthy")
 FAIL = Ping("/fail", "bronze failed")

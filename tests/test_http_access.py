@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 import trustme
 
+from querypulse.settings import wiring
+from querypulse.settings.wiring import HttpAccess
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration import wiring
-from querypulse.sidecar.configuration.wiring import HttpAccess
 
 
 def refused(**settings):

@@ -9,9 +9,9 @@ from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0
 EVERY_STATUS = range(101, 600)

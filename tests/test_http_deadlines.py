@@ -11,7 +11,7 @@ from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, reply
 
 from querypulse.alerting.receivers.deadline_adapter import DeadlineAdapter
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0
 

@@ -11,7 +11,7 @@ from support.http_double import HttpDouble, raw, reply
 from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0
 PATH_SECRET = "B0000SECRETB0000"

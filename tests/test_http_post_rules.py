@@ -16,7 +16,7 @@ from querypulse.alerting.receivers.answer import (
     wait_asked_for,
 )
 from querypulse.alerting.receivers.http import HttpPoster
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0
 

@@ -11,7 +11,7 @@ from support.tls import Authority
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.http_options import HttpOptions
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0
 TARGET = "https://hook.test/services/B0000SECRETB0000"

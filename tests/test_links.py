@@ -19,8 +19,8 @@ from support.repository import (
 
 from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.sidecar.configuration.links import guidance
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS, Settings
+from querypulse.settings.links import guidance
+from querypulse.settings.settings import DEFAULT_RUNBOOKS, Settings
 
 try:
     import tomllib

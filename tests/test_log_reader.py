@@ -14,10 +14,10 @@ from support.queries import until
 from support.storage import MemoryCheckpoint, MemoryStorage
 from support.story import Story, processing, run
 
+from querypulse.core.guard import Guard
+from querypulse.core.loop import Loop
 from querypulse.listener.commit_log import LoggedBatches, LogReport
-from querypulse.listener.guard import Guard
 from querypulse.listener.log_reader import RETRY_SECONDS, LogReader
-from querypulse.listener.loop import Loop
 from querypulse.listener.probing import ProbeReport
 
 PATIENCE_SECONDS = 10.0

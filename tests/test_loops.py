@@ -11,8 +11,8 @@ import pytest
 from support.clock import Clock
 from support.queries import until
 
-from querypulse.listener.guard import BURST_SECONDS, Guard
-from querypulse.listener.loop import PAUSE_AFTER_ERROR_SECONDS, Loop
+from querypulse.core.guard import BURST_SECONDS, Guard
+from querypulse.core.loop import PAUSE_AFTER_ERROR_SECONDS, Loop
 
 PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0
@@ -189,7 +189,7 @@ def test_contained_errors_are_counted_by_component():
 @pytest.mark.contains_errors
 def test_burst_of_errors_is_logged_once_and_the_next_one_again(monkeypatch, caplog):
     clock = Clock(5000.0)
-    monkeypatch.setattr("querypulse.listener.guard.time.monotonic", clock)
+    monkeypatch.setattr("querypulse.core.guard.time.monotonic", clock)
     guard = Guard()
     for seconds in (0.0, 1.0, BURST_SECONDS - 2):
         clock.now += seconds

@@ -11,12 +11,12 @@ from support.pagerduty_double import PagerDutyDouble
 from support.queries import until
 from support.receiver_incidents import ENDED, incident
 
-from querypulse.listener.guard import Guard
+from querypulse.alerting.notifier import Notifier
+from querypulse.core.deadline import Deadline
+from querypulse.core.guard import Guard
+from querypulse.settings import wiring
+from querypulse.settings.receivers_from_settings import heartbeat, receivers
 from querypulse.sidecar import Settings
-from querypulse.sidecar.configuration import wiring
-from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers
-from querypulse.sidecar.deadline import Deadline
-from querypulse.sidecar.notifier import Notifier
 
 FIRING = incident("bronze")
 

@@ -10,7 +10,7 @@ from support.pagerduty_double import PagerDutyDouble
 from support.receivers import pagerduty
 
 from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 
 class Pager:

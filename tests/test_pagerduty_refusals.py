@@ -12,7 +12,7 @@ from support.receivers import ROUTING_KEY, pagerduty
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
 

@@ -8,8 +8,8 @@ import time
 import pytest
 from support.queries import until
 
-from querypulse.listener.guard import Guard
-from querypulse.listener.loop import Loop
+from querypulse.core.guard import Guard
+from querypulse.core.loop import Loop
 from querypulse.listener.prober import Prober
 from querypulse.listener.probing import ProbeReport
 

@@ -22,7 +22,7 @@ from support.rule_files import (
 from querypulse.alerting import rules as our_rules
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.rules import events_missing, monitoring_degraded
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+from querypulse.settings.settings import DEFAULT_RUNBOOKS
 
 pytestmark = pytest.mark.prometheus
 

@@ -11,9 +11,9 @@ from test_failure import delta_conflict, real_deaths
 
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.redacted import redacted
+from querypulse.core.redaction import REDACTED, Redactor
 from querypulse.listener.failure import describe_failure
 from querypulse.listener.python_traceback import MAX_CHARACTERS, raised_at
-from querypulse.listener.redaction import REDACTED, Redactor
 
 HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
 

@@ -16,19 +16,19 @@ from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.policy import Limits
+from querypulse.alerting.query_heartbeats import QueryHeartbeats
 from querypulse.alerting.receivers.heartbeat import Heartbeat
 from querypulse.alerting.receivers.heartbeat_ping import Ping
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.deadline import Deadline
+from querypulse.core.guard import Guard
+from querypulse.core.secret import Secret
 from querypulse.listener.events import Started
-from querypulse.listener.guard import Guard
 from querypulse.listener.ownership import parse_watchers
+from querypulse.settings import receivers_from_settings, wiring
+from querypulse.settings.own_values import own_secrets
+from querypulse.settings.settings import check_value
+from querypulse.settings.settings_sources import load_settings
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration import receivers_from_settings, wiring
-from querypulse.sidecar.configuration.own_values import own_secrets
-from querypulse.sidecar.configuration.settings import check_value
-from querypulse.sidecar.configuration.settings_sources import load_settings
-from querypulse.sidecar.deadline import Deadline
-from querypulse.sidecar.query_heartbeats import QueryHeartbeats
 
 URL = "https://hc.example/ping/0a1b2c3d-secret"
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 from support.worker_harness import WorkerHarness
 
+from querypulse.alerting.notifier import Notifier
+from querypulse.core.guard import Guard
 from querypulse.exporter.published_state import DROP_REASONS
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.listener.guard import Guard
 from querypulse.listener.health_listener import HealthListener
 from querypulse.listener.jvm import NETWORK_ERRORS
 from querypulse.listener.mailbox import Mailbox
@@ -29,7 +30,6 @@ from querypulse.listener.reader import (
 )
 from querypulse.listener.received import Received
 from querypulse.sidecar.monitor import MonitorFacts
-from querypulse.sidecar.notifier import Notifier
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'

@@ -11,9 +11,9 @@ from support.http_double import HttpDouble, reply
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
+from querypulse.settings.receivers_from_settings import heartbeat, receivers, routes
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.receivers_from_settings import heartbeat, receivers, routes
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()

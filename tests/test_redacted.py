@@ -13,7 +13,7 @@ from querypulse.alerting.finding import Finding, QueryState, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.redacted import ERROR_CLASS, redacted
-from querypulse.listener.redaction import REDACTED, WITHHELD, Redactor
+from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 
 planted = st.sampled_from(PLANTED)
 

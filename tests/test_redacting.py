@@ -9,9 +9,9 @@ import pytest
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
 from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.settings.own_values import secret_parts
+from querypulse.settings.redacting import Redacting
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.own_values import secret_parts
-from querypulse.sidecar.configuration.redacting import Redacting
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 TOKEN = "T0KEN567890abcdefgh"

@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
+from querypulse.core.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, redact
 from querypulse.listener.failure import describe_failure
-from querypulse.listener.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, redact
 
 WORDS = ["batch", "812", "of", "run", "offset", "topic", "partition", "day=1", "a.b.C:", "at", "->"]
 PRINTABLE = st.text(alphabet="ab =:;,&/@{}()[]<>\\\"'-.%\n", max_size=20)

@@ -14,9 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
-from querypulse.listener import redaction
-from querypulse.listener.own_secrets import MIN_CHARACTERS, secrets_of_url
-from querypulse.listener.redaction import (
+from querypulse.core import redaction
+from querypulse.core.own_secrets import MIN_CHARACTERS, secrets_of_url
+from querypulse.core.redaction import (
     CUT_CHARACTERS,
     MAX_WITH_PATTERNS,
     REDACTED,

@@ -11,11 +11,11 @@ from support.repository import ROOT
 
 from querypulse.alerting.receivers.declaration import Holds, Text, holds
 from querypulse.alerting.receivers.registry import RECEIVER_TYPES, AnyReceiverSettings
+from querypulse.settings.conf_secrets import refuse_secret
+from querypulse.settings.masking import masked_receivers
+from querypulse.settings.redacting import Redacting
+from querypulse.settings.settings import QuerySettings, check_value
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.conf_secrets import refuse_secret
-from querypulse.sidecar.configuration.masking import masked_receivers
-from querypulse.sidecar.configuration.redacting import Redacting
-from querypulse.sidecar.configuration.settings import QuerySettings, check_value
 
 SECRET = "s3cr3t-0123456789-abcdefghij"
 HOSTILE = {

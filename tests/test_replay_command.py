@@ -9,10 +9,11 @@ import sys
 import pytest
 from support.event_log import CONFLICT, EventLog, progress
 
-from querypulse.sidecar import cli, installed
-from querypulse.sidecar.replay import command
-from querypulse.sidecar.replay import progress_bar as showing
-from querypulse.sidecar.replay.command import ReplayRequest
+from querypulse.commands import cli
+from querypulse.core import installed
+from querypulse.replay import command
+from querypulse.replay import progress_bar as showing
+from querypulse.replay.command import ReplayRequest
 
 UNREADABLE = 2
 
@@ -274,7 +275,7 @@ def test_short_replay_or_no_terminal_shows_no_progress(replay, log, terminal, wh
 
 # -- as a process ---------------------------------------------------------------------------------
 
-COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+COMMAND = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 
 
 def test_plain_log_needs_neither_pyspark_nor_a_codec(log):

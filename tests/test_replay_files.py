@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from support.event_log import CONFLICT, EventLog
 from support.replays import changes, replayed
 
-from querypulse.sidecar.installed import NotInstalledError
-from querypulse.sidecar.replay import lines
-from querypulse.sidecar.replay.applications import find_applications
-from querypulse.sidecar.replay.blocks import lz4_blocks, snappy_blocks
-from querypulse.sidecar.replay.errors import ReplayError
-from querypulse.sidecar.replay.lines import read_lines
+from querypulse.core.installed import NotInstalledError
+from querypulse.replay import lines
+from querypulse.replay.applications import find_applications
+from querypulse.replay.blocks import lz4_blocks, snappy_blocks
+from querypulse.replay.errors import ReplayError
+from querypulse.replay.lines import read_lines
 
 SPARK_BLOCK = 32 * 1024
 

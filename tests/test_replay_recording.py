@@ -10,7 +10,7 @@ from support.recorded import FIXTURES, recorded
 
 from querypulse.listener.decode import decode
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.sidecar.replay.recording import Began, Reader, RecordedEvent, Stopped
+from querypulse.replay.recording import Began, Reader, RecordedEvent, Stopped
 
 
 def read(*lines):

@@ -10,9 +10,9 @@ from support.replays import after, changes, replayed, reported
 from support.story import progress
 
 from querypulse.listener.events import Idle, Started, Terminated
-from querypulse.sidecar.configuration.settings import Settings
-from querypulse.sidecar.configuration.wiring import policy
-from querypulse.sidecar.replay.engine import ReplayEngine
+from querypulse.replay.engine import ReplayEngine
+from querypulse.settings.settings import Settings
+from querypulse.settings.wiring import policy
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 
 SETTING = "webhook_secret_file"
 

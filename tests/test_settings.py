@@ -12,16 +12,10 @@ from querypulse.alerting.receivers.registry import (
     PagerDutySettings,
     WebhookSettings,
 )
+from querypulse.settings.masking import HIDDEN as MASK
+from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, check_value, masked
+from querypulse.settings.silence_settings import SilenceSettings
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.masking import HIDDEN as MASK
-from querypulse.sidecar.configuration.settings import (
-    HOLDS,
-    TYPES,
-    QuerySettings,
-    check_value,
-    masked,
-)
-from querypulse.sidecar.configuration.silence_settings import SilenceSettings
 
 CONTRACT = {
     "app_name": None,

@@ -12,13 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.settings_errors import refused
 
+from querypulse.settings.settings import TYPES
+from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.sidecar import SettingsError
-from querypulse.sidecar.configuration.settings import TYPES
-from querypulse.sidecar.configuration.settings_sources import (
-    CONFIG_VARIABLE,
-    load_settings,
-    load_strictly,
-)
 from querypulse.sidecar.session import settings_of
 
 ROOT = Path(__file__).parent.parent

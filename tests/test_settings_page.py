@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from support.repository import ROOT
 
-from querypulse.sidecar.configuration.settings import Settings, check_value
+from querypulse.settings.settings import Settings, check_value
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -9,8 +9,8 @@ from support.settings_errors import refused
 
 from querypulse.alerting.receivers.declaration import Holds
 from querypulse.alerting.receivers.registry import PagerDutySettings, SlackSettings
-from querypulse.sidecar.configuration.settings import HOLDS, TYPES, QuerySettings
-from querypulse.sidecar.configuration.settings_sources import load_settings
+from querypulse.settings.settings import HOLDS, TYPES, QuerySettings
+from querypulse.settings.settings_sources import load_settings
 
 # setting -> (value as an argument, the same value as text)
 VALUES = {

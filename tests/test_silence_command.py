@@ -7,9 +7,9 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from querypulse.alerting.alert import Alert
-from querypulse.sidecar import cli
-from querypulse.sidecar.silence_file import read_silences
-from querypulse.sidecar.silencing import silence_of
+from querypulse.commands import cli
+from querypulse.settings.silence_file import read_silences
+from querypulse.settings.silencing import silence_of
 
 COULD_NOT_BEGIN, USAGE = 2, 2
 

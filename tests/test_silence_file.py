@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.sidecar.configuration.silence_settings import SilenceSettings
-from querypulse.sidecar.silence_file import add_silence, end_silences, in_force, read_silences
+from querypulse.settings.silence_file import add_silence, end_silences, in_force, read_silences
+from querypulse.settings.silence_settings import SilenceSettings
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 
@@ -154,7 +154,7 @@ def test_writes_leave_no_other_files(path):
 
 def test_concurrent_writers_lose_no_silence(path):
     script = (
-        "import sys; from querypulse.sidecar.cli import main\n"
+        "import sys; from querypulse.commands.cli import main\n"
         "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--app', 'etl', '--file', sys.argv[2]])"
     )
     writers = [

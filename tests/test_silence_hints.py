@@ -6,8 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.sidecar.configuration.silence_settings import SilenceSettings
-from querypulse.sidecar.silence_hints import ALERTS, unmatched
+from querypulse.settings.silence_hints import ALERTS, unmatched
+from querypulse.settings.silence_settings import SilenceSettings
 
 NAMES = ("billing", "bronze-eu", "bronze-us")
 UNTIL = datetime.now(timezone.utc) + timedelta(hours=1)

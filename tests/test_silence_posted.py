@@ -14,11 +14,11 @@ from support.exporter_http import address, serving
 from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.rules import ORDER
-from querypulse.listener.guard import Guard
-from querypulse.sidecar import cli
+from querypulse.commands import cli
+from querypulse.core.guard import Guard
+from querypulse.settings.silence_hints import ALERTS
+from querypulse.settings.silencing import Silencing, silence_until
 from querypulse.sidecar.posted_silence import post_silence
-from querypulse.sidecar.silence_hints import ALERTS
-from querypulse.sidecar.silencing import Silencing, silence_until
 
 NAMES = ("billing", "bronze")
 HOUR = {"queries": "billing", "minutes": 60}

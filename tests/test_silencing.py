@@ -9,11 +9,12 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.clock import Clock
 
-from querypulse.listener.guard import Guard
-from querypulse.sidecar import Settings, Sidecar, silencing
-from querypulse.sidecar.configuration.silence_settings import SilenceSettings
-from querypulse.sidecar.silence_file import add_silence, read_silences
-from querypulse.sidecar.silencing import Silencing, until_of
+from querypulse.core.guard import Guard
+from querypulse.settings import silencing
+from querypulse.settings.silence_file import add_silence, read_silences
+from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.silencing import Silencing, until_of
+from querypulse.sidecar import Settings, Sidecar
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 

@@ -14,9 +14,9 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.slack_message import escape, minimal_message, slack_message
+from querypulse.core.secret import Secret
 
 LONG = st.text(max_size=20) | st.sampled_from(["<", "&", ">", "`", "|", "\n", "x"]).flatmap(
     lambda mark: st.sampled_from([1, 3, 500, 1300, 8000]).map(lambda size: mark * size)

@@ -16,10 +16,10 @@ from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, inci
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.smtp import Email, EmailSettings, email_message
+from querypulse.core.secret import Secret
+from querypulse.settings.receivers_from_settings import receivers
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.receivers_from_settings import receivers
 
 SENDER, TO = "pulse@example.com", ("oncall@example.com", "team@example.com")
 

@@ -15,7 +15,7 @@ from support.replays import replayed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
-COMMAND = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+COMMAND = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 # The demo's settings; expected_queries replaces the trigger, which no log contains.
 SETTINGS = [
     "--set=stall_floor_seconds=15",

@@ -27,7 +27,7 @@ from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.alerting.outbox.spool_lock import SpoolLock
 from querypulse.alerting.outbox.spool_trial import try_folder
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 CHILD = Path(spooling.__file__)
 

@@ -15,10 +15,10 @@ from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.outbox.spool import Spool
-from querypulse.listener.guard import Guard
+from querypulse.alerting.remembering import Remembering
+from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.query import Died
-from querypulse.sidecar.remembering import Remembering
 
 
 def failed(number=1, *, times=2):

@@ -18,7 +18,7 @@ from querypulse.alerting.outbox.stale_resolves import ASK_AGAIN_SECONDS, HELD_SE
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.receiver import LeftOpen, ReceiverCapabilities
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 BLIND = ReceiverCapabilities(reconciles=True)
 ASKED = ReceiverCapabilities(reconciles=True, can_be_asked=True)

@@ -14,10 +14,10 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.teams import Teams, minimal_message, teams_message
+from querypulse.core.secret import Secret
+from querypulse.settings.receivers_from_settings import receivers
 from querypulse.sidecar import Settings, SettingsError
-from querypulse.sidecar.configuration.receivers_from_settings import receivers
 
 MAX_BYTES = 28 * 1024
 ELEMENTS = {"RichTextBlock"}

@@ -7,8 +7,8 @@ import json
 import pytest
 from support.http_double import HttpDouble, raw, reply
 
-from querypulse.sidecar import cli
-from querypulse.sidecar.commands.try_receivers import TEST_NAME
+from querypulse.commands import cli
+from querypulse.commands.try_receivers import TEST_NAME
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 COULD_NOT_BEGIN = 2

@@ -7,7 +7,7 @@ from support.watch_harness import WALL, A, B, WatchHarness, pod
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.exporter.shutdown_notice import Notice
-from querypulse.sidecar.watch.poll import Said
+from querypulse.watch.poll import Said
 
 DAY = 24 * 3600.0
 

@@ -6,10 +6,10 @@ import pytest
 from support.watch_harness import BAD, TERMS, A, B, WatchHarness, pod
 from support.watching import serving, watching
 
-from querypulse.sidecar.watch import blindness
-from querypulse.sidecar.watch.driver_alerts import DriverAlerts
-from querypulse.sidecar.watch.poll import Said
-from querypulse.sidecar.watch.target_tracker import TargetTracker
+from querypulse.watch import blindness
+from querypulse.watch.driver_alerts import DriverAlerts
+from querypulse.watch.poll import Said
+from querypulse.watch.target_tracker import TargetTracker
 
 
 def test_a_driver_that_rejects_the_watcher_is_an_alert_of_the_watcher():

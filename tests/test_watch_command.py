@@ -15,14 +15,14 @@ from support.queries import until
 from support.watching import ServedDriver, serving
 
 from querypulse.alerting.receivers.registry import WebhookSettings
-from querypulse.sidecar import cli
-from querypulse.sidecar.configuration.settings import Settings
-from querypulse.sidecar.watch.hosts import receiver_hosts
+from querypulse.commands import cli
+from querypulse.settings.settings import Settings
+from querypulse.watch.hosts import receiver_hosts
 
 pytestmark = pytest.mark.slow
 
 COULD_NOT_BEGIN = 2
-RUN = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+RUN = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 FAST = ("--interval", "0.3", "--gone-after", "1")
 
 

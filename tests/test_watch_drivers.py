@@ -11,8 +11,8 @@ import pytest
 from support.queries import until
 from support.watching import ServedDriver, address, is_seen, serving, watching
 
-from querypulse.sidecar.watch import blindness, targets
-from querypulse.sidecar.watch.network import answers
+from querypulse.watch import blindness, targets
+from querypulse.watch.network import answers
 
 pytestmark = pytest.mark.slow
 

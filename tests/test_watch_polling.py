@@ -15,13 +15,13 @@ from msgspec.structs import replace
 from support.http_double import HttpDouble, drip, raw, reply
 from support.watching import driver_board, serving
 
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.secret import Secret
 from querypulse.exporter.tls import Tls
-from querypulse.sidecar.watch import polling
-from querypulse.sidecar.watch.client import Access, Client, NoAnswer
-from querypulse.sidecar.watch.poll import Endpoint, Said
-from querypulse.sidecar.watch.polling import WatchAnswer, await_notice, poll
-from querypulse.sidecar.watch.targets import endpoint_of
+from querypulse.watch import polling
+from querypulse.watch.client import Access, Client, NoAnswer
+from querypulse.watch.poll import Endpoint, Said
+from querypulse.watch.polling import WatchAnswer, await_notice, poll
+from querypulse.watch.targets import endpoint_of
 
 pytestmark = pytest.mark.slow
 

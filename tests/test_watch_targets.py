@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.sidecar.watch import targets
-from querypulse.sidecar.watch.poll import Endpoint
-from querypulse.sidecar.watch.targets import TargetError, Targets, endpoint_of
+from querypulse.watch import targets
+from querypulse.watch.poll import Endpoint
+from querypulse.watch.targets import TargetError, Targets, endpoint_of
 
 
 @pytest.fixture

@@ -23,9 +23,9 @@ from support.receiver_incidents import (
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.raw_message import raw_message
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.standard_webhooks import message_id
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.core.secret import Secret
 
 SCHEMA = json.loads(
     files("querypulse.alerting.receivers").joinpath("webhook.schema.json").read_text()

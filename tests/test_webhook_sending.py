@@ -16,9 +16,9 @@ from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, 
 
 from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.standard_webhooks import message_id, signing_key
 from querypulse.alerting.receivers.webhook import MAX_BODY_BYTES, Webhook
+from querypulse.core.secret import Secret
 
 (ALERT,) = ONE.alerts
 

@@ -9,10 +9,10 @@ import pytest
 
 from querypulse.alerting.lifecycle.lifecycle import LifecycleSettings
 from querypulse.alerting.policy import Limits
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
+from querypulse.settings import wiring
+from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings, SettingsError, Sidecar
-from querypulse.sidecar.configuration import wiring
-from querypulse.sidecar.configuration.settings import QuerySettings
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 
@@ -162,8 +162,8 @@ def test_without_receivers_there_is_nothing_to_deliver():
 def test_deliveries_need_no_spark():
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
-        "from querypulse.sidecar import Settings\nfrom querypulse.sidecar.configuration import wiring\n"
-        "from querypulse.listener.guard import Guard\n"
+        "from querypulse.sidecar import Settings\nfrom querypulse.settings import wiring\n"
+        "from querypulse.core.guard import Guard\n"
         "print(*[one.name for one in wiring.deliveries(Settings(webhook_url='https://h'), Guard())])"
     )
     done = subprocess.run([sys.executable, "-Ic", script], capture_output=True, text=True)

@@ -11,11 +11,11 @@ from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.redacted import redacted
+from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, Ending
-from querypulse.listener.redaction import Redactor
 from querypulse.sidecar.worker import TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

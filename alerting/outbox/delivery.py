@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ...listener.guard import Guard
-from ...listener.loop import Loop
+from ...core.guard import Guard
+from ...core.loop import Loop
 from ..alert import Incident
 from ..receivers.receiver import DeliveryError, LeftOpen, Receiver
 from .entry import OutboxEntry

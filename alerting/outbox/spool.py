@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ...listener.guard import Guard
-from ...listener.loop import Loop
+from ...core.guard import Guard
+from ...core.loop import Loop
 from ...listener.past_failures import FailedQuery
 from .entry import OutboxEntry
 from .spool_file import Change, Entries, Failures, SpoolBusyError, SpoolFile, is_corruption

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ...listener.guard import Guard
+from ...core.guard import Guard
 from ..alert import Incident
 from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import Asked, DeliveryError, LeftOpen, Receiver

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ...core.secret import Secret
 from ..alert import Incident
 from .alertmanager_alerts import (
     RESEND_RESOLVED_SECONDS,
@@ -26,7 +27,6 @@ from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster
 from .http_options import HttpOptions
 from .receiver import LeftOpen, ReceiverCapabilities
-from .secret import Secret
 
 log = logging.getLogger("querypulse")
 

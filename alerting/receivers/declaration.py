@@ -10,9 +10,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from ...core.secret import Secret
 from .http_options import HttpOptions
 from .receiver import Receiver
-from .secret import Secret
 
 
 class Holds(str, Enum):

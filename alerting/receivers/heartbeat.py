@@ -11,14 +11,14 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from ...listener.guard import Guard
-from ...listener.loop import Loop
+from ...core.guard import Guard
+from ...core.loop import Loop
+from ...core.secret import Secret
 from ..alert import Incident
 from .answer import DeliveryOutcome
 from .heartbeat_ping import START, STOPPED, TEST, Ping, due_at, ping_of, ping_url
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
-from .secret import Secret
 
 log = logging.getLogger("querypulse")
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping
 import requests
 from urllib3.exceptions import HTTPError
 
-from ...listener.version import VERSION
+from ...core.secret import Secret
+from ...core.version import VERSION
 from .address import public_part
 from .answer import DeliveryOutcome, classify, may_have_arrived, wait_asked_for
 from .attempts import attempts
 from .deadline_adapter import DeadlineAdapter
 from .http_options import HttpOptions
 from .receiver import DeliveryError
-from .secret import Secret
 from .transport_failure import diagnose
 
 TOTAL_SECONDS = 10.0

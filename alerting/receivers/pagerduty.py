@@ -6,6 +6,7 @@ import socket
 from collections.abc import Sequence
 from typing import Literal
 
+from ...core.secret import Secret
 from ..alert import Incident
 from .answer import DeliveryOutcome
 from .declaration import (
@@ -30,7 +31,6 @@ from .pagerduty_event import (
     trigger_event,
 )
 from .receiver import ReceiverCapabilities
-from .secret import Secret
 
 EVENTS_URLS = {
     "us": "https://events.pagerduty.com/v2/enqueue",

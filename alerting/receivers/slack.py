@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.secret import Secret
 from ..alert import Incident
 from .answer import DeliveryOutcome
 from .declaration import (
@@ -16,7 +17,6 @@ from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
 from .minimal_payload import post_or_less
 from .receiver import ReceiverCapabilities
-from .secret import Secret
 from .slack_message import minimal_message, slack_message
 
 ACCEPTED = b"ok"

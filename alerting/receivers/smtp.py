@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from ...core.secret import Secret
 from ..alert import Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of, status
@@ -22,7 +23,6 @@ from .answer import DeliveryOutcome
 from .declaration import Key, ReceiverContext, ReceiverSettings, ReceiverType, SecretFile, Text
 from .encoding import shorten
 from .receiver import DeliveryError, ReceiverCapabilities
-from .secret import Secret
 from .smtp_connection import SmtpConnection
 
 log = logging.getLogger("querypulse")

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
+from ...core.secret import Secret
 from ..alert import Alert, Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of
@@ -21,7 +22,6 @@ from .http import HttpPoster
 from .http_options import HttpOptions
 from .minimal_payload import post_or_less
 from .receiver import ReceiverCapabilities
-from .secret import Secret
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500

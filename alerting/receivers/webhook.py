@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ...core.secret import Secret
 from ..alert import Incident
 from .alertmanager_message import message
 from .answer import DeliveryOutcome
@@ -21,7 +22,6 @@ from .http_options import HttpOptions
 from .minimal_payload import post_or_less
 from .raw_message import raw_message
 from .receiver import ReceiverCapabilities
-from .secret import Secret
 from .standard_webhooks import message_id, signed_headers, signing_key
 
 MAX_BODY_BYTES = 1024 * 1024

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import SparkSession
 
+from querypulse.core.guard import Guard
+from querypulse.core.loop import Loop
 from querypulse.listener.event_queue import EventQueue
-from querypulse.listener.guard import Guard
-from querypulse.listener.loop import Loop
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import EventReader

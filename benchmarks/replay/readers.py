@@ -9,7 +9,7 @@ from typing import IO
 
 import zstandard
 
-from querypulse.sidecar.replay.command import ReplayRequest, replay
+from querypulse.replay.command import ReplayRequest, replay
 
 from .long_logs import STREAMING
 

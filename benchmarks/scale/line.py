@@ -9,12 +9,12 @@ from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
+from querypulse.core.guard import Guard
 from querypulse.exporter.exposition import as_text
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.exporter.query_collector import all_families
 from querypulse.listener.event_queue import EventQueue
 from querypulse.listener.events import EventKind
-from querypulse.listener.guard import Guard
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, EventReader

@@ -11,7 +11,7 @@ from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery
 
 from .clock import Time

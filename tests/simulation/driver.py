@@ -14,16 +14,16 @@ from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.policy import Limits, Policy
+from querypulse.alerting.remembering import Remembering
 from querypulse.alerting.rules import driver_down
+from querypulse.core.deadline import Deadline
+from querypulse.core.guard import Guard
 from querypulse.exporter.shutdown_notice import Notice
-from querypulse.listener.guard import Guard
 from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Ending, EventReader, Item, Marker
-from querypulse.sidecar.deadline import Deadline
 from querypulse.sidecar.process_end import ProcessEnd, end_of
-from querypulse.sidecar.remembering import Remembering
 from querypulse.sidecar.runtime import Runtime
 from querypulse.sidecar.worker import Worker
 

@@ -31,7 +31,7 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.process_end import ProcessEnd
-from querypulse.sidecar.watch.target_tracker import TargetTracker
+from querypulse.watch.target_tracker import TargetTracker
 
 from . import driver
 from .mutating import Mutation, only

@@ -14,8 +14,8 @@ from querypulse.alerting.outbox import outbox, send_schedule, stale_resolves
 from querypulse.alerting.outbox.entry import DeliveryState
 from querypulse.alerting.outbox.pending_send import PendingSend, SendReason
 from querypulse.alerting.outbox.stale_resolves import StaleResolves
-from querypulse.sidecar.watch import driver_alerts
-from querypulse.sidecar.watch.memory import WatchedDriver
+from querypulse.watch import driver_alerts
+from querypulse.watch.memory import WatchedDriver
 
 from .mutating import Mutation, only
 from .scenarios import plan_of

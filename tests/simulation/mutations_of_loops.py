@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from querypulse.alerting import over_restarts
+from querypulse.alerting import over_restarts, remembering
 from querypulse.alerting.lifecycle import grouping, inhibition
 from querypulse.listener import past_failures
-from querypulse.sidecar import remembering
 
 from .mutating import Mutation
 from .scenarios import plan_of

@@ -9,11 +9,11 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.rules import driver_down
-from querypulse.listener.guard import Guard
-from querypulse.sidecar.watch import reasons
-from querypulse.sidecar.watch.driver_alerts import DriverAlerts, DriverAlertSettings
-from querypulse.sidecar.watch.poll import Endpoint, Poll, Said
-from querypulse.sidecar.watch.target_tracker import TargetTracker
+from querypulse.core.guard import Guard
+from querypulse.watch import reasons
+from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings
+from querypulse.watch.poll import Endpoint, Poll, Said
+from querypulse.watch.target_tracker import TargetTracker
 
 from .clock import Time
 from .courier import Courier

@@ -10,7 +10,7 @@ from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
-from querypulse.sidecar.watch.target_tracker import TERMINATED_AFTER_SECONDS
+from querypulse.watch.target_tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open

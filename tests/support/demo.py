@@ -10,7 +10,7 @@ import sys
 COMMAND = [
     sys.executable,
     "-Ic",
-    "import sys; from querypulse.sidecar.cli import main; sys.exit(main())",
+    "import sys; from querypulse.commands.cli import main; sys.exit(main())",
     "demo",
 ]
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import requests
 
+from querypulse.core.guard import Guard
 from querypulse.exporter.server import HttpServer
-from querypulse.listener.guard import Guard
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from querypulse.alerting.receivers.smtp import email_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context, JobActivity
-from querypulse.sidecar.runbooks import next_steps
+from querypulse.settings.runbooks import next_steps
 
 APP = "orders"
 BEGAN = 1795251728.119

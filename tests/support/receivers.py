@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 
 from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.core.secret import Secret
 
 from .http_double import HttpDouble
 from .pagerduty_double import PagerDutyDouble

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from support.event_log import BEGAN
 
-from querypulse.sidecar.configuration.settings import Settings
-from querypulse.sidecar.configuration.wiring import policy
-from querypulse.sidecar.replay.applications import find_applications
-from querypulse.sidecar.replay.changes import Change
-from querypulse.sidecar.replay.replaying import Replay
+from querypulse.replay.applications import find_applications
+from querypulse.replay.changes import Change
+from querypulse.replay.replaying import Replay
+from querypulse.settings.settings import Settings
+from querypulse.settings.wiring import policy
 
 
 def replayed(*paths: Path, **settings):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from querypulse.settings.settings_sources import load_settings
 from querypulse.sidecar import SettingsError
-from querypulse.sidecar.configuration.settings_sources import load_settings
 
 
 def refused(arguments=None, environment=None, spark=None):

@@ -15,7 +15,7 @@ from pathlib import Path
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry, queued
 from querypulse.alerting.outbox.spool import Spool
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 20.0

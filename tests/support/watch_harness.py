@@ -7,14 +7,10 @@ import msgspec
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.exporter.shutdown_notice import Notice
-from querypulse.sidecar.watch.blindness import APP
-from querypulse.sidecar.watch.driver_alerts import (
-    DriverAlerts,
-    DriverAlertSettings,
-    DriverIncidents,
-)
-from querypulse.sidecar.watch.poll import Endpoint, Poll, Said
-from querypulse.sidecar.watch.target_tracker import TargetTracker
+from querypulse.watch.blindness import APP
+from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings, DriverIncidents
+from querypulse.watch.poll import Endpoint, Poll, Said
+from querypulse.watch.target_tracker import TargetTracker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""

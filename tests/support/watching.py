@@ -16,15 +16,15 @@ from support.exporter_http import address, get
 from support.exporter_http import serving as serving_board
 
 from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.receivers.secret import Secret
+from querypulse.core.guard import Guard
+from querypulse.core.secret import Secret
 from querypulse.exporter.published_state import Monitor, PublishedState
-from querypulse.listener.guard import Guard
 from querypulse.listener.snapshot import Snapshot
-from querypulse.sidecar.watch.client import Access
-from querypulse.sidecar.watch.driver_alerts import DriverAlerts, DriverAlertSettings
-from querypulse.sidecar.watch.target_tracker import TargetTracker
-from querypulse.sidecar.watch.targets import Targets
-from querypulse.sidecar.watch.watcher import Watcher
+from querypulse.watch.client import Access
+from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings
+from querypulse.watch.target_tracker import TargetTracker
+from querypulse.watch.targets import Targets
+from querypulse.watch.watcher import Watcher
 
 __all__ = ["RecordingSink", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
 
@@ -32,7 +32,7 @@ SCRIPT = """
 import sys, threading
 from support.watching import driver_board
 from querypulse.exporter.server import HttpServer
-from querypulse.listener.guard import Guard
+from querypulse.core.guard import Guard
 
 app, port = sys.argv[1], int(sys.argv[2])
 server = HttpServer("127.0.0.1", port, lambda: driver_board(app), lambda: True, Guard())

@@ -14,11 +14,11 @@ from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.policy import Limits, Policy
+from querypulse.alerting.remembering import Remembering
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
 from querypulse.listener.reader import Arrived, Marker
-from querypulse.sidecar.remembering import Remembering
 from querypulse.sidecar.worker import TICK_SECONDS, Worker
 
 WALL = 1_700_000_000.0

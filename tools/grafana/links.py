@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+from querypulse.settings.settings import DEFAULT_RUNBOOKS
 
 FLEET = "querypulse-fleet"
 QUERY = "querypulse-query"

@@ -18,7 +18,7 @@ AFTER_SECONDS = 60
 """How long all queries are healthy first: sparklines need batches."""
 PATIENCE_MILLISECONDS = 180_000.0
 MAX_BYTES = 200_000
-DEMO = "import sys; from querypulse.sidecar.cli import main; sys.exit(main())"
+DEMO = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 ADDRESS = re.compile(r"status page: (\S+)")
 INCIDENT = "text=7 of 8 queries are healthy; alert_resolution has failed."
 REPORTED = "#receivers td:text-is('1')"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from querypulse.sidecar.configuration.settings import DEFAULT_RUNBOOKS
+from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from tools.rules.expressions import indented
 from tools.rules.rule import Group, Rule
 

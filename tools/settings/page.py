@@ -8,7 +8,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 import msgspec
 from msgspec import Meta
 
-from querypulse.sidecar.configuration.settings import QuerySettings, Settings
+from querypulse.settings.settings import QuerySettings, Settings
 from tools.settings.groups import GROUPS
 from tools.settings.setting import Group, Setting
 

@@ -1,0 +1,117 @@
+"""``querypulse check``: the settings in force and where each came from."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from ..alerting.generic_apps import problem_of
+from ..alerting.outbox.spool_trial import try_folder
+from ..core.guard import Guard
+from ..settings import wiring
+from ..settings.components import make_components
+from ..settings.configured import configured
+from ..settings.settings import TYPES, Settings, SettingsError, masked
+from ..settings.settings_sources import load_strictly
+from ..settings.silence_file import read_silences
+from ..sidecar.start_lines import NOBODY, receivers_text
+
+UNNAMED_APP = (
+    "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "
+    "Databricks Shell), alerts that an earlier process left open are not resolved at the start"
+)
+
+
+def check(environment: Mapping[str, str]) -> int:
+    """Print every setting, secrets masked, and a summary; 0 when all can be used. Sends nothing.
+
+    Settings come from environment and file: the Spark conf is known only inside a job.
+
+    Raises:
+        SettingsError: a setting is unknown, not allowed, or refers to something unusable.
+
+    """
+    loaded = load_strictly({}, environment)
+    require_usable(loaded.settings)
+    width = max(map(len, TYPES))
+    for name in TYPES:
+        value = _text(masked(name, getattr(loaded.settings, name)))
+        origin = loaded.origins.get(name, "default")
+        sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
+    sys.stdout.write(_app_name_note(loaded.settings.app_name))
+    sys.stdout.write(f"\n{_summary(loaded.settings)}\n")
+    return 0
+
+
+def _summary(settings: Settings) -> str:
+    """One last line: the settings can be used, and who is notified."""
+    names = [one.given.name for one in configured(settings)]
+    if not names:
+        return f"These settings can be used, but {NOBODY}."
+    return f"These settings can be used: {receivers_text(names)}. querypulse test-alert tries them."
+
+
+def require_usable(settings: Settings) -> None:
+    """Try everything that can be tried without sending anything.
+
+    Raises:
+        SettingsError: something cannot be used.
+
+    """
+    make_components(settings, Guard())
+    _require_present_silences(settings)
+    require_spool(settings)
+    refused = wiring.refused_address(settings)
+    if refused:
+        raise SettingsError(refused)
+
+
+def _require_present_silences(settings: Settings) -> None:
+    """Refuse ended silences; a job only warns about them, because it must be able to restart."""
+    now = datetime.now(timezone.utc)
+    for one in settings.silences:
+        if one.until <= now:
+            raise SettingsError(
+                f"setting 'silences': the silence of {one.queries!r} ended at "
+                f"{one.until.isoformat()}; remove it, or give it a later end"
+            )
+    if settings.silence_file is not None:
+        try:
+            read_silences(Path(settings.silence_file))
+        except (OSError, ValueError) as error:
+            raise SettingsError(f"setting 'silence_file': {error}") from None
+
+
+def require_spool(settings: Settings) -> None:
+    """Try the spool folder as a driver uses it, with the rights of the current user.
+
+    Raises:
+        SettingsError: it cannot be made, locked or written; the message has the system's reason.
+
+    """
+    if settings.spool_dir is None:
+        return
+    try:
+        try_folder(Path(settings.spool_dir))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise SettingsError(
+            f"setting 'spool_dir': {error.filename or settings.spool_dir}: {reason}"
+        ) from None
+
+
+def _app_name_note(app_name: str | None) -> str:
+    """A line about an app name that other drivers may share; empty for a specific name."""
+    if app_name is None:
+        return f"note: {UNNAMED_APP}\n"
+    problem = problem_of(app_name)
+    return f"note: {problem}\n" if problem else ""
+
+
+def _text(value: object) -> str:
+    """A value as JSON; a dash where there is none."""
+    return "-" if value is None else msgspec.json.encode(value).decode()

@@ -1,0 +1,170 @@
+"""The console script ``querypulse``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ..core.installed import NotInstalledError, require_spark
+from ..core.version import VERSION
+from ..replay.command import ReplayRequest, add_arguments, replay
+from ..replay.errors import ReplayError
+from ..settings.settings import SettingsError
+from ..watch.arguments import WatchRequest, add_watch_arguments
+from ..watch.command import watch
+from .check import check
+from .demo.artifacts import ArtifactsError
+from .demo.broker import BrokerError
+from .demo.demo_settings import DemoSettings
+from .demo.pipelines.kinds import FILES, PIPELINES
+from .demo.scenarios import SCENARIOS
+from .export_dashboards import (
+    ExportError,
+    ExportRequest,
+    add_dashboards_arguments,
+    export_dashboards,
+)
+from .silence_command import SilenceRequest, add_silence_arguments, silence
+from .try_receivers import TestRequest, add_test_arguments, try_receivers
+
+MIN_QUERIES = 2
+COULD_NOT_BEGIN = 2
+INTERRUPTED = 130
+_COULD_NOT_BEGIN = (
+    NotInstalledError,
+    SettingsError,
+    ReplayError,
+    ExportError,
+    ArtifactsError,
+    BrokerError,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code (2: it could not begin)."""
+    arguments = vars(_parser().parse_args(argv))
+    command = arguments.pop("command")
+    try:
+        return _COMMANDS[command](**arguments)
+    except _COULD_NOT_BEGIN as error:
+        sys.stderr.write(f"querypulse: {error}\n")
+        return COULD_NOT_BEGIN
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _demo(settings: DemoSettings) -> int:
+    require_spark()
+    from .demo.run import run
+
+    return run(settings)
+
+
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
+    "replay": lambda **arguments: replay(ReplayRequest(**arguments)),
+    "check": lambda: check(os.environ),
+    "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
+    "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),
+    "silence": lambda **arguments: silence(SilenceRequest(**arguments), os.environ),
+    "dashboards": lambda **arguments: export_dashboards(ExportRequest(**arguments), os.environ),
+}
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="querypulse",
+        description="Health monitor for the queries of a Spark Structured Streaming job.",
+    )
+    parser.add_argument("--version", action="version", version=f"querypulse {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    _add_demo_arguments(
+        commands.add_parser("demo", help="run eight queries, let one fail, and show the alert")
+    )
+    add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
+    commands.add_parser("check", help="print the settings in force and where each came from")
+    add_test_arguments(
+        commands.add_parser("test-alert", help="send a test alert to every receiver")
+    )
+    # No abbreviations: "--webhook-url URL" or "--token T" would read a secret as a file name,
+    # and show it in an error.
+    watching = commands.add_parser(
+        "watch", help="page when a driver goes down; runs outside the drivers", allow_abbrev=False
+    )
+    add_watch_arguments(watching)
+    silencing = commands.add_parser(
+        "silence", help="suppress matching alerts for a time", allow_abbrev=False
+    )
+    add_silence_arguments(silencing)
+    add_dashboards_arguments(
+        commands.add_parser("dashboards", help="export rules, dashboards and runbooks as files")
+    )
+    return parser
+
+
+def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
+    add = demo.add_argument
+    add(
+        "--scenario",
+        choices=tuple(SCENARIOS),
+        default="failure",
+        help="what happens to query 8 (%(default)s)",
+    )
+    add(
+        "--pipeline",
+        choices=tuple(PIPELINES),
+        default=FILES,
+        help="files, or Kafka and Delta Lake, which the demo downloads",
+    )
+    add(
+        "--supervised",
+        action="store_true",
+        help="end with 3 when a query fails, so that a scheduler restarts the job",
+    )
+    add("--queries", type=_query_count, default=8, metavar="N")
+    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="how long all are healthy")
+    add(
+        "--duration",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="the shortest time that the demo runs",
+    )
+    add("--webhook-url", default=None)
+    add("--http-port", type=int, default=0)
+    add(
+        "--folder",
+        type=_folder,
+        default=None,
+        metavar="DIR",
+        help="keep tables and checkpoints here; the next start continues from them",
+    )
+    add(
+        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
+    )
+
+
+def _query_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < MIN_QUERIES:
+        raise argparse.ArgumentTypeError(f"{MIN_QUERIES} queries or more, given {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
+    return seconds
+
+
+def _folder(text: str) -> str:
+    if Path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"a folder, given the file {text!r}")
+    return text

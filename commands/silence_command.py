@@ -1,0 +1,184 @@
+"""``querypulse silence``: writes silences to the file that sidecars read, or sends them."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from glob import escape
+from pathlib import Path
+
+import msgspec
+
+from ..alerting.lifecycle.silences import end_text
+from ..settings.settings import SettingsError
+from ..settings.settings_sources import load_strictly
+from ..settings.silence_file import Silences, add_silence, end_silences, in_force, read_silences
+from ..settings.silence_hints import unmatched
+from ..settings.silence_settings import SilenceSettings
+from .silence_drivers import silence_drivers
+
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
+LONGEST = timedelta(days=366)
+
+
+class SilenceRequest(msgspec.Struct, frozen=True):
+    """The arguments of the command line; without any, the command lists all silences."""
+
+    queries: str | None = None
+    lasting: timedelta | None = None
+    end: str | None = None
+    alertname: str = "*"
+    app: str | None = None
+    reason: str = ""
+    file: str | None = None
+    urls: tuple[str, ...] = ()
+    token_file: str | None = None
+    ca_file: str | None = None
+
+
+def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: the fields of a ``SilenceRequest``."""
+    parser.add_argument(
+        "queries", nargs="?", metavar="PATTERN", help="which queries, such as 'bronze*'"
+    )
+    parser.add_argument(
+        "--for",
+        type=_duration,
+        dest="lasting",
+        metavar="TIME",
+        help="how long, such as 90s, 30m, 2h, 1d12h",
+    )
+    parser.add_argument(
+        "--alertname", default="*", metavar="PATTERN", help="only alerts of this name"
+    )
+    parser.add_argument(
+        "--app",
+        metavar="PATTERN",
+        help="which app (default: the setting app_name); '*' is all apps",
+    )
+    parser.add_argument("--reason", default="", help="shown with the silence")
+    parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
+    parser.add_argument("--file", help="use this file, not the setting silence_file")
+    parser.add_argument(
+        "--url",
+        action="append",
+        default=[],
+        dest="urls",
+        metavar="URL",
+        help="send it to a driver, such as http://HOST:9719, not to a file; may be repeated",
+    )
+    parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="the CA certificates that verify the drivers"
+    )
+
+
+def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
+    """Add, end or list silences; 1 when there was none to end.
+
+    Raises:
+        SettingsError: the arguments contradict each other, or the file cannot be used.
+
+    """
+    _require_consistent(request)
+    now = datetime.now(timezone.utc)
+    if request.urls:
+        # A driver that gets a silence over HTTP knows its own app.
+        one = _requested(request, now, request.app)
+        return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
+    path = _path(request, environment)
+    try:
+        if request.end is not None:
+            return _end(path, request.end, now, request.app)
+        if request.queries is not None:
+            one = _requested(request, now, _app(request, environment))
+            add_silence(path, one, now)
+            _warn_unmatched(one)
+            return _print((one,), now)
+        return _print(in_force(read_silences(path), now), now)
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"silence: {error}") from None
+
+
+def _require_consistent(request: SilenceRequest) -> None:
+    if request.end is not None and (request.queries is not None or request.lasting is not None):
+        raise SettingsError("silence: --end takes its own pattern and nothing else")
+    if (request.queries is None) != (request.lasting is None):
+        raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
+    if request.urls and (request.queries is None or request.file is not None):
+        raise SettingsError("silence: --url takes PATTERN and --for, and no --file")
+
+
+def _requested(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
+    return SilenceSettings(
+        queries=request.queries or "",
+        until=(now + (request.lasting or timedelta())).replace(microsecond=0),
+        alertname=request.alertname,
+        reason=request.reason,
+        app=app,
+    )
+
+
+def _warn_unmatched(one: SilenceSettings) -> None:
+    """Warn of an alert name that matches nothing; the query names are not known here."""
+    note = unmatched(one, None)
+    if note:
+        sys.stderr.write(f"querypulse: {note}\n")
+
+
+def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
+    file = request.file or load_strictly({}, environment).settings.silence_file
+    if file is None:
+        raise SettingsError("silence: name the file with --file or the setting 'silence_file'")
+    return Path(file)
+
+
+def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
+    """The pattern of --app, else exactly the app of the settings."""
+    own = load_strictly({}, environment).settings.app_name
+    app = request.app or (escape(own) if own else "")
+    if not app:
+        raise SettingsError(
+            "silence: name the app with --app or the setting 'app_name': several drivers may "
+            "read the file; --app '*' is all apps"
+        )
+    return app
+
+
+def _end(path: Path, queries: str, now: datetime, app: str | None) -> int:
+    ended = end_silences(path, queries, now, app)
+    if not ended:
+        known = sorted({f"{one.app}/{one.queries}" for one in in_force(read_silences(path), now)})
+        whose = f" of app {app!r}" if app is not None else ""
+        sys.stderr.write(
+            f"querypulse: no silence of {queries!r}{whose} in {path}; there are: {known}\n"
+        )
+        return 1
+    sys.stdout.write(f"ended: {len(ended)} of {queries}\n")
+    return 0
+
+
+def _print(silences: Silences, now: datetime) -> int:
+    if not silences:
+        sys.stdout.write("nothing is silenced\n")
+    for one in silences:
+        left = timedelta(seconds=round((one.until - now).total_seconds()))
+        why = f": {one.reason}" if one.reason else ""
+        until = end_text(one.until.timestamp())
+        whose = f"{one.app}  {one.queries}"
+        sys.stdout.write(f"{whose}  {one.alertname}  until {until} ({left} left){why}\n")
+    return 0
+
+
+def _duration(text: str) -> timedelta:
+    found = _DURATION.fullmatch(text)
+    days, hours, minutes, seconds = (
+        (int(part or 0) for part in found.groups()) if found else [0] * 4
+    )
+    lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if not timedelta() < lasting <= LONGEST:
+        raise argparse.ArgumentTypeError(f"such as 90s, 30m, 2h or 1d12h, given {text!r}")
+    return lasting

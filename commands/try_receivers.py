@@ -1,0 +1,149 @@
+"""``querypulse test-alert``: sends a test to every receiver and prints each answer."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from ..alerting.alert import Alert, Incident
+from ..alerting.finding import WHOLE_DRIVER, Severity
+from ..alerting.receivers.answer import DeliveryOutcome
+from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.receivers.receiver import DeliveryError, Receiver
+from ..core.guard import Guard
+from ..settings import receivers_from_settings
+from ..settings.links import runbook_base_url
+from ..settings.settings import Settings, SettingsError
+from ..settings.settings_sources import load_strictly
+from .check import require_spool
+
+TEST_NAME = "QuerypulseTest"
+TAKEN = "accepted the test alert and its end"
+PINGED = "accepted the ping"
+ADVICE = {
+    DeliveryOutcome.TRANSIENT: (
+        "an outage, or an address where nothing answers; alerts are kept meanwhile"
+    ),
+    DeliveryOutcome.MISCONFIGURED: (
+        "address, key, certificate or proxy is wrong, or the receiver was removed there (410); "
+        "alerts are kept meanwhile"
+    ),
+    DeliveryOutcome.REJECTED: "it does not accept this message; check the receiver's type and URL",
+}
+
+
+class TestRequest(msgspec.Struct, frozen=True):
+    """The arguments of the command line; without ``app``, the setting ``app_name`` is used."""
+
+    severity: str = Severity.WARNING.value
+    app: str | None = None
+
+
+def add_test_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: the fields of a ``TestRequest``."""
+    parser.add_argument(
+        "--severity",
+        choices=[one.value for one in Severity],
+        default=TestRequest().severity,
+        help="severity of the test alert (%(default)s); critical pages the person on call",
+    )
+    parser.add_argument("--app", help="the app of the test alert (default: the setting app_name)")
+
+
+def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
+    """Send a test alert, and its end, to every receiver; ping the heartbeat once.
+
+    Returns 0 when all accepted it, else 1. Ignores a receiver's ``severities`` and ``queries``.
+
+    Raises:
+        SettingsError: a setting cannot be used, or there is no receiver.
+
+    """
+    settings = load_strictly({}, environment).settings
+    receivers = receivers_from_settings.receivers(settings)
+    heartbeat = receivers_from_settings.heartbeat(settings, Guard())
+    if not receivers and heartbeat is None:
+        raise SettingsError("test-alert: no receiver is configured")
+    require_spool(settings)
+    incident = _incident(settings, request, time.time())
+    names = [*(one.name for one in receivers), *([heartbeat.name] if heartbeat else [])]
+    width = max(map(len, names))
+    problems = [_report(one.name, width, _try(one, incident), TAKEN) for one in receivers]
+    if heartbeat is not None:
+        problems.append(_report(heartbeat.name, width, _try_heartbeat(heartbeat), PINGED))
+    return 1 if any(problems) else 0
+
+
+def _report(name: str, width: int, problem: str | None, success: str) -> str | None:
+    sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
+    sys.stdout.flush()
+    return problem
+
+
+def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
+    """What went wrong with one ping that reports no state; None when nothing did."""
+    error = heartbeat.try_once()
+    return None if error is None else f"did NOT accept the ping: {_explain(error)}"
+
+
+def _try(receiver: Receiver, incident: Incident) -> str | None:
+    """What went wrong, in plain words; None when nothing did."""
+    resolved = _resolved(incident, time.time())
+    try:
+        error = _send(receiver, incident)
+        if error is not None and not error.may_have_arrived:
+            return f"did NOT accept the test alert: {_explain(error)}"
+        end_error = _send(receiver, resolved)
+    finally:
+        receiver.close()
+    if error is not None:
+        return f"may NOT have accepted the test alert: {_explain(error)}"
+    if end_error is not None:
+        return f"accepted the test alert, but NOT its end: {_explain(end_error)}"
+    return None
+
+
+def _send(receiver: Receiver, incident: Incident) -> DeliveryError | None:
+    try:
+        receiver.send(incident, time.time())
+    except DeliveryError as error:
+        return error
+    return None
+
+
+def _explain(error: DeliveryError) -> str:
+    asks = error.answer is DeliveryOutcome.TRANSIENT and error.retry_after
+    later = f", Retry-After {error.retry_after:.0f} s" if asks else ""
+    return f"{error}{later} ({error.answer.value}: {ADVICE[error.answer]})"
+
+
+def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
+    app = request.app or settings.app_name or "querypulse"
+    alert = Alert(
+        labels={
+            "alertname": TEST_NAME,
+            "app": app,
+            "query": WHOLE_DRIVER,
+            "severity": request.severity,
+        },
+        annotations={
+            "summary": f"[{app}] test alert of querypulse: nothing is wrong",
+            "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
+            "reason": "a test of the receivers",
+            "runbook_url": runbook_base_url(settings),
+        },
+        starts_at=now,
+    )
+    return Incident((alert,))
+
+
+def _resolved(incident: Incident, now: float) -> Incident:
+    outcome = "test alert of querypulse has ended"
+    return replace(
+        incident, alerts=tuple(alert.ended(now, outcome=outcome) for alert in incident.alerts)
+    )

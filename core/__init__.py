@@ -1,0 +1,1 @@
+"""What all parts share: guard, threads, deadlines, secrets and redaction."""

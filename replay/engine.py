@@ -1,0 +1,209 @@
+"""Evaluates one application as if live, by the clock of its log. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from ..alerting.evaluate import Evaluation, evaluate
+from ..alerting.finding import Finding
+from ..alerting.policy import Policy
+from ..alerting.rules import query_stalled
+from ..listener.events import Event, Started, Terminated
+from ..listener.identity import UNNAMED
+from ..listener.probing import Context, ProbeReport
+from ..listener.snapshot import Snapshot
+from ..listener.state import State
+from .changes import FIRING, RESOLVED, Change, Stall, iso, longest
+
+TICK_SECONDS = 1.0
+"""The precision of an alert's time."""
+MAX_STRETCH_SECONDS = 15.0
+"""A stretch of up to this length is evaluated at its last tick only, unless that shows a change."""
+FORGET_EVERY_SECONDS = 60.0
+
+
+class ReplayEngine:
+    """Receives the events of a log in order, and returns the changes of alerts.
+
+    Times are Unix seconds of the log and never go back; the state uses them as monotonic time.
+    A log has no probe results: stalls are found by events alone, and no trigger is known.
+    """
+
+    def __init__(self, policy: Policy, app: str, began_at: float) -> None:
+        self.now = began_at
+        self.opened = 0
+        self.longest_stall: Stall | None = None
+        self._app = app
+        self._policy = policy
+        self._state = State(began_at, policy.expected)
+        self._context = Context.RUNNING
+        self._firing: dict[tuple[str, str], Finding] = {}
+        self._last_received: dict[str, float] = {}
+        self._began_at = self._forgot_at = began_at
+        # Ticks since the beginning: the last one seen, evaluated, and before an event.
+        self._seen = self._evaluated = self._received = 0
+        self._pending: list[Snapshot] = []
+        # In a stretch shorter than every limit, no alert can both fire and resolve.
+        self._stretch = max(TICK_SECONDS, min(MAX_STRETCH_SECONDS, *_seconds(policy)))
+
+    def apply(self, event: Event, at: float) -> list[Change]:
+        """Apply an event, after evaluating the silence before it."""
+        changes = self.wait(at)
+        key = event.query_id
+        if isinstance(event, (Started, Terminated)) or self._has_news(key):
+            # This event may end a problem or start a run: evaluate before applying it.
+            changes += self.evaluate()
+        self._last_received[key] = self.now
+        self._received = self._seen
+        self._state.apply_event(event, self.now, self._context)
+        return changes + self.evaluate() if isinstance(event, Terminated) else changes
+
+    def stop(self, at: float) -> list[Change]:
+        """The application stops its SparkContext: queries that end from now on end as planned."""
+        changes = self.wait(at) + self.evaluate()
+        self._context = Context.STOPPED_BY_APPLICATION
+        self._state.apply_probe(ProbeReport(self.now, self.now, runs=(), context=self._context))
+        return changes + self.evaluate()
+
+    def wait(self, until: float) -> list[Change]:
+        """Advance the time without an event."""
+        self.now = max(self.now, until)
+        changes: list[Change] = []
+        ticks = int(self._ticks())
+        while ticks > self._seen:
+            due = self._next_due()
+            self._seen = min(due, ticks)
+            self._pending.append(self._state.snapshot(self._time(self._seen)))
+            if self._seen == due:
+                changes += self._evaluate(due)
+                self._evaluated = due
+        return changes
+
+    def evaluate(self) -> list[Change]:
+        """Evaluate now, however little time has passed."""
+        self._pending.append(self._state.snapshot(self.now))
+        changes = self._evaluate(math.ceil(self._ticks()))
+        self._evaluated = int(self._ticks())
+        return changes
+
+    def _next_due(self) -> int:
+        """The next tick to evaluate: the longer a silence, the rarer the evaluations."""
+        stretch = max(int(self._stretch / TICK_SECONDS), self._evaluated - self._received)
+        return max(self._seen + 1, self._evaluated + stretch)
+
+    def _ticks(self) -> float:
+        return (self.now - self._began_at) / TICK_SECONDS
+
+    def _time(self, tick: int) -> float:
+        return self._began_at + tick * TICK_SECONDS
+
+    def _has_news(self, query_id: str) -> bool:
+        """Whether the findings of one query, evaluated alone, have changed.
+
+        Without an event that is possible only if the query was silent for long, has a trend
+        under way, or must read rows.
+        """
+        query = self._state.query(query_id)
+        if query is None:
+            return False
+        silence = self.now - self._last_received.get(query_id, -math.inf)
+        expects_rows = self._policy.limits(query.base_name).expected_input_seconds is not None
+        if silence <= self._stretch and not query.trends.under_way and not expects_rows:
+            return False
+        snapshot = self._state.snapshot(self.now)
+        expected = tuple(name for name in self._policy.expected if name == query.name)
+        evaluation = evaluate(
+            replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
+        )
+        shown = UNNAMED if query.is_unnamed else query.label
+        known = {alertname for alertname, label in self._firing if label == shown}
+        return known != {finding.alertname for finding in evaluation.findings}
+
+    def _evaluate(self, end: int) -> list[Change]:
+        """Evaluate the last pending tick and, if it shows a change, search the others."""
+        changes = self._search(min(self._evaluated, end), end, self._evaluation(end))
+        self._pending.clear()
+        if self.now - self._forgot_at >= FORGET_EVERY_SECONDS:
+            self._forget()
+        return changes
+
+    def _search(self, begin: int, end: int, evaluation: Evaluation) -> list[Change]:
+        """The changes between two ticks; a binary search finds the tick of each change."""
+        if end - begin > 1 and _found(evaluation) != self._firing.keys():
+            middle = (begin + end) // 2
+            changes = self._search(begin, middle, self._evaluation(middle))
+            return changes + self._search(middle, end, evaluation)
+        at, snapshot = self._known(end)
+        self._note(at, snapshot, evaluation)
+        return list(self._report(evaluation, at))
+
+    def _evaluation(self, tick: int) -> Evaluation:
+        at, snapshot = self._known(tick)
+        return evaluate(snapshot, at, self._policy)
+
+    def _known(self, tick: int) -> tuple[float, Snapshot]:
+        """The time and snapshot of a pending tick; the last tick may be incomplete."""
+        at, last = self._time(tick), self._pending[-1]
+        if at >= last.at:
+            return last.at, last
+        return at, self._pending[bisect_left(self._pending, at, key=lambda one: one.at)]
+
+    def _forget(self) -> None:
+        self._forgot_at = self.now
+        self._state.forget(self.now)
+        known = {query.query_id for query in self._state.snapshot(self.now).queries}
+        self._last_received = {key: at for key, at in self._last_received.items() if key in known}
+
+    def _note(self, at: float, snapshot: Snapshot, evaluation: Evaluation) -> None:
+        """Remember the longest stall."""
+        for finding in evaluation.findings:
+            if finding.alertname == query_stalled.NAME:
+                for label in finding.members or (finding.query,):
+                    stall = Stall(label, at - snapshot.labels()[label].last_sign_at)
+                    self.longest_stall = longest((self.longest_stall, stall))
+
+    def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
+        """The alerts that opened or resolved since the last evaluation.
+
+        A replay evaluates rules, not messages: an alert is open for as long as its finding holds.
+        """
+        before = self._firing
+        self._firing = {(found.alertname, found.query): found for found in evaluation.findings}
+        for key, finding in before.items():
+            if key not in self._firing:
+                yield self._change(RESOLVED, finding, now)
+        for key, finding in self._firing.items():
+            if key not in before:
+                self.opened += 1
+                yield self._change(FIRING, finding, now)
+
+    def _change(self, status: str, finding: Finding, now: float) -> Change:
+        return Change(
+            at=iso(now),
+            status=status,
+            alertname=finding.alertname,
+            query=finding.query,
+            severity=finding.severity.value,
+            reason=finding.reason,
+            app=self._app,
+        )
+
+
+def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
+    return {(finding.alertname, finding.query) for finding in evaluation.findings}
+
+
+def _seconds(policy: Policy) -> list[float]:
+    """Every time limit that is set."""
+    limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
+    return [
+        value
+        for own in limits
+        for name, value in own.items()
+        if name.endswith("_seconds") and value is not None
+    ]

@@ -1,0 +1,142 @@
+"""``querypulse replay --spark``: the same evaluation as a Spark job, one task per application."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import asdict, astuple, replace
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import array_sort, collect_set, count, explode, to_date
+
+from ..alerting.policy import Policy
+from ..core.installed import NotInstalledError
+from .applications import Application, has_scheme
+from .changes import FIRING, Change, Replayed
+from .errors import ReplayError
+from .output import complaints, summary
+from .replaying import Replay
+
+CHANGE = (
+    "at timestamp, status string, alertname string, query string, severity string, "
+    "reason string, app string"
+)
+REPLAYED = (
+    "app string, path string, events long, unread long, began_at double, ended_at double, "
+    "opened long, longest_stall struct<query: string, seconds: double>, error string"
+)
+EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
+UNREADABLE = 2
+
+
+def replay_fleet(
+    applications: Sequence[Application], policy: Policy, app_name: str | None, out: str
+) -> int:
+    """Evaluate each application in its own task, write the table and print a summary.
+
+    Raises:
+        NotInstalledError: the session would be a Spark Connect session, which cannot run the tasks.
+        ReplayError: the table exists already, or cannot be written.
+
+    """
+    table = _free_place(out)
+    before = SparkSession.getActiveSession()
+    spark = _session()
+    try:
+        evaluated = _evaluated(spark, applications, policy, app_name).persist()
+        findings = evaluated.select(explode("changes").alias("change")).select("change.*")
+        _write(findings, table)
+        replays = [
+            msgspec.convert(row.asDict(recursive=True), Replayed)
+            for row in evaluated.drop("changes").collect()
+        ]
+        _print(_per_day(findings), replays, out)
+    finally:
+        if before is None:
+            spark.stop()
+    return UNREADABLE if any(one.error is not None for one in replays) else 0
+
+
+def _session() -> SparkSession:
+    if "SPARK_REMOTE" in os.environ:
+        raise NotInstalledError("replay --spark needs a classic Spark session: unset SPARK_REMOTE")
+    # Without spark-submit nothing sets the Python of the tasks: use this one.
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    spark = SparkSession.builder.appName("querypulse replay").getOrCreate()
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+    return spark
+
+
+def _evaluated(
+    spark: SparkSession,
+    applications: Sequence[Application],
+    policy: Policy,
+    app_name: str | None,
+) -> DataFrame:
+    """One row per application: the counts and the changes."""
+    tasks = spark.sparkContext.parallelize(applications, len(applications))
+    return spark.createDataFrame(tasks.map(partial(_evaluate, policy, app_name)), EVALUATED)
+
+
+def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
+    """Runs in a task; returns a row of ``EVALUATED``."""
+    one = Replay(application, policy, app_name)
+    try:
+        changes = [_row(change) for change in one.changes(lambda _: None)]
+        replayed = one.replayed
+    except NotInstalledError as error:
+        changes = []
+        replayed = replace(one.replayed, error=str(error))
+    stall = replayed.longest_stall
+    known = asdict(replayed) | {"longest_stall": None if stall is None else astuple(stall)}
+    return (*known.values(), changes)
+
+
+def _row(change: Change) -> tuple[Any, ...]:
+    at = datetime.fromisoformat(change.at.replace("Z", "+00:00"))
+    return tuple((asdict(change) | {"at": at}).values())
+
+
+def _free_place(out: str) -> str:
+    """The URI of the table for Spark."""
+    if has_scheme(out):
+        return out
+    path = Path(out).absolute()
+    if path.exists():
+        raise ReplayError(f"{out}: exists already; name another folder with --out")
+    return path.as_uri()
+
+
+def _write(findings: DataFrame, table: str) -> None:
+    try:
+        findings.write.parquet(table)
+    except AnalysisException as error:
+        raise ReplayError(f"{table}: {error}") from None
+
+
+def _per_day(findings: DataFrame) -> DataFrame:
+    """Alerts per day, application and query."""
+    opened = findings.where(findings.status == FIRING)
+    grouped = opened.groupBy(to_date("at").alias("day"), "app", "query")
+    counted = grouped.agg(
+        count("*").alias("alerts"), array_sort(collect_set("alertname")).alias("names")
+    )
+    return counted.orderBy("day", "app", "query")
+
+
+def _print(per_day: DataFrame, replays: Sequence[Replayed], out: str) -> None:
+    for one in replays:
+        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(one))
+    for row in per_day.collect():
+        name = f"{row.app}/{row.query}"
+        sys.stdout.write(f"{row.day}  {name:<40}  {row.alerts:>5}  {', '.join(row.names)}\n")
+    sys.stdout.write(f"{summary(replays)}\nfindings: {out}\n")
+    sys.stdout.flush()

@@ -1,0 +1,201 @@
+"""Parses the lines of a recording, with their times.
+
+A line is one of: Spark's event log (one JSON object per line, its class under ``Event``), the
+listener's own JSON, a progress as in ``recentProgress``, or a ``{"kind", "shape", "text"}`` line
+of this project's recorder. A file may mix them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ..listener.decode import DecodeError, decode
+from ..listener.events import Event, EventKind, Progress
+from .times import first_timestamp, latest_millis, timestamp
+
+
+class Began(msgspec.Struct, frozen=True):
+    """An application began; ``at`` is Unix seconds of the log's clock, None if unknown."""
+
+    at: float | None
+    name: str
+
+
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """A streaming event, and when Spark posted it."""
+
+    at: float | None
+    event: Event
+
+
+class Stopped(msgspec.Struct, frozen=True):
+    """The application stopped its SparkContext."""
+
+    at: float | None
+
+
+Entry = Began | RecordedEvent | Stopped
+
+_STREAMING = b"org.apache.spark.sql.streaming.StreamingQueryListener$Query%bEvent"
+_EVENTS = {
+    _STREAMING % b"Started": EventKind.STARTED,
+    _STREAMING % b"Progress": EventKind.PROGRESS,
+    _STREAMING % b"Idle": EventKind.IDLE,
+    _STREAMING % b"Terminated": EventKind.TERMINATED,
+}
+# The start of nearly every relevant line, as Spark writes it.
+_PROGRESS = b'{"Event":"%b","progress":{"id":"' % (_STREAMING % b"Progress")
+_START = b"SparkListenerApplicationStart"
+_END = b"SparkListenerApplicationEnd"
+# Spark writes the class first: nine lines in ten can be skipped without parsing. The newest
+# skipped line is kept for its time.
+_SKIPPED = tuple(
+    b'{"Event":"%b"' % name
+    for name in (
+        b"SparkListenerTaskEnd",
+        b"SparkListenerTaskStart",
+        b"SparkListenerJobStart",
+        b"SparkListenerJobEnd",
+        b"SparkListenerStageSubmitted",
+        b"SparkListenerStageCompleted",
+        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
+        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd",
+        b"SparkListenerBlockManagerAdded",
+        b"SparkListenerExecutorAdded",
+        b"SparkListenerExecutorRemoved",
+    )
+)
+_NAME = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
+_NOT_AN_EVENT = (DecodeError, msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError)
+
+
+class Reader:
+    """Reads the lines of one application.
+
+    ``unread`` counts the lines that could not be parsed, without a last line that a killed
+    driver left unfinished.
+    """
+
+    def __init__(self) -> None:
+        self.unread = 0
+        self._understood = False
+        self._newest: float | None = None
+        self._timed = b""
+
+    @property
+    def understood(self) -> bool:
+        """Whether any line was understood."""
+        return self._understood or bool(self._timed)
+
+    @property
+    def newest_time(self) -> float | None:
+        """The newest time in any line so far."""
+        latest = latest_millis(self._timed)
+        if latest is not None:
+            self._newest = max(latest, self._newest or latest)
+        return self._newest
+
+    def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
+        """The entries about an application and its streaming queries, in order."""
+        for line in lines:
+            if line.startswith(_SKIPPED):
+                self._timed = line
+                continue
+            if line.isspace():
+                continue
+            try:
+                entry = self._read(line)
+            except _NOT_AN_EVENT:
+                self.unread += line.endswith(b"\n")
+                continue
+            self._understood = True
+            if entry is not None:
+                yield entry
+
+    def _read(self, line: bytes) -> Entry | None:
+        if line.startswith(_PROGRESS):
+            return self._received(EventKind.PROGRESS, line, first_timestamp(line))
+        name = _event_name(line)
+        if name is None:
+            return self._received(*_kind_and_json(line))
+        if name in _EVENTS:
+            return self._received(_EVENTS[name], line)
+        if name == _START:
+            return self._began(line)
+        if name == _END:
+            self._timed = line
+            return Stopped(self.newest_time)
+        return None
+
+    def _began(self, line: bytes) -> Began:
+        """Start a new application: times of earlier lines do not count."""
+        self._timed, self._newest = line, None
+        return Began(self.newest_time, _APP_START.decode(line).name)
+
+    def _received(
+        self, kind: EventKind, text: str | bytes, at: float | None = None
+    ) -> RecordedEvent:
+        """An event; one without a time, such as a query's end, gets the newest time so far."""
+        event = decode(kind, text)
+        if at is None:
+            at = timestamp(text)
+        if at is None:
+            return RecordedEvent(self.newest_time, event)
+        if isinstance(event, Progress):
+            at += event.batch_seconds or 0.0
+        self._newest = max(at, self._newest or at)
+        return RecordedEvent(at, event)
+
+
+class _AppStart(msgspec.Struct, rename={"name": "App Name"}):
+    name: str = ""
+
+
+class _Object(msgspec.Struct):
+    """Any object; only its presence matters."""
+
+
+class _Line(msgspec.Struct, rename={"run_id": "runId", "batch_id": "batchId"}):
+    """The keys that distinguish the kinds of lines."""
+
+    kind: EventKind | None = None
+    text: str | None = None
+    progress: _Object | None = None
+    run_id: str | None = None
+    batch_id: int | None = None
+    name: str | msgspec.UnsetType | None = msgspec.UNSET
+    timestamp: str | None = None
+
+
+_APP_START = msgspec.json.Decoder(_AppStart)
+_LINE = msgspec.json.Decoder(_Line)
+
+
+def _event_name(line: bytes) -> bytes | None:
+    """The class of an event log's line; None for another kind of line."""
+    match = _NAME.match(line)
+    return match.group(1) if match is not None else None
+
+
+def _kind_and_json(text: bytes) -> tuple[EventKind, str | bytes]:
+    """The kind of event in a line of a recording, and its JSON.
+
+    Raises:
+        DecodeError: the line is not an event.
+
+    """
+    line = _LINE.decode(text)
+    if line.kind is not None and line.text is not None:
+        return line.kind, line.text
+    if line.progress is not None:
+        return EventKind.PROGRESS, text
+    if line.run_id is None:
+        raise DecodeError("no event")
+    if line.batch_id is not None:
+        return EventKind.PROGRESS, b'{"progress":%b}' % text
+    if line.timestamp is None:
+        return EventKind.TERMINATED, text
+    return (EventKind.IDLE if line.name is msgspec.UNSET else EventKind.STARTED), text

@@ -1,0 +1,76 @@
+"""Removes secrets, our own included, from every evaluation before it is published or sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from ..alerting.evaluate import Evaluation
+from ..alerting.redacted import redacted
+from ..core.redaction import Redactor, unusable
+from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
+from .own_values import own_secrets, secret_parts
+from .settings import Settings, SettingsError
+
+Conf = Callable[[str], str | None]
+
+
+class Redacting:
+    """Calling it with an evaluation returns that evaluation without secrets.
+
+    It recognizes secrets by shape, by the patterns of the settings, by our own keys as last read
+    by ``refresh``, and after ``honour`` by Spark's own redaction settings.
+
+    Raises:
+        SettingsError: a pattern is not a regular expression, or a secret's file cannot be read.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        _require_usable(settings.redact_patterns)
+        self._patterns = settings.redact_patterns
+        try:
+            self._secrets = own_secrets(settings)
+        except SettingsError:
+            raise
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        self._conf: Mapping[str, str | None] = {}
+        self._values: tuple[str, ...] = ()
+        self._redactor = self._renewed()
+
+    def honour(self, conf: Conf) -> None:
+        """Apply a Spark session's redaction settings; ``conf`` returns a setting by name."""
+        self._conf = {name: conf(name) for name in (NAMES, OPTIONS, *TEXTS)}
+        self._redactor = self._renewed()
+
+    def __call__(self, evaluation: Evaluation) -> Evaluation:
+        """Redact all texts of findings and health; reads no file."""
+        return redacted(evaluation, self._redactor)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether any key comes from a file."""
+        return any(secret.is_from_file for secret in self._secrets)
+
+    def refresh(self) -> None:
+        """Read our own keys again, because files may change; for a separate thread."""
+        values = tuple(secret.reveal() for secret in self._secrets)
+        if values != self._values:
+            self._redactor = self._renewed()
+
+    def text(self, text: str) -> str:
+        """Redact one text; reads no file, so any thread may call it."""
+        return self._redactor.text(text)
+
+    def _renewed(self) -> Redactor:
+        self._values = tuple(secret.known for secret in self._secrets)
+        parts = [part for value in self._values for part in secret_parts(value)]
+        return session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
+
+
+def _require_usable(patterns: Sequence[str]) -> None:
+    for position, pattern in enumerate(patterns):
+        problem = unusable(pattern)
+        if problem:
+            # The pattern is not shown: it may contain the secret that it hides.
+            raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")

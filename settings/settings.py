@@ -1,0 +1,188 @@
+"""Every setting: name, default, allowed values. The name is the same in every source."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ..alerting.receivers.declaration import Address, Key, Pattern, SecretFile, SecretUrl, holds
+from ..alerting.receivers.registry import AnyReceiverSettings
+from . import masking
+from .mistakes import explained
+from .silence_settings import SilenceSettings
+
+_Seconds = Annotated[float, Meta(gt=0)]
+_Grace = Annotated[float, Meta(ge=0)]
+_Factor = Annotated[float, Meta(ge=1)]
+_Share = Annotated[float, Meta(gt=0, le=1)]
+_Count = Annotated[int, Meta(ge=1, le=16)]
+
+DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
+
+
+class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Overrides for queries whose name matches a pattern; None keeps the default."""
+
+    stall_floor_seconds: _Seconds | None = None
+    stall_tolerance: _Grace | None = None
+    start_grace_seconds: _Grace | None = None
+    gone_grace_seconds: _Grace | None = None
+    failed_grace_seconds: _Grace | None = None
+    stall_critical_factor: _Factor | None = None
+    slow_critical_factor: _Factor | None = None
+    slow_critical_seconds: _Seconds | None = None
+    lag_allowed_offsets: _Grace | None = None
+    lag_allowed_seconds: _Seconds | None = None
+    expected_input_seconds: _Seconds | None = None
+    trend_window_seconds: _Seconds | None = None
+    data_loss_warning_ratio: _Share | None = None
+    data_loss_critical_ratio: _Share | None = None
+    restart_budget: _Count | None = None
+    restart_window_seconds: _Seconds | None = None
+    ignore: bool | None = None
+    heartbeat_url: SecretUrl | None = None
+    """Pinged when such a query commits or completes, unless one of them is unhealthy."""
+    heartbeat_url_file: SecretFile | None = None
+
+    def __repr__(self) -> str:
+        return f"QuerySettings({masking.masked_table(self, QuerySettings)})"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings; times in seconds.
+
+    Raises:
+        ValueError: a value is not allowed; the message names its setting.
+
+    """
+
+    app_name: str | None = None
+    """Label ``app`` and part of every dedup key; Spark's ``spark.app.name`` by default."""
+    expected_queries: tuple[str, ...] = ()
+    """Names of queries that must run."""
+    http_host: str = "127.0.0.1"
+    http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
+    """0: any free port. -1: no server."""
+    http_token_file: SecretFile | None = None
+    http_tls_cert_file: str | None = None
+    http_tls_key_file: str | None = None
+    http_tls_client_ca_file: str | None = None
+    http_allow_anonymous: bool = False
+    """Whether everybody may read if ``http_host`` is not loopback."""
+    probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
+    source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
+    """How often brokers are asked for their end offsets; 0 is never."""
+    lag_by_partition: bool = False
+    """Whether to export lag per partition, too: one series for each partition."""
+    stall_floor_seconds: _Seconds = 60.0
+    stall_tolerance: _Grace = 1.0
+    start_grace_seconds: _Grace = 120.0
+    gone_grace_seconds: _Grace = 60.0
+    failed_grace_seconds: _Grace = 0.0
+    """How long a failed query may take to recover before its alert is sent."""
+    stall_critical_factor: _Factor = 3.0
+    """After how many windows a stall with an ordinary cause is critical (at most 15 minutes)."""
+    slow_critical_factor: _Factor = 10.0
+    """After how many windows a running batch is critical, although its tasks finish ..."""
+    slow_critical_seconds: _Seconds = 1800.0
+    """... and after how long at the latest."""
+    lag_allowed_offsets: _Grace = 1000.0
+    lag_allowed_seconds: _Seconds | None = None
+    """How long the oldest unread record may wait."""
+    expected_input_seconds: _Seconds | None = None
+    """How long a query may read no rows; None: without limit."""
+    trend_window_seconds: _Seconds = 300.0
+    """How long lag must rise, or a watermark must not advance, before the alert fires."""
+    data_loss_warning_ratio: _Share = 0.7
+    """The share of a source's retention that unread data may use up before a warning ..."""
+    data_loss_critical_ratio: _Share = 0.9
+    """... and before a critical alert."""
+    restart_budget: _Count = 3
+    """How many failures within ``restart_window_seconds`` mean that a query is flapping."""
+    restart_window_seconds: _Seconds = 600.0
+    resolve_after_seconds: _Grace = 30.0
+    """How long a query must be healthy, with two commits or idle, before its alert resolves."""
+    repeat_interval_seconds: _Seconds = 4 * 3600.0
+    """How often a reminder is sent while an alert fires."""
+    group_min_queries: Annotated[int, Meta(ge=2)] = 3
+    """How many queries must fail for one cause ..."""
+    group_window_seconds: _Grace = 10.0
+    """... within this time to be grouped into one page."""
+    silences: tuple[SilenceSettings, ...] = ()
+    silence_file: str | None = None
+    """Where ``querypulse silence`` writes and the sidecar reads."""
+    webhook_url: SecretUrl | None = None
+    webhook_url_file: SecretFile | None = None
+    webhook_secret_file: SecretFile | None = None
+    pagerduty_routing_key: Key | None = None
+    pagerduty_routing_key_file: SecretFile | None = None
+    pagerduty_url: Address | None = None
+    alertmanager_urls: tuple[Address, ...] = ()
+    slack_webhook_url: SecretUrl | None = None
+    slack_webhook_url_file: SecretFile | None = None
+    heartbeat_url: SecretUrl | None = None
+    heartbeat_url_file: SecretFile | None = None
+    heartbeat_interval_seconds: _Seconds = 60.0
+    receivers: tuple[AnyReceiverSettings, ...] = ()
+    """The full form: any number, each with its own severities, queries and fallback."""
+    spool_dir: str | None = None
+    """The folder in which undelivered and open alerts outlive the driver."""
+    allow_http: bool = False
+    """Whether alerts may be sent to other hosts over plain http."""
+    proxy_url: Address | None = None
+    proxy_from_environment: bool = False
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+    redact_patterns: tuple[Pattern, ...] = ()
+    """Regular expressions of further texts that must not leave the driver."""
+    external_url: str | None = None
+    """The public URL of this driver's status page; alerts link to it."""
+    dashboard_url: str | None = None
+    """A dashboard that alerts link to; ``{app}`` and ``{query}`` are filled in."""
+    runbook_base_url: str = DEFAULT_RUNBOOKS
+    """The base of ``runbook_url``; by default, with ``external_url``, the driver itself."""
+    queries: dict[str, QuerySettings] = {}
+    """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""
+
+    def __post_init__(self) -> None:
+        for field in msgspec.structs.fields(self):
+            value = check_value(field.name, getattr(self, field.name), "an argument")
+            msgspec.structs.force_setattr(self, field.name, value)
+
+    def __repr__(self) -> str:
+        shown = (f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__)
+        return f"Settings({', '.join(shown)})"
+
+
+HOLDS = holds(Settings)
+TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+class SettingsError(ValueError):
+    """A setting is unknown or not allowed; the message says which, where and why."""
+
+
+def masked(name: str, value: object) -> object:
+    """A setting's value in a form that may be shown, whatever type it has."""
+    if name == "receivers":
+        return masking.masked_receivers(value)
+    if name == "queries":
+        return masking.masked_queries(value, QuerySettings)
+    return masking.masked(HOLDS.get(name), value)
+
+
+def check_value(name: str, value: object, origin: str) -> object:
+    """Convert one value to the type of its setting.
+
+    Raises:
+        SettingsError: it is not allowed.
+
+    """
+    try:
+        return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        why, shown = explained(name, TYPES[name], value, error), masked(name, value)
+        raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})") from None

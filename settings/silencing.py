@@ -1,0 +1,186 @@
+"""The silences in force: of the settings, ``Sidecar.silence``, HTTP and the silence file."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import msgspec
+
+from ..alerting.lifecycle.silences import Silence
+from ..core.file_loop import end_file_loop, file_loop
+from ..core.guard import Guard
+from .silence_file import read_silences
+from .silence_settings import SilenceSettings
+
+log = logging.getLogger("querypulse")
+
+READ_EVERY_SECONDS = 2.0
+FIRST_READ_SECONDS = 0.5
+MAX_SILENCES = 1000
+"""The most that settings, ``Sidecar.silence`` and HTTP together may have in force."""
+Signature = tuple[int, int, int] | None
+
+
+class Silencing:
+    """Calling it returns the silences in force, without reading a file.
+
+    A thread checks the file every two seconds and reads it when it has changed. An unreadable
+    file is reported to the guard and tried again; its last silences hold until they end.
+    """
+
+    def __init__(
+        self,
+        silences: Sequence[SilenceSettings],
+        path: str | None,
+        guard: Guard,
+        *,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        for one in silences:
+            if one.until.timestamp() <= wall():
+                # Not an error: a job must be able to restart after its silence has ended.
+                log.warning("querypulse: the silence of %r ended at %s", one.queries, one.until)
+        self._added = [silence_of(one) for one in silences]
+        self._adding = threading.Lock()
+        self._path = Path(path) if path is not None else None
+        self._guard = guard
+        self._wall = wall
+        self._of_file: tuple[Silence, ...] = ()
+        self._signature: Signature = None
+        self._problem = ""
+        self._was_read = threading.Event()
+        self._loop = file_loop("silence-file", self.refresh, READ_EVERY_SECONDS, guard)
+
+    def add(self, silence: SilenceSettings) -> None:
+        """Add a silence from now on; any thread may call it.
+
+        It replaces a silence of the same patterns that ends no later.
+
+        Raises:
+            ValueError: it has ended already, or ``MAX_SILENCES`` are in force.
+
+        """
+        one = silence_of(silence)
+        now = self._wall()
+        if one.until <= now:
+            raise ValueError(f"silence of {one.queries!r}: its end, {silence.until}, is past")
+        with self._adding:
+            kept = [known for known in self._added if known.until > now and not _covers(one, known)]
+            if len(kept) >= MAX_SILENCES:
+                raise ValueError(
+                    f"silence of {one.queries!r}: {MAX_SILENCES} are in force, which is the most "
+                    "allowed; one pattern may cover many queries"
+                )
+            self._added = [*kept, one]
+
+    def start(self) -> None:
+        """Start reading the file, if there is one; its silences are known when this returns.
+
+        A first read that takes longer than ``FIRST_READ_SECONDS`` is not waited for.
+        """
+        if self._path is not None:
+            self._loop.start()
+            self._was_read.wait(FIRST_READ_SECONDS)
+
+    def stop(self) -> None:
+        """Stop reading."""
+        end_file_loop(self._loop)
+
+    def __call__(self) -> tuple[Silence, ...]:
+        """All silences that have not ended."""
+        wall = self._wall()
+        return tuple(one for one in (*self._added, *self._of_file) if one.until > wall)
+
+    def refresh(self) -> None:
+        """Read the file if it has changed or the last read failed; for its own thread."""
+        if self._path is None:
+            return
+        try:
+            signature = _signature(self._path)
+            if signature != self._signature:
+                self._of_file = tuple(map(silence_of, read_silences(self._path)))
+                # Set last, so that a failed read is tried again.
+                self._signature = signature
+            self._problem = ""
+        except (OSError, ValueError) as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                self._guard.report("silence-file", error)
+        self._was_read.set()
+
+
+def silence_until(
+    queries: str, minutes: float | None, until: datetime | None, **more: str | None
+) -> SilenceSettings:
+    """A silence of ``queries`` from now on; ``more`` are its other fields.
+
+    Raises:
+        ValueError: its end is not allowed, see ``until_of``, or a field is not text.
+
+    """
+    end = until_of(minutes, until, datetime.now(timezone.utc))
+    return msgspec.convert({"queries": queries, "until": end, **more}, SilenceSettings)
+
+
+def until_of(minutes: float | None, until: datetime | None, now: datetime) -> datetime:
+    """The end of a silence, from a duration or a point in time.
+
+    Raises:
+        ValueError: neither or both are given; the time has no time zone, is past, or is later
+            than the year 9999 in UTC.
+
+    """
+    if (minutes is None) == (until is None):
+        raise ValueError("a silence must end: give 'minutes' or 'until', and not both")
+    if until is None:
+        until = _after(minutes or 0.0, now)
+    if until.tzinfo is None:
+        raise ValueError(f"'until' needs a time zone, given {until.isoformat()}")
+    if until <= now:
+        raise ValueError(f"a silence must end later than now, given {until.isoformat()}")
+    try:
+        return until.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(
+            f"'until' must be before the year 10000 in UTC, given {until.isoformat()}"
+        ) from None
+
+
+def _after(minutes: float, now: datetime) -> datetime:
+    try:
+        return now + timedelta(minutes=minutes)
+    except (ValueError, OverflowError, TypeError):
+        raise ValueError(f"'minutes' must be a number of minutes, given {minutes!r}") from None
+
+
+def _covers(one: Silence, other: Silence) -> bool:
+    """Whether ``one`` has the same patterns as ``other`` and ends no earlier."""
+    return one.until >= other.until and (one.queries, one.alertname, one.app) == (
+        other.queries,
+        other.alertname,
+        other.app,
+    )
+
+
+def silence_of(given: SilenceSettings) -> Silence:
+    """The lifecycle's form of a silence."""
+    return Silence(
+        queries=given.queries,
+        until=given.until.timestamp(),
+        alertname=given.alertname,
+        reason=given.reason,
+        app=given.app if given.app is not None else "*",
+    )
+
+
+def _signature(path: Path) -> Signature:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino

@@ -1,0 +1,197 @@
+"""``querypulse watch``: from arguments and settings to a running watcher, and to its end."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import ssl
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from types import FrameType
+
+from ..alerting.alert import Incident
+from ..alerting.lifecycle.silences import why_muted
+from ..alerting.notifier import Notifier
+from ..core.deadline import Deadline
+from ..core.file_loop import end_file_loop, file_loop
+from ..core.guard import Guard
+from ..core.redacted_log import RedactedLog
+from ..core.secret import Secret
+from ..settings import receivers_from_settings, wiring
+from ..settings.links import guidance_from_outside
+from ..settings.redacting import Redacting
+from ..settings.settings import Settings, SettingsError
+from ..settings.settings_sources import load_strictly
+from ..settings.silencing import Silencing
+from .arguments import WatchRequest
+from .blindness import APP
+from .client import Access
+from .driver_alerts import DriverAlerts, DriverAlertSettings
+from .hosts import receiver_hosts
+from .target_tracker import TargetTracker
+from .targets import Targets
+from .watcher import Watcher
+
+log = logging.getLogger("querypulse")
+
+FILES_SECONDS = 1.0
+CLOSING_SECONDS = 6.0
+ENDING_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
+    """Watch until SIGTERM or SIGINT, then return 0. The log goes to standard error.
+
+    Raises:
+        SettingsError: a setting, a file or a URL cannot be used, or there is no receiver or
+            nothing to watch.
+
+    """
+    file = request.webhook_url_file
+    arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
+    settings = load_strictly(arguments, environment).settings
+    redacting, guard = Redacting(settings), Guard()
+    silencing = Silencing(settings.silences, settings.silence_file, guard)
+    access = access_of(request)
+    tracker = TargetTracker(request.gone_after, request.interval, request.terminated_after)
+    terms = DriverAlertSettings(
+        resolve_after_seconds=settings.resolve_after_seconds,
+        repeat_interval_seconds=settings.repeat_interval_seconds,
+        guidance=guidance_from_outside(settings),
+    )
+    evaluate = DriverAlerts(tracker, terms)
+    notifier = make_notifier(settings, evaluate, guard)
+    watcher = make_watcher(
+        request,
+        settings,
+        access=access,
+        silencing=silencing,
+        notifier=notifier,
+        evaluate=evaluate,
+        guard=guard,
+    )
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
+    log.addFilter(RedactedLog(redacting.text))
+    ended = threading.Event()
+
+    def end(*_: int | FrameType | None) -> None:
+        ended.set()
+
+    for number in ENDING_SIGNALS:
+        signal.signal(number, end)
+    files = file_loop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
+    files.start()
+    silencing.start()
+    notifier.start()
+    watcher.start()
+    ended.wait()
+    close(watcher, notifier)
+    silencing.stop()
+    end_file_loop(files)
+    return 0
+
+
+def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> Notifier:
+    """The notifier of the watcher, the same as in a driver.
+
+    Raises:
+        SettingsError: a receiver cannot be used, or there is none.
+
+    """
+    receivers = receivers_from_settings.receivers(settings)
+    if not receivers:
+        raise SettingsError("watch: no receiver: give --webhook-url-file, or configure a receiver")
+
+    def restore(incidents: Iterable[Incident]) -> None:
+        evaluate.restore(incidents, time.monotonic())
+
+    spool = wiring.spool(settings, APP, guard)
+    notifier = Notifier(
+        wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
+        spool,
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        restore=restore,
+    )
+    restore(notifier.restored)
+    return notifier
+
+
+def make_watcher(
+    request: WatchRequest,
+    settings: Settings,
+    *,
+    access: Access,
+    silencing: Silencing,
+    notifier: Notifier,
+    evaluate: DriverAlerts,
+    guard: Guard,
+) -> Watcher:
+    """Make the watcher; nothing runs yet.
+
+    Raises:
+        SettingsError: there is nothing to watch, or a file of the request cannot be used.
+
+    """
+    return Watcher(
+        targets=Targets(request.urls, request.targets, request.dns),
+        evaluate=evaluate,
+        access=access,
+        interval_seconds=request.interval,
+        hosts=receiver_hosts(settings),
+        sink=notifier,
+        guard=guard,
+        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
+    )
+
+
+def _read_again(redacting: Redacting, access: Access) -> None:
+    """Read secrets in files again: they may be rotated. In a separate thread: a mount may hang."""
+    redacting.refresh()
+    if access.token is not None:
+        access.token.reveal()
+
+
+def close(watcher: Watcher, notifier: Notifier) -> None:
+    """Stop polling, send what is pending, and stop.
+
+    Alerts stay open: closing the watcher brings no driver back.
+    """
+    deadline = Deadline(CLOSING_SECONDS)
+    watcher.close(deadline.left / 3)
+    notifier.flush(Deadline(deadline.left / 2))
+    notifier.close(deadline)
+
+
+def access_of(request: WatchRequest) -> Access:
+    """Token and certificates of the request.
+
+    Raises:
+        SettingsError: a file cannot be read or used.
+
+    """
+    token = _token(request.token_file)
+    if request.client_key_file is not None and request.client_cert_file is None:
+        raise SettingsError("--client-key-file needs --client-cert-file")
+    try:
+        context = ssl.create_default_context(cafile=request.ca_file)
+    except OSError as error:
+        raise SettingsError(f"--ca-file {request.ca_file}: {error}") from None
+    if request.client_cert_file is not None:
+        cert, key = request.client_cert_file, request.client_key_file
+        try:
+            # Without a password, OpenSSL would prompt for that of an encrypted key.
+            context.load_cert_chain(cert, key, password="")
+        except OSError as error:
+            raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
+    return Access(token, context)
+
+
+def _token(path: str | None) -> Secret | None:
+    if path is None:
+        return None
+    try:
+        return Secret.from_file(path, setting="--token-file")
+    except ValueError as error:
+        raise SettingsError(str(error)) from None

@@ -1,0 +1,214 @@
+"""The target tracker and ``now`` -> incidents. Pure: no clock, no thread, no socket.
+
+``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from ..alerting.alert import Alert, Incident
+from ..alerting.lifecycle.guidance import Guidance
+from . import reasons
+from .blindness import ADVICE, Blindness
+from .memory import WatchedDriver
+from .poll import Said
+from .target_tracker import Key, TargetTracker
+
+FORGET_SECONDS = 24 * 3600.0
+"""An alert expires after this time if only DNS named its driver, another driver took its place,
+or an earlier watcher opened it and nothing is down at its address.
+"""
+EXPIRED = "driver was not seen for 24 hours"
+BACK = "driver answers again"
+STOPPED = "driver was shut down gracefully"
+FRESH_SECONDS = 1.0
+"""How long a poll proves that nothing is wrong: later, the driver may have raised an alert."""
+
+
+class DriverAlertSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """When to resolve and to remind, and the guidance; each as in ``Settings``."""
+
+    resolve_after_seconds: float
+    repeat_interval_seconds: float
+    guidance: Guidance
+
+
+class DriverIncidents(msgspec.Struct, frozen=True):
+    """What to send and to log now.
+
+    ``incidents`` are the open incidents and, once, those that have just ended. ``stale_resolves``
+    are ended incidents that an earlier watcher may have left open: returned while a poll has just
+    found the driver healthy. ``news`` are log lines.
+    """
+
+    incidents: tuple[Incident, ...]
+    stale_resolves: tuple[Incident, ...]
+    news: tuple[str, ...]
+
+
+class _Open(msgspec.Struct, frozen=True):
+    """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began."""
+
+    alert: Alert
+    fired_at: float
+    revision: int = 0
+
+
+class DriverAlerts:
+    """Opens an alert for each driver of ``tracker`` that is down; resolves it when it is back."""
+
+    def __init__(self, tracker: TargetTracker, terms: DriverAlertSettings) -> None:
+        self.tracker = tracker
+        self._terms = terms
+        self._open: dict[Key, _Open] = {}
+        self._restored: dict[str, _Open] = {}
+        self._alerted: set[Key] = set()
+        self._statuses: dict[Key, str] = {}
+        self._blindness = Blindness(terms.guidance, terms.repeat_interval_seconds)
+
+    def restore(self, incidents: Iterable[Incident], now: float) -> None:
+        """Restore the open alerts of an earlier watcher; each resolves with a healthy driver."""
+        for incident in incidents:
+            if incident.ends_at is None and not self._blindness.restore(incident, now):
+                self._restored[incident.key] = _Open(incident.alerts[0], now, incident.revision)
+
+    def update(
+        self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
+    ) -> DriverIncidents:
+        """Evaluate every driver; ``muted`` returns why an alert is silenced now, or nothing."""
+        self._claim_restored()
+        over = [*self._end_open(now, wall), *self._end_restored(now, wall)]
+        names = self.tracker.names()
+        for key, driver in self.tracker.drivers.items():
+            if key not in self._open and self._is_gone(driver):
+                alert = reasons.gone(driver, names[key], now, wall, self._terms.guidance)
+                self._open[key] = _Open(alert, now)
+        incidents = {alert.key: Incident((alert,)) for alert in over}
+        for one in (*self._open.values(), *self._restored.values()):
+            reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
+            revision = one.revision + reminders
+            incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
+        blind = self._blindness.update(self.tracker, now, wall, muted)
+        return DriverIncidents(
+            (*incidents.values(), *blind),
+            tuple(self._stale_resolves(now, wall)),
+            tuple(self._news(names)),
+        )
+
+    def _claim_restored(self) -> None:
+        """Treat a restored alert of a listed URL as if this watcher had opened it."""
+        for incident_key, one in list(self._restored.items()):
+            key = self.tracker.expect(_address(one.alert), one.alert.labels["app"])
+            if key is not None and key not in self._open:
+                self._open[key] = self._restored.pop(incident_key)
+
+    def _end_open(self, now: float, wall: float) -> list[Alert]:
+        over = []
+        for key, one in list(self._open.items()):
+            driver = self.tracker.drivers.get(key)
+            if driver is None:
+                why = "driver is no longer watched, or is now named by its app"
+            elif driver.stopped:
+                why = STOPPED
+            elif self._is_healthy(driver):
+                why = BACK
+            elif _may_expire(driver) and now - one.fired_at > FORGET_SECONDS:
+                why = EXPIRED
+                self.tracker.forget(key)
+            else:
+                continue
+            over.append(self._open.pop(key).alert.ended(wall, outcome=why))
+        return over
+
+    def _end_restored(self, now: float, wall: float) -> list[Alert]:
+        over = []
+        for key, one in list(self._restored.items()):
+            owners = self._owners(one.alert)
+            if any(owner.stopped or self._is_healthy(owner) for owner in owners):
+                why = BACK
+            elif now - one.fired_at > FORGET_SECONDS and not self.tracker.is_down(
+                _address(one.alert)
+            ):
+                why = EXPIRED
+            else:
+                continue
+            over.append(self._restored.pop(key).alert.ended(wall, outcome=why))
+        return over
+
+    def _stale_resolves(self, now: float, wall: float) -> list[Incident]:
+        """One for each healthy driver for which this watcher has never opened an alert."""
+        self._alerted.update(self._open)
+        found = []
+        for key, driver in self.tracker.drivers.items():
+            if key not in self._alerted and self._is_healthy(driver) and driver.last is not None:
+                late = now - driver.last.at
+                names = self._closed_names(driver) if late <= FRESH_SECONDS else ()
+                guidance = self._terms.guidance
+                found += [reasons.closing(name, wall - late, guidance) for name in names]
+        stale_resolves = {alert.key: Incident((alert,)) for alert in found}
+        still_open = {*self._restored, *(one.alert.key for one in self._open.values())}
+        return [one for key, one in stale_resolves.items() if key not in still_open]
+
+    def _closed_names(self, driver: WatchedDriver) -> tuple[str, ...]:
+        """The names an earlier watcher may have used.
+
+        The plain app name only counts while every driver of that app is healthy.
+        """
+        full = tuple(dict.fromkeys((driver.full_name, driver.address)))
+        drivers = self.tracker.drivers.values()
+        same = [one for one in drivers if one.app == driver.app and not one.stopped]
+        return (driver.app, *full) if driver.app and all(map(self._is_healthy, same)) else full
+
+    def _news(self, names: Mapping[Key, str]) -> list[str]:
+        """The drivers whose status has changed, as log lines."""
+        lines = {key: self._status_of(key, names[key]) for key in self.tracker.drivers}
+        changed = [text for key, text in lines.items() if text != self._statuses.get(key, "")]
+        self._statuses = lines
+        return [text for text in changed if text]
+
+    def _status_of(self, key: Key, name: str) -> str:
+        driver = self.tracker.drivers[key]
+        if key in self._open:
+            return f"StreamingDriverDown: {self._open[key].alert.annotations.get('summary', name)}"
+        if driver.stopped:
+            return f"{name} shut down gracefully"
+        if driver.terminated:
+            return f"{name} was terminated by a signal and may come back"
+        if self.tracker.is_gone(driver):
+            return f"{name} is unreachable, and so is everything else: own network down?"
+        if driver.last is not None and driver.last.said is Said.BARRED:
+            return f"{name} refuses this watcher: {driver.last.detail}; {ADVICE}"
+        return f"{name} is up: {driver.endpoint.shown}" if driver.seen else ""
+
+    def _is_gone(self, driver: WatchedDriver) -> bool:
+        if not self.tracker.is_gone(driver):
+            return False
+        return not driver.unsure or self.tracker.network_works(driver)
+
+    def _is_healthy(self, driver: WatchedDriver) -> bool:
+        if driver.healthy_since is None or driver.last is None:
+            return False
+        return driver.last.at - driver.healthy_since >= self._terms.resolve_after_seconds
+
+    def _owners(self, alert: Alert) -> list[WatchedDriver]:
+        """The drivers that a restored alert may be about; for a URL, only those at its address."""
+        called, at = alert.labels["app"], _address(alert)
+        return [
+            one
+            for one in self.tracker.drivers.values()
+            if called in (one.name, one.full_name, one.address)
+            and (one.endpoint.group or at in ("", one.endpoint.shown))
+        ]
+
+
+def _address(alert: Alert) -> str:
+    """The address in the alert; empty if it has none."""
+    return alert.annotations.get(reasons.ADDRESS, "")
+
+
+def _may_expire(driver: WatchedDriver) -> bool:
+    """Whether it may never come back: only DNS named it, or another driver took its place."""
+    return bool(driver.endpoint.group) or driver.replaced

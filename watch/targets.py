@@ -1,0 +1,98 @@
+"""Which drivers to watch: URLs, a file of URLs, DNS names."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ..alerting.receivers.address import is_loopback
+from ..settings.settings import SettingsError
+from .poll import Endpoint
+
+ALLOWED = "http:// or https://, a host, and optionally a port"
+
+
+class TargetError(SettingsError):
+    """A target cannot be watched; the message says which, where, and what is allowed."""
+
+
+class Targets:
+    """The endpoints to watch; each call of ``now`` reads the file and resolves the names again.
+
+    Raises:
+        TargetError: there is nothing to watch, a URL is not allowed, or the file cannot be read.
+
+    """
+
+    def __init__(self, urls: Iterable[str], file: str | None, names: Iterable[str]) -> None:
+        self._urls = [endpoint_of(url, "the command line") for url in urls]
+        self._file = Path(file) if file is not None else None
+        self._names = [endpoint_of(name, "--dns") for name in names]
+        self._found: dict[Endpoint, list[Endpoint]] = {}
+        self._from_file()
+        if not (self._urls or self._file or self._names):
+            raise TargetError("nothing to watch: give URLs, --targets FILE or --dns URL")
+
+    def now(self) -> list[Endpoint]:
+        """All endpoints; resolving the names may take a while.
+
+        A name that cannot be resolved keeps its last addresses.
+
+        Raises:
+            TargetError: the file no longer exists, or one of its lines is not a URL.
+
+        """
+        endpoints = [*self._urls, *self._from_file()]
+        for name in self._names:
+            self._found[name] = addresses(name) or self._found.get(name, [])
+            endpoints += self._found[name] or [_unresolved(name)]
+        return list(dict.fromkeys(endpoints))
+
+    def _from_file(self) -> list[Endpoint]:
+        if self._file is None:
+            return []
+        try:
+            lines = self._file.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise TargetError(f"--targets {self._file}: {error}") from None
+        texts = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
+        return [endpoint_of(text, f"{self._file} line {number}") for number, text in texts if text]
+
+
+def endpoint_of(url: str, where: str) -> Endpoint:
+    """The endpoint of a URL, without its path.
+
+    Raises:
+        TargetError: it is not the URL of a driver, or holds a password.
+
+    """
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise TargetError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise TargetError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
+    if parts.username is not None or parts.password is not None:
+        raise TargetError(f"{where}: no user or password in a URL; a token goes to --token-file")
+    shown = f"[{host}]" if ":" in host else host
+    base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
+    return Endpoint(base, loopback=is_loopback(host))
+
+
+def addresses(name: Endpoint) -> list[Endpoint]:
+    """One endpoint for each address that the name has now; none if it cannot be resolved."""
+    host = urlsplit(name.url).hostname or ""
+    try:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    unique = sorted({str(entry[4][0]) for entry in found})
+    return [Endpoint(name.url, one, name.url, is_loopback(one)) for one in unique]
+
+
+def _unresolved(name: Endpoint) -> Endpoint:
+    """The endpoint of a name that never had an address, so that its driver counts as down."""
+    return Endpoint(name.url, group=name.url, loopback=name.loopback)

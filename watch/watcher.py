@@ -1,0 +1,165 @@
+"""The threads of ``querypulse watch``: poll results in, one evaluation, incidents out."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from queue import Empty, SimpleQueue
+
+import msgspec
+
+from ..alerting.alert import Alert
+from ..alerting.incident_sink import IncidentSink
+from ..core.guard import Guard
+from ..core.loop import Loop
+from .client import Access
+from .driver_alerts import DriverAlerts
+from .driver_poller import Closing, DriverPoller, Polled, Sign
+from .network import Host, answers
+from .poll import Endpoint
+from .targets import TargetError, Targets
+
+log = logging.getLogger("querypulse")
+
+ALONE = (
+    "querypulse: no receiver on another machine: an unreachable driver is reported only "
+    "while another driver on the network answers"
+)
+TICK_SECONDS = 0.5
+PROOF_SECONDS = 1.0
+
+
+class Listed(msgspec.Struct, frozen=True):
+    """The endpoints to watch from now on."""
+
+    endpoints: tuple[Endpoint, ...]
+
+
+class Proved(msgspec.Struct, frozen=True):
+    """A host answered over the network at ``at``, in monotonic seconds."""
+
+    at: float
+
+
+class Watcher:
+    """Watches until it is closed; connects to ``hosts`` when its own network is in doubt.
+
+    ``muted`` returns why an alert is silenced now, or nothing.
+    """
+
+    def __init__(
+        self,
+        *,
+        targets: Targets,
+        evaluate: DriverAlerts,
+        access: Access,
+        interval_seconds: float,
+        hosts: Iterable[Host],
+        sink: IncidentSink,
+        guard: Guard,
+        muted: Callable[[Alert], str] = lambda _: "",
+    ) -> None:
+        self._targets = targets
+        self._evaluate = evaluate
+        self._tracker = evaluate.tracker
+        self._access = access
+        self._interval = interval_seconds
+        self._hosts = tuple(hosts)
+        self._sink = sink
+        self._guard = guard
+        self._muted = muted
+        self._signs: SimpleQueue[Sign | Listed | Proved] = SimpleQueue()
+        self._pollers: dict[Endpoint, DriverPoller] = {}
+        self._unsure = threading.Event()
+        self._problem = ""
+        self._warned = False
+        self._loops = [
+            Loop("targets", self._list, guard),
+            Loop("network", self._prove, guard),
+            Loop("watch", self._step, guard, last=self._stop_pollers),
+        ]
+
+    def start(self) -> None:
+        """Start watching."""
+        for loop in self._loops:
+            loop.start()
+
+    def close(self, timeout: float) -> None:
+        """Stop polling. Alerts stay open: closing the watcher brings no driver back."""
+        for loop in self._loops:
+            loop.stop()
+        self._loops[-1].join(timeout)
+
+    def _step(self) -> None:
+        """Apply all signs, evaluate, and hand over the incidents."""
+        for sign in self._waiting_signs():
+            self._take(sign)
+        found = self._evaluate.update(time.monotonic(), time.time(), self._muted)
+        for line in found.news:
+            log.info("%s", line)
+        self._sink.offer(found.incidents, found.stale_resolves)
+        if self._tracker.unsure:
+            self._unsure.set()
+        else:
+            self._unsure.clear()
+        self._update_pollers()
+
+    def _waiting_signs(self) -> list[Sign | Listed | Proved]:
+        signs: list[Sign | Listed | Proved] = []
+        try:
+            signs.append(self._signs.get(timeout=TICK_SECONDS))
+            while True:
+                signs.append(self._signs.get_nowait())
+        except Empty:
+            return signs
+
+    def _take(self, sign: Sign | Listed | Proved) -> None:
+        if isinstance(sign, Polled):
+            self._tracker.polled(sign.endpoint, sign.poll)
+        elif isinstance(sign, Closing):
+            self._tracker.closes(sign.endpoint, sign.at, sign.notice)
+        elif isinstance(sign, Listed):
+            self._warn_if_alone(sign.endpoints)
+            self._tracker.listed(sign.endpoints)
+        else:
+            self._tracker.proved(sign.at)
+
+    def _warn_if_alone(self, endpoints: Iterable[Endpoint]) -> None:
+        if not (self._hosts or self._warned or all(endpoint.loopback for endpoint in endpoints)):
+            self._warned = True
+            log.warning(ALONE)
+
+    def _update_pollers(self) -> None:
+        """Run exactly one poller for each endpoint."""
+        wanted = self._tracker.endpoints
+        for endpoint in self._pollers.keys() - wanted:
+            self._pollers.pop(endpoint).stop()
+        for endpoint in wanted - self._pollers.keys():
+            poller = DriverPoller(
+                endpoint, self._access, self._interval, self._signs.put, self._guard
+            )
+            self._pollers[endpoint] = poller
+            poller.start()
+
+    def _stop_pollers(self) -> None:
+        for poller in self._pollers.values():
+            poller.stop()
+
+    def _list(self) -> None:
+        """Read the targets again; an error is logged once, and the last good list stays."""
+        try:
+            self._signs.put(Listed(tuple(self._targets.now())))
+            self._problem = ""
+        except TargetError as error:
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.error("querypulse: %s; keeping the last list", error)  # noqa: TRY400 - one line
+        self._loops[0].stopping.wait(self._interval)
+
+    def _prove(self) -> None:
+        """While a driver is unreachable, find out whether any host is reachable."""
+        self._loops[1].stopping.wait(PROOF_SECONDS)
+        if self._unsure.is_set() and answers(self._hosts):
+            self._signs.put(Proved(time.monotonic()))
