@@ -14,7 +14,6 @@ ICEBERG_SPARK := 4.1.3
 BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-SOURCES := $(shell find listener exporter alerting sidecar dashboards -name '*.py' -o -name '*.md')
 # Many of these tests wait for sockets and other processes; those with Spark or containers need
 # the whole machine.
 SIDE_BY_SIDE := -n 6 --dist worksteal

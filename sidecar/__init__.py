@@ -1,4 +1,4 @@
-"""Settings, the worker, ``attach()`` and the command line: what joins the other packages."""
+"""The agent inside the driver: worker, threads and ``attach()``."""
 
 from __future__ import annotations
 
