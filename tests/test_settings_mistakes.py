@@ -206,8 +206,8 @@ def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
 
 NESTED = [
     (
-        {"receivers": [{"type": "teams", "name": "a"}]},
-        "at receivers[0].type: Invalid value 'teams'; allowed: webhook, pagerduty, alertmanager, slack",
+        {"receivers": [{"type": "pager", "name": "a"}]},
+        "at receivers[0].type: Invalid value 'pager'; allowed: webhook, pagerduty, alertmanager, slack, teams, email",
     ),
     (
         {"receivers": [{"name": "a"}]},
