@@ -56,9 +56,9 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 
 ## make test-oldest  tests of Spark's internals, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
-	$(OLDEST)/bin/python -Im pytest $(addprefix tests/test_,spark_listening.py spark_long_life.py \
-	  spark_jvm_gone.py spark_polling.py spark_deaths.py spark_stalls.py spark_commit_log.py \
-	  decode.py health_listener.py) $(ARGS)
+	$(OLDEST)/bin/python -Im pytest $(addprefix tests/spark/test_spark_,listening.py long_life.py \
+	  jvm_gone.py polling.py deaths.py stalls.py commit_log.py) \
+	  $(addprefix tests/listener/test_,decode.py health_listener.py) $(ARGS)
 
 ## make simulate   random histories in a simulated world that knows the truth, for MINUTES
 simulate: $(VENV)/.tests
@@ -87,7 +87,7 @@ dashboards: $(VENV)/.tests
 ## make pictures   draw the pictures of README and docs from a real driver
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pictures
-	PICTURES_FOLDER=docs/pictures $(BIN)/python -Im pytest tests/test_spark_grafana.py -k drawn
+	PICTURES_FOLDER=docs/pictures $(BIN)/python -Im pytest tests/spark/test_spark_grafana.py -k drawn
 
 ## make stack      a demo driver, Prometheus, Alertmanager and Grafana in containers
 stack: $(VENV)/.spark

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from support.driver import Driver
 from support.fake_spark import FakeChannel
 from support.queries import Trap, rate, start, until
+from support.repository import ROOT
 
 from querypulse.listener.spark_probe import SparkProbe
 
@@ -189,7 +189,7 @@ say(any(context == "stopped_by_application" and not over for context, over in se
 
 def test_slow_spark_stop_counts_as_a_stop_by_the_application(tmp_path):
     """Spark marks the context as stopped as soon as the stop begins."""
-    with Driver(SLOW_STOP, tmp_path, TESTS=str(Path(__file__).parent)) as driver:
+    with Driver(SLOW_STOP, tmp_path, TESTS=str(ROOT / "tests")) as driver:
         driver.wait(120)
 
         assert driver.lines == ["['running', 'stopped_by_application']", "True"], driver.errors

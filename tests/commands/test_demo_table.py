@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from support.queries import until
+from support.repository import ROOT
 
 from querypulse.commands.demo.pipelines import pipeline as pipeline_module
 from querypulse.commands.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
@@ -16,7 +16,7 @@ from querypulse.commands.demo.pipelines.pipeline import ALERTS
 from querypulse.commands.demo.pipelines.writer_lock import WriterLock
 from querypulse.commands.demo.scenarios import NONE, SCENARIOS
 
-RUNBOOKS = Path(__file__).parent.parent / "dashboards" / "runbooks"
+RUNBOOKS = ROOT / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 from support.messages import APP, BEGAN, CASES, GUIDANCE, LASTED, page, resolved
 from support.receiver_incidents import alert
+from support.repository import ROOT
 from support.slack_double import problems
 
 from querypulse.alerting.alert import Incident
@@ -28,7 +28,7 @@ from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
 
-GOLDEN = Path(__file__).parent / "fixtures" / "messages.txt"
+GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
 
 FIRING = {title: headline_of(make()) for title, make in CASES.items()}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
+from support.failures import delta_conflict, real_deaths
 from support.messages import IN_PYTHON
 from support.story import Story
-from test_failure import delta_conflict, real_deaths
 
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.redacted import redacted

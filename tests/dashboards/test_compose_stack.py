@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import requests
 from support.queries import until
+from support.repository import ROOT
 
 from querypulse.commands import cli
 
-ROOT = Path(__file__).parent.parent
 STARTS_WITHIN_SECONDS = 900
 SEEN_WITHIN_SECONDS = 120
 DRIVER, PROMETHEUS = "http://localhost:9719", "http://localhost:9090"

@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from simulation.mutating import caught
 from simulation.mutations import MUTATIONS
 from simulation.world import run

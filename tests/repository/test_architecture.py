@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 SHARED = {"core", "listener"}
 BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
 MAY_IMPORT = {

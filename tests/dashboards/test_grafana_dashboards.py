@@ -171,7 +171,7 @@ def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
 
 @each_dashboard
 def test_picture_in_the_documentation_shows_every_panel(name):
-    """An outdated picture does not; tests/test_spark_grafana.py draws new ones."""
+    """An outdated picture does not; tests/spark/test_spark_grafana.py draws new ones."""
     picture = ET.parse(ROOT / "docs" / "pictures" / f"{name}.svg")
     words = {found.text for found in picture.iter()}
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 from msgspec.structs import replace
-from support.clock import Clock
+from support.log_reader_harness import LogReaderHarness, continuous
 from support.queries import until
 from support.storage import MemoryCheckpoint, MemoryStorage
 from support.story import Story, processing, run
@@ -24,37 +24,8 @@ PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0
 
 
-def continuous(query, number=1):
-    seen = run(query, number, trigger="ContinuousTrigger(1000)", message="Running")
-    return replace(seen, facts=replace(seen.facts, checkpoint=query))
-
-
-class Harness:
-    """A reader on a fake clock, with scripted probe reports."""
-
-    def __init__(self, floor=60.0, **checkpoints):
-        self.storage = MemoryStorage(**checkpoints)
-        self.clock = Clock()
-        self.probe = None
-        self.announced = []
-        self.reader = LogReader(
-            self.storage.open,
-            lambda: self.probe,
-            lambda: self.announced.append(self.reader.latest),
-            stall_floor_seconds=floor,
-            interval_seconds=0,
-            clock=self.clock,
-        )
-
-    def read(self, *runs, at) -> LogReport:
-        self.clock.now = at
-        self.probe = ProbeReport(began_at=at, at=at, runs=runs)
-        self.reader.step()
-        return self.reader.latest
-
-
 def test_nothing_is_read_before_the_first_probe():
-    harness = Harness(a=MemoryCheckpoint())
+    harness = LogReaderHarness(a=MemoryCheckpoint())
     assert harness.reader.latest is None
     harness.clock.now = 7.0
     harness.reader.step()
@@ -64,7 +35,7 @@ def test_nothing_is_read_before_the_first_probe():
 
 
 def test_run_with_a_growing_log_is_in_every_report():
-    harness = Harness(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
+    harness = LogReaderHarness(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
 
     for at in (1, 2):
         report = harness.read(continuous("a"), continuous("b"), at=at)
@@ -76,7 +47,7 @@ def test_run_with_a_growing_log_is_in_every_report():
 
 
 def test_only_the_start_is_read_of_a_run_that_needs_no_log():
-    harness = Harness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
 
     for at in (1, 2):
         report = harness.read(run(), processing("b", batch=5), at=at)
@@ -107,7 +78,7 @@ def rests(moments):
 
 
 def test_log_of_a_hung_batch_is_first_read_at_half_of_the_shortest_window():
-    harness = Harness(a=MemoryCheckpoint([4, 5], [4]))
+    harness = LogReaderHarness(a=MemoryCheckpoint([4, 5], [4]))
     read = moments_read(harness, hung("a", batch=5), until=60)
 
     assert read[0] == 30
@@ -115,13 +86,13 @@ def test_log_of_a_hung_batch_is_first_read_at_half_of_the_shortest_window():
 
 
 def test_shorter_window_reads_the_log_of_a_hung_batch_sooner():
-    harness = Harness(floor=4, a=MemoryCheckpoint([4, 5], [4]))
+    harness = LogReaderHarness(floor=4, a=MemoryCheckpoint([4, 5], [4]))
 
     assert moments_read(harness, hung("a", batch=5), until=10)[0] == 2
 
 
 def test_batches_shorter_than_half_of_the_shortest_window_cost_no_reading():
-    harness = Harness(a=MemoryCheckpoint([4], [4]))
+    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
         assert harness.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
 
@@ -129,7 +100,7 @@ def test_batches_shorter_than_half_of_the_shortest_window_cost_no_reading():
 
 
 def test_slow_batches_of_equal_length_cost_no_reading_after_the_first():
-    harness = Harness(a=MemoryCheckpoint([4], [4]))
+    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
     for at in range(600):
         assert bool(harness.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
 
@@ -138,7 +109,7 @@ def test_slow_batches_of_equal_length_cost_no_reading_after_the_first():
 
 def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
     checkpoint = MemoryCheckpoint([4, 5], [4])
-    read = moments_read(Harness(a=checkpoint), hung("a", batch=5), until=7200)
+    read = moments_read(LogReaderHarness(a=checkpoint), hung("a", batch=5), until=7200)
 
     assert set(rests(read[-100:])) == {15}
     assert sorted(rests(read)) == rests(read)
@@ -147,7 +118,7 @@ def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
 
 def test_growing_log_is_read_at_every_step():
     checkpoint = MemoryCheckpoint([0], [0])
-    harness = Harness(a=checkpoint)
+    harness = LogReaderHarness(a=checkpoint)
     for at in range(100):
         checkpoint.commit(at)
         assert harness.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
@@ -155,7 +126,7 @@ def test_growing_log_is_read_at_every_step():
 
 def test_commit_is_seen_within_a_tenth_of_the_time_it_took():
     checkpoint = MemoryCheckpoint([0], [0])
-    harness = Harness(a=checkpoint)
+    harness = LogReaderHarness(a=checkpoint)
     for last, commit in itertools.pairwise((0, 20, 25, 65, 165)):
         for at in range(last, commit):
             harness.read(continuous("a"), at=float(at))
@@ -168,7 +139,7 @@ def test_commit_is_seen_within_a_tenth_of_the_time_it_took():
 
 def test_log_that_grows_again_after_hours_is_read_at_every_step():
     checkpoint = MemoryCheckpoint([0], [0])
-    harness = Harness(a=checkpoint)
+    harness = LogReaderHarness(a=checkpoint)
     moments_read(harness, continuous("a"), until=3600)
     checkpoint.commit(1)
     at = next(at for at in range(3600, 3616) if harness.read(continuous("a"), at=float(at)).logs)
@@ -177,7 +148,7 @@ def test_log_that_grows_again_after_hours_is_read_at_every_step():
 
 
 def test_new_batch_of_async_progress_tracking_is_read_at_once_even_after_hours():
-    harness = Harness(a=MemoryCheckpoint([0], [0]))
+    harness = LogReaderHarness(a=MemoryCheckpoint([0], [0]))
     read = moments_read(harness, asynchronous("a", batch=1), until=3601)
     at = read[-1] + 1.0
 
@@ -188,12 +159,12 @@ def test_new_batch_of_async_progress_tracking_is_read_at_once_even_after_hours()
 
 @pytest.mark.parametrize(("floor", "longest"), [(60, 15), (20, 5), (6, 2), (3600, 15)])
 def test_log_is_read_often_enough_for_the_shortest_window(floor, longest):
-    harness = Harness(floor=floor, a=MemoryCheckpoint([0], [0]))
+    harness = LogReaderHarness(floor=floor, a=MemoryCheckpoint([0], [0]))
 
     assert max(rests(moments_read(harness, continuous("a"), until=3600))) == longest
 
 
-class Watched(Harness):
+class Watched(LogReaderHarness):
     """A harness whose reports reach the rules, as the probe's do."""
 
     def __init__(self, floor, **checkpoints):
@@ -233,7 +204,7 @@ def test_stopped_epochs_are_reported_at_most_a_tenth_of_the_window_late(floor):
 
 def test_run_that_is_no_longer_chosen_is_dropped():
     a = MemoryCheckpoint([0], [0])
-    harness = Harness(a=a)
+    harness = LogReaderHarness(a=a)
     harness.read(continuous("a"), at=1)
     assert harness.read(replace(continuous("a"), active=False), at=2) == LogReport(2)
     a.questions()
@@ -244,7 +215,7 @@ def test_run_that_is_no_longer_chosen_is_dropped():
 
 def test_next_run_on_a_checkpoint_is_read_from_the_start():
     a = MemoryCheckpoint([0, 1, 2], [0, 1])
-    harness = Harness(a=a)
+    harness = LogReaderHarness(a=a)
     harness.read(continuous("a"), at=1)
     a.purge(below=1000)
     a.commit(0)
@@ -254,7 +225,7 @@ def test_next_run_on_a_checkpoint_is_read_from_the_start():
 
 def test_unreadable_storage_does_not_block_the_others():
     broken, fine = MemoryCheckpoint([0], [0]), MemoryCheckpoint([0], [0])
-    harness = Harness(a=broken, c=fine)
+    harness = LogReaderHarness(a=broken, c=fine)
     broken.refusal = "FileSystem closed"
 
     report = harness.read(continuous("a"), continuous("lost"), continuous("c"), at=1)
@@ -265,7 +236,7 @@ def test_unreadable_storage_does_not_block_the_others():
 
 def test_unreadable_storage_is_retried_only_after_a_while():
     broken = MemoryCheckpoint([0], [0])
-    harness = Harness(a=broken)
+    harness = LogReaderHarness(a=broken)
     broken.refusal = "FileSystem closed"
     harness.read(continuous("a"), at=0)
     broken.questions()
@@ -280,7 +251,7 @@ def test_unreadable_storage_is_retried_only_after_a_while():
 
 def test_storage_error_is_logged_once_until_it_ends(caplog):
     broken = MemoryCheckpoint([0], [0])
-    harness = Harness(a=broken)
+    harness = LogReaderHarness(a=broken)
     broken.refusal = "FileSystem closed"
     with caplog.at_level(logging.WARNING):
         for at in range(0, 100, 5):

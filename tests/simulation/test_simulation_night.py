@@ -3,6 +3,7 @@
 import logging
 
 import pytest
+
 from simulation.plan import Plan, QuerySpec, Setup, Step
 from simulation.world import run
 

@@ -10,6 +10,7 @@ from functools import cache
 from random import SystemRandom
 
 import pytest
+
 from simulation.exclusions import EXCLUDED
 from simulation.generate import generate
 from simulation.history import report

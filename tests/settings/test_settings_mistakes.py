@@ -5,19 +5,17 @@ from __future__ import annotations
 import ast
 import logging
 import re
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.repository import ROOT
 from support.settings_errors import refused
 
 from querypulse.settings.settings import TYPES
 from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
-
-ROOT = Path(__file__).parent.parent
 
 
 def test_unknown_setting_is_reported_with_its_origin(config):

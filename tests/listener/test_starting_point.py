@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from support.log_reader_harness import LogReaderHarness, continuous
 from support.storage import MemoryCheckpoint
 from support.story import run
-from test_log_reader import Harness, continuous
 
 from querypulse.listener.starting_point import StartingPoint, Written, starting_point, times_in
 
@@ -91,7 +91,7 @@ def with_checkpoint(*, offsets, commits):
 
 def test_starting_point_is_read_once_per_run_and_in_every_report():
     checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
-    harness = Harness(**{"/cp": checkpoint})
+    harness = LogReaderHarness(**{"/cp": checkpoint})
 
     reports = [harness.read(run(number=1), at=1), harness.read(run(number=1), at=2)]
     later = harness.read(run(number=2), at=3)
@@ -103,13 +103,13 @@ def test_starting_point_is_read_once_per_run_and_in_every_report():
 
 
 def test_starting_point_of_an_ended_run_is_read():
-    harness = Harness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
 
     assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
 
 
 def test_storage_error_gives_an_empty_starting_point_without_retry(caplog):
-    harness = Harness()
+    harness = LogReaderHarness()
 
     reports = [harness.read(run(), at=at) for at in (1, 2)]
 
@@ -120,7 +120,7 @@ def test_storage_error_gives_an_empty_starting_point_without_retry(caplog):
 
 
 def test_only_a_new_run_pokes_the_reader():
-    harness = Harness(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={}, commits={})})
     harness.read(run(), at=1)
     reader, pokes = harness.reader, []
     reader.poke = lambda: pokes.append(1)
@@ -138,6 +138,6 @@ def test_only_a_new_run_pokes_the_reader():
     ids=["continuous", "realTime", "async progress tracking"],
 )
 def test_run_without_an_offset_log_has_no_starting_point(seen):
-    harness = Harness(**{"/cp": MemoryCheckpoint([0], [0])})
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([0], [0])})
 
     assert harness.read(seen, at=1).starts == {}

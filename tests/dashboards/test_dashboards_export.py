@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.repository import ROOT
 
 from querypulse.commands import cli, export_dashboards
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 
-ROOT = Path(__file__).parent.parent
 USAGE_ERROR = 2
 RUNBOOK = "runbooks/StreamingQueryFailed.md"
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 import threading
 import time
-from pathlib import Path
 
 import pytest
 from support.queries import Trap, commits, rate, shown, start, until, warm
+from support.repository import ROOT
 
 pytestmark = pytest.mark.spark
 
 FLOOR = 3.0
-THROTTLED = Path(__file__).with_name("support") / "ThrottledFileSystem.java"
+THROTTLED = ROOT / "tests" / "support" / "ThrottledFileSystem.java"
 SLEEP = "java_method('java.lang.Thread', 'sleep', {}L)"
 
 
