@@ -26,7 +26,12 @@ def masked(kind: Holds | None, value: object) -> object:
         return value
     if kind in _HIDDEN:
         return HIDDEN
-    return _masked_urls(value) if kind in _ADDRESSES else value
+    return _masked_urls(value) if kind in _ADDRESSES or _has_login(value) else value
+
+
+def _has_login(value: object) -> bool:
+    """Whether it is a URL with a user name or password, in a place where none is expected."""
+    return isinstance(value, str) and "://" in value and "@" in value
 
 
 def masked_receivers(value: object) -> object:

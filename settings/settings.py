@@ -7,7 +7,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..alerting.receivers.declaration import Address, Key, Pattern, SecretFile, SecretUrl, holds
+from ..alerting.receivers.declaration import (
+    Address,
+    Key,
+    Pattern,
+    SecretFile,
+    SecretUrl,
+    Text,
+    holds,
+)
 from ..alerting.receivers.registry import AnyReceiverSettings
 from . import masking
 from .mistakes import explained
@@ -58,17 +66,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     """
 
-    app_name: str | None = None
+    app_name: Text | None = None
     """Label ``app`` and part of every dedup key; Spark's ``spark.app.name`` by default."""
-    expected_queries: tuple[str, ...] = ()
+    expected_queries: tuple[Text, ...] = ()
     """Names of queries that must run."""
-    http_host: str = "127.0.0.1"
+    http_host: Text = "127.0.0.1"
     http_port: Annotated[int, Meta(ge=-1, le=65535)] = 9719
     """0: any free port. -1: no server."""
     http_token_file: SecretFile | None = None
-    http_tls_cert_file: str | None = None
-    http_tls_key_file: str | None = None
-    http_tls_client_ca_file: str | None = None
+    http_tls_cert_file: Text | None = None
+    http_tls_key_file: Text | None = None
+    http_tls_client_ca_file: Text | None = None
     http_allow_anonymous: bool = False
     """Whether everybody may read if ``http_host`` is not loopback."""
     probe_interval_seconds: Annotated[float, Meta(ge=0.05, le=60)] = 0.5
@@ -111,7 +119,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     group_window_seconds: _Grace = 10.0
     """... within this time to be grouped into one page."""
     silences: tuple[SilenceSettings, ...] = ()
-    silence_file: str | None = None
+    silence_file: Text | None = None
     """Where ``querypulse silence`` writes and the sidecar reads."""
     webhook_url: SecretUrl | None = None
     webhook_url_file: SecretFile | None = None
@@ -127,24 +135,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     heartbeat_interval_seconds: _Seconds = 60.0
     receivers: tuple[AnyReceiverSettings, ...] = ()
     """The full form: any number, each with its own severities, queries and fallback."""
-    spool_dir: str | None = None
+    spool_dir: Text | None = None
     """The folder in which undelivered and open alerts outlive the driver."""
     allow_http: bool = False
     """Whether alerts may be sent to other hosts over plain http."""
     proxy_url: Address | None = None
     proxy_from_environment: bool = False
-    ca_file: str | None = None
-    client_cert_file: str | None = None
-    client_key_file: str | None = None
+    ca_file: Text | None = None
+    client_cert_file: Text | None = None
+    client_key_file: Text | None = None
     redact_patterns: tuple[Pattern, ...] = ()
     """Regular expressions of further texts that must not leave the driver."""
-    external_url: str | None = None
+    external_url: Text | None = None
     """The public URL of this driver's status page; alerts link to it."""
-    dashboard_url: str | None = None
+    dashboard_url: Text | None = None
     """A dashboard that alerts link to; ``{app}`` and ``{query}`` are filled in."""
-    runbook_base_url: str = DEFAULT_RUNBOOKS
+    runbook_base_url: Text = DEFAULT_RUNBOOKS
     """The base of ``runbook_url``; by default, with ``external_url``, the driver itself."""
-    queries: dict[str, QuerySettings] = {}
+    queries: dict[Text, QuerySettings] = {}
     """Overrides by name pattern, such as ``{"nightly*": {"stall_floor_seconds": 3600}}``."""
 
     def __post_init__(self) -> None:

@@ -12,6 +12,10 @@ from .socket_deadline import SocketDeadline
 STEP_SECONDS = 5.0
 READY = 220
 """The server's greeting (RFC 5321, 4.2.3)."""
+GO_AHEAD = 354
+"""The server waits for the message."""
+PIECE_BYTES = 16 * 1024
+"""A TLS record: the limit of a whole SSL socket counts for each."""
 
 
 class SmtpConnection(SocketDeadline, smtplib.SMTP):
@@ -19,7 +23,8 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
 
     def __init__(self, deadline: float) -> None:
         SocketDeadline.__init__(self)
-        smtplib.SMTP.__init__(self, timeout=STEP_SECONDS)
+        # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
+        smtplib.SMTP.__init__(self, local_hostname=_own_name(), timeout=STEP_SECONDS)
         self.deadline = deadline
         self.has_data = False
         """Whether the message was sent, at least in part."""
@@ -41,24 +46,41 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
         except (smtplib.SMTPException, OSError):
             return
 
-    def send(self, s: Any) -> None:
-        """Send within the time that is left."""
+    def starttls(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
+        """Switch to TLS within the time that is left."""
         if self.sock is not None:
             self.limit(self.sock)
-        super().send(s)
+        answer = super().starttls(*args, **kwargs)
+        # The old socket object is detached.
+        self._socket = self.sock
+        return answer
+
+    def send(self, s: Any) -> None:
+        """Send within the time that is left."""
+        data = s.encode(self.command_encoding) if isinstance(s, str) else s
+        for start in range(0, len(data), PIECE_BYTES):
+            if self.sock is not None:
+                self.limit(self.sock)
+            super().send(data[start : start + PIECE_BYTES])
 
     def getreply(self) -> tuple[int, bytes]:
         """Read an answer within the time that is left."""
         if self.file is None and self.sock is not None:
             self.file = self.reader(self.sock)
-        return super().getreply()
-
-    def data(self, msg: Any) -> tuple[int, bytes]:
-        """Send the message; from now on it may have arrived."""
-        self.has_data = True
-        return super().data(msg)
+        code, text = super().getreply()
+        self.has_data = self.has_data or code == GO_AHEAD
+        return code, text
 
     def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        left = max(0.001, min(timeout, self.seconds_left()))
-        made = socket.create_connection((host, port), left)
-        return made if self._tls is None else self._tls.wrap_socket(made, server_hostname=host)
+        made = self.connect_within(host, port, timeout)
+        if self._tls is None:
+            return made
+        self.limit(made)
+        wrapped = self._tls.wrap_socket(made, server_hostname=host)
+        self._socket = wrapped
+        return wrapped
+
+
+def _own_name() -> str:
+    name = socket.gethostname()
+    return name if "." in name and name.isascii() else "[127.0.0.1]"

@@ -50,6 +50,30 @@ class SocketDeadline:
             raise TimeoutError
         sock.settimeout(min(left, sock.gettimeout() or left))
 
+    def connect_within(self, host: str, port: int, step_seconds: float) -> socket.socket:
+        """Connect to the first address that accepts, each within a step; the lookup has no limit.
+
+        Raises:
+            OSError: none accepted in time.
+
+        """
+        error: OSError = TimeoutError()
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            made = socket.socket(family, kind, protocol)
+            try:
+                made.settimeout(step_seconds)
+                self.limit(made)
+                self._socket = made
+                made.connect(address)
+            except OSError as failed:
+                error = failed
+                made.close()
+            else:
+                return made
+        raise error
+
     def reader(self, sock: socket.socket) -> io.BufferedReader:
         """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
         # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.

@@ -10,6 +10,7 @@ from ...core.secret import Secret
 from ..alert import Alert, Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of
+from .answer import DeliveryOutcome
 from .declaration import (
     HttpReceiverSettings,
     ReceiverContext,
@@ -18,7 +19,7 @@ from .declaration import (
     SecretUrl,
 )
 from .encoding import shorten, to_json
-from .http import HttpPoster
+from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
 from .minimal_payload import post_or_less
 from .receiver import ReceiverCapabilities
@@ -75,7 +76,15 @@ class Teams:
         less = to_json(minimal_message(incident))
         if len(full) > MAX_MESSAGE_BYTES:
             full = less
-        post_or_less(lambda body: self._poster.post(body, wall), full, less)
+        post_or_less(lambda body: self._post(body, wall), full, less)
+
+    def _post(self, body: bytes, wall: float) -> bytes:
+        """A page of HTML comes from something else, such as the login of a proxy."""
+        answer = self._poster.post(body, wall)
+        if answer.lstrip().startswith(b"<"):
+            text = f"{self._poster.place} answered 2xx with a page of HTML"
+            raise HttpError(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=True)
+        return answer
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,8 +15,9 @@ from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, inci
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.answer import DeliveryOutcome
+from querypulse.alerting.receivers.email_message import email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.receivers.smtp import Email, EmailSettings, email_message
+from querypulse.alerting.receivers.smtp import Email, EmailSettings, urls
 from querypulse.core.secret import Secret
 from querypulse.settings.receivers_from_settings import receivers
 from querypulse.sidecar import Settings, SettingsError
@@ -131,13 +132,23 @@ def test_queries_with_one_reason_are_in_the_headline_only(server):
 
 
 @pytest.mark.parametrize(
-    "text", ["a\r\nBcc: x@example.com", "\udcff", "x" * 100_000, "\N{SNOWMAN}", "\n.\n"]
+    "text",
+    [
+        "a\r\nBcc: x@example.com",
+        "=?utf-8?q?a=0D=0ABcc:_x@example.com=0D=0A=0D=0Abody?=",
+        "nul \0 and bell \a",
+        "\udcff",
+        "x" * 100_000,
+        "\N{SNOWMAN}",
+        "\n.\n",
+    ],
 )
 def test_no_text_of_a_query_breaks_the_message(server, text):
     send(server, incident(summary=text, reason=text))
     (message,) = server.messages
 
-    assert message["Bcc"] is None
+    assert (message["Bcc"], message["From"]) == (None, SENDER)
+    assert "\0" not in message["Subject"] + message.get_content()
     assert server.recipients == [list(TO)]
     assert len(message["Subject"]) <= 220
     assert len(message.get_content()) <= 20_002
@@ -192,14 +203,70 @@ def test_untrusted_certificate_is_refused(tls, tmp_path):
         assert server.messages == []
 
 
-def test_server_without_starttls_gets_no_message_and_no_password(server):
-    given = settings(server, host="localhost", tls="starttls", user=USER)
-    made = Email(given, Secret(PASSWORD), None)
+def test_server_without_starttls_gets_no_message_and_no_password():
+    with MailServer(login=True, login_without_tls=True) as server:
+        given = settings(server, host="localhost", tls="starttls", user=USER)
+        with pytest.raises(DeliveryError) as error:
+            Email(given, Secret(PASSWORD)).send(ONE, STARTED)
+
+        assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+        assert (server.messages, server.logins) == ([], [])
+
+
+def test_implicit_tls_sends_the_message(tls, ca_file):
+    with MailServer(tls, implicit=True) as server:
+        given = settings(server, host="localhost", tls="implicit", ca_file=ca_file)
+        Email(given, None, ca_file).send(ONE, STARTED)
+
+        assert len(server.messages) == 1
+
+
+def test_implicit_tls_at_a_server_that_speaks_plain_text_is_misconfigured(server):
+    given = settings(server, host="localhost", tls="implicit")
     with pytest.raises(DeliveryError) as error:
-        made.send(ONE, STARTED)
+        Email(given).send(ONE, STARTED)
 
     assert error.value.answer is DeliveryOutcome.MISCONFIGURED
-    assert server.messages == []
+
+
+def test_handshake_that_hangs_ends_with_the_deadline(monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        given = EmailSettings(
+            name="m",
+            host="127.0.0.1",
+            port=silent.getsockname()[1],
+            tls="implicit",
+            sender=SENDER,
+            to=TO,
+        )
+        began = time.monotonic()
+        with pytest.raises(DeliveryError) as error:
+            Email(given).send(ONE, STARTED)
+
+    assert error.value.answer is DeliveryOutcome.TRANSIENT
+    assert time.monotonic() - began < 3.0
+
+
+def test_slow_name_lookup_of_this_machine_delays_nothing(server, monkeypatch):
+    monkeypatch.setattr(socket, "getfqdn", lambda *_: pytest.fail("it asks DNS"))
+    send(server)
+
+    assert len(server.messages) == 1
+
+
+def test_rotated_password_that_is_not_ascii_is_misconfigured(tmp_path):
+    file = tmp_path / "password"
+    file.write_text(PASSWORD)
+    with MailServer(login=True, login_without_tls=True) as server:
+        given = settings(server, user=USER, password_file=str(file))
+        made = Email(given, Secret.from_file(file, setting="password_file"))
+        file.write_text("p\u00e4ss")
+        with pytest.raises(DeliveryError) as error:
+            made.send(ONE, STARTED)
+
+    assert error.value.answer is DeliveryOutcome.MISCONFIGURED
+    assert "\u00e4" not in str(error.value)
 
 
 # -- refusals ------------------------------------------------------------------------------------
@@ -209,15 +276,38 @@ def test_temporary_refusal_is_tried_again(server):
     server.refusals["DATA"] = "451 try again later"
     error = refusal(server)
 
-    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, True)
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.TRANSIENT, False)
     assert "try again later" not in str(error)
 
 
-def test_refused_message_is_rejected(server):
+def test_refused_message_is_kept(server):
+    """Some servers report an unknown sender only after the text."""
     server.refusals["DATA"] = "554 it looks like spam"
     error = refusal(server)
 
-    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.REJECTED, False)
+    assert (error.answer, error.may_have_arrived) == (DeliveryOutcome.MISCONFIGURED, False)
+
+
+def test_refused_message_is_sent_again_with_its_headline_only(server):
+    server.refusals["DATA"] = lambda text: "554 spam" if "https://" in text else ""
+    send(server)
+
+    (message,) = server.messages
+    assert message.get_content().strip() == "bronze failed"
+
+
+def test_closing_server_is_tried_again(server):
+    server.refusals["RCPT"] = "421 closing"
+
+    assert refusal(server).answer is DeliveryOutcome.TRANSIENT
+
+
+def test_mixed_refusals_are_tried_again_soon(server):
+    server.refusals["RCPT"] = lambda address: "450 later" if address == TO[0] else "550 unknown"
+    error = refusal(server)
+
+    assert error.answer is DeliveryOutcome.TRANSIENT
+    assert "450" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -312,9 +402,15 @@ def test_close_ends_a_message_in_flight(server):
 
 PLAIN = {"type": "email", "name": "m", "host": "mail.example.com", "sender": SENDER, "to": [TO[0]]}
 BAD = [
-    ({"sender": "nobody"}, "sender must be an e-mail address"),
-    ({"to": [""]}, "to must be an e-mail address"),
-    ({"to": ["a@example.com\r\nBcc: b@example.com"]}, "to must be an e-mail address"),
+    ({"sender": "nobody"}, "sender must be one e-mail address"),
+    ({"to": [""]}, "to must be one e-mail address"),
+    ({"to": ["a@example.com\r\nBcc: b@example.com"]}, "to must be one e-mail address"),
+    ({"to": ["a@example.com, b@example.com"]}, "to must be one e-mail address"),
+    ({"to": ["a@example.com; b@example.com"]}, "to must be one e-mail address"),
+    ({"to": ["a@exa mple.com"]}, "to must be one e-mail address"),
+    ({"to": ["\u00fc@example.com"]}, "to must be one e-mail address"),
+    ({"user": "\u00fc", "password": "x"}, "user must be ASCII"),
+    ({"user": "u", "password": "\u00fc"}, "password must be ASCII"),
     ({"tls": "none"}, "tls = 'none' is allowed only if host is this machine"),
     ({"user": USER}, "'user' and 'password' or 'password_file' go together"),
     ({"password": PASSWORD}, "'user' and 'password' or 'password_file' go together"),
@@ -332,6 +428,46 @@ def test_unusable_settings_are_rejected_with_the_receiver_and_without_secrets(wr
     assert str(error.value).startswith("receiver 'm': ")
     assert message in str(error.value)
     assert PASSWORD not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "host", ["", "https://u:secret@mail", "mail example", "[::1]", "mail/", "mail:25", "-"]
+)
+def test_host_is_a_name_or_an_address(host):
+    with pytest.raises(SettingsError) as error:
+        Settings(receivers=[{**PLAIN, "host": host}])
+
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "place"),
+    [
+        ({}, "smtp://mail.example.com:587"),
+        ({"tls": "implicit"}, "smtp://mail.example.com:465"),
+        ({"port": 2525}, "smtp://mail.example.com:2525"),
+        ({"host": "2001:db8::1"}, "smtp://[2001:db8::1]:587"),
+        ({"host": "::1", "tls": "none"}, "smtp://[::1]:25"),
+    ],
+)
+def test_port_follows_tls(given, place):
+    (one,) = Settings(receivers=[{**PLAIN, **given}]).receivers
+
+    assert urls(one) == (place,)
+
+
+def test_status_page_is_linked(server):
+    given = settings(server)
+    Email(given, external_url="https://driver.example").send(ONE, STARTED)
+
+    assert "Status page: https://driver.example" in server.messages[0].get_content()
+
+
+def test_named_addresses_are_sent_to_the_bare_ones(server):
+    send(server, to=("On call <oncall@example.com>",))
+
+    assert server.recipients == [["oncall@example.com"]]
+    assert server.messages[0]["To"] == "On call <oncall@example.com>"
 
 
 def test_settings_without_login_are_enough():

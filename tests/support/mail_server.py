@@ -18,16 +18,27 @@ USER, PASSWORD = "pulse@example.com", "s3cr3t-word"
 class MailServer(Controller):
     """Keeps accepted messages in ``messages``; ``refusals`` maps commands to answers."""
 
-    def __init__(self, tls: ssl.SSLContext | None = None, *, login: bool = False) -> None:
+    def __init__(
+        self,
+        tls: ssl.SSLContext | None = None,
+        *,
+        login: bool = False,
+        login_without_tls: bool = False,
+        implicit: bool = False,
+    ) -> None:
         self.messages: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
         self.refusals: dict[str, str | Callable[[str], str]] = {}
         self.data_seconds = 0.0
         self.logins: list[str] = []
-        options = {"tls_context": tls, "require_starttls": tls is not None} if tls else {}
+        options = {"tls_context": tls, "require_starttls": True} if tls and not implicit else {}
+        if implicit:
+            options |= {"ssl_context": tls}
         if login:
+            required = not login_without_tls
             options |= {"authenticator": self._login, "auth_required": True}
-        super().__init__(self, hostname="127.0.0.1", port=0, **options)
+            options |= {"auth_require_tls": required}
+        super().__init__(self, hostname="127.0.0.1", port=0, server_hostname="mail.test", **options)
 
     def __enter__(self) -> MailServer:
         self.start()
@@ -66,8 +77,10 @@ class MailServer(Controller):
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
         await asyncio.sleep(self.data_seconds)
         answer = self.refusals.get("DATA")
+        if callable(answer):
+            answer = answer((envelope.content or b"").decode())
         if answer:
-            return str(answer)
+            return answer
         parsed = email.message_from_bytes(envelope.content or b"", policy=email.policy.default)
         self.messages.append(parsed)
         self.recipients.append(list(envelope.rcpt_tos))

@@ -14,9 +14,9 @@ from querypulse.alerting.headline import recovered
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.email_message import email_message
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
-from querypulse.alerting.receivers.smtp import email_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context, JobActivity
