@@ -63,7 +63,7 @@ def test_recreated_topic_is_reported_until_it_reaches_the_old_offset(
     replace(topic)
 
     page = pages.wait_for("StreamingOffsetsRewound", "recreated", timeout=60)
-    assert f"{topic}/0: from 10 back to 1" in page.annotations["reason"]
+    assert f"{topic}/0 went back from 10 to 1" in page.annotations["reason"]
     assert query.isActive
     kafka.produce(topic, ["more"] * 20)
     pages.wait_for("StreamingOffsetsRewound", "recreated", status="resolved", timeout=60)
