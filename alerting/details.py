@@ -9,6 +9,7 @@ from .headline import MAX_NAMED, code_last, headline_of, queries, summary_of
 
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
+STATUS_PAGE = "Status page"
 NEXT_STEPS = "next_steps"
 """Three lines, the same for all alerts with one name."""
 WORDS = ("summary", "description", "reason", *LINKS)
@@ -110,9 +111,10 @@ def shown_annotations(alert: Alert) -> dict[str, str]:
     return {**alert.annotations, **words}
 
 
-def links(alert: Alert) -> dict[str, str]:
-    """The links: the title of each, and its URL."""
-    return {text: url for name, text in LINKS.items() if (url := alert.annotations.get(name))}
+def links(alert: Alert, external_url: str = "") -> dict[str, str]:
+    """The links, that of the status page last: the title of each, and its URL."""
+    found = {text: alert.annotations.get(name, "") for name, text in LINKS.items()}
+    return {text: url for text, url in {**found, STATUS_PAGE: external_url}.items() if url}
 
 
 def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:

@@ -101,18 +101,14 @@ def _receiver(one: Configured, settings: Settings) -> Receiver:
 
 def _secret_of(one: Configured, field: str) -> Secret:
     value, file = getattr(one.given, field), getattr(one.given, f"{field}_file")
-    try:
+    with _as_settings_error(one.place):
         return _secret(value, file, one.called(f"{field}_file"))
-    except ValueError as error:
-        raise SettingsError(f"{one.place}{error}") from None
 
 
 def _secrets_of(one: Configured, field: str) -> list[Secret]:
     paths = getattr(one.given, field)
-    try:
+    with _as_settings_error(one.place):
         return [Secret.from_file(path, setting=one.called(field)) for path in paths]
-    except ValueError as error:
-        raise SettingsError(f"{one.place}{error}") from None
 
 
 def _secret(value: str | None, file: str | None, setting: str) -> Secret:

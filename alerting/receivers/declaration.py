@@ -87,6 +87,13 @@ class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):
     client_key_file: Text | None = None
 
 
+class UrlReceiverSettings(HttpReceiverSettings, frozen=True, kw_only=True):
+    """The settings of receivers at one secret URL, given itself or in a file."""
+
+    url: SecretUrl | None = None
+    url_file: SecretFile | None = None
+
+
 class ReceiverContext(msgspec.Struct, frozen=True):
     """What a receiver is made with beside its settings.
 
@@ -101,12 +108,12 @@ class ReceiverContext(msgspec.Struct, frozen=True):
     secret_files: Callable[[str], list[Secret]]
 
 
-def secret_url(given: Any) -> Sequence[str]:
-    """The URL of a receiver that has one, given itself or in a file; empty if unreadable."""
+def secret_url(given: UrlReceiverSettings) -> Sequence[str]:
+    """The URL of a receiver that has one; empty if its file is unreadable."""
     if given.url is not None:
         return (given.url,)
     try:
-        return (Secret.from_file(given.url_file, setting="url_file").reveal(),)
+        return (Secret.from_file(given.url_file or "", setting="url_file").reveal(),)
     except ValueError:
         return ()
 

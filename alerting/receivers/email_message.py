@@ -47,8 +47,8 @@ def email_message(
 
 def _text(incident: Incident, headline: str, external_url: str) -> str:
     since = f"{incident.name} since {formatdate(incident.starts_at)}"
-    ways = _lines({**links(incident.alerts[0]), **_status_page(external_url)})
-    parts = [headline, _facts(incident), ways if incident.ends_at is None else "", since]
+    ways = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
+    parts = [headline, _facts(incident), _lines(ways), since]
     return "\n\n".join(filter(None, parts))
 
 
@@ -60,10 +60,6 @@ def _facts(incident: Incident) -> str:
     }
     steps = next_steps(incident)
     return _lines({**lines, **({NEXT_STEPS: steps} if steps else {})})
-
-
-def _status_page(external_url: str) -> dict[str, str]:
-    return {"Status page": external_url} if external_url else {}
 
 
 def _lines(facts: Mapping[str, str]) -> str:

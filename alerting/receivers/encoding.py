@@ -22,6 +22,11 @@ def rfc3339(wall: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def utc(wall: float) -> str:
+    """Unix seconds for people: ``2026-11-21 08:58:49 UTC``."""
+    return f"{datetime.fromtimestamp(wall, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
 def shorten(text: str, limit: int) -> str:
     """At most ``limit`` characters; a cut text ends in an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"

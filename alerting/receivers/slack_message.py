@@ -7,14 +7,13 @@ refused whole. https://docs.slack.dev/messaging/formatting-message-text gives th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
 from ..alert import Alert, Incident
-from ..details import NEXT_STEPS, details, links, members, next_steps
+from ..details import NEXT_STEPS, STATUS_PAGE, details, links, members, next_steps
 from ..headline import called, headline_of
-from .encoding import shorten
+from .encoding import shorten, utc
 
 MAX_SECTION_CHARACTERS = 3000
 MAX_TITLE_CHARACTERS = 1024
@@ -99,9 +98,8 @@ def _link(url: str, words: str) -> str:
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:
-    since = datetime.fromtimestamp(incident.starts_at, timezone.utc)
-    parts = [incident.name, f"since {since:%Y-%m-%d %H:%M:%S} UTC"]
-    parts.append(_link(external_url, "Status page"))
+    parts = [incident.name, f"since {utc(incident.starts_at)}"]
+    parts.append(_link(external_url, STATUS_PAGE))
     text = " · ".join(filter(None, parts))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 

@@ -94,17 +94,17 @@ class Email:
         """
         deadline = time.monotonic() + TOTAL_SECONDS
         given = self._given
-        full = email_message(incident, given.sender, given.to, wall, self._external_url)
-        try:
-            self._deliver(full, deadline)
-        except smtplib.SMTPDataError as error:
-            if error.smtp_code < PERMANENT:
-                raise self._failure(error) from None
-            less = email_message(incident, given.sender, given.to, wall, minimal=True)
+        for minimal in (False, True):
+            message = email_message(
+                incident, given.sender, given.to, wall, self._external_url, minimal=minimal
+            )
             try:
-                self._deliver(less, deadline)
-            except smtplib.SMTPDataError as again:
-                raise self._failure(again) from None
+                self._deliver(message, deadline)
+            except smtplib.SMTPDataError as error:
+                if minimal or error.smtp_code < PERMANENT:
+                    raise self._failure(error) from None
+            else:
+                return
 
     def close(self) -> None:
         """End the message being sent; it may be sent again."""

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from collections.abc import Mapping
 from typing import Any
 
-from ...core.secret import Secret
-from ..alert import Alert, Incident
+from ..alert import Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of
 from .answer import DeliveryOutcome
-from .declaration import (
-    HttpReceiverSettings,
-    ReceiverContext,
-    ReceiverType,
-    SecretFile,
-    SecretUrl,
-)
-from .encoding import shorten, to_json
-from .http import HttpError, HttpPoster
-from .http_options import HttpOptions
-from .minimal_payload import post_or_less
-from .receiver import ReceiverCapabilities
+from .channel import Channel, channel_type
+from .declaration import UrlReceiverSettings
+from .encoding import shorten, to_json, utc
+from .http import HttpError
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
@@ -37,58 +27,27 @@ CARD_VERSION = "1.4"
 """Teams on every platform shows this version; a newer one is shown as an error."""
 
 
-class TeamsSettings(HttpReceiverSettings, tag_field="type", tag="teams", frozen=True, kw_only=True):
+class TeamsSettings(UrlReceiverSettings, tag_field="type", tag="teams", frozen=True, kw_only=True):
     """The URL of a workflow "Post to a channel when a webhook request is received"."""
 
-    url: SecretUrl | None = None
-    url_file: SecretFile | None = None
 
-
-class Teams:
-    """One card per incident through a workflow's webhook.
+class Teams(Channel):
+    """A Teams channel with a workflow; 202 means that the workflow has started.
 
     https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
     """
 
-    capabilities = ReceiverCapabilities(per_minute=60.0)
-
-    def __init__(
-        self,
-        url: Secret,
-        *,
-        name: str = "teams",
-        http: HttpOptions | None = None,
-        external_url: str = "",
-    ) -> None:
-        """Check the settings; ``external_url`` is the link to more information.
-
-        Raises:
-            ValueError: ``url`` cannot be used; the message names the setting.
-
-        """
-        self.name = name
-        self._external_url = external_url
-        self._poster = HttpPoster(url, setting="url", http=http)
-
-    def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``. 202 means that the workflow has started."""
+    def _bodies(self, incident: Incident) -> tuple[bytes, bytes]:
         full = to_json(teams_message(incident, self._external_url))
         less = to_json(minimal_message(incident))
-        if len(full) > MAX_MESSAGE_BYTES:
-            full = less
-        post_or_less(lambda body: self._post(body, wall), full, less)
+        return full if len(full) <= MAX_MESSAGE_BYTES else less, less
 
-    def _post(self, body: bytes, wall: float) -> bytes:
+    def _checked(self, answer: bytes) -> bytes:
         """A page of HTML comes from something else, such as the login of a proxy."""
-        answer = self._poster.post(body, wall)
         if answer.lstrip().startswith(b"<"):
             text = f"{self._poster.place} answered 2xx with a page of HTML"
             raise HttpError(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=True)
         return answer
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._poster.close()
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
@@ -97,13 +56,12 @@ def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     All text is in runs of rich text, in which Teams reads no Markdown: no text of a query can make
     a link or mention people.
     """
-    firing = incident.ends_at is None
     alerts = incident.alerts
     body = [_title(incident, MAX_TITLE_CHARACTERS)]
     body += _members(incident) if len(alerts) > 1 else _facts(details(alerts[0]))
-    since = datetime.fromtimestamp(incident.starts_at, timezone.utc)
-    body.append(_text(f"{incident.name} · since {since:%Y-%m-%d %H:%M:%S} UTC", isSubtle=True))
-    return _message(incident, body, list(_buttons(alerts[0], external_url)) if firing else [])
+    body.append(_text(f"{incident.name} · since {utc(incident.starts_at)}", isSubtle=True))
+    ways = links(alerts[0], external_url) if incident.ends_at is None else {}
+    return _message(incident, body, _buttons(ways))
 
 
 def minimal_message(incident: Incident) -> dict[str, Any]:
@@ -163,21 +121,13 @@ def _text(text: str, **style: str | bool) -> dict[str, Any]:
     return {"type": "RichTextBlock", "inlines": [run]}
 
 
-def _buttons(alert: Alert, external_url: str) -> Iterator[dict[str, Any]]:
+def _buttons(ways: Mapping[str, str]) -> list[dict[str, Any]]:
     """One for each link that Teams can open."""
-    for title, url in {**links(alert), "Status page": external_url}.items():
-        if url and len(url) <= MAX_URL_CHARACTERS:
-            yield {"type": "Action.OpenUrl", "title": title, "url": url}
+    return [
+        {"type": "Action.OpenUrl", "title": title, "url": url}
+        for title, url in ways.items()
+        if len(url) <= MAX_URL_CHARACTERS
+    ]
 
 
-def make(given: TeamsSettings, context: ReceiverContext) -> Teams:
-    """Make a Teams channel from its settings."""
-    return Teams(
-        context.secret("url"),
-        name=given.name,
-        http=context.http,
-        external_url=context.external_url,
-    )
-
-
-TYPE = ReceiverType(TeamsSettings, make, one_of=("url", "url_file"))
+TYPE = channel_type(TeamsSettings, Teams)

@@ -9,13 +9,7 @@ from ...core.secret import Secret
 from ..alert import Incident
 from .alertmanager_message import message
 from .answer import DeliveryOutcome
-from .declaration import (
-    HttpReceiverSettings,
-    ReceiverContext,
-    ReceiverType,
-    SecretFile,
-    SecretUrl,
-)
+from .declaration import ReceiverContext, ReceiverType, SecretFile, UrlReceiverSettings
 from .encoding import to_json
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -29,12 +23,10 @@ MAX_BODY_BYTES = 1024 * 1024
 
 
 class WebhookSettings(
-    HttpReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
+    UrlReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
 ):
     """``format``: Alertmanager's version-4 JSON, or querypulse's own, with a published schema."""
 
-    url: SecretUrl | None = None
-    url_file: SecretFile | None = None
     secret_files: tuple[SecretFile, ...] = ()
     """More than one during a rotation: each secret signs."""
     format: Literal["alertmanager", "raw"] = "alertmanager"
