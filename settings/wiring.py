@@ -121,7 +121,7 @@ def http_access(settings: Settings) -> HttpAccess:
         raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    token = _token(settings.http_token_file)
+    token = token_of(settings.http_token_file, "setting 'http_token_file'")
     if cert is None or key is None:
         return HttpAccess(token)
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
@@ -132,11 +132,17 @@ def http_access(settings: Settings) -> HttpAccess:
     return HttpAccess(token, tls)
 
 
-def _token(path: str | None) -> Secret | None:
+def token_of(path: str | None, setting: str) -> Secret | None:
+    """The token in a file; None without one.
+
+    Raises:
+        SettingsError: the file cannot be read; the message names ``setting``.
+
+    """
     if path is None:
         return None
     try:
-        return Secret.from_file(path, setting="setting 'http_token_file'")
+        return Secret.from_file(path, setting=setting)
     except ValueError as error:
         raise SettingsError(str(error)) from None
 

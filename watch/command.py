@@ -18,7 +18,6 @@ from ..core.deadline import Deadline
 from ..core.file_loop import end_file_loop, file_loop
 from ..core.guard import Guard
 from ..core.redacted_log import RedactedLog
-from ..core.secret import Secret
 from ..settings import receivers_from_settings, wiring
 from ..settings.links import guidance_from_outside
 from ..settings.redacting import Redacting
@@ -171,7 +170,7 @@ def access_of(request: WatchRequest) -> Access:
         SettingsError: a file cannot be read or used.
 
     """
-    token = _token(request.token_file)
+    token = wiring.token_of(request.token_file, "--token-file")
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:
@@ -186,12 +185,3 @@ def access_of(request: WatchRequest) -> Access:
         except OSError as error:
             raise SettingsError(f"--client-cert-file {cert}, key {key}: {error}") from None
     return Access(token, context)
-
-
-def _token(path: str | None) -> Secret | None:
-    if path is None:
-        return None
-    try:
-        return Secret.from_file(path, setting="--token-file")
-    except ValueError as error:
-        raise SettingsError(str(error)) from None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from . import (
     batch_slow,
     data_loss_risk,
+    driver_down,
+    events_missing,
+    monitoring_degraded,
     offsets_rewound,
     offsets_stalled,
     query_failed,
@@ -17,19 +20,24 @@ from . import (
     watermark_stuck,
 )
 
-ORDER = (
-    query_failed.check,
-    query_stopped.check,
-    query_missing.check,
-    query_stalled.check,
-    offsets_stalled.check,
-    query_flapping.check,
-    offsets_rewound.check,
-    batch_slow.check,
-    data_loss_risk.check,
-    query_lagging.check,
-    watermark_stuck.check,
-    streaming_input_missing.check,
+OF_QUERIES = (
+    query_failed,
+    query_stopped,
+    query_missing,
+    query_stalled,
+    offsets_stalled,
+    query_flapping,
+    offsets_rewound,
+    batch_slow,
+    data_loss_risk,
+    query_lagging,
+    watermark_stuck,
+    streaming_input_missing,
 )
+ORDER = tuple(rule.check for rule in OF_QUERIES)
+ALERT_NAMES = tuple(
+    rule.NAME for rule in (*OF_QUERIES, driver_down, events_missing, monitoring_degraded)
+)
+"""Every alert that querypulse itself sends."""
 
-__all__ = ["ORDER"]
+__all__ = ["ALERT_NAMES", "ORDER"]

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.settings.silence_hints import ALERTS, unmatched
+from querypulse.alerting.rules import ALERT_NAMES
+from querypulse.settings.silence_hints import unmatched
 from querypulse.settings.silence_settings import SilenceSettings
 
 NAMES = ("billing", "bronze-eu", "bronze-us")
@@ -18,7 +19,7 @@ def hint(queries, alertname="*", known=NAMES):
 
 
 @pytest.mark.parametrize("queries", ["billing", "bronze*", "*", "b?lling", "*-us"])
-@pytest.mark.parametrize("alertname", ["*", ALERTS[0], "Query*"])
+@pytest.mark.parametrize("alertname", ["*", ALERT_NAMES[0], "Query*"])
 def test_matching_silence_gives_no_hint(queries, alertname):
     assert hint(queries, alertname) == ""
 
@@ -30,9 +31,11 @@ def test_hint_suggests_a_query():
 
 def test_hint_suggests_an_alert():
     """B13"""
-    typo = ALERTS[0][:-1]
+    typo = ALERT_NAMES[0][:-1]
 
-    assert hint("*", typo) == f"alert {typo!r} matches nothing now; did you mean {ALERTS[0]!r}?"
+    assert (
+        hint("*", typo) == f"alert {typo!r} matches nothing now; did you mean {ALERT_NAMES[0]!r}?"
+    )
 
 
 def test_hint_names_both_query_and_alert():

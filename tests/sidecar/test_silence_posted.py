@@ -13,10 +13,9 @@ from support.exporter_boards import full_board
 from support.exporter_http import address, serving
 from support.http_double import HttpDouble, reply
 
-from querypulse.alerting.rules import ORDER
+from querypulse.alerting.rules import ALERT_NAMES, ORDER
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
-from querypulse.settings.silence_hints import ALERTS
 from querypulse.settings.silencing import Silencing, silence_until
 from querypulse.sidecar.posted_silence import post_silence
 
@@ -259,4 +258,4 @@ def test_unknown_alert_gives_a_hint_when_writing_a_file(silence, tmp_path):
 
 @pytest.mark.parametrize("check", ORDER, ids=lambda check: check.__module__.rpartition(".")[2])
 def test_every_query_alert_can_be_silenced(check):
-    assert import_module(check.__module__).NAME in ALERTS
+    assert import_module(check.__module__).NAME in ALERT_NAMES
