@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from support.clock import Clock
@@ -112,7 +112,9 @@ def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
         received.close()
 
 
-def test_livez_has_reserved_slots():
+@contextmanager
+def busy_server():
+    """A server with twenty requests, eight of which wait for ``go_on``; and their answers."""
     shown, busy, go_on = full_board(), [], threading.Event()
 
     def newest():
@@ -123,6 +125,11 @@ def test_livez_has_reserved_slots():
     with serving(newest) as server, ThreadPoolExecutor(20) as pool:
         answers = [pool.submit(get, server, "/status") for _ in range(20)]
         wait_until(lambda: len(busy) == 8)
+        yield server, go_on, answers
+
+
+def test_livez_has_reserved_slots():
+    with busy_server() as (server, go_on, answers):
         assert get(server, "/livez").status_code == 200
         go_on.set()
         assert {answer.result().status_code for answer in answers} == {200}
@@ -177,16 +184,7 @@ def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
 
 
 def test_eight_requests_are_served_at_once_and_the_others_wait():
-    shown, busy, go_on = full_board(), [], threading.Event()
-
-    def newest():
-        busy.append(threading.current_thread())
-        go_on.wait(10)
-        return shown
-
-    with serving(newest) as server, ThreadPoolExecutor(20) as pool:
-        answers = [pool.submit(get, server, "/status") for _ in range(20)]
-        wait_until(lambda: len(busy) == 8)
+    with busy_server() as (_, go_on, answers):
         assert len(our_threads()) == 9
         go_on.set()
         assert {answer.result().status_code for answer in answers} == {200}

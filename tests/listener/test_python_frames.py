@@ -181,36 +181,29 @@ def test_pyspark_is_never_user_code_wherever_it_is_installed(running, monkeypatc
     assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
 
 
-def test_user_function_with_pysparks_signature_is_not_a_batch(running):
-    held = running.held
-
-    def call(jdf):
-        held.wait()
-
-    other = threading.Thread(target=call, args=(Frame(),))
+def found_while_running(function, held):
+    """The calls that are found while another thread is in ``function``, which waits in ``held``."""
+    other = threading.Thread(target=function, args=(Frame(),))
     other.start()
     assert held.there.acquire(timeout=PATIENCE_SECONDS)
     found = list(foreach_batch_calls())
     held.free.set()
     other.join(PATIENCE_SECONDS)
+    return found
 
-    assert found == []
+
+def test_user_function_with_pysparks_signature_is_not_a_batch(running):
+    def call(jdf):
+        running.held.wait()
+
+    assert found_while_running(call, running.held) == []
 
 
 def test_user_function_named_call_is_not_a_batch(running):
-    held = running.held
-
     def call(_frame):
-        held.wait()
+        running.held.wait()
 
-    other = threading.Thread(target=call, args=(Frame(),))
-    other.start()
-    assert held.there.acquire(timeout=PATIENCE_SECONDS)
-    found = list(foreach_batch_calls())
-    held.free.set()
-    other.join(PATIENCE_SECONDS)
-
-    assert found == []
+    assert found_while_running(call, running.held) == []
 
 
 COLLECTING = """

@@ -24,18 +24,6 @@ INCIDENT = Incident(
 
 
 @pytest.fixture
-def file(tmp_path):
-    """Write a file; returns its path."""
-
-    def write(content, name="secret"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return write
-
-
-@pytest.fixture
 def server():
     with HttpDouble(otherwise=reply(202, body=b"ok")) as double:
         yield double

@@ -17,18 +17,6 @@ from querypulse.sidecar import Settings, SettingsError, Sidecar
 HOOK = "https://hooks.example.com/services/hidden-path"
 
 
-@pytest.fixture
-def file(tmp_path):
-    """Write a file; return its path."""
-
-    def write(content, name="secret"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(path)
-
-    return write
-
-
 def refused(call, **settings):
     with pytest.raises(SettingsError) as error:
         call(Settings(**settings))
