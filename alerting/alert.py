@@ -57,12 +57,15 @@ class Incident(msgspec.Struct, frozen=True):
     ``opened_as`` is the key of a group, and of a warning that has become critical; otherwise it is
     empty and the key is that of the only alert. ``revision`` grows with every reminder. ``muted``
     says why no notification is sent now ("silenced until ..."); a page sent before stays open.
+    ``silenced`` says the same of single alerts, by their keys: a receiver that groups by itself
+    gets each alert separately.
     """
 
     alerts: tuple[Alert, ...]
     revision: int = 0
     muted: str = ""
     opened_as: str = ""
+    silenced: dict[str, str] = {}
 
     @property
     def key(self) -> str:

@@ -18,6 +18,7 @@ from .input_rows import without_input
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, UnreportedCommit
 from .sources.latest_offsets import with_latest
+from .starting_point import without_own_plan
 from .trends import Trends, carry_over, follow, reports_lag
 
 UNENDED_RUNS = 16
@@ -113,6 +114,7 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     """Apply one round of checkpoint reading to the query's current run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
+        start_point = without_own_plan(start_point, query.start_point)
         query = with_batch_of_death(replace(query, start_point=start_point))
     log = report.logs.get(query.run_id)
     return query if log is None or not query.alive else fold_log(query, log, report.at)
@@ -194,13 +196,12 @@ def _is_first_batch_id(previous: ProbedRun | None) -> bool:
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
     before = query
     query = _commit_seen(query, batch_id, at, first_poll=first_poll)
-    # A run keeps its committed batch's id until the next trigger: its event may precede us.
-    if (
-        first_poll
-        or query is before
-        or before.last_commit_at is None
-        or query.unreported is not None
-    ):
+    # A run keeps its committed batch's id until the next trigger, so the event of the first batch
+    # that a poll sees after another may precede us.
+    if first_poll or query is before or query.unreported is not None:
+        return query
+    known = before.run_commit_batch
+    if before.last_commit_at is None and (known is None or batch_id <= known + 1):
         return query
     return replace(query, unreported=UnreportedCommit(at, batch_id))
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 MOST_SECONDS = 366 * 24 * 3600.0
 """An older file time is not plausible and is ignored (some storages report 0)."""
@@ -55,6 +56,20 @@ def starting_point(
         unfinished=_written(planned, offsets, now, wall) if is_unfinished else None,
         usual_seconds=_usual_seconds(offsets, commits),
     )
+
+
+def without_own_plan(point: StartingPoint, before: StartingPoint | None) -> StartingPoint:
+    """The starting point of a run, without a batch that an earlier run of this process planned.
+
+    ``before`` is the starting point of the query's run before it, or what this returned for the
+    same run. Only that shows who planned a batch: the clocks may have been set since.
+    """
+    mine, earlier = point.unfinished, before.unfinished if before is not None else None
+    if before is None or mine is None:
+        return point
+    if earlier is not None and earlier.batch_id == mine.batch_id:
+        return point
+    return replace(point, unfinished=None)
 
 
 def times_in(listing: str) -> dict[int, float | None]:

@@ -121,6 +121,8 @@ class Worker:
             self._forget(item.name)
         elif isinstance(item, Ending):
             self.policy = self.policy.at_end(crashed=item.crashed)
+            # There is no later evaluation, so this one does not wait for a poll.
+            self._resumed_at = None
         else:
             self._waiting.append(item)
 

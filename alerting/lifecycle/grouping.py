@@ -111,7 +111,7 @@ class Grouping:
             )
             if not fires and page.notified_at is None and page.incident.muted:
                 # It recovers and was never sent: do not send it when the silence ends.
-                muted = replace(present.incident, muted=page.incident.muted)
+                muted = replace(present.incident, muted=page.incident.muted, silenced={})
                 present = replace(present, incident=muted)
             repeat_after = repeat_interval_seconds if fires else math.inf
             present = _revised(present, now, repeat_after)
@@ -181,7 +181,9 @@ def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> Open
     alerts = page.incident.alerts
     open_ones = [alert for alert in alerts if alert.ends_at is None]
     why = why_muted(open_ones or alerts, silences, wall)
-    return replace(page, incident=replace(page.incident, muted=why))
+    each = {alert.key: why_muted((alert,), silences, wall) for alert in alerts}
+    silenced = {key: reason for key, reason in each.items() if reason and not why}
+    return replace(page, incident=replace(page.incident, muted=why, silenced=silenced))
 
 
 def _more(alerts: Iterable[Alert]) -> frozenset[str]:

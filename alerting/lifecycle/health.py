@@ -34,10 +34,15 @@ POLL_IS_OLD_SECONDS = 10.0
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
-    """A query has been healthy since ``since``; ``commits`` is its number of commits by then."""
+    """A query has been healthy since ``since``.
+
+    ``commits`` and ``restarts`` are their numbers by then; ``completed``: its run had completed.
+    """
 
     since: float
     commits: int
+    restarts: int = 0
+    completed: bool = False
 
 
 class DriverHealth:
@@ -86,12 +91,10 @@ class DriverHealth:
             return None
         if query is not None and health is not None and self._is_unseen_in_batch(query, health):
             return None
-        commits = 0 if query is None else query.totals.commits
-        # Fewer commits than before: another query has this name now.
-        if before is not None and before.commits <= commits:
+        if before is not None and _continues(before, query):
             return before
-        starting = health is not None and health.state is QueryState.STARTING
-        return None if starting else RecoveryWindow(self.now, commits)
+        state = QueryState.RUNNING if health is None else health.state
+        return None if state is QueryState.STARTING else _recovering(self.now, query, state)
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
@@ -164,6 +167,24 @@ class DriverHealth:
         return self._snapshot.watched(recovery.since, self.now)
 
 
+def _recovering(now: float, query: Query | None, state: QueryState) -> RecoveryWindow:
+    if query is None:
+        return RecoveryWindow(now, 0)
+    completed = state is QueryState.COMPLETED
+    return RecoveryWindow(now, query.totals.commits, query.totals.restarts, completed)
+
+
+def _continues(before: RecoveryWindow, query: Query | None) -> bool:
+    """Whether the recovery goes on: a new run must show activity, unless a run completed before."""
+    if query is None:
+        return before.commits == 0
+    totals = query.totals
+    if totals.commits != before.commits:
+        # Fewer commits than before: another query has this name now.
+        return totals.commits > before.commits
+    return before.completed or totals.restarts == before.restarts
+
+
 def _is_unhealthy(
     query: Query | None, health: QueryHealth, severity: str, context: Context
 ) -> bool:
@@ -186,9 +207,10 @@ def _critical_states(health: QueryHealth) -> frozenset[QueryState]:
 def _on_purpose(query: Query, context: Context) -> bool:
     """Whether the stop is planned; any other may soon raise ``StreamingQueryStopped``.
 
-    If the trigger is unknown, the query may have been allowed to end.
+    If the trigger is unknown, the query may have been allowed to end. One that ends by itself was
+    cut off if its SparkContext stopped by itself.
     """
     if context.is_on_purpose or query.stop_expected:
         return True
     trigger = query.trigger
-    return trigger is None or trigger.ends_by_itself
+    return trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)

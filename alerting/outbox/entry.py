@@ -168,7 +168,7 @@ def accepted(entry: OutboxEntry, sent: Incident, wall: float) -> OutboxEntry:
     revision = min(sent.revision, entry.incident.revision)
     if sent.ends_at is None:
         return replace(entry, state=DeliveryState.FIRING, sent_revision=revision, sent_at=wall)
-    if entry.is_over:
+    if entry.is_over and not entry.dead:
         return replace(entry, state=DeliveryState.RESOLVED, sent_revision=revision, sent_at=wall)
     return replace(entry, state=DeliveryState.NOTHING, sent_at=None)
 

@@ -42,7 +42,9 @@ def next_send(
 ) -> PendingSend | None:
     """What to send of ``entry`` at Unix time ``wall``, if anything."""
     if entry.dead:
-        return None
+        # An attempt before the refused one may have arrived, and nobody else would resolve it.
+        may_be_open = entry.is_over and entry.state is DeliveryState.UNSURE
+        return PendingSend(entry.incident, SendReason.RESOLVE) if may_be_open else None
     if entry.earlier_end is not None:
         return PendingSend(entry.earlier_end, SendReason.TRIGGER)
     return (

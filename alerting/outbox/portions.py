@@ -58,4 +58,5 @@ def _is_group(incident: Incident) -> bool:
 def _single(incident: Incident, alert: Alert) -> Incident:
     suffix = (ESCALATED,) if incident.is_escalated else ()
     key = alert.key_ending(*suffix) if suffix else ""
-    return Incident((alert,), incident.revision, incident.muted, key)
+    muted = incident.muted or incident.silenced.get(alert.key, "")
+    return Incident((alert,), incident.revision, muted, key)

@@ -28,7 +28,8 @@ def check(context: RuleContext) -> Finding | None:
     with_context = _ended_with_context(context, gone_at)
     if context.query.stop_expected or not _should_run(context, with_context=with_context):
         return None
-    if context.watched_since(gone_at) <= context.limits.gone_grace_seconds:
+    grace = context.limits.gone_grace_seconds
+    if grace and context.watched_since(gone_at) <= grace:
         return None
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and has not restarted"

@@ -20,7 +20,10 @@ def check(context: RuleContext) -> Finding | None:
     A restarted run continues the count; the time in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
-    if allowed is None or not context.is_running or _may_have_rows(context):
+    if allowed is None or not context.is_running or not query.first_sign_seen:
+        # A run that is only starting must stay in that state: an open alert recovers when it is idle.
+        return None
+    if _may_have_rows(context):
         return None
     if query.last_input_at is None:
         seconds = context.watched_since(query.started_at) + query.without_input_before

@@ -39,10 +39,12 @@ NOT_RECOVERING = [
     ("ended, within the grace period", started().ended(at=5), 10),
     ("vanished, within the grace period", started().probe(at=5), 10),
     ("the context stopped by itself", started().probe(run(), at=5, context=Context.STOPPED), 10),
+    ("the context stopped by itself and cut off a run that ends by itself",
+     Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(run(trigger=AVAILABLE_NOW), at=5, context=Context.STOPPED), 10),
     ("stalled", started(), 200),
     ("just started", started(), 10),
     ("started after a failure", started().ended(at=5, exception=CONFLICT).started(run=2, at=6), 10),
-]
+]  # fmt: skip
 RECOVERING = [
     ("committed", started().commit(batch=0, at=5), 10),
     ("announced its end", started().expect_stop().ended(at=5), 10),
@@ -133,11 +135,30 @@ def test_recovery_does_not_begin_while_a_query_is_starting():
     ) == RecoveryWindow(50, 1)
 
 
-def test_recovery_continues_while_the_next_run_is_starting():
+def test_recovery_by_a_completed_run_continues_while_the_next_run_is_starting():
     """Otherwise each run of an ``availableNow`` loop would restart the recovery."""
-    assert health(started(), 40).recovery(
-        "a", "critical", RecoveryWindow(2.0, 0)
-    ) == RecoveryWindow(2.0, 0)
+    completed = Story().probe(run(trigger=AVAILABLE_NOW), at=0).ended(at=5)
+    before = health(completed, 10).recovery("a", "critical", None)
+
+    assert before is not None
+    assert health(completed.started(run=2, at=20), 21).recovery("a", "critical", before) == before
+
+
+def test_recovery_by_commits_continues_while_the_next_run_is_starting():
+    before = health(started().commit(batch=0, at=5), 5).recovery("a", "critical", None)
+    again = started().commit(batch=0, at=5).commit(batch=1, at=15).started(run=2, at=20)
+
+    assert before is not None
+    assert health(again, 21).recovery("a", "critical", before) == before
+
+
+def test_recovery_by_a_planned_stop_ends_when_the_next_run_is_starting():
+    """The new run may do what the stopped one did: only its activity shows that it recovers."""
+    stopped = started().expect_stop().ended(at=5)
+    before = health(stopped, 10).recovery("a", "critical", None)
+
+    assert before is not None
+    assert health(stopped.started(run=2, at=20), 21).recovery("a", "critical", before) is None
 
 
 def test_another_query_with_the_same_name_restarts_the_recovery():

@@ -368,6 +368,25 @@ def test_rejected_message_is_tried_once_more_when_it_changes():
     assert [one.key for one in harness.outbox.overdue(harness.wall, 1e9)] == [incident().key]
 
 
+def test_incident_that_may_be_open_is_resolved_although_its_message_was_rejected():
+    """The answer to the first attempt is lost, and the second attempt is rejected."""
+    harness = Harness().offer(incident())
+    harness.send(lost_answer())
+    assert harness.at(100).offer().send(poison()) == ("a", "firing")
+
+    assert harness.send_all() == [("a", "resolved")]
+    assert harness.losses == {"rejected": 1}
+    assert [one.key for one in harness.outbox.overdue(harness.wall, 1e9)] == [incident().key]
+
+
+def test_rejected_message_that_cannot_be_open_is_not_resolved():
+    harness = Harness().offer(incident())
+    harness.send(outage())
+    assert harness.at(100).offer().send(poison()) == ("a", "firing")
+
+    assert harness.send_all() == []
+
+
 def test_message_that_changed_during_its_rejected_request_is_tried():
     harness = Harness().offer(incident())
     sent = harness.begin()

@@ -133,6 +133,8 @@ WITHOUT_AGE = [
     ("fails after a commit of this process, which the storage's clock puts after its plan",
      watched(Story().started(at=1).commit(batch=40, at=10), (12, 20, processing(batch=41, tasks=0))).ended(at=21, exception=CONFLICT)
      .started(run=2, at=25).began(run=2, at=26, unfinished=(41, FORTY_MINUTES)).ended(run=2, at=30, exception=CONFLICT), 31, "StreamingQueryFailed"),
+    ("fails in a batch that this process planned before the clock was set ahead",
+     fails(Story().started(at=1).began(at=1.5)).started(run=2, at=35).began(run=2, at=36, unfinished=(0, FORTY_MINUTES)).ended(run=2, at=40, exception=CONFLICT), 41, "StreamingQueryFailed"),
     ("hangs in the process that planned the batch", hangs(resumed(planned=2.0), until=170), 170, "StreamingQueryStalled"),
     ("fails in a later run", resumed().commit(batch=41, at=5).ended(at=6).started(run=2, at=7).ended(run=2, at=8, exception=CONFLICT), 9, "StreamingQueryFailed"),
     ("fails with a new checkpoint", fails(resumed()).started_again(at=40), 41, "StreamingQueryFailed"),

@@ -10,6 +10,7 @@ from support.lifecycle_table import HEALTHY, all_of
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
+from querypulse.alerting.outbox.portions import singly
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):
@@ -141,6 +142,14 @@ def test_group_with_one_silenced_alert_is_reported():
     story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
 
     assert quiet(1000, "a").play(story, 60).reported == ["10 + StreamingQueryFailed a,b,c"]
+
+
+def test_receiver_that_groups_by_itself_does_not_get_the_silenced_alert_of_a_group():
+    story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
+    (group,) = quiet(1000, "a").play(story, 60).incidents
+
+    muted = {one.alerts[0].labels["query"]: one.muted[:8] for one in singly(group)}
+    assert (group.muted, muted) == ("", {"a": "silenced", "b": "", "c": ""})
 
 
 def test_group_is_muted_when_only_silenced_alerts_still_fire():

@@ -15,7 +15,7 @@ from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
-from querypulse.listener.reader import Arrived, Ending
+from querypulse.listener.reader import Arrived, Ending, Marker
 from querypulse.sidecar.worker import TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
@@ -117,6 +117,16 @@ def test_a_crash_reports_a_stopped_query_without_its_grace():
     assert harness.reported == []
     harness.inbox.put(Ending(crashed=True), lifecycle=True)
     harness.step().step()
+
+    assert harness.reported == [("StreamingQueryStopped", "a")]
+
+
+def test_a_crash_reports_a_query_that_stopped_at_the_same_instant():
+    harness = WorkerHarness(gone_grace_seconds=60).poll(run()).commit(batch=1).step()
+    harness.ended()
+    for item in (Ending(crashed=True), Marker(), Marker()):
+        harness.inbox.put(item, lifecycle=True)
+        harness.step(after=0.0)
 
     assert harness.reported == [("StreamingQueryStopped", "a")]
 

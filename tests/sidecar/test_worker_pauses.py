@@ -6,6 +6,7 @@ import pytest
 from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
+from querypulse.listener.reader import Ending
 from querypulse.listener.snapshot import Pause
 from querypulse.sidecar.worker import LATE_SECONDS, POLL_AGAIN_SECONDS, TICK_SECONDS
 
@@ -42,6 +43,16 @@ def test_after_a_pause_nothing_is_evaluated_until_the_probe_has_polled_again():
     harness.poll(run()).step()
 
     assert len(harness.published) == before + 1
+
+
+def test_a_process_that_ends_after_a_pause_does_not_wait_for_a_poll():
+    harness = WorkerHarness().poll(run()).step()
+    harness.step(after=600.0)
+    harness.ended(exception=CONFLICT)
+    harness.inbox.put(Ending(crashed=True), lifecycle=True)
+    harness.step(after=0.0)
+
+    assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
 def test_a_poll_begun_before_the_end_of_the_pause_is_not_fresh():

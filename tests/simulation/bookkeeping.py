@@ -26,11 +26,11 @@ class Bookkeeping:
 
     def __init__(self, stage: WorldView) -> None:
         self._stage = stage
-        self._totals: dict[tuple[int, str], Totals] = {}
-        self._owners: dict[tuple[int, str], str] = {}
+        self._totals: dict[tuple[SimDriver, str], Totals] = {}
+        self._owners: dict[tuple[SimDriver, str], str] = {}
         self._names: dict[str, str] = {}
-        self._unreported: dict[int, dict[str, OutboxEntry]] = {}
-        self._losses: dict[int, int] = {}
+        self._unreported: dict[Courier, dict[str, OutboxEntry]] = {}
+        self._losses: dict[Courier, int] = {}
         self._within_at = stage.time.now
 
     def tick(self) -> None:
@@ -68,14 +68,14 @@ class Bookkeeping:
         if query.query_id not in self._names:
             self._names = names_of(self._stage.queries.values())
         owner = self._names.get(query.query_id, query.query_id)
-        before = self._owners.setdefault((id(driver), label), owner)
+        before = self._owners.setdefault((driver, label), owner)
         if before != owner:
             raise Violation(
                 "P6", f"label {label!r} belonged to {before} and belongs to {owner} now"
             )
 
     def _check_counters(self, driver: SimDriver, label: str, query: Query) -> None:
-        place = (id(driver), label)
+        place = (driver, label)
         before, now = self._totals.get(place), query.totals
         if before is now:
             return
@@ -93,17 +93,17 @@ class Bookkeeping:
         rows = courier.rows
         if len(rows) > MOST_ROWS:
             raise Violation("P7", f"{len(rows)} rows in the outbox of {courier.name}")
-        place = id(courier)
-        before, losses = self._unreported.get(place, {}), courier.losses.total()
+        before, losses = self._unreported.get(courier, {}), courier.losses.total()
         held = {row.incident.key for row in rows}
         gone = [key for key in before if key not in held and not self._was_received(courier, key)]
-        if len(gone) > losses - self._losses.get(place, 0):
+        if len(gone) > losses - self._losses.get(courier, 0):
             raise Violation("P8", f"{gone[0]} was lost on the way to {courier.name}, uncounted")
-        self._unreported[place] = {row.incident.key: row for row in rows if _must_be_reported(row)}
+        must = filter(_must_be_reported, rows)
+        self._unreported[courier] = {row.incident.key: row for row in must}
         if not gone:
-            self._losses[place] = losses
+            self._losses[courier] = losses
         else:
-            self._losses[place] += len(gone)
+            self._losses[courier] += len(gone)
 
     @staticmethod
     def _was_received(courier: Courier, key: str) -> bool:

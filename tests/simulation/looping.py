@@ -42,6 +42,8 @@ class Looping:
         self._stage = stage
         self._probed: defaultdict[str, set[float]] = defaultdict(set)
         """When each query failed, as far as a probe saw the run: then its batch is known."""
+        self._named_at: dict[tuple[str, str, float], float] = {}
+        """When an incident of a receiver first named a batch: a later batch is no news."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -49,6 +51,7 @@ class Looping:
     def tick(self) -> None:
         """Check the incidents of each receiver, and how often it has notified."""
         now = self._stage.time.now
+        self._remember_named()
         for query in self._stage.queries.values():
             probe = self._stage.drivers[query.spec.driver].probe
             self._probed[query.key].add(probe.failures.get(query.key, inf))
@@ -63,15 +66,22 @@ class Looping:
                 for receiver in receivers:
                     self._check_flapping(receiver, query)
 
+    def _remember_named(self) -> None:
+        for receiver in self._stage.receivers:
+            for one in receiver.open.values():
+                if POISON in one.words:
+                    place = (receiver.name, one.key, one.opened_at)
+                    self._named_at.setdefault(place, self._stage.time.now)
+
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
         webhook = receiver.kind == "webhook"
         if webhook and not self._stage.plan.setup.spool:
             # A new process cannot know what the webhook knows.
             return
-        since = query.checkpoint.planned_at
-        if since == -inf:
+        if query.checkpoint.planned_at == -inf:
             # Its checkpoint is new, and so is the next batch.
             return
+        since = max(query.checkpoint.planned_at, query.truth.alive_at)
         received = Counter(
             (one.key, name)
             for one in receiver.notifications
@@ -93,6 +103,9 @@ class Looping:
         if planned_at == -inf or query.spec.needs_log:
             # Its checkpoint is new: no process has planned anything there. With async progress
             # tracking, the checkpoint does not record when a batch was planned.
+            return
+        if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
+            # Without its start event, the run may have been active before, and have planned it.
             return
         if self._is_silenced(query, query_failed.NAME):
             return
@@ -171,10 +184,14 @@ class Looping:
         return self._stage.time.now - seen_at >= KNOWN_SECONDS
 
     def _says(self, receiver: SimReceiver, query: SimQuery, *words: str) -> None:
-        shown = [
-            one.words for one in receiver.open.values()
-            if (query.key, query_flapping.NAME) in one.shown
-        ]  # fmt: skip
+        about = [
+            one for one in receiver.open.values() if (query.key, query_flapping.NAME) in one.shown
+        ]
+        places = [(receiver.name, one.key, one.opened_at) for one in about]
+        named_at = min((self._named_at.get(place, inf) for place in places), default=inf)
+        if POISON in words and named_at < query.checkpoint.planned_at:
+            return
+        shown = [one.words for one in about]
         if not any(all(word in text for word in words) for text in shown):
             raise Violation(
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "

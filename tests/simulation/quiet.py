@@ -28,7 +28,7 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
-from .stage import TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed
+from .stage import SAYS, TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed, is_up
 from .truth import CALM, Health
 
 BEFORE_SECONDS = 75.0
@@ -139,7 +139,7 @@ class Quiet:
         silences = self._stage.silences
         if all(
             silences.covers(
-                query.spec, name, since=UNDER_WAY_SECONDS, before=query.truth.healthy_since
+                query.spec, name, since=UNDER_WAY_SECONDS, before=_ended_at(query, name)
             )
             if query
             else silences.covers(None, name, since=UNDER_WAY_SECONDS)
@@ -175,9 +175,12 @@ class Quiet:
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
         """Whether the monitor could not know that the query is healthy."""
+        driver = self._stage.drivers[query.spec.driver]
         if name == query_missing.NAME:
-            driver = self._stage.drivers[query.spec.driver]
             return query.spec.expected and query.started_at < driver.attached_at
+        if name == query_stopped.NAME and driver.closed_at is not None:
+            # The last poll of a process that crashed lacked it.
+            return not _is_in_last_poll(driver, query)
         if name == driver_down.NAME:
             return at - late <= self._away_at
         return name == query_stalled.NAME and at <= self._blind_at
@@ -199,13 +202,17 @@ class Quiet:
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
             which: float = self._aways if name == driver_down.NAME else began[-1] if began else -1
             if name == streaming_input_missing.NAME:
-                # The alert may fire again for other reasons while no rows arrive.
-                which = query.fed_at
+                # Another problem suppresses it, and a new process counts anew: both end it.
+                ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
+                born_at = self._stage.drivers[query.spec.driver].born_at
+                which = max(query.fed_at, born_at, *ends)
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
             before = self._received.get(mark)
             self._received[mark] = one
             late = which > 0 and before is not None and before.at < receiver.is_up_from
+            earlier = [query.truth.episodes[n] for n in began[-2:-1]]
+            late |= any(not is_up(receiver, one.began_at) for one in earlier)
             # A message that an outage delayed is about the problem before this one.
             nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unreported(query)
             # A run whose start was lost has no name.
@@ -220,6 +227,7 @@ class Quiet:
             )  # fmt: skip
             reported = late or silenced or nameless or says_more
             reported |= before is not None and self._outlasts_driver(query, name, before, one)
+            reported |= before is not None and self._failed_anew(receiver, query, before, one)
             # A rejected alert is sent again when it has ended, and by then another problem lasts.
             reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
@@ -252,6 +260,18 @@ class Quiet:
         goes_on = one.at - awake_since >= NOTABLE_SECONDS
         stuck = query.truth.health is Health.STUCK
         return whole in before.named and whole not in one.named and goes_on and stuck
+
+    @staticmethod
+    def _failed_anew(
+        receiver: SimReceiver, query: SimQuery, before: Notification, one: Notification
+    ) -> bool:
+        """Whether a run failed after the incident was resolved.
+
+        For the truth it is the same problem if no batch of the run was committed.
+        """
+        ends = [end.at for end in receiver.closed if end.incident.key == one.key]
+        since = max((at for at in ends if before.at <= at <= one.at), default=one.at)
+        return any(failed.at > since for failed in query.failures)
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
@@ -326,6 +346,19 @@ class Quiet:
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts
+
+
+def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:
+    report = driver.probe.latest
+    runs = () if report is None else report.runs
+    return any(run.active and run.facts.query_id in query.query_ids for run in runs)
+
+
+def _ended_at(query: SimQuery, name: str) -> float | None:
+    """When the problem that an alert reports has ended; None while it lasts."""
+    reported = [one for one in query.truth.episodes if name in SAYS[one.health]]
+    ended_at = reported[-1].ended_at if reported else None
+    return query.truth.healthy_since if ended_at is None else ended_at
 
 
 def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:

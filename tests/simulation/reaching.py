@@ -34,6 +34,8 @@ from .truth import OF_BATCH, OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """Conditions for which a warning must become critical."""
+UNDER_WAY_SECONDS = 0.1
+"""An event posted this shortly before its driver closed may arrive too late."""
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 
 
@@ -217,13 +219,17 @@ class Reaching:
 
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
         """P4 if an alert of the whole driver is open or a namesake exists, otherwise P1."""
-        alerts = driver.lifecycle.alerts
-        whole = any(
-            alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical"
-            for alert in alerts
-        )
+        whole = self._is_whole(driver)
         same = [one for one in self._stage.queries.values() if one.spec.name == query.spec.name]
         return "P4" if whole or (query.spec.name and len(same) > 1) else "P1"
+
+    @staticmethod
+    def _is_whole(driver: SimDriver) -> bool:
+        """Whether a critical alert of the whole driver is open, which suppresses others."""
+        return any(
+            alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical"
+            for alert in driver.lifecycle.alerts
+        )
 
     def _check_counted(self, driver: SimDriver, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that an outage of a receiver is counted; only then it excuses a missing page."""
@@ -264,9 +270,11 @@ class Reaching:
             for query in driver.queries:
                 episode = query.truth.episode
                 gone = episode is not None and episode.health is Health.GONE
-                if not gone or episode.began_at > driver.closed_at or late < DOWN_SECONDS:
+                if not gone or late < DOWN_SECONDS:
                     continue
-                if not self._is_end_shown(driver, query, episode):
+                if not driver.attached_at <= episode.began_at <= driver.closed_at:
+                    continue
+                if not self._is_end_shown(driver, query, episode) or self._is_whole(driver):
                     continue
                 # With a spool, undelivered messages wait for the next process.
                 up = [
@@ -281,7 +289,10 @@ class Reaching:
         """Whether a poll or an event showed it: an idle run of a stopped context posts none."""
         report = driver.probe.latest
         posted = query.key not in driver.spark.living
-        reported = posted and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        in_time = episode.began_at < (driver.closed_at or 0.0) - UNDER_WAY_SECONDS
+        reported = (
+            posted and in_time and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
+        )
         return reported or (report is not None and report.at >= episode.began_at)
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:

@@ -7,8 +7,10 @@ from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
+from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import (
     driver_down,
+    events_missing,
     query_flapping,
     query_missing,
     streaming_input_missing,
@@ -86,6 +88,7 @@ class Resolving:
         )
         if any(self._cannot_be_known(key) for key in keys) or self._is_of_others(one):
             return
+        down |= events_missing.NAME in names and self._drops_events()
         if down or not keys or not all(self._is_healthy(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
@@ -94,7 +97,7 @@ class Resolving:
         if self._is_forgiven(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
-        bound = max(recovery_seconds(self._stage.queries[key]) for key in keys)
+        bound = max(map(recovery_seconds, self._must_be_active(one, keys)))
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
         bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
@@ -104,6 +107,20 @@ class Resolving:
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _must_be_active(self, one: Open, keys: list[str]) -> list[SimQuery]:
+        """The queries that must show life: of the unnamed ones, which share an alert, all."""
+        shared = is_of_unnamed(one.key)
+        return [
+            query
+            for query in self._stage.queries.values()
+            if query.key in keys or (shared and query.spec.name is None)
+        ]
+
+    def _drops_events(self) -> bool:
+        """Whether a driver's alert about dropped events is still right."""
+        newest = max(driver.bus.lost_at for driver in self._stage.drivers.values())
+        return self._stage.time.now - newest <= Limits().stall_floor_seconds
 
     def _cycles_seconds(self, key: str) -> float:
         """The duration of the query's newest cycles of failures: recovery takes as long (A11)."""
@@ -141,7 +158,10 @@ class Resolving:
             if query is None:
                 continue
             driver = self._stage.drivers[query.spec.driver]
-            if name == driver_down.NAME and not driver.alive and driver.closed_at is None:
+            is_down = not driver.alive and driver.closed_at is None
+            # The watcher may send a late resolve for the process before, just as this one ends.
+            late = closed.by == "watch" and query.truth.since >= closed.at - SLACK_SECONDS
+            if name == driver_down.NAME and is_down and not late:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
             if name == driver_down.NAME or not driver.attached or self._forgets(driver):
                 continue
@@ -181,24 +201,14 @@ class Resolving:
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query ended too early; empty if it did not."""
         truth, at = query.truth, closed.at
-        driver_born = self._stage.drivers[query.spec.driver].born_at
         of_driver = any(key == WHOLE_DRIVER for key, _ in closed.incident.shown)
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
-        late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
-        short = truth.health in SLOWLY_KNOWN
-        if truth.health in WARNINGS and closed.incident.severity == "critical":
-            return ""
         if truth.health.is_bad:
-            if query.spec.name is None and max(truth.since, query.started_at) < driver_born:
-                # A new process cannot know which of the unnamed queries was meant.
-                return ""
-            if closed.incident.opened_at < driver_born <= truth.since - PROVEN_SECONDS:
-                # An incident of an earlier process is resolved late; by then there may be another
-                # problem.
-                return ""
-            known = truth.since < at - late - (WINDOW_SECONDS if short else 0.0)
+            late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
+            late += WINDOW_SECONDS if truth.health in SLOWLY_KNOWN else 0.0
+            known = truth.since < at - late and not self._is_hidden(query, closed)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
         known_ends = [
             one.ended_at
@@ -211,6 +221,20 @@ class Resolving:
         ]
         calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
+
+    def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
+        """Whether the process that resolved the incident could not know the present problem."""
+        truth, born_at = query.truth, self._stage.drivers[query.spec.driver].born_at
+        if truth.health is Health.DEAD and is_end_unreported(self._stage, query):
+            # No signal shows how a run has ended that ends by itself.
+            return True
+        if truth.health in WARNINGS and closed.incident.severity == "critical":
+            return True
+        if query.spec.name is None and max(truth.since, query.started_at) < born_at:
+            # A new process cannot know which of the unnamed queries was meant.
+            return True
+        # An incident of an earlier process is resolved late; by then there may be another problem.
+        return closed.incident.opened_at < born_at <= truth.since - PROVEN_SECONDS
 
     @staticmethod
     def _was_short(episode: Episode) -> bool:
@@ -253,7 +277,7 @@ class Resolving:
 
     def _is_healthy(self, key: str, *, expected: bool) -> bool:
         query = self._stage.queries.get(key)
-        if query is None or query.truth.health is Health.STARTING:
+        if query is None or query.truth.health in (Health.STARTING, Health.MOVING):
             return False
         driver = self._stage.drivers[query.spec.driver]
         unseen = query.truth.health is Health.STOPPED and query.started_at < driver.born_at
@@ -301,7 +325,8 @@ class Resolving:
 def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
     """How much later it resolves if the receiver rejected its resolve, which is sent again."""
     rejected = any(
-        rejected.over and rejected.at >= one.opened_at and rejected.named & one.shown
+        # A receiver that cuts connections may show the incident only after that.
+        rejected.over and rejected.at >= one.opened_at - SLOW_SECONDS and rejected.named & one.shown
         for rejected in receiver.rejected
     )
     return MISCONFIGURED_RETRY_SECONDS + 10.0 if rejected else 0.0

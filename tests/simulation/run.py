@@ -132,7 +132,7 @@ class Run:
         truth = self.query.truth
         if truth.health in (Health.STUCK, Health.SLOW) and not self._log_stuck():
             # The source has answered, which is progress; a later problem is another one.
-            truth.becomes(Health.STARTING, self._spark.time.now)
+            truth.becomes(Health.MOVING, self._spark.time.now)
         self.message, self.data = "Processing new data", True
         checkpoint = self.query.checkpoint
         if checkpoint.planned < checkpoint.batch:

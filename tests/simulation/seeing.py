@@ -17,7 +17,7 @@ class Seeing:
 
     def __init__(self, stage: WorldView) -> None:
         self._stage = stage
-        self._unread: dict[tuple[int, str], float] = {}
+        self._unread: dict[tuple[SimDriver, str], float] = {}
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -27,14 +27,14 @@ class Seeing:
         for driver in self._stage.drivers.values():
             unreadable = _unreadable(driver)
             for run_id in unreadable:
-                place = (id(driver), run_id)
+                place = (driver, run_id)
                 waited = self._unread[place] = self._unread.get(place, 0.0) + TICK_SECONDS
                 if waited > UNREAD_SECONDS and not _is_reported(driver):
                     raise Violation("P1", "a checkpoint cannot be read, and no alert reports it")
-            kept = {(id(driver), run_id) for run_id in unreadable}
+            kept = {(driver, run_id) for run_id in unreadable}
             self._unread = {
                 place: waited for place, waited in self._unread.items()
-                if place[0] != id(driver) or place in kept
+                if place[0] is not driver or place in kept
             }  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class Bus:
         self.listens_since = float("inf")
         self.lost = 0
         """Events that Spark's own queue has dropped, as Spark counts them."""
+        self.lost_at = float("-inf")
         self.given = 0
         self.repeated = 0
         self.lost_until: dict[str, float] = {}
@@ -73,7 +74,7 @@ class Bus:
         if now < self.listens_since:
             return
         if self._faults.holds("drop", who):
-            self.lost += 1
+            self.lost, self.lost_at = self.lost + 1, now
             self.lost_until[who] = now
             return
         late = self._faults.size("delay", who) or 0.0

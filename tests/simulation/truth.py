@@ -12,6 +12,8 @@ class Health(str, Enum):
 
     ABSENT = "absent"
     STARTING = "starting"
+    MOVING = "moving"
+    """It was stuck and makes progress again; its batch has not committed yet."""
     HEALTHY = "healthy"
     DEAD = "dead"
     STUCK = "stuck"
@@ -35,13 +37,16 @@ class Health(str, Enum):
         return self in BAD
 
 
-CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING})
+CALM = frozenset({Health.HEALTHY, Health.STOPPED, Health.ABSENT, Health.STARTING, Health.MOVING})
 """A query that failed before its restart is DEAD, not STARTING, until it shows life."""
 OF_BATCH = frozenset({Health.STUCK, Health.DELAYED, Health.SLOW})
 OF_SOURCE = frozenset({Health.STALE, Health.REWOUND, Health.LAGGING})
-_SHOWS_LIFE = frozenset({Health.HEALTHY, Health.DELAYED, Health.SLOW, Health.STOPPED}) | OF_SOURCE
+_SHOWS_LIFE = (
+    frozenset({Health.HEALTHY, Health.MOVING, Health.DELAYED, Health.SLOW, Health.STOPPED})
+    | OF_SOURCE
+)
 """A delayed batch was planned and begun, so its query was not stuck."""
-LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.SLOW}) | OF_SOURCE
+LIVES = frozenset({Health.HEALTHY, Health.STARTING, Health.MOVING, Health.SLOW}) | OF_SOURCE
 WARNINGS = frozenset({Health.SLOW, Health.DELAYED, Health.REWOUND, Health.LAGGING})
 BAD = frozenset({Health.DEAD, Health.STUCK, Health.DELAYED, Health.SLOW, Health.GONE}) | OF_SOURCE
 
@@ -96,14 +101,23 @@ class Truth:
             self._begin(health, at, first_batch=first_batch)
         if health.is_bad or health is Health.DOWN:
             self.healthy_since = None
-        elif health is not Health.STARTING and self.healthy_since is None:
+        elif health not in (Health.STARTING, Health.MOVING) and self.healthy_since is None:
             self.healthy_since = at
 
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
         ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
-        previous = at - max(ended) if ended else at
+        previous = self._up_between(max(ended, default=0.0), at)
         self.episodes.append(
             Episode(self.query, health, at, previous, None, {}, set(), first_batch)
+        )
+
+    def _up_between(self, begin: float, end: float) -> float:
+        """How long its driver was up between the two times."""
+        ends = [*(at for at, _ in self.timeline[1:]), end]
+        return sum(
+            max(0.0, min(until, end) - max(at, begin))
+            for (at, health), until in zip(self.timeline, ends, strict=True)
+            if health is not Health.DOWN
         )
 
     @property
@@ -115,6 +129,12 @@ class Truth:
                 break
             since = at
         return since
+
+    @property
+    def alive_at(self) -> float:
+        """When it last became healthy or stopped; a finite run that is replaced is healthy."""
+        calm = (Health.HEALTHY, Health.STOPPED)
+        return max((at for at, health in self.timeline if health in calm), default=0.0)
 
     def healths_between(self, begin: float, end: float) -> set[Health]:
         """All its healths between the two times."""
@@ -128,6 +148,6 @@ class Truth:
         shown = [
             max(began, at)
             for (began, health), end in zip(self.timeline, ends, strict=True)
-            if end > max(began, at) and health in _SHOWS_LIFE
+            if (end > at or began >= at) and health in _SHOWS_LIFE
         ]
         return min(shown, default=at)
