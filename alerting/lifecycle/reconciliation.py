@@ -102,7 +102,11 @@ class Reconciliation:
         first = bool(proven) and not self._healthy
         for label in proven:
             self._remember(label)
-        stale_resolves = (*self._of_queries(new, wall), *self._of_all(health, wall, first=first))
+        stale_resolves = (
+            *(self._of_driver(wall) if first else ()),
+            *self._of_queries(new, wall),
+            *self._of_all(health, wall),
+        )
         self._offer(stale_resolves, health.now)
         return self._offered
 
@@ -123,13 +127,18 @@ class Reconciliation:
         for name in WARNINGS:
             yield from (self._over(label, name, Severity.WARNING, wall) for label in labels)
 
-    def _of_all(self, health: DriverHealth, wall: float, *, first: bool) -> Iterator[Incident]:
-        """One healthy query proves that the driver runs; a group ends when all are healthy."""
-        if first:
-            for name in OF_DRIVER:
-                yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall)
-            for name in OF_SIGNALS:
-                yield self._over(WHOLE_DRIVER, name, Severity.WARNING, wall)
+    def _of_driver(self, wall: float) -> Iterator[Incident]:
+        """One healthy query proves that the driver runs.
+
+        These are sent first: ``querypulse watch`` may open an incident under the same key later.
+        """
+        for name in OF_DRIVER:
+            yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall)
+        for name in OF_SIGNALS:
+            yield self._over(WHOLE_DRIVER, name, Severity.WARNING, wall)
+
+    def _of_all(self, health: DriverHealth, wall: float) -> Iterator[Incident]:
+        """A group ends when all its queries are healthy."""
         unnamed = [label for label in health.queries if health.is_unnamed(label)]
         if self._are_newly_healthy(unnamed, UNNAMED):
             yield from self._of_queries([UNNAMED], wall)

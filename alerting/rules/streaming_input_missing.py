@@ -21,7 +21,7 @@ def check(context: RuleContext) -> Finding | None:
     """
     allowed, query = context.limits.expected_input_seconds, context.query
     if allowed is None or not context.is_running or not query.first_sign_seen:
-        # A run that is only starting must stay in that state: an open alert recovers when it is idle.
+        # A run that is only starting must stay in that state: an idle one counts as recovering.
         return None
     if _may_have_rows(context):
         return None

@@ -375,11 +375,18 @@ def test_group_is_resolved_when_all_queries_are_healthy():
     assert closed(harness)[50] == GROUPS_CLOSED | {key.replace("a/", "b/", 1) for key in CLOSED}
 
 
-def test_most_likely_alert_is_resolved_first():
-    assert (
-        LifecycleHarness().play([(0, "a", "idle")], 30).closed[0]
-        == "30 querypulse/etl/a/StreamingQueryFailed"
-    )
+def test_driver_is_resolved_first_and_then_the_most_likely_alert():
+    """The watcher may open an incident of the driver later, under the same key."""
+    critical = [
+        one
+        for one in LifecycleHarness().play([(0, "a", "idle")], 30).closed
+        if "/Querypulse" not in one
+    ]
+
+    assert critical[:2] == [
+        "30 querypulse/etl/*/StreamingDriverDown",
+        "30 querypulse/etl/a/StreamingQueryFailed",
+    ]
 
 
 @pytest.mark.parametrize("app", ["pyspark-shell", "Databricks Shell"])
@@ -442,5 +449,5 @@ def test_query_with_a_glitch_is_resolved_after_the_recovery_time(glitch):
     story = [(0, "a", "idle"), (20, "a", glitch), (21, "a", "idle")]
 
     assert (
-        LifecycleHarness().play(story, 600).closed[0] == "51 querypulse/etl/a/StreamingQueryFailed"
+        LifecycleHarness().play(story, 600).closed[0] == "51 querypulse/etl/*/StreamingDriverDown"
     )

@@ -8,7 +8,7 @@ from querypulse.alerting.window import batch_window
 from .driver import SimDriver
 from .queries import SimQuery
 from .stage import TICK_SECONDS, WorldView
-from .truth import OF_SOURCE, Episode, Health
+from .truth import OF_BATCH, OF_SOURCE, Episode, Health
 
 DEATH_SECONDS = 14.0
 GONE_SECONDS = 60.0 + 16.0
@@ -53,7 +53,7 @@ def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
 def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:
     """The window that the monitor shows, limited to the longest possible window."""
     floor = max(least, START_GRACE_SECONDS)
-    most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes))
+    most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes), _taught(query))
     shown = [
         one.window_seconds or most
         for label, one in driver.worker.evaluated.evaluation.health.items()
@@ -61,6 +61,16 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
     ]
     episode.window = max(episode.window, max(shown, default=most))
     return min(most, episode.window)
+
+
+def _taught(query: SimQuery) -> float:
+    """The window after the longest batch that was in trouble without an alert: it is usual then."""
+    unreported = [
+        one.ended_at - one.began_at
+        for one in query.truth.episodes
+        if one.health in OF_BATCH and one.ended_at is not None and not one.answered
+    ]
+    return (Limits().stall_tolerance + 2) * max(unreported, default=0.0)
 
 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:

@@ -257,7 +257,7 @@ class Quiet:
         """
         whole = (WHOLE_DRIVER, name)
         awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
-        goes_on = one.at - awake_since >= NOTABLE_SECONDS
+        goes_on = one.at - awake_since >= NOTABLE_SECONDS / 2
         stuck = query.truth.health is Health.STUCK
         return whole in before.named and whole not in one.named and goes_on and stuck
 

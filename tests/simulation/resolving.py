@@ -77,7 +77,9 @@ class Resolving:
 
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
-        place = (receiver.name, one.key, one.opened_at)
+        # Each process counts the recovery anew.
+        born_at = max(driver.born_at for driver in self._stage.drivers.values())
+        place = (receiver.name, one.key, max(born_at, one.opened_at))
         names = {name for _, name in one.shown}
         if streaming_input_missing.NAME in names:
             # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
@@ -86,9 +88,10 @@ class Resolving:
         down = driver_down.NAME in names and not all(
             driver.attached and driver.spark.alive for driver in self._stage.drivers.values()
         )
-        if any(self._cannot_be_known(key) for key in keys) or self._is_of_others(one):
+        if any(self._cannot_be_known(key) for key in keys):
             return
         down |= events_missing.NAME in names and self._drops_events()
+        down |= self._is_of_others(one)
         if down or not keys or not all(self._is_healthy(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
