@@ -56,7 +56,9 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        self._put(replace(incident, alerts=alerts), notified_at=now, known=_more(firing))
+        # A raised revision may have been sent for a fact that its last text no longer states.
+        known = {alert.key for alert in firing} if incident.revision else _more(firing)
+        self._put(replace(incident, alerts=alerts), notified_at=now, known=frozenset(known))
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:

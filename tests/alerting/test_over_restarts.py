@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.rules_table import watched
 from support.story import CONFLICT, Story, processing, run
 
@@ -236,6 +237,20 @@ def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
     assert (before.key, before.revision) == ("querypulse/etl/a/StreamingQueryFailed", 0)
     assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
     assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]
+
+
+@pytest.mark.parametrize(("sent", "revision"), [(0, 1), (1, 1)])
+def test_next_process_does_not_send_the_batch_age_again(sent, revision):
+    """The last text that was stored may lack the age: a run that fails at once has none."""
+    first = Harness()
+    story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
+    (stored,) = first.update(story, 3)
+    harness = Harness()
+    harness.lifecycle.restore([replace(stored, revision=sent)], 0.0)
+
+    (found,) = harness.update(resumed(story=story), 4)
+
+    assert (found.key, found.revision) == (stored.key, revision)
 
 
 def dies(story, number, *, batch):

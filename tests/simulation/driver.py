@@ -168,7 +168,7 @@ class SimDriver:
         if label == UNNAMED:
             # The unnamed queries that it lists, or the only one.
             listed = alert.annotations.get("queries", alert.annotations["reason"]).splitlines()
-            keys = {self.owners.get(line.partition(": ")[0], "") for line in listed}
+            keys = {self._owner_of_unnamed(line.partition(": ")[0]) for line in listed}
             return frozenset((key, name) for key in keys if key)
         if label != WHOLE_DRIVER:
             return frozenset({(self.owners.get(label) or self._called.get(label, label), name)})
@@ -178,6 +178,12 @@ class SimDriver:
             lines = alert.annotations.get("queries", "").splitlines()
             named = [self.owners.get(line.partition(": ")[0], "") for line in lines]
         return frozenset({(WHOLE_DRIVER, name), *((key, name) for key in named if key)})
+
+    def _owner_of_unnamed(self, label: str) -> str:
+        """The query with this label, which begins its id, even before this process has seen it."""
+        known = names_of(self.queries)
+        of_id = (key for query_id, key in known.items() if label and query_id.startswith(label))
+        return self.owners.get(label) or next(of_id, "")
 
     def pause(self, seconds: float) -> None:
         """Pause the whole process."""

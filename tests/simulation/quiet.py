@@ -29,7 +29,7 @@ from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
 from .stage import SAYS, TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed, is_up
-from .truth import CALM, Health
+from .truth import CALM, OF_BATCH, Health
 
 BEFORE_SECONDS = 75.0
 """A problem up to this long before a notification explains it."""
@@ -258,8 +258,8 @@ class Quiet:
         whole = (WHOLE_DRIVER, name)
         awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
         goes_on = one.at - awake_since >= NOTABLE_SECONDS / 2
-        stuck = query.truth.health is Health.STUCK
-        return whole in before.named and whole not in one.named and goes_on and stuck
+        troubled = query.truth.health in OF_BATCH
+        return whole in before.named and whole not in one.named and goes_on and troubled
 
     @staticmethod
     def _failed_anew(
@@ -279,7 +279,7 @@ class Quiet:
         if before.driver != one.driver and "watch" in (before.driver, one.driver):
             # Two processes that do not know each other report the same under the same key.
             return True
-        if one.driver == "watch" and _is_ended_by_others(receiver, before, one):
+        if _is_ended_by_others(receiver, before, one):
             return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
         return any(at - before.at < 10.0 for at in boots) or (
@@ -362,7 +362,10 @@ def _ended_at(query: SimQuery, name: str) -> float | None:
 
 
 def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
-    """Whether a driver resolved it in between: it posts resolves to Alertmanager for 5 minutes."""
+    """Whether another process resolved it in between.
+
+    A process posts resolves to Alertmanager for 5 minutes; the watcher and a driver share a key.
+    """
     return any(
         closed.incident.key == one.key
         and before.at <= closed.at <= one.at

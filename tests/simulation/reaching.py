@@ -149,7 +149,9 @@ class Reaching:
         """Whether an open incident covers the episode."""
         says = SAYS[episode.health]
         calm = recovery_seconds(query) + self._stage.longest_delay
-        relapse = episode.previous < calm + self._left_open_seconds(held, query)
+        # It may have been opened a moment ago, by a monitor that could not see the query.
+        before = min(episode.previous, episode.began_at - held.opened_at)
+        relapse = before < calm + self._left_open_seconds(held, query)
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
@@ -254,6 +256,9 @@ class Reaching:
             received = down and all(
                 is_up(one, down[0].truth.since) for one in self._stage.receivers
             )
+            # Drivers of one app name share the key of this alert.
+            others = (one for one in self._stage.drivers.values() if one is not driver)
+            received = received and all(one.alive and one.spark.alive for one in others)
             if not received or not visible or silent:
                 self._down.pop(name, None)
                 continue
@@ -299,6 +304,8 @@ class Reaching:
         born_at = self._stage.drivers[query.spec.driver].born_at
         # A driver killed again before its last alert has resolved opens no other incident.
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
+        # So does one that crashes as it wakes up from a pause.
+        lasts |= any(end >= since - DOWN_SECONDS for _, end in query.truth.sleeps)
         return all(
             any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
                 and (query.key, name) in one.named

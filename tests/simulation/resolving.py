@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
@@ -60,12 +62,15 @@ class Resolving:
         self._checked: dict[str, int] = {}
         self._early: list[tuple[SimReceiver, Closed, Violation]] = []
         """Resolves that were too early, unless the incident opens again at once."""
+        self._forgetful: set[SimDriver] = set()
+        """Drivers in which more queries have ended than are remembered."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check open and closed incidents."""
+        self._forgetful |= {one for one in self._stage.drivers.values() if self._forgets(one)}
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
             self._check_reopened(receiver)
@@ -166,7 +171,7 @@ class Resolving:
             late = closed.by == "watch" and query.truth.since >= closed.at - SLACK_SECONDS
             if name == driver_down.NAME and is_down and not late:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
-            if name == driver_down.NAME or not driver.attached or self._forgets(driver):
+            if name == driver_down.NAME or not driver.attached or driver in self._forgetful:
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # A silenced alert is not repeated, and expires at Alertmanager.
@@ -208,6 +213,10 @@ class Resolving:
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        if closed.incident.opened_at < born_at and at - born_at < RESOLVE_SECONDS:
+            # The process before resolved it, and its spool was sent now.
+            return ""
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
             late += WINDOW_SECONDS if truth.health in SLOWLY_KNOWN else 0.0
@@ -228,7 +237,9 @@ class Resolving:
     def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process that resolved the incident could not know the present problem."""
         truth, born_at = query.truth, self._stage.drivers[query.spec.driver].born_at
-        if truth.health is Health.DEAD and is_end_unreported(self._stage, query):
+        lost_until = self._stage.drivers[query.spec.driver].bus.lost_until.get(query.key, -inf)
+        lost = query.spec.is_finite and lost_until >= truth.since
+        if truth.health is Health.DEAD and (lost or is_end_unreported(self._stage, query)):
             # No signal shows how a run has ended that ends by itself.
             return True
         if truth.health in WARNINGS and closed.incident.severity == "critical":

@@ -60,7 +60,7 @@ class Run:
         """The newest batch in its log of offsets."""
         if self.spec.log_every:
             return self.logged
-        return self.batch_id - (self.message != "Processing new data")
+        return self.batch_id - (not self._processes)
 
     @property
     def logged(self) -> int:
@@ -102,7 +102,7 @@ class Run:
 
     def trouble(self) -> None:
         """Apply a new problem to the batch in flight, if there is one."""
-        if not self.ended and self.busy and self.message == "Processing new data":
+        if not self.ended and self.busy and self._processes:
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
             self._suffer(max(query.skew_until, query.starve_until) - now, Health.DELAYED)
@@ -164,21 +164,29 @@ class Run:
             self._commit()
 
     @property
+    def _processes(self) -> bool:
+        """Whether a batch runs jobs: planning one does not."""
+        return self.message == "Processing new data"
+
+    @property
     def fans_out(self) -> bool:
         """Whether the jobs of its batch name no query."""
         query, now = self.query, self._spark.time.now
-        return max(query.hang_until, query.skew_until, query.starve_until) <= now < query.fan_until
+        others = max(query.hang_until, query.skew_until, query.starve_until)
+        return self._processes and others <= now < query.fan_until
 
     @property
     def waits_for_slots(self) -> bool:
         """Whether another query holds all slots."""
-        return self.query.hang_until <= self._spark.time.now < self.query.starve_until
+        now = self._spark.time.now
+        return self._processes and self.query.hang_until <= now < self.query.starve_until
 
     @property
     def tasks_active(self) -> int:
         """The number of its running tasks."""
         query, now = self.query, self._spark.time.now
-        if now < max(query.hang_until, query.starve_until) or self.fans_out:
+        held_up = now < max(query.hang_until, query.starve_until)
+        if held_up or self.fans_out or not self._processes:
             return 0
         return int(now < max(query.skew_until, query.crawl_until))
 
