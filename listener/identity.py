@@ -9,9 +9,10 @@ What introduces a run that is not known yet:
 observation                                     effect
 ==============================================  ================================================
 start event                                     introduces the run, unless its timestamp is older
-                                                than the current run's; if that run's start event
-                                                is missing: unless the next poll shows that run
-                                                still active
+                                                than that of the current run of its id, or of its
+                                                name and session; if that run's start event is
+                                                missing: unless the next poll shows that run still
+                                                active
 the probe shows the run as active               introduces it, even if it counted as a past run
 end with an exception (event)                   introduces a failed run; while another run of the
                                                 query is active, the failure of an earlier run
@@ -119,7 +120,7 @@ class Identity:
             return None
         new = Newcomer(event.query_id, event.run_id, at)
         if isinstance(event, Started):
-            known = self.present(event.query_id, queries)
+            known = self.present(event.query_id, queries) or self._active_namesake(event, queries)
             if known is not None and _is_older(event, at, known, wait=wait):
                 return None
             return replace(new, name=event.name, session=event.session)
@@ -202,6 +203,11 @@ class Identity:
         for query in (*queries.values(), *self._past.forgotten):
             if query.name == name:
                 yield query
+
+    def _active_namesake(self, event: Started, queries: Mapping[str, Query]) -> Query | None:
+        """The active query with the name and in the session of a start event, if there is one."""
+        same = self._namesakes(event.name, queries) if event.name and event.session else ()
+        return next((one for one in same if one.alive and one.session == event.session), None)
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
         """The base label, with a suffix if another query has it already."""

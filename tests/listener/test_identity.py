@@ -120,6 +120,35 @@ def test_next_poll_decides_which_run_is_newer_if_a_start_event_was_lost(polls, p
     assert story.state.query("id").run_id == present
 
 
+@pytest.mark.parametrize(
+    ("timestamp", "present"),
+    [(5.0, "new"), (15.0, "other"), (None, "other")],
+    ids=["older", "newer", "unknown"],
+)
+def test_start_time_decides_which_checkpoint_of_one_name_is_newer(timestamp, present):
+    story = IdStory().start("new-id", "new", at=1, timestamp=10.0, session="s1")
+    story.start("other-id", "other", at=2, timestamp=timestamp, session="s1")
+
+    assert story.shown()["q"].run_id == present
+
+
+@pytest.mark.parametrize(
+    ("polls", "present", "since"),
+    [([("living", 3)], "living", 1), ([("other", 3)], "other", 3), ([], "other", 2)],
+    ids=["the poll sees the first", "the poll sees the second", "no poll comes"],
+)
+def test_next_poll_decides_which_checkpoint_of_one_name_is_newer(polls, present, since):
+    """A late start of a query that is restarted with new checkpoints does not restart the clock."""
+    story = IdStory().probe(polled("id-living", "living", session="s1"), at=1)
+    story.start("id-other", "other", at=2, session="s1")
+    for run, at in polls:
+        story.probe(polled(f"id-{run}", run, session="s1"), at=at)
+    story.state.snapshot(2 + UNDECIDED_SECONDS + 0.1)
+
+    (query,) = story.shown().values()
+    assert (query.run_id, query.started_at) == (present, since)
+
+
 def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
     story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
     story.start("id", "other", at=2).fails("id", "other", at=2.1)

@@ -104,6 +104,9 @@ class Looping:
         planned_at = query.checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return
+        if query.checkpoint.planned < query.checkpoint.batch:
+            # It failed before it planned the next batch.
+            return
         if planned_at == -inf or query.spec.needs_log:
             # Its checkpoint is new: no process has planned anything there. With async progress
             # tracking, the checkpoint does not record when a batch was planned.

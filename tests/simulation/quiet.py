@@ -297,7 +297,8 @@ class Quiet:
             since = max([since, *boots[-1:]])
         same = [
             other for other in receiver.notifications
-            if other.key == one.key and since <= other.at <= one.at
+            # The watcher and a driver do not know how often the other has notified.
+            if (other.key, other.driver) == (one.key, one.driver) and since <= other.at <= one.at
         ]  # fmt: skip
         if len(same) > SLOW_FLAPS:
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
