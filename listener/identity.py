@@ -122,6 +122,8 @@ class Identity:
         if isinstance(event, Started):
             known = self.present(event.query_id, queries) or self._active_namesake(event, queries)
             if known is not None and _is_older(event, at, known, wait=wait):
+                # Its end has no name: the id tells whose failure it is.
+                self._past.add_id(event.query_id, known.label)
                 return None
             return replace(new, name=event.name, session=event.session)
         if isinstance(event, Terminated):

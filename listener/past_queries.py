@@ -32,6 +32,10 @@ class PastQueries:
     def add_run(self, query_id: str, run_id: str, label: str) -> None:
         """Record that a run of this query ended or was replaced."""
         _put(self._runs, run_id, label, MAX_PAST_RUNS)
+        self.add_id(query_id, label)
+
+    def add_id(self, query_id: str, label: str) -> None:
+        """Record that this query had or has this id."""
         _put(self._ids, query_id, label, MAX_PAST_RUNS)
 
     def bring_back(self, run_id: str) -> None:

@@ -81,8 +81,8 @@ class DriverHealth:
         """The recovery that continues or begins now; None while it is unhealthy at ``severity``.
 
         A warning does not keep a critical alert open: it has its own alert. A recovery does not
-        begin while the query is starting. It is dropped while no poll shows whether the query is
-        still in its last batch: then nothing proves that the query is healthy.
+        begin before the run has shown activity. It is dropped while no poll shows whether the
+        query is still in its last batch: then nothing proves that the query is healthy.
         """
         if label == UNNAMED:
             return self._recovery_of_unnamed(severity, before)
@@ -93,8 +93,10 @@ class DriverHealth:
             return None
         if before is not None and _continues(before, query):
             return before
-        state = QueryState.RUNNING if health is None else health.state
-        return None if state is QueryState.STARTING else _recovering(self.now, query, state)
+        if query is not None and query.alive and not query.first_sign_seen:
+            return None
+        completed = health is not None and health.state is QueryState.COMPLETED
+        return _recovering(self.now, query, completed=completed)
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
@@ -167,10 +169,9 @@ class DriverHealth:
         return self._snapshot.watched(recovery.since, self.now)
 
 
-def _recovering(now: float, query: Query | None, state: QueryState) -> RecoveryWindow:
+def _recovering(now: float, query: Query | None, *, completed: bool) -> RecoveryWindow:
     if query is None:
         return RecoveryWindow(now, 0)
-    completed = state is QueryState.COMPLETED
     return RecoveryWindow(now, query.totals.commits, query.totals.restarts, completed)
 
 

@@ -7,7 +7,7 @@ from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import QueryState
+from querypulse.alerting.finding import QueryState, Severity
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener.probing import Context
 
@@ -84,7 +84,7 @@ def test_ignored_query_recovers_in_any_state_after_some_time():
 
 @pytest.mark.parametrize("state", sorted(set(QueryState) - set(STATES_WITHOUT_ALERT.values())))
 def test_warning_stays_open_in_every_unhealthy_state_and_critical_in_grave_ones(state):
-    snapshot = started().state.snapshot(10)
+    snapshot = started().commit(batch=0, at=5).state.snapshot(10)
     seen = DriverHealth(Evaluation(health={"a": QueryHealth(state)}), snapshot, 10.0)
     grave = state in {
         QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED,
@@ -133,6 +133,20 @@ def test_recovery_does_not_begin_while_a_query_is_starting():
     assert health(started().commit(batch=0, at=50), 50).recovery(
         "a", "critical", None
     ) == RecoveryWindow(50, 1)
+
+
+def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
+    """A warning does not keep a critical alert open, but it proves no recovery either."""
+    slow = QueryHealth(QueryState.SLOW, severity=Severity.WARNING)
+
+    def recovery(story):
+        snapshot = story.state.snapshot(10)
+        return DriverHealth(Evaluation(health={"a": slow}), snapshot, 10.0).recovery(
+            "a", "critical", None
+        )
+
+    assert recovery(started()) is None
+    assert recovery(started().commit(batch=0, at=5)) is not None
 
 
 def test_recovery_by_a_completed_run_continues_while_the_next_run_is_starting():

@@ -149,6 +149,15 @@ def test_next_poll_decides_which_checkpoint_of_one_name_is_newer(polls, present,
     assert (query.run_id, query.started_at) == (present, since)
 
 
+def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
+    story = IdStory().start("new-id", "new", at=1, timestamp=10.0, session="s1")
+    story.commits("new-id", "new", at=1.5, batch=0)
+    story.start("old-id", "old", at=2, timestamp=5.0, session="s1").fails("old-id", "old", at=3)
+
+    (query,) = story.shown().values()
+    assert (query.run_id, query.failure, query.totals.failed) == ("new", None, 1)
+
+
 def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
     story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
     story.start("id", "other", at=2).fails("id", "other", at=2.1)

@@ -198,6 +198,9 @@ class Looping:
         named_at = min((self._named_at.get(place, inf) for place in places), default=inf)
         if POISON in words and named_at < query.checkpoint.planned_at:
             return
+        mine = (query.key, query_flapping.NAME)
+        if any(mine in rejected.named for rejected in receiver.rejected):
+            return
         shown = [one.words for one in about]
         if not any(all(word in text for word in words) for text in shown):
             raise Violation(

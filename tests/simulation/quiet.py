@@ -177,7 +177,8 @@ class Quiet:
         """Whether the monitor could not know that the query is healthy."""
         driver = self._stage.drivers[query.spec.driver]
         if name == query_missing.NAME:
-            return query.spec.expected and query.started_at < driver.attached_at
+            unseen = query.started_at < driver.attached_at or is_end_unreported(self._stage, query)
+            return query.spec.expected and unseen
         if name == query_stopped.NAME and driver.closed_at is not None:
             # The last poll of a process that crashed lacked it.
             return not _is_in_last_poll(driver, query)

@@ -7,6 +7,7 @@ from math import inf
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
+from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
@@ -190,7 +191,10 @@ class Reaching:
             if before.health is not episode.health or first.previous >= recovery_seconds(query):
                 break
             first = before
-        return first.began_at
+        # So does one of a query that flaps.
+        window, budget = Limits().restart_window_seconds, Limits().restart_budget
+        lately = [one.at for one in query.failures if 0.0 <= episode.began_at - one.at <= window]
+        return min([first.began_at, *lately]) if len(lately) >= budget else first.began_at
 
     @staticmethod
     def _is_rejected(query: SimQuery, episode: Episode, receiver: SimReceiver) -> bool:

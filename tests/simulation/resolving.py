@@ -28,6 +28,7 @@ from .stage import (
     Violation,
     WorldView,
     is_end_unreported,
+    is_of_all,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -319,7 +320,7 @@ class Resolving:
     def _of_group(self, one: Open) -> list[str]:
         """All queries, for a group that an earlier process has left open: all must be healthy."""
         driver = self._stage.drivers.get(one.driver)
-        if driver is None or one.opened_at >= driver.born_at or "/*/" not in one.key:
+        if driver is None or one.opened_at >= driver.born_at or not is_of_all(one.key):
             return []
         return [query.key for query in driver.queries]
 

@@ -103,6 +103,11 @@ def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
     return query.spec.is_finite and bus.lost_until.get(query.key, -inf) >= query.started_at
 
 
+def is_of_all(key: str) -> bool:
+    """Whether it is the key of a group or of the whole driver, at any receiver."""
+    return "/*/" in key or '"query": "*"' in key
+
+
 def is_of_unnamed(key: str) -> bool:
     """Whether it is the key of the shared alert of unnamed queries, at any receiver."""
     return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key

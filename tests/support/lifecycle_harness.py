@@ -132,6 +132,10 @@ class LifecycleHarness:
     def _live(self, query: Query, what: str) -> Query:
         # Every condition but an end restarts the query.
         query = replace(query, ended=None, stop_expected=what == "stopped")
+        if what == "starts":
+            query = replace(query, last_commit_at=None, last_idle_at=None)
+        elif query.last_commit_at is None:
+            query = replace(query, last_commit_at=self.now)
         if "commits" in what.split("+") and self.now % COMMIT_EVERY_SECONDS == 0:
             commits = query.totals.commits + 1
             return replace(query, totals=replace(query.totals, commits=commits))
