@@ -10,9 +10,8 @@ observation                                     effect
 ==============================================  ================================================
 start event                                     introduces the run, unless its timestamp is older
                                                 than that of the current run of its id, or of its
-                                                name and session; if that run's start event is
-                                                missing: unless the next poll shows that run still
-                                                active
+                                                name and session; if that run's start is unknown:
+                                                unless the next poll shows that run still active
 the probe shows the run as active               introduces it, even if it counted as a past run
 end with an exception (event)                   introduces a failed run; while another run of the
                                                 query is active, the failure of an earlier run
@@ -122,7 +121,6 @@ class Identity:
         if isinstance(event, Started):
             known = self.present(event.query_id, queries) or self._active_namesake(event, queries)
             if known is not None and _is_older(event, at, known, wait=wait):
-                # Its end has no name: the id tells whose failure it is.
                 self._past.add_id(event.query_id, known.label)
                 return None
             return replace(new, name=event.name, session=event.session)
@@ -207,7 +205,7 @@ class Identity:
                 yield query
 
     def _active_namesake(self, event: Started, queries: Mapping[str, Query]) -> Query | None:
-        """The active query with the name and in the session of a start event, if there is one."""
+        """The active query with the name and in the session of a start event."""
         same = self._namesakes(event.name, queries) if event.name and event.session else ()
         return next((one for one in same if one.alive and one.session == event.session), None)
 

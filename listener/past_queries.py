@@ -35,7 +35,7 @@ class PastQueries:
         self.add_id(query_id, label)
 
     def add_id(self, query_id: str, label: str) -> None:
-        """Record that this query had or has this id."""
+        """Record that this query had this id: the end of a run has no name."""
         _put(self._ids, query_id, label, MAX_PAST_RUNS)
 
     def bring_back(self, run_id: str) -> None:

@@ -5,21 +5,19 @@ from __future__ import annotations
 import errno
 import socket
 import ssl
-from contextlib import suppress
+import time
 from http.client import HTTPException, HTTPResponse
 from io import BytesIO
 from urllib.parse import urlsplit
 
 import msgspec
 
-from ..core.deadline import Deadline
 from ..core.secret import Secret
+from ..core.socket_deadline import SocketDeadline
 from .poll import Endpoint, Said
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
-SHORTEST_SECONDS = 0.001
-"""A socket timeout of 0 would mean non-blocking."""
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
 """Errors of this machine, not of the driver."""
@@ -47,50 +45,38 @@ class HttpResponse(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Client:
+class Client(SocketDeadline):
     """Sends requests to one endpoint over new connections; another thread may ``cut`` them."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
+        super().__init__()
         url = urlsplit(endpoint.url)
         self._host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._address = endpoint.address or self._host
         self._secure = url.scheme == "https"
         self._access = access
-        self._socket: socket.socket | None = None
-        self._closed = False
 
     def get(self, path: str, seconds: float) -> HttpResponse:
-        """GET ``path``; all steps together may take ``seconds``.
+        """GET ``path``; all steps together may take ``seconds``, a lookup of the name aside.
 
         Raises:
             NoAnswer: the driver or the network gave no HTTP answer.
             OSError: this machine lacks a resource, such as sockets.
 
         """
-        deadline = Deadline(seconds)
-        self._socket = self._connect(deadline)
+        self.deadline = time.monotonic() + seconds
         try:
-            if self._closed:
-                raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection")
-            return self._exchange(self._socket, path, deadline)
-        finally:
-            self._socket.close()
-            self._socket = None
+            return self._exchange(self._connect(seconds), path)
+        except NoAnswer:
+            if self.is_cut:
+                raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
+            raise
 
-    def cut(self) -> None:
-        """End the running request, and any later one, at once."""
-        self._closed = True
-        used = self._socket
-        if used is not None:
-            with suppress(OSError):  # the connection may have ended by itself
-                socket.socket.shutdown(used, socket.SHUT_RDWR)
-
-    def _connect(self, deadline: Deadline) -> socket.socket:
-        left = max(SHORTEST_SECONDS, deadline.left)
+    def _connect(self, seconds: float) -> socket.socket:
         where = f"{self._address} port {self._port}"
         try:
-            return socket.create_connection((self._address, self._port), timeout=left)
+            return self.connect_within(self._address, self._port, seconds)
         except ConnectionRefusedError:
             raise NoAnswer(Said.REFUSED, f"{where} refused the connection") from None
         except ConnectionError as error:
@@ -99,19 +85,20 @@ class Client:
             detail = f"{self._host} cannot be resolved: {_words(error)}"
             raise NoAnswer(Said.UNREACHABLE, detail) from None
         except TimeoutError:
-            detail = f"{where} did not accept the connection in {left:.0f} s"
+            detail = f"{where} did not accept the connection in {seconds:.0f} s"
             raise NoAnswer(Said.UNREACHABLE, detail) from None
         except OSError as error:
             if error.errno in OURS:
                 raise
             raise NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}") from None
 
-    def _exchange(self, connection: socket.socket, path: str, deadline: Deadline) -> HttpResponse:
+    def _exchange(self, connection: socket.socket, path: str) -> HttpResponse:
         try:
-            connection.settimeout(max(SHORTEST_SECONDS, deadline.left))
+            self.limit(connection)
             connection = self._secured(connection)
+            self.limit(connection)
             connection.sendall(self._request(path))
-            return _parsed(_received(connection, deadline))
+            return _parsed(self._received(connection))
         except ssl.SSLCertVerificationError as error:
             detail = f"its certificate was not accepted: {error.verify_message}"
             raise NoAnswer(Said.BARRED, detail) from None
@@ -120,13 +107,28 @@ class Client:
             raise NoAnswer(Said.SILENT, detail) from None
         except (OSError, HTTPException) as error:
             raise NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}") from None
+        finally:
+            connection.close()
 
     def _secured(self, connection: socket.socket) -> socket.socket:
         if not self._secure:
             return connection
         context = self._access.context or ssl.create_default_context()
-        self._socket = context.wrap_socket(connection, server_hostname=self._host)
-        return self._socket
+        return self.use(context.wrap_socket(connection, server_hostname=self._host))
+
+    def _received(self, connection: socket.socket) -> bytes:
+        """Everything until the other side closes, within the deadline.
+
+        A parser that reads the socket would restart its timeout with every byte.
+        """
+        received = bytearray()
+        while len(received) < MAX_ANSWER_BYTES:
+            self.limit(connection)
+            chunk = connection.recv(CHUNK_BYTES)
+            if not chunk:
+                break
+            received += chunk
+        return bytes(received)
 
     def _request(self, path: str) -> bytes:
         host = f"[{self._host}]" if ":" in self._host else self._host
@@ -144,21 +146,6 @@ class _Bytes:
 
     def makefile(self, _mode: str) -> BytesIO:
         return BytesIO(self._received)
-
-
-def _received(connection: socket.socket, deadline: Deadline) -> bytes:
-    """Everything until the other side closes, within the deadline.
-
-    A parser that reads the socket would restart its timeout with every byte.
-    """
-    received = bytearray()
-    while len(received) < MAX_ANSWER_BYTES:
-        connection.settimeout(max(SHORTEST_SECONDS, deadline.left))
-        chunk = connection.recv(CHUNK_BYTES)
-        if not chunk:
-            break
-        received += chunk
-    return bytes(received)
 
 
 def _parsed(received: bytes) -> HttpResponse:

@@ -10,7 +10,7 @@ from typing import Any
 from requests.adapters import HTTPAdapter
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-from .socket_deadline import SocketDeadline
+from ...core.socket_deadline import SocketDeadline
 
 PIECE_BYTES = 16 * 1024
 

@@ -7,7 +7,7 @@ import socket
 import ssl
 from typing import Any
 
-from .socket_deadline import SocketDeadline
+from ...core.socket_deadline import SocketDeadline
 
 STEP_SECONDS = 5.0
 READY = 220
@@ -76,9 +76,7 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
         if self._tls is None:
             return made
         self.limit(made)
-        wrapped = self._tls.wrap_socket(made, server_hostname=host)
-        self._socket = wrapped
-        return wrapped
+        return self.use(self._tls.wrap_socket(made, server_hostname=host))
 
 
 def _own_name() -> str:

@@ -136,9 +136,12 @@ class SimProbe:
         return known
 
     def _read_logs(self) -> None:
-        """Read the logs; a query that needs its log counts as seen when its log is read."""
+        """Read the logs; a query that needs its log counts as seen when both show it."""
         self._logs.step()
         unreadable = self.log.unreadable if self.log is not None else {}
         for run in self._spark.living.values():
-            if run.spec.needs_log and run.run_id not in unreadable:
+            hidden = any(
+                self._faults.holds(kind, run.spec.key) for kind in ("probe_misses", "probe_partial")
+            )
+            if run.spec.needs_log and run.run_id not in unreadable and not hidden:
                 self.answered[run.spec.key] = self._time.now

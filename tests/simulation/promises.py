@@ -53,7 +53,9 @@ def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
 def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) -> float:
     """The window that the monitor shows, limited to the longest possible window."""
     floor = max(least, START_GRACE_SECONDS)
-    most = max(floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes), _taught(query))
+    most = max(
+        floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes), _taught(driver, query)
+    )
     shown = [
         one.window_seconds or most
         for label, one in driver.worker.evaluated.evaluation.health.items()
@@ -63,14 +65,19 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
     return min(most, episode.window)
 
 
-def _taught(query: SimQuery) -> float:
-    """The window after the longest batch that was in trouble without an alert: it is usual then."""
-    unreported = [
+def _taught(driver: SimDriver, query: SimQuery) -> float:
+    """The window after the longest batch in trouble that has taught the monitor what is usual.
+
+    That is one without an alert, and the first one that the monitor has seen.
+    """
+    pace = query.spec.every + query.spec.takes + TICK_SECONDS
+    teaching = [
         one.ended_at - one.began_at
         for one in query.truth.episodes
-        if one.health in OF_BATCH and one.ended_at is not None and not one.answered
-    ]
-    return (Limits().stall_tolerance + 2) * max(unreported, default=0.0)
+        if one.health in OF_BATCH and one.ended_at is not None
+        and (not one.answered or one.began_at <= driver.attached_at + pace)
+    ]  # fmt: skip
+    return (Limits().stall_tolerance + 2) * max(teaching, default=0.0)
 
 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:

@@ -46,6 +46,8 @@ class Reaching:
     def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._down: dict[str, float] = {}
+        self._terminated: set[str] = set()
+        """The names of drivers whose last but one process, or last, was ended by a signal."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -106,6 +108,10 @@ class Reaching:
         if episode.health in OF_SOURCE:
             # Only events report offsets.
             lost = driver.bus.lost_until.get(query.key, 0.0) >= episode.began_at
+            if episode.health is Health.REWOUND:
+                # A process must have seen the offsets before.
+                seen = query.truth.healths_between(driver.attached_at, episode.began_at)
+                lost |= Health.HEALTHY not in seen
             return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
@@ -267,7 +273,9 @@ class Reaching:
                 self._down.pop(name, None)
                 continue
             since = self._down.setdefault(name, now)
-            if now - since > _down_seconds(driver) and not self._knows_down(down[0], since):
+            if now - since > self._down_seconds(driver, since) and not self._knows_down(
+                down[0], since
+            ):
                 raise Violation("P1", f"driver {name} is down, and nobody was notified")
 
     def _check_exits(self) -> None:
@@ -320,10 +328,17 @@ class Reaching:
             for receiver in self._stage.receivers
         )  # fmt: skip
 
+    def _down_seconds(self, driver: SimDriver, since: float) -> float:
+        """The promised time until a driver is reported down; longer after a SIGTERM.
+
+        The watcher may not have seen a process that lived only for a moment after that.
+        """
+        if driver.end is ProcessEnd.TERMINATED:
+            self._terminated.add(driver.name)
+        elif since - driver.attached_at > 2 * POLL_SECONDS:
+            self._terminated.discard(driver.name)
+        late = TERMINATED_AFTER_SECONDS if driver.name in self._terminated else 0.0
+        return DOWN_SECONDS + late
+
     def _since(self, episode: Episode) -> str:
         return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
-
-
-def _down_seconds(driver: SimDriver) -> float:
-    """The promised time until a driver is reported down; longer after a SIGTERM."""
-    return DOWN_SECONDS + (TERMINATED_AFTER_SECONDS if driver.end is ProcessEnd.TERMINATED else 0.0)

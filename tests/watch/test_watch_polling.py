@@ -127,7 +127,7 @@ def test_a_network_without_a_route_is_unreachable(monkeypatch):
     def no_way(*_, **__):
         raise OSError(113, "No route to host")
 
-    monkeypatch.setattr(socket, "create_connection", no_way)
+    monkeypatch.setattr(socket.socket, "connect", no_way)
     assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
 
 
@@ -135,7 +135,7 @@ def test_running_out_of_sockets_is_not_a_poll(monkeypatch):
     def no_more(*_, **__):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(socket, "create_connection", no_more)
+    monkeypatch.setattr(socket, "socket", no_more)
     with pytest.raises(OSError, match="Too many"):
         seen("http://10.0.0.1:9719")
 

@@ -34,6 +34,16 @@ class SocketDeadline:
             except OSError:
                 return  # it has ended by itself
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether ``cut`` was called."""
+        return self._cut
+
+    def use(self, sock: socket.socket) -> socket.socket:
+        """Let ``cut`` end the exchange on this socket; return it."""
+        self._socket = sock
+        return sock
+
     def seconds_left(self) -> float:
         """Seconds that the current exchange may still take."""
         return -math.inf if self._cut else self.deadline - time.monotonic()
@@ -65,8 +75,7 @@ class SocketDeadline:
             try:
                 made.settimeout(step_seconds)
                 self.limit(made)
-                self._socket = made
-                made.connect(address)
+                self.use(made).connect(address)
             except OSError as failed:
                 error = failed
                 made.close()
@@ -77,7 +86,7 @@ class SocketDeadline:
     def reader(self, sock: socket.socket) -> io.BufferedReader:
         """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
         # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
-        self._socket = getattr(sock, "socket", sock)
+        self.use(getattr(sock, "socket", sock))
         return io.BufferedReader(_Reader(sock, self.limit))
 
 
