@@ -190,7 +190,7 @@ class SimDriver:
         self.spark.pause(seconds, watched=False)
         self.asleep_until = max(self.asleep_until, self.time.now + seconds)
         for query in self.queries:
-            query.truth.sleeps_until(self.time.now, self.asleep_until)
+            query.truth.unseen_until(self.time.now, self.asleep_until)
         self.awake_since = self.asleep_until
 
     def kill(self, health: Health = Health.DOWN) -> None:

@@ -18,7 +18,7 @@ from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 from .driver import SimDriver
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Violation, WorldView, is_up
+from .stage import Violation, WorldView, is_of_unnamed, is_up
 
 OLD_SECONDS = 130.0
 """Older than the window of a run that has not committed yet."""
@@ -122,7 +122,9 @@ class Looping:
             one for one in receiver.open.values()
             if (query.key, query_failed.NAME) in one.shown
         ]  # fmt: skip
-        if not any(WORDS in one.words for one in mine):
+        if not any(WORDS in one.words for one in mine) and not self._is_rejected(
+            receiver, query, query_failed.NAME
+        ):
             raise Violation(
                 "P9", f"nothing at {receiver.name} says that the batch of {query.key} fails in "
                 f"process after process: {[one.words for one in mine]}"
@@ -185,6 +187,11 @@ class Looping:
             return False
         return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
 
+    @staticmethod
+    def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
+        """Whether the receiver rejected a message about it."""
+        return any((query.key, name) in one.named for one in receiver.rejected)
+
     def _can_be_known(self, failed_at: float, driver: SimDriver) -> bool:
         """Whether the driver has had enough time since, without a pause of itself or its JVM."""
         seen_at = max(failed_at, driver.awake_since, driver.spark.paused_until)
@@ -198,8 +205,10 @@ class Looping:
         named_at = min((self._named_at.get(place, inf) for place in places), default=inf)
         if POISON in words and named_at < query.checkpoint.planned_at:
             return
-        mine = (query.key, query_flapping.NAME)
-        if any(mine in rejected.named for rejected in receiver.rejected):
+        if self._is_rejected(receiver, query, query_flapping.NAME):
+            return
+        if query.spec.name is None and any(map(is_of_unnamed, receiver.open)):
+            # Another query in the list of the unnamed ones is no news.
             return
         shown = [one.words for one in about]
         if not any(all(word in text for word in words) for text in shown):

@@ -35,8 +35,6 @@ from .truth import OF_BATCH, OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """Conditions for which a warning must become critical."""
-UNDER_WAY_SECONDS = 0.1
-"""An event posted this shortly before its driver closed may arrive too late."""
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 
 
@@ -291,7 +289,9 @@ class Reaching:
                     continue
                 if not driver.attached_at <= episode.began_at <= driver.closed_at:
                     continue
-                if not self._is_end_shown(driver, query, episode) or self._is_whole(driver):
+                if not self._is_end_shown(driver, episode) or self._is_whole(driver):
+                    continue
+                if any(self._stage.silences.covers(query.spec, name) for name in SAYS[Health.GONE]):
                     continue
                 # With a spool, undelivered messages wait for the next process.
                 up = [
@@ -302,22 +302,17 @@ class Reaching:
                     raise Violation("P1", f"{query.key} was gone when its driver closed")
 
     @staticmethod
-    def _is_end_shown(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
-        """Whether a poll or an event showed it: an idle run of a stopped context posts none."""
+    def _is_end_shown(driver: SimDriver, episode: Episode) -> bool:
+        """Whether a poll showed it: an event does not say why the SparkContext has stopped."""
         report = driver.probe.latest
-        posted = query.key not in driver.spark.living
-        in_time = episode.began_at < (driver.closed_at or 0.0) - UNDER_WAY_SECONDS
-        reported = (
-            posted and in_time and driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-        )
-        return reported or (report is not None and report.at >= episode.began_at)
+        return report is not None and report.at >= episode.began_at
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         born_at = self._stage.drivers[query.spec.driver].born_at
         # A driver killed again before its last alert has resolved opens no other incident.
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         # So does one that crashes as it wakes up from a pause.
-        lasts |= any(end >= since - DOWN_SECONDS for _, end in query.truth.sleeps)
+        lasts |= any(end >= since - DOWN_SECONDS for _, end in query.truth.unseen)
         return all(
             any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
                 and (query.key, name) in one.named

@@ -231,6 +231,8 @@ class Resolving:
             # A warning does not keep a critical alert open.
             and (one.health not in WARNINGS or closed.incident.severity != "critical")
             and not self._was_short(one)
+            # A resolve that an outage delayed is about the problem before this one.
+            and one.began_at < at - self._lateness(receiver)
         ]
         calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""

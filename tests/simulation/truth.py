@@ -54,7 +54,7 @@ BAD = frozenset({Health.DEAD, Health.STUCK, Health.DELAYED, Health.SLOW, Health.
 class Episode(msgspec.Struct):
     """A time in which a query had one problem; ``waited`` counts the time that the monitor saw.
 
-    ``previous`` is how long the query had been healthy before, while its driver was awake.
+    ``previous`` is how long the query had been healthy before, as far as its driver saw it.
     """
 
     query: str
@@ -80,8 +80,8 @@ class Truth:
         self.since = 0.0
         self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
         self.episodes: list[Episode] = []
-        self.sleeps: list[tuple[float, float]] = []
-        """When its driver was paused: begins and ends."""
+        self.unseen: list[tuple[float, float]] = []
+        """When its driver was paused or its log could not be read: begins and ends."""
         self.healthy_since: float | None = None
         """Since when it has been healthy, completed, stopped as planned, or restarted."""
 
@@ -114,21 +114,21 @@ class Truth:
         )
 
     def _up_between(self, begin: float, end: float) -> float:
-        """How long its driver was up and awake between the two times."""
+        """How long its driver was up and saw it between the two times."""
         ends = [*(at for at, _ in self.timeline[1:]), end]
         downs = [
             (at, until)
             for (at, health), until in zip(self.timeline, ends, strict=True)
             if health is Health.DOWN
         ]
-        away = (min(until, end) - max(at, begin) for at, until in (*downs, *self.sleeps))
+        away = (min(until, end) - max(at, begin) for at, until in (*downs, *self.unseen))
         return end - begin - sum(max(0.0, seconds) for seconds in away)
 
-    def sleeps_until(self, now: float, until: float) -> None:
-        """Record that its driver is paused from now on."""
-        last = max((end for _, end in self.sleeps), default=now)
+    def unseen_until(self, now: float, until: float) -> None:
+        """Record that nothing shows its state from now on."""
+        last = max((end for _, end in self.unseen), default=now)
         if until > last:
-            self.sleeps.append((max(now, last), until))
+            self.unseen.append((max(now, last), until))
 
     @property
     def batch_troubled_since(self) -> float:
