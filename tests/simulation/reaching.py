@@ -279,27 +279,33 @@ class Reaching:
     def _check_exits(self) -> None:
         """Check that problems at the end of a driver are reported: there is no later chance."""
         for driver in self._stage.drivers.values():
-            if driver.closed_at is None or driver.spark.context is not Context.STOPPED:
+            closed_at = driver.closed_at
+            if closed_at is None or driver.spark.context is not Context.STOPPED:
                 continue
-            late = self._stage.time.now - driver.closed_at
+            if self._stage.time.now - closed_at < DOWN_SECONDS:
+                continue
             for query in driver.queries:
                 episode = query.truth.episode
-                gone = episode is not None and episode.health is Health.GONE
-                if not gone or late < DOWN_SECONDS:
-                    continue
-                if not driver.attached_at <= episode.began_at <= driver.closed_at:
-                    continue
-                if not self._is_end_shown(driver, episode) or self._is_whole(driver):
-                    continue
-                if any(self._stage.silences.covers(query.spec, name) for name in SAYS[Health.GONE]):
-                    continue
-                # With a spool, undelivered messages wait for the next process.
-                up = [
-                    one for one in self._stage.receivers
-                    if is_up(one, episode.began_at) and one.is_up_from < driver.closed_at
-                ]  # fmt: skip
-                if up and not any(self._is_known(query, episode, one) for one in up):
-                    raise Violation("P1", f"{query.key} was gone when its driver closed")
+                if episode is not None and self._must_know_gone(driver, query, episode):
+                    self._check_exit(query, episode, closed_at)
+
+    def _must_know_gone(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
+        """Whether the query stopped while its driver could report it."""
+        in_time = driver.attached_at <= episode.began_at <= (driver.closed_at or 0.0)
+        if episode.health is not Health.GONE or not in_time:
+            return False
+        if not self._is_end_shown(driver, episode) or self._is_whole(driver):
+            return False
+        return not any(self._stage.silences.covers(query.spec, one) for one in SAYS[Health.GONE])
+
+    def _check_exit(self, query: SimQuery, episode: Episode, closed_at: float) -> None:
+        # With a spool, undelivered messages wait for the next process.
+        up = [
+            one for one in self._stage.receivers
+            if is_up(one, episode.began_at) and one.is_up_from < closed_at
+        ]  # fmt: skip
+        if up and not any(self._is_known(query, episode, one) for one in up):
+            raise Violation("P1", f"{query.key} was gone when its driver closed")
 
     @staticmethod
     def _is_end_shown(driver: SimDriver, episode: Episode) -> bool:
