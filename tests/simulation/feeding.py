@@ -24,6 +24,8 @@ from .truth import Health
 
 NAME = streaming_input_missing.NAME
 SLACK_SECONDS = 12.0
+UNDER_WAY_SECONDS = 0.1
+"""The event of a commit arrives within this time; an alert needs two evaluations."""
 NOTIFIED_SECONDS = 14.0
 """The same as after any failure."""
 
@@ -45,6 +47,8 @@ class Feeding:
         for finding in evaluated.evaluation.findings:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
+                continue
+            if self._stage.time.now - query.fed_at < UNDER_WAY_SECONDS:
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
             # Nothing is known of the first commit of a run while its event is late.

@@ -90,45 +90,45 @@ class Looping:
         )
         # The ends of drivers are counted by P5.
         for (key, name), times in received.items():
-            if (
-                name != driver_down.NAME
-                and times > MOST.get(name, MOST_OF_OTHERS) + MORE_AT_WEBHOOKS * webhook
-            ):
+            most = MOST.get(name, MOST_OF_OTHERS) + MORE_AT_WEBHOOKS * webhook
+            # A rejected message is sent once more when its incident ends.
+            most += self._is_rejected(receiver, query, name)
+            if name != driver_down.NAME and times > most:
                 raise Violation(
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"
                 )
 
     def _check_words(self, receiver: SimReceiver, query: SimQuery) -> None:
-        driver = self._stage.drivers[query.spec.driver]
-        failed_at = driver.probe.failures.get(query.key)
-        planned_at = query.checkpoint.planned_at
-        if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
+        """Check that a failure of a batch that an earlier process planned says so."""
+        if not self._must_say_so(query) or self._is_rejected(receiver, query, query_failed.NAME):
             return
-        if query.checkpoint.planned < query.checkpoint.batch:
-            # It failed before it planned the next batch.
+        shown = [one for one in receiver.open.values() if query.key in dict(one.shown)]
+        if any((query.key, query_flapping.NAME) in one.shown for one in shown):
+            # A further failure of a query that flaps is not reported.
             return
-        if planned_at == -inf or query.spec.needs_log:
-            # Its checkpoint is new: no process has planned anything there. With async progress
-            # tracking, the checkpoint does not record when a batch was planned.
-            return
-        if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
-            # Without its start event, the run may have been active before, and have planned it.
-            return
-        if self._is_silenced(query, query_failed.NAME):
-            return
-        if planned_at > driver.born_at - KNOWN_SECONDS or failed_at - planned_at < OLD_SECONDS:
-            return
-        mine = [
-            one for one in receiver.open.values()
-            if (query.key, query_failed.NAME) in one.shown
-        ]  # fmt: skip
-        if not any(WORDS in one.words for one in mine) and not self._is_rejected(
-            receiver, query, query_failed.NAME
-        ):
+        mine = [one.words for one in shown if (query.key, query_failed.NAME) in one.shown]
+        if not any(WORDS in words for words in mine):
             raise Violation(
                 "P9", f"nothing at {receiver.name} says that the batch of {query.key} fails in "
-                f"process after process: {[one.words for one in mine]}"
+                f"process after process: {mine}"
             )  # fmt: skip
+
+    def _must_say_so(self, query: SimQuery) -> bool:
+        """Whether its driver knows that its batch failed, and that an earlier process planned it."""
+        driver, checkpoint = self._stage.drivers[query.spec.driver], query.checkpoint
+        failed_at, planned_at = driver.probe.failures.get(query.key), checkpoint.planned_at
+        if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
+            return False
+        if planned_at == -inf or checkpoint.planned < checkpoint.batch or query.spec.needs_log:
+            # Its checkpoint is new, or it failed before it planned the next batch. With async
+            # progress tracking, the checkpoint does not record when a batch was planned.
+            return False
+        if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
+            # Without its start event, the run may have been active before, and have planned it.
+            return False
+        is_old = planned_at <= driver.born_at - KNOWN_SECONDS
+        old = is_old and failed_at - planned_at >= OLD_SECONDS
+        return old and not self._is_silenced(query, query_failed.NAME)
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that a batch that has spent the restart budget is named."""

@@ -246,7 +246,8 @@ class Quiet:
     def _says_more(self, query: SimQuery, shown: Open) -> bool:
         """Whether it names a batch that fails each time, or that an earlier process planned."""
         driver = self._stage.drivers[query.spec.driver]
-        of_earlier = query.checkpoint.planned_at < driver.born_at
+        # Of a query with another checkpoint now, the earlier one may have been that old.
+        of_earlier = query.checkpoint.planned_at < driver.born_at or len(query.query_ids) > 1
         return POISON in shown.words or (of_earlier and WORDS in shown.words)
 
     def _outlasts_driver(
