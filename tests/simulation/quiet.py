@@ -203,7 +203,7 @@ class Quiet:
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
             which: float = self._aways if name == driver_down.NAME else began[-1] if began else -1
             if name == streaming_input_missing.NAME:
-                # Another problem suppresses it, and a new process counts anew: both end it.
+                # Another problem suppresses it, and a new process counts from its own start: both end it.
                 ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
                 born_at = self._stage.drivers[query.spec.driver].born_at
                 which = max(query.fed_at, born_at, *ends)
@@ -228,7 +228,7 @@ class Quiet:
             )  # fmt: skip
             reported = late or silenced or nameless or says_more
             reported |= before is not None and self._outlasts_driver(query, name, before, one)
-            reported |= before is not None and self._failed_anew(receiver, query, before, one)
+            reported |= before is not None and self._failed_again(receiver, query, before, one)
             # A rejected alert is sent again when it has ended, and by then another problem lasts.
             reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
@@ -264,7 +264,7 @@ class Quiet:
         return whole in before.named and whole not in one.named and goes_on and troubled
 
     @staticmethod
-    def _failed_anew(
+    def _failed_again(
         receiver: SimReceiver, query: SimQuery, before: Notification, one: Notification
     ) -> bool:
         """Whether a run failed after the incident was resolved.

@@ -83,7 +83,7 @@ class Resolving:
 
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
-        # Each process counts the recovery anew.
+        # Each process counts the recovery from its own start.
         born_at = max(driver.born_at for driver in self._stage.drivers.values())
         place = (receiver.name, one.key, max(born_at, one.opened_at))
         names = {name for _, name in one.shown}
