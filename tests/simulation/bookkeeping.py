@@ -95,7 +95,13 @@ class Bookkeeping:
             raise Violation("P7", f"{len(rows)} rows in the outbox of {courier.name}")
         before, losses = self._unreported.get(courier, {}), courier.losses.total()
         held = {row.incident.key for row in rows}
-        gone = [key for key in before if key not in held and not self._was_received(courier, key)]
+        gone = [
+            key
+            for key, row in before.items()
+            if key not in held
+            and not self._was_received(courier, key)
+            and not self._is_silenced(row)
+        ]
         if len(gone) > losses - self._losses.get(courier, 0):
             raise Violation("P8", f"{gone[0]} was lost on the way to {courier.name}, uncounted")
         must = filter(_must_be_reported, rows)
@@ -104,6 +110,14 @@ class Bookkeeping:
             self._losses[courier] = losses
         else:
             self._losses[courier] += len(gone)
+
+    def _is_silenced(self, row: OutboxEntry) -> bool:
+        """Whether nobody wants it any more."""
+        wall = self._stage.time.wall()
+        silences = self._stage.silences.given
+        return all(
+            any(one.covers(alert, wall) for one in silences) for alert in row.incident.alerts
+        )
 
     @staticmethod
     def _was_received(courier: Courier, key: str) -> bool:

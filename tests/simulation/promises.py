@@ -41,7 +41,7 @@ def promised_seconds(
         return _batch_window(driver, query, episode) + BEYOND_WINDOW_SECONDS
     # A rarely written log may be unchanged for three of its intervals.
     window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
-    return window + BEYOND_WINDOW_SECONDS
+    return window + _hung_after(driver, query, episode) + BEYOND_WINDOW_SECONDS
 
 
 def is_reported(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -87,6 +87,16 @@ def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> boo
     soon = episode.began_at < driver.attached_at + pace
     unseen = episode.first_batch or soon or Health.HEALTHY not in seen
     return episode.health is Health.SLOW and unseen
+
+
+def _hung_after(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+    """How long after the episode began its present batch did, if that hangs.
+
+    Its log did not advance before that, which is another problem than a batch that hangs.
+    """
+    run = driver.spark.living.get(query.key)
+    hangs = driver.time.now < max(query.hang_until, query.ask_until, query.skew_until)
+    return max(0.0, run.busy_since - episode.began_at) if run is not None and hangs else 0.0
 
 
 def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
