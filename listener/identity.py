@@ -235,15 +235,15 @@ def base_label(name: str | None, query_id: str = "") -> str:
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     """Whether a start event that arrived at ``at`` is from a run before the current one."""
-    if present.start is not None:
-        known = present.start.timestamp
-        return known is not None and event.timestamp is not None and event.timestamp < known
+    known = present.start.timestamp if present.start is not None else None
+    if known is not None and event.timestamp is not None:
+        return event.timestamp < known
     if not present.alive or present.probed_at is None:
         # No poll will decide.
         return False
-    if wait:
+    if wait and present.start is None:
         raise UndecidedError
-    return present.probed_at > at
+    return not wait and present.probed_at > at
 
 
 def _gone_at(query: Query) -> float:

@@ -158,6 +158,14 @@ def test_late_failure_of_an_older_checkpoint_counts_for_the_query_of_its_name():
     assert (query.run_id, query.failure, query.totals.failed) == ("new", None, 1)
 
 
+def test_poll_decides_although_the_start_event_of_the_live_run_came_after_an_older_one():
+    story = IdStory().probe(polled("id", "living"), at=1).start("id", "other", at=2)
+    story.start("id", "living", at=2.1).probe(polled("id", "living"), at=3)
+
+    query = story.state.query("id")
+    assert (query.run_id, query.started_at) == ("living", 1)
+
+
 def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
     story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
     story.start("id", "other", at=2).fails("id", "other", at=2.1)

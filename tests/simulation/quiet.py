@@ -248,7 +248,9 @@ class Quiet:
         driver = self._stage.drivers[query.spec.driver]
         # Of a query with another checkpoint now, the earlier one may have been that old.
         of_earlier = query.checkpoint.planned_at < driver.born_at or len(query.query_ids) > 1
-        return POISON in shown.words or (of_earlier and WORDS in shown.words)
+        # The summary of the unnamed queries' alert does not name a batch, but its list does.
+        named = POISON in shown.words or is_of_unnamed(shown.key)
+        return named or (of_earlier and WORDS in shown.words)
 
     def _outlasts_driver(
         self, query: SimQuery, name: str, before: Notification, one: Notification
@@ -258,8 +260,7 @@ class Quiet:
         That is another problem: the incident of the driver ends, and must not hide the query's own.
         """
         whole = (WHOLE_DRIVER, name)
-        awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
-        goes_on = one.at - awake_since >= NOTABLE_SECONDS / 2
+        goes_on = one.starts_at - before.starts_at >= NOTABLE_SECONDS / 2
         troubled = query.truth.health in OF_BATCH
         return whole in before.named and whole not in one.named and goes_on and troubled
 

@@ -34,7 +34,7 @@ from .stage import (
     is_up,
     recovery_seconds,
 )
-from .truth import OF_SOURCE, WARNINGS, Episode, Health
+from .truth import OF_SOURCE, WARNINGS, Episode, Health, Truth
 
 FLAPPING_SECONDS = 600.0 + 15 * 60.0
 """The restart window, and the recovery time of a flapping query."""
@@ -230,7 +230,7 @@ class Resolving:
             and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
             # A warning does not keep a critical alert open.
             and (one.health not in WARNINGS or closed.incident.severity != "critical")
-            and not self._was_short(one)
+            and not self._was_short(truth, one)
             # A resolve that an outage delayed is about the problem before this one.
             and one.began_at < at - self._lateness(receiver)
         ]
@@ -254,9 +254,9 @@ class Resolving:
         return closed.incident.opened_at < born_at <= truth.since - PROVEN_SECONDS
 
     @staticmethod
-    def _was_short(episode: Episode) -> bool:
-        """Whether it ended before its window, or within the grace of a stop."""
-        lasted = (episode.ended_at or episode.began_at) - episode.began_at
+    def _was_short(truth: Truth, episode: Episode) -> bool:
+        """Whether its driver saw it for less than its window, or than the grace of a stop."""
+        lasted = truth.seen_between(episode.began_at, episode.ended_at or episode.began_at)
         if episode.health is Health.GONE:
             return lasted < GONE_GRACE_SECONDS
         return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS

@@ -127,10 +127,10 @@ def _fault(world: World, step: Step) -> None:
         world.faults.begin("delay", step.who, float(step.arg or 30.0), step.seconds)
     else:
         world.faults.begin(step.do, step.who or "*", step.seconds)
-        if step.do == "unreadable":
-            for query in world.queries.values():
-                if query.spec.needs_log and step.who in ("", query.key):
-                    query.truth.unseen_until(world.time.now, world.time.now + step.seconds)
+        for query in world.queries.values():
+            unread = step.do == "unreadable" and query.spec.needs_log
+            if step.do == "probe_refused" or (unread and step.who in ("", query.key)):
+                query.truth.unseen_until(world.time.now, world.time.now + step.seconds)
 
 
 def _receiver(world: World, step: Step) -> None:

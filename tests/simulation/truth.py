@@ -81,7 +81,7 @@ class Truth:
         self.timeline: list[tuple[float, Health]] = [(0.0, Health.ABSENT)]
         self.episodes: list[Episode] = []
         self.unseen: list[tuple[float, float]] = []
-        """When its driver was paused or its log could not be read: begins and ends."""
+        """When its driver was paused, or could not poll or read its log: begins and ends."""
         self.healthy_since: float | None = None
         """Since when it has been healthy, completed, stopped as planned, or restarted."""
 
@@ -108,12 +108,12 @@ class Truth:
 
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
         ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
-        previous = self._up_between(max(ended, default=0.0), at)
+        previous = self.seen_between(max(ended, default=0.0), at)
         self.episodes.append(
             Episode(self.query, health, at, previous, None, {}, set(), first_batch)
         )
 
-    def _up_between(self, begin: float, end: float) -> float:
+    def seen_between(self, begin: float, end: float) -> float:
         """How long its driver was up and saw it between the two times."""
         ends = [*(at for at, _ in self.timeline[1:]), end]
         downs = [
