@@ -260,7 +260,9 @@ class Quiet:
         That is another problem: the incident of the driver ends, and must not hide the query's own.
         """
         whole = (WHOLE_DRIVER, name)
-        goes_on = one.starts_at - before.starts_at >= NOTABLE_SECONDS / 2
+        awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
+        since = min(before.at, awake_since)
+        goes_on = one.at - since >= NOTABLE_SECONDS / 2
         troubled = query.truth.health in OF_BATCH
         return whole in before.named and whole not in one.named and goes_on and troubled
 
