@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import socket
+import ssl
 import time
 from collections.abc import Callable
 from typing import Any
@@ -60,28 +61,48 @@ class SocketDeadline:
             raise TimeoutError
         sock.settimeout(min(left, sock.gettimeout() or left))
 
-    def connect_within(self, host: str, port: int, step_seconds: float) -> socket.socket:
+    def connect_within(self, host: str, port: int, step_seconds: float = math.inf) -> socket.socket:
         """Connect to the first address that accepts, each within a step; the lookup has no limit.
+
+        No address may take the time of those after it.
 
         Raises:
             OSError: none accepted in time.
 
         """
         error: OSError = TimeoutError()
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM
-        ):
-            made = socket.socket(family, kind, protocol)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        for tried, (*kind, _, address) in enumerate(found):
+            share = self.seconds_left() / (len(found) - tried)
             try:
-                made.settimeout(step_seconds)
-                self.limit(made)
-                self.use(made).connect(address)
+                return self._connected(kind, address, min(share, step_seconds))
             except OSError as failed:
                 error = failed
-                made.close()
-            else:
-                return made
         raise error
+
+    def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
+        made = socket.socket(*kind)
+        try:
+            made.settimeout(max(seconds, 0.0))
+            self.limit(made)
+            self.use(made).connect(address)
+        except OSError:
+            made.close()
+            raise
+        return made
+
+    def secured(self, sock: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
+        """Switch a connected socket to TLS for ``host``; ``cut`` ends the handshake, too.
+
+        Raises:
+            OSError: the handshake failed, or not in time.
+
+        """
+        made = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
+        self.use(made)
+        self.limit(made)
+        made.do_handshake()
+        return made
 
     def reader(self, sock: socket.socket) -> io.BufferedReader:
         """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""

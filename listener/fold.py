@@ -196,8 +196,8 @@ def _is_first_batch_id(previous: ProbedRun | None) -> bool:
 def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
     before = query
     query = _commit_seen(query, batch_id, at, first_poll=first_poll)
-    # A run keeps its committed batch's id until the next trigger, so the event of the first batch
-    # that a poll sees after another may precede us.
+    # A run keeps the id of its committed batch until the next trigger, so this batch may have been
+    # committed, and reported, before the listener was added.
     if first_poll or query is before or query.unreported is not None:
         return query
     known = before.run_commit_batch

@@ -8,10 +8,10 @@ What introduces a run that is not known yet:
 ==============================================  ================================================
 observation                                     effect
 ==============================================  ================================================
-start event                                     introduces the run, unless its timestamp is older
-                                                than that of the current run of its id, or of its
-                                                name and session; if that run's start is unknown:
-                                                unless the next poll shows that run still active
+start event                                     introduces the run, unless it is older than the
+                                                current run of its id or the active run of its
+                                                name and session: by its timestamp or, if the
+                                                start of that run is unknown, by the next poll
 the probe shows the run as active               introduces it, even if it counted as a past run
 end with an exception (event)                   introduces a failed run; while another run of the
                                                 query is active, the failure of an earlier run

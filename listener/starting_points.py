@@ -32,9 +32,9 @@ class StartingPoints:
     """Starting points by run id; used by one thread, but any thread may call ``lacks``.
 
     A run that has ended is read too, because it may have failed before the first reading. If the
-    storage refuses, it is not read again for that run. Runs that do not plan a batch before they
-    run it are left out: ``continuous``, ``realTime``, and async progress tracking, which writes
-    its logs only now and then.
+    storage refuses, it is not read again for that run, which has no starting point. Runs that do
+    not plan a batch before they run it are left out: ``continuous``, ``realTime``, and async
+    progress tracking, which writes its logs only now and then.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class StartingPoints:
     ) -> None:
         self._open = open_checkpoint
         self._wall = wall
-        self._known: dict[str, StartingPoint] = {}
+        self._known: dict[str, StartingPoint | None] = {}
 
     def lacks(self, runs: Iterable[ProbedRun]) -> bool:
         """Whether one of these has not been read."""
@@ -53,14 +53,15 @@ class StartingPoints:
 
     def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
         """The starting points of these runs by run id, at monotonic ``now``; drops all others."""
-        self._known = {
-            one.facts.run_id: self._known.get(one.facts.run_id) or self._point(one.facts, now)
-            for one in runs
-            if _is_read(one.facts)
-        }
-        return dict(self._known)
+        before, self._known = self._known, {}
+        for one in runs:
+            run_id = one.facts.run_id
+            if _is_read(one.facts):
+                known = run_id in before
+                self._known[run_id] = before[run_id] if known else self._point(one.facts, now)
+        return {run_id: point for run_id, point in self._known.items() if point is not None}
 
-    def _point(self, facts: RunFacts, now: float) -> StartingPoint:
+    def _point(self, facts: RunFacts, now: float) -> StartingPoint | None:
         try:
             checkpoint = self._open(facts.checkpoint, facts.query_id)
             # Offsets first: a batch planned in between never seems unfinished, see CheckpointLogs.
@@ -68,7 +69,7 @@ class StartingPoints:
         except StorageError as error:
             name = base_label(facts.name, facts.query_id)
             log.info("querypulse: the age of the checkpoint of %s is not known: %s", name, error)
-            return StartingPoint()
+            return None
         return starting_point(offsets, commits, now, self._wall())
 
 

@@ -175,8 +175,9 @@ class State:
             self._introduce(new, wait=unseen)
         except UndecidedError:
             return
-        self._decide([new.query_id], wait=False)
+        # First, so that the held start of an earlier run is known to be older.
         self._apply_known(run, report)
+        self._decide([new.query_id], wait=False)
 
     def _apply(self, seen: Observed, *, wait: bool) -> None:
         event = seen.event

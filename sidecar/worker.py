@@ -81,6 +81,7 @@ class Worker:
         self._log: LogReport | None = None
         self._sources: SourceReport | None = None
         self._resumed_at: float | None = None
+        self._ends = False
         self._evaluated_at = 0.0
         self._woke_at = clock()
         self._waiting: list[Marker] = []
@@ -121,8 +122,7 @@ class Worker:
             self._forget(item.name)
         elif isinstance(item, Ending):
             self.policy = self.policy.at_end(crashed=item.crashed)
-            # There is no later evaluation, so this one does not wait for a poll.
-            self._resumed_at = None
+            self._ends = True
         else:
             self._waiting.append(item)
 
@@ -178,8 +178,11 @@ class Worker:
         self._waiting.clear()
 
     def _must_poll_again(self, now: float) -> bool:
-        """After a pause all data is old: wait for the next probe, up to ``POLL_AGAIN_SECONDS``."""
-        if self._resumed_at is None:
+        """After a pause all data is old: wait for the next poll, up to ``POLL_AGAIN_SECONDS``.
+
+        At the end no poll may follow, and nothing may be left out.
+        """
+        if self._resumed_at is None or self._ends:
             return False
         polled = self._report is not None and self._report.began_at >= self._resumed_at
         if self._report is None or polled or now - self._resumed_at > POLL_AGAIN_SECONDS:

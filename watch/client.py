@@ -58,7 +58,7 @@ class Client(SocketDeadline):
         self._access = access
 
     def get(self, path: str, seconds: float) -> HttpResponse:
-        """GET ``path``; all steps together may take ``seconds``, a lookup of the name aside.
+        """GET ``path``; all steps may take ``seconds``, except the lookup, which has no limit.
 
         Raises:
             NoAnswer: the driver or the network gave no HTTP answer.
@@ -76,7 +76,7 @@ class Client(SocketDeadline):
     def _connect(self, seconds: float) -> socket.socket:
         where = f"{self._address} port {self._port}"
         try:
-            return self.connect_within(self._address, self._port, seconds)
+            return self.connect_within(self._address, self._port)
         except ConnectionRefusedError:
             raise NoAnswer(Said.REFUSED, f"{where} refused the connection") from None
         except ConnectionError as error:
@@ -94,7 +94,6 @@ class Client(SocketDeadline):
 
     def _exchange(self, connection: socket.socket, path: str) -> HttpResponse:
         try:
-            self.limit(connection)
             connection = self._secured(connection)
             self.limit(connection)
             connection.sendall(self._request(path))
@@ -114,7 +113,7 @@ class Client(SocketDeadline):
         if not self._secure:
             return connection
         context = self._access.context or ssl.create_default_context()
-        return self.use(context.wrap_socket(connection, server_hostname=self._host))
+        return self.secured(connection, context, self._host)
 
     def _received(self, connection: socket.socket) -> bytes:
         """Everything until the other side closes, within the deadline.

@@ -25,14 +25,10 @@ Kind = tuple[str, bool]
 
 
 class OpenIncident(msgspec.Struct, frozen=True):
-    """One open incident; ``notified_at`` (monotonic seconds) is None until it is first sent.
-
-    ``known`` are the keys of its alerts that were sent with later facts, see ``_more``.
-    """
+    """One open incident; ``notified_at`` (monotonic seconds) is None until it is first sent."""
 
     incident: Incident
     notified_at: float | None = None
-    known: frozenset[str] = frozenset()
 
 
 class Grouping:
@@ -56,9 +52,8 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        # A raised revision may have been sent for a fact that its last text no longer states.
-        known = {alert.key for alert in firing} if incident.revision else _more(firing)
-        self._put(replace(incident, alerts=alerts), notified_at=now, known=frozenset(known))
+        known = incident.known | _more(firing)
+        self._put(replace(incident, alerts=alerts, known=known), notified_at=now)
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:
@@ -108,14 +103,8 @@ class Grouping:
         incidents = []
         for key, page in list(self._pages.items()):
             present = _muted(_with_members(page, alerts), silences, wall)
-            fires = any(
-                alert.ends_at is None and alert.key in firing for alert in present.incident.alerts
-            )
-            if not fires and page.notified_at is None and page.incident.muted:
-                # It recovers and was never sent: do not send it when the silence ends.
-                muted = replace(present.incident, muted=page.incident.muted, silenced={})
-                present = replace(present, incident=muted)
-            repeat_after = repeat_interval_seconds if fires else math.inf
+            present = _still_muted(present, page, firing)
+            repeat_after = repeat_interval_seconds if _fires(present, firing) else math.inf
             present = _revised(present, now, repeat_after)
             incidents.append(present.incident)
             if present.incident.ends_at is None:
@@ -143,13 +132,8 @@ class Grouping:
         usual = len(alerts) == 1 and key == alerts[0].key
         self._put(Incident(alerts, opened_as="" if usual else key))
 
-    def _put(
-        self,
-        incident: Incident,
-        notified_at: float | None = None,
-        known: frozenset[str] = frozenset(),
-    ) -> None:
-        self._pages[incident.key] = OpenIncident(incident, notified_at, known)
+    def _put(self, incident: Incident, notified_at: float | None = None) -> None:
+        self._pages[incident.key] = OpenIncident(incident, notified_at)
         for alert in incident.alerts:
             if alert.ends_at is None:
                 self._homes[alert.key] = incident.key
@@ -188,6 +172,23 @@ def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> Open
     return replace(page, incident=replace(page.incident, muted=why, silenced=silenced))
 
 
+def _still_muted(
+    page: OpenIncident, before: OpenIncident, firing: Collection[str]
+) -> OpenIncident:
+    """The incident, in which nothing that recovers is sent only because its silence has ended."""
+    incident, muted = page.incident, before.incident.muted
+    if muted and before.notified_at is None and not _fires(page, firing):
+        return replace(page, incident=replace(incident, muted=muted, silenced={}))
+    if incident.muted:
+        return page
+    kept = {key: why for key, why in before.incident.silenced.items() if key not in firing}
+    return replace(page, incident=replace(incident, silenced=kept | incident.silenced))
+
+
+def _fires(page: OpenIncident, firing: Collection[str]) -> bool:
+    return any(one.ends_at is None and one.key in firing for one in page.incident.alerts)
+
+
 def _more(alerts: Iterable[Alert]) -> frozenset[str]:
     """The keys of alerts with a fact that may become known only after their incident was opened.
 
@@ -209,10 +210,10 @@ def _revised(page: OpenIncident, now: float, repeat_after: float) -> OpenInciden
     """
     if page.incident.muted:
         return page
-    known = page.known | _more(page.incident.alerts)
+    incident = page.incident
+    known = incident.known | _more(incident.alerts)
     if page.notified_at is None:
-        return replace(page, notified_at=now, known=known)
-    if known == page.known and now - page.notified_at < repeat_after:
+        return OpenIncident(replace(incident, known=known), now)
+    if known == incident.known and now - page.notified_at < repeat_after:
         return page
-    incident = replace(page.incident, revision=page.incident.revision + 1)
-    return replace(page, incident=incident, notified_at=now, known=known)
+    return OpenIncident(replace(incident, revision=incident.revision + 1, known=known), now)

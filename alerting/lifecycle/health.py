@@ -36,13 +36,14 @@ POLL_IS_OLD_SECONDS = 10.0
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
     """A query has been healthy since ``since``.
 
-    ``commits`` and ``restarts`` are their numbers by then; ``completed``: its run had completed.
+    ``commits`` and ``restarts`` are the query's at that time; ``active``: its run had shown
+    activity by then, or had completed.
     """
 
     since: float
     commits: int
     restarts: int = 0
-    completed: bool = False
+    active: bool = False
 
 
 class DriverHealth:
@@ -93,10 +94,7 @@ class DriverHealth:
             return None
         if before is not None and _continues(before, query):
             return before
-        if query is not None and query.alive and not query.first_sign_seen:
-            return None
-        completed = health is not None and health.state is QueryState.COMPLETED
-        return _recovering(self.now, query, completed=completed)
+        return _recovering(self.now, query, health)
 
     def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
@@ -169,21 +167,30 @@ class DriverHealth:
         return self._snapshot.watched(recovery.since, self.now)
 
 
-def _recovering(now: float, query: Query | None, *, completed: bool) -> RecoveryWindow:
-    if query is None:
+def _recovering(
+    now: float, query: Query | None, health: QueryHealth | None
+) -> RecoveryWindow | None:
+    """A recovery that begins now; None while a watched run has not shown activity."""
+    if query is None or health is None:
         return RecoveryWindow(now, 0)
-    return RecoveryWindow(now, query.totals.commits, query.totals.restarts, completed)
+    if query.alive and not query.first_sign_seen and not health.ignored:
+        return None
+    active = query.alive or health.state is QueryState.COMPLETED
+    return RecoveryWindow(now, query.totals.commits, query.totals.restarts, active)
 
 
 def _continues(before: RecoveryWindow, query: Query | None) -> bool:
-    """Whether the recovery goes on: a new run must show activity, unless a run completed before."""
+    """Whether the recovery goes on.
+
+    A recovery that began when a run was stopped ends with the next run, unless that commits.
+    """
     if query is None:
         return before.commits == 0
     totals = query.totals
     if totals.commits != before.commits:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
-    return before.completed or totals.restarts == before.restarts
+    return before.active or totals.restarts == before.restarts
 
 
 def _is_unhealthy(

@@ -75,8 +75,7 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
         made = self.connect_within(host, port, timeout)
         if self._tls is None:
             return made
-        self.limit(made)
-        return self.use(self._tls.wrap_socket(made, server_hostname=host))
+        return self.secured(made, self._tls, host)
 
 
 def _own_name() -> str:

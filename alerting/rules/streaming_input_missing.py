@@ -20,8 +20,7 @@ def check(context: RuleContext) -> Finding | None:
     A restarted run continues the count; the time in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
-    if allowed is None or not context.is_running or not query.first_sign_seen:
-        # A run that is only starting must stay in that state: an idle one counts as recovering.
+    if allowed is None or not context.is_running:
         return None
     if _may_have_rows(context):
         return None
@@ -37,7 +36,7 @@ def check(context: RuleContext) -> Finding | None:
         alertname=NAME,
         query=context.label,
         severity=Severity.WARNING,
-        state=QueryState.IDLE,
+        state=QueryState.IDLE if query.first_sign_seen else QueryState.STARTING,
         reason=reason,
         summary=f"{context.label} gets no data: {reason}",
         evidence=evidence(context),

@@ -12,6 +12,7 @@ from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener.probing import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"
+PROCESSING_TIME = "ProcessingTimeTrigger(0)"
 
 
 def health(story, now, **settings) -> DriverHealth:
@@ -79,6 +80,7 @@ def test_ignored_query_recovers_in_any_state_after_some_time():
     ignored = {"overrides": [("a", {"ignore": True})]}
 
     assert is_recovering(story, 10, **ignored)
+    assert is_recovering(started(), 10, **ignored)
     assert has_recovered(lambda now: story, 10, 40, **ignored)
 
 
@@ -123,7 +125,7 @@ def test_later_idleness_proves_recovery():
 def test_ongoing_recovery_keeps_its_start_and_commit_count():
     recovery = health(commits(5)(10), 10).recovery("a", "critical", None)
 
-    assert recovery == RecoveryWindow(10, 1)
+    assert recovery == RecoveryWindow(10, 1, active=True)
     assert health(commits(5, 15)(20), 20).recovery("a", "critical", recovery) == recovery
 
 
@@ -132,7 +134,7 @@ def test_recovery_does_not_begin_while_a_query_is_starting():
     assert health(started(), 40).recovery("a", "critical", None) is None
     assert health(started().commit(batch=0, at=50), 50).recovery(
         "a", "critical", None
-    ) == RecoveryWindow(50, 1)
+    ) == RecoveryWindow(50, 1, active=True)
 
 
 def test_recovery_does_not_begin_while_the_first_batch_of_a_run_is_slow():
@@ -166,6 +168,42 @@ def test_recovery_by_commits_continues_while_the_next_run_is_starting():
     assert health(again, 21).recovery("a", "critical", before) == before
 
 
+@pytest.mark.parametrize(
+    ("trigger", "period", "commits", "ends", "announced"),
+    [
+        (AVAILABLE_NOW, 25, (5,), 6, False),
+        (AVAILABLE_NOW, 25, (5,), 5, False),
+        (AVAILABLE_NOW, 33, (5, 8), 9, False),
+        (PROCESSING_TIME, 20, (5,), 19, True),
+    ],
+    ids=[
+        "availableNow, the end is seen after the commit",
+        "availableNow, the end is seen with the commit",
+        "availableNow, two batches a run",
+        "announced restarts",
+    ],
+)
+def test_loop_of_short_runs_recovers(trigger, period, commits, ends, announced):
+    """No single run shows enough; an evaluation may see a run between its commit and its end."""
+    story = Story().probe(run(trigger=trigger), at=0).ended(at=5, exception=CONFLICT)
+    found = recovery = None
+    for start in range(20, 100, period):
+        number = 2 + start // period
+        story.started(run=number, at=start).probe(run(number=number, trigger=trigger), at=start)
+        for second in range(start, start + period):
+            if second - start in commits:
+                story.commit(run=number, batch=second, at=second)
+            if second - start == ends:
+                story = story.expect_stop() if announced else story
+                story.ended(run=number, at=second)
+            now = health(story, second)
+            recovery = now.recovery("a", "critical", recovery)
+            if recovery is not None and now.has_recovered("a", recovery, 30.0):
+                found = found or second
+    assert found is not None
+    assert found < 65
+
+
 def test_recovery_by_a_planned_stop_ends_when_the_next_run_is_starting():
     """The new run may do what the stopped one did: only its activity shows that it recovers."""
     stopped = started().expect_stop().ended(at=5)
@@ -178,4 +216,4 @@ def test_recovery_by_a_planned_stop_ends_when_the_next_run_is_starting():
 def test_another_query_with_the_same_name_restarts_the_recovery():
     assert health(commits(5)(20), 20).recovery(
         "a", "critical", RecoveryWindow(10, 7)
-    ) == RecoveryWindow(20, 1)
+    ) == RecoveryWindow(20, 1, active=True)

@@ -60,6 +60,9 @@ SAYS_SO = [
      "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("fails, and the storage does not say when batch 40 was committed",
      fails(resumed(committed=False)), 31, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
+    ("fails again, and the storage did not answer for the run before",
+     fails(Story().started(at=1)).started(run=2, at=40).began(run=2, at=41, unfinished=(41, FORTY_MINUTES), committed=(40, FORTY_MINUTES))
+     .ended(run=2, at=45, exception=CONFLICT), 46, "StreamingQueryFailed", f"{DEAD}; {PLANNED_40_MIN}"),
     ("hangs for longer than the window of this run", hangs(resumed(), until=170), 170, "StreamingQueryStalled",
      f"batch_hung: batch 41 in flight for 168 s, no task of its own finished for 168 s; {PLANNED_42_MIN}"),
     ("its tasks finish, and each process is killed before the batch is done", advances(resumed(), until=170), 170, "StreamingBatchSlow",
@@ -239,18 +242,23 @@ def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
     assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]
 
 
-@pytest.mark.parametrize(("sent", "revision"), [(0, 1), (1, 1)])
-def test_next_process_does_not_send_the_batch_age_again(sent, revision):
+@pytest.mark.parametrize(
+    ("age_sent", "reminders", "revision"),
+    [(False, 0, 1), (False, 1, 2), (True, 1, 1)],
+    ids=["not sent", "not sent, but reminded of the failure", "sent"],
+)
+def test_next_process_sends_the_batch_age_once(age_sent, reminders, revision):
     """The last text that was stored may lack the age: a run that fails at once has none."""
     first = Harness()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
     (stored,) = first.update(story, 3)
+    known = frozenset({stored.key} if age_sent else ())
     harness = Harness()
-    harness.lifecycle.restore([replace(stored, revision=sent)], 0.0)
+    harness.lifecycle.restore([replace(stored, revision=reminders, known=known)], 0.0)
 
     (found,) = harness.update(resumed(story=story), 4)
 
-    assert (found.key, found.revision) == (stored.key, revision)
+    assert (found.key, found.revision, found.known) == (stored.key, revision, {stored.key})
 
 
 def dies(story, number, *, batch):

@@ -152,6 +152,18 @@ def test_receiver_that_groups_by_itself_does_not_get_the_silenced_alert_of_a_gro
     assert (group.muted, muted) == ("", {"a": "silenced", "b": "", "c": ""})
 
 
+@pytest.mark.parametrize(
+    ("story", "muted"), [([], False), ([(35, "a", "idle")], True)], ids=["it fires", "it recovers"]
+)
+def test_silenced_alert_of_a_group_is_sent_after_its_silence_only_if_it_still_fires(story, muted):
+    failing = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
+    (group,) = quiet(50, "a").play([*failing, *story], 60).incidents
+
+    assert {one.alerts[0].labels["query"]: bool(one.muted) for one in singly(group)} == {
+        "a": muted, "b": False, "c": False,
+    }  # fmt: skip
+
+
 def test_group_is_muted_when_only_silenced_alerts_still_fire():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (20, "c", "idle")]
     harness = quiet(1000, "[ab]").play(story, 115)

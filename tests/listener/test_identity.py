@@ -166,6 +166,16 @@ def test_poll_decides_although_the_start_event_of_the_live_run_came_after_an_old
     assert (query.run_id, query.started_at) == ("living", 1)
 
 
+def test_poll_that_shows_the_newer_of_two_held_starts_leaves_the_older_one_out():
+    story = IdStory().probe(polled("id", "before", session="s1"), at=1)
+    story.start("id", "older", at=2, timestamp=50.0, session="s1")
+    story.start("id", "newer", at=2.1, timestamp=60.0, session="s1")
+    story.probe(polled("id", "newer", session="s1"), at=3)
+
+    query = story.state.query("id")
+    assert (query.run_id, query.totals.restarts) == ("newer", 1)
+
+
 def test_late_failure_of_a_run_before_the_live_one_is_only_counted():
     story = IdStory().probe(polled("id", "living"), at=1).commits("id", "living", at=1.5, batch=3)
     story.start("id", "other", at=2).fails("id", "other", at=2.1)

@@ -121,12 +121,13 @@ def test_a_crash_reports_a_stopped_query_without_its_grace():
     assert harness.reported == [("StreamingQueryStopped", "a")]
 
 
-def test_a_crash_reports_a_query_that_stopped_at_the_same_instant():
+@pytest.mark.parametrize("pause", [0.0, 4.0])
+def test_a_crash_reports_a_query_that_stopped_at_the_same_instant(pause):
     harness = WorkerHarness(gone_grace_seconds=60).poll(run()).commit(batch=1).step()
     harness.ended()
-    for item in (Ending(crashed=True), Marker(), Marker()):
+    for item, after in ((Ending(crashed=True), 0.0), (Marker(), 0.0), (Marker(), pause)):
         harness.inbox.put(item, lifecycle=True)
-        harness.step(after=0.0)
+        harness.step(after=after)
 
     assert harness.reported == [("StreamingQueryStopped", "a")]
 

@@ -264,9 +264,10 @@ class Reaching:
             received = down and all(
                 is_up(one, down[0].truth.since) for one in self._stage.receivers
             )
-            # Drivers of one app name share the key of this alert.
+            # Drivers of one app name share the key of this alert; the watcher keeps them apart.
             others = (one for one in self._stage.drivers.values() if one is not driver)
-            received = received and all(one.alive and one.spark.alive for one in others)
+            apart = watched or all(one.alive and one.spark.alive for one in others)
+            received = received and apart
             if not received or not visible or silent:
                 self._down.pop(name, None)
                 continue

@@ -844,7 +844,7 @@ CASES = [
     ("no rows for an hour, the limit is set by pattern", steady().idle(at=3690), 3710, {"overrides": [("a", {"expected_input_seconds": 3600.0})]}, "StreamingInputMissing", "idle"),
     ("no rows since its restart",
      steady().ended(at=101, exception=CONFLICT).started(run=2, at=103).idle(run=2, at=700), 710, INPUT, "StreamingInputMissing", "idle"),
-    ("restarted a minute ago, and only starting since", steady().probe(run(), at=690).expect_stop().ended(at=691).started(run=2, at=695), 750, INPUT, None, "starting"),
+    ("restarted a minute ago, and only starting since", steady().probe(run(), at=690).expect_stop().ended(at=691).started(run=2, at=695), 750, INPUT, "StreamingInputMissing", "starting"),
     ("no rows before its restart; since then, the probe has seen commits whose events are late",
      steady().idle(at=690).probe(run(batch=10), at=695).ended(at=696, exception=CONFLICT).probe(run(number=2, batch=11), at=700).probe(run(number=2, batch=13), at=702),
      710, INPUT, None, "running"),

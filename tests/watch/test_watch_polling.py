@@ -285,6 +285,16 @@ def test_a_pending_request_can_be_cut():
             await_notice(client)
 
 
+def test_a_tls_handshake_can_be_cut():
+    with listening() as url:
+        client = Client(endpoint_of(url.replace("http:", "https:"), "here"), Access())
+        threading.Timer(0.2, client.cut).start()
+        began = time.monotonic()
+        with pytest.raises(NoAnswer, match="cut"):
+            client.get("/livez", 60.0)
+        assert time.monotonic() - began < 5
+
+
 def _address(url):
     host, _, port = url.rpartition("//")[2].rpartition(":")
     return host, int(port)
