@@ -214,9 +214,7 @@ class Resolving:
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
-        born_at = self._stage.drivers[query.spec.driver].born_at
-        if closed.incident.opened_at < born_at and at - born_at < RESOLVE_SECONDS:
-            # The process before resolved it, and its spool was sent now.
+        if self._was_resolved_before(query, closed):
             return ""
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
@@ -234,8 +232,19 @@ class Resolving:
             # A resolve that an outage delayed is about the problem before this one.
             and one.began_at < at - self._lateness(receiver)
         ]
-        calm = at - truth.shows_life_after(max(known_ends)) if known_ends else at
+        if not known_ends:
+            return ""
+        finite = query.spec.is_finite
+        calm = at - truth.shows_life_after(max(known_ends), ends_by_itself=finite)
         return f"has recovered {calm:.0f} s ago only" if calm < PROVEN_SECONDS else ""
+
+    def _was_resolved_before(self, query: SimQuery, closed: Closed) -> bool:
+        """Whether the process before resolved it, and its spool was sent just now."""
+        opened_at = closed.incident.opened_at
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        if opened_at >= born_at or closed.at - born_at >= RESOLVE_SECONDS:
+            return False
+        return query.truth.was_calm(opened_at, born_at, PROVEN_SECONDS)
 
     def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process that resolved the incident could not know the present problem."""

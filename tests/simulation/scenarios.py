@@ -235,7 +235,7 @@ SCENARIOS = (
     ),
     _scenario(
         "N2", "P1", "watch sends its start-up resolve late, after the driver has reported the end of its JVM",
-        (A, B), Step(28, "receiver", "", 20.0, "down"), Step(48, "jvm_crash"), horizon=200.0,
+        (A, B), Step(15, "receiver", "", 40.0, "down"), Step(54, "jvm_crash"), horizon=200.0,
         setup=Setup(watched=True),
     ),
     _scenario(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from math import inf
 
 import msgspec
 
@@ -124,6 +125,18 @@ class Truth:
         away = (min(until, end) - max(at, begin) for at, until in (*downs, *self.unseen))
         return end - begin - sum(max(0.0, seconds) for seconds in away)
 
+    def was_calm(self, begin: float, end: float, seconds: float) -> bool:
+        """Whether it was calm for so long without a break between the two times."""
+        calm_since = None
+        for at, health in (*self.timeline, (end, Health.DOWN)):
+            if at >= end or health not in CALM:
+                if calm_since is not None and min(at, end) - max(calm_since, begin) >= seconds:
+                    return True
+                calm_since = None
+            elif calm_since is None:
+                calm_since = at
+        return False
+
     def unseen_until(self, now: float, until: float) -> None:
         """Record that nothing shows its state from now on."""
         last = max((end for _, end in self.unseen), default=now)
@@ -152,12 +165,17 @@ class Truth:
         ends = [*(at for at, _ in held[1:]), end]
         return {one for (_, one), until in zip(held, ends, strict=True) if until >= begin}
 
-    def shows_life_after(self, at: float) -> float:
-        """When it first showed progress or idleness after ``at``; a start shows neither."""
-        ends = [*(end for end, _ in self.timeline[1:]), float("inf")]
+    def shows_life_after(self, at: float, *, ends_by_itself: bool) -> float:
+        """When it first showed progress or idleness after ``at``; a start shows neither.
+
+        A stop shows it if no run follows, or if it is the end of a run that ``ends_by_itself``.
+        """
+        ends = [*(end for end, _ in self.timeline[1:]), inf]
         shown = [
             max(began, at)
             for (began, health), end in zip(self.timeline, ends, strict=True)
-            if (end > at or began >= at) and health in _SHOWS_LIFE
+            if end > max(began, at)
+            and health in _SHOWS_LIFE
+            and (health is not Health.STOPPED or ends_by_itself or end == inf)
         ]
         return min(shown, default=at)
