@@ -102,8 +102,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     )
     query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
-        first = _is_first_batch_id(previous)
-        query = _committed_by_probe(query, run.batch_id - 1, at, first_poll=first)
+        query = _committed_by_probe(query, previous, run.batch_id - 1, at)
         query = with_batch_of_death(query)
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
@@ -188,22 +187,18 @@ def _committed_at(query: Query, batch_id: int, at: float) -> float:
     return at if flying is None or flying <= batch_id else _no_later_than_flight(query, at)
 
 
-def _is_first_batch_id(previous: ProbedRun | None) -> bool:
-    """Whether no earlier poll had a batch id: Spark reports -1 until the run has recovered."""
-    return previous is None or previous.batch_id is None or previous.batch_id < 0
-
-
-def _committed_by_probe(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:
-    before = query
-    query = _commit_seen(query, batch_id, at, first_poll=first_poll)
-    # A run keeps the id of its committed batch until the next trigger, so this batch may have been
-    # committed, and reported, before the listener was added.
-    if first_poll or query is before or query.unreported is not None:
+def _committed_by_probe(
+    query: Query, previous: ProbedRun | None, batch_id: int, at: float
+) -> Query:
+    first_poll = previous is None or not previous.has_batch_id
+    before, query = query, _commit_seen(query, batch_id, at, first_poll=first_poll)
+    if previous is None or first_poll or query is before or query.unreported is not None:
         return query
-    known = before.run_commit_batch
-    if before.last_commit_at is None and (known is None or batch_id <= known + 1):
-        return query
-    return replace(query, unreported=UnreportedCommit(at, batch_id))
+    # A run keeps the id of its committed batch until the next trigger. If no poll has seen the
+    # batch run, it may have been committed, and reported, before the listener was added.
+    known, ran = before.run_commit_batch, previous.processing and previous.batch_id == batch_id
+    alone = before.last_commit_at is None and (known is None or batch_id <= known + 1)
+    return query if alone and not ran else replace(query, unreported=UnreportedCommit(at, batch_id))
 
 
 def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:

@@ -6,13 +6,18 @@ from .query import Query
 
 
 def has_uncounted_rows(query: Query) -> bool:
-    """Whether the run may have read rows that no event reports.
+    """Whether the run may have read rows that no event has reported, or will ever report.
 
-    A ``continuous`` query has no events that count rows, and a batch that only the probe has
-    seen may have read some.
+    A ``continuous`` query has no events that count rows. A batch that only the probe has seen may
+    have read some, also one in flight.
     """
     is_continuous = query.facts is not None and query.facts.trigger.is_continuous
-    return query.unreported is not None or is_continuous
+    if query.unreported is not None or is_continuous:
+        return True
+    flight, done = query.in_flight, query.last_commit_batch
+    if flight is None or flight.batch_id is None:
+        return False
+    return done is None or flight.batch_id > done
 
 
 def without_input(old: Query, at: float) -> float:

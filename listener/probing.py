@@ -162,6 +162,11 @@ class ProbedRun(msgspec.Struct, frozen=True):
         return self.trigger_active and not self.planning
 
     @property
+    def has_batch_id(self) -> bool:
+        """Whether it has recovered from its checkpoint: until then, Spark reports -1."""
+        return self.batch_id is not None and self.batch_id >= 0
+
+    @property
     def waiting_without_data(self) -> bool:
         """Proof that it is idle: the last trigger asked all sources and found nothing new."""
         waiting = self.active and self.message.startswith("Waiting for")

@@ -22,7 +22,7 @@ def check(context: RuleContext) -> Finding | None:
     allowed, query = context.limits.expected_input_seconds, context.query
     if allowed is None or not context.is_running:
         return None
-    if _may_have_rows(context):
+    if has_uncounted_rows(query):
         return None
     if query.last_input_at is None:
         seconds = context.watched_since(query.started_at) + query.without_input_before
@@ -41,17 +41,3 @@ def check(context: RuleContext) -> Finding | None:
         summary=f"{context.label} gets no data: {reason}",
         evidence=evidence(context),
     )
-
-
-def _may_have_rows(context: RuleContext) -> bool:
-    """Whether the query may have read rows that no event has reported, or will ever report.
-
-    A batch in flight may have read some.
-    """
-    query = context.query
-    if has_uncounted_rows(query):
-        return True
-    flight, done = query.in_flight, query.last_commit_batch
-    if flight is None or flight.batch_id is None:
-        return False
-    return done is None or flight.batch_id > done

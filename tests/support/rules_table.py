@@ -848,6 +848,14 @@ CASES = [
     ("no rows before its restart; since then, the probe has seen commits whose events are late",
      steady().idle(at=690).probe(run(batch=10), at=695).ended(at=696, exception=CONFLICT).probe(run(number=2, batch=11), at=700).probe(run(number=2, batch=13), at=702),
      710, INPUT, None, "running"),
+    ("no rows reported, but the event of the batch that completed the run before is late",
+     Story().started(at=0).probe(processing(batch=0, tasks=0, trigger=AVAILABLE_NOW), at=650)
+     .probe(run(batch=1, trigger=AVAILABLE_NOW, active=False), at=660).started(run=2, at=695), 710, INPUT, None, "starting"),
+    ("no rows reported, and the run before was stopped within a batch",
+     Story().started(at=0).probe(processing(batch=0, tasks=0), at=650).expect_stop().ended(at=660).started(run=2, at=695), 710, INPUT, None, "starting"),
+    ("availableNow runs that read no rows, again and again",
+     Story().started(at=0).probe(run(trigger=AVAILABLE_NOW), at=1).idle(at=2).ended(at=550)
+     .started(run=2, at=560).probe(run(number=2, trigger=AVAILABLE_NOW), at=561).ended(run=2, at=690).started(run=3, at=695), 710, INPUT, "StreamingInputMissing", "starting"),
     ("no rows, and none are expected", steady().idle(at=9990), 10_000, {}, None, "idle"),
     ("no rows, not for long enough", steady().idle(at=690), 699, INPUT, None, "idle"),
     ("rows arrived a moment ago", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),

@@ -1,0 +1,95 @@
+"""All operations of a socket share one deadline; each address of a host gets a part of it."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from querypulse.core.socket_deadline import SocketDeadline
+
+LOOPBACK = "127.0.0.1"
+OTHER_LOOPBACK = "127.0.0.2"
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    """A server that accepts connections on the second loopback address."""
+    with socket.create_server((OTHER_LOOPBACK, 0)) as made:
+        yield made
+
+
+@pytest.fixture
+def black_hole(server) -> Iterator[tuple[str, int]]:
+    """The server's port on the first loopback address, where no connection is ever accepted."""
+    port = server.getsockname()[1]
+    with ExitStack() as stack:
+        stack.enter_context(socket.create_server((LOOPBACK, port), backlog=0))
+        for _ in range(4):
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex((LOOPBACK, port))
+        yield LOOPBACK, port
+
+
+def resolving_to(monkeypatch, *addresses):
+    """Let every name resolve to these addresses: pairs of family and address."""
+    found = [(family, socket.SOCK_STREAM, 6, "", address) for family, address in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+
+
+def exchange(seconds: float) -> SocketDeadline:
+    made = SocketDeadline()
+    made.deadline = time.monotonic() + seconds
+    return made
+
+
+def test_address_that_never_answers_leaves_time_for_the_next_one(monkeypatch, server, black_hole):
+    resolving_to(
+        monkeypatch,
+        (socket.AF_INET, black_hole),
+        (socket.AF_INET, server.getsockname()),
+    )
+
+    with exchange(2.0).connect_within("driver", black_hole[1]) as connected:
+        assert connected.getpeername() == server.getsockname()
+
+
+def test_step_limits_an_address_that_never_answers(monkeypatch, black_hole):
+    resolving_to(monkeypatch, (socket.AF_INET, black_hole))
+    began = time.monotonic()
+
+    with pytest.raises(TimeoutError):
+        exchange(60.0).connect_within("driver", black_hole[1], step_seconds=0.2)
+    assert time.monotonic() - began < 10
+
+
+def test_no_time_is_left(server):
+    with pytest.raises(TimeoutError):
+        exchange(0.0).connect_within(*server.getsockname())
+
+
+def test_address_family_that_the_kernel_lacks_is_skipped(monkeypatch, server):
+    resolving_to(
+        monkeypatch,
+        (socket.AF_APPLETALK, server.getsockname()),
+        (socket.AF_INET, server.getsockname()),
+    )
+
+    with exchange(5.0).connect_within("driver", 80) as connected:
+        assert connected.getpeername() == server.getsockname()
+
+
+def test_lack_of_sockets_is_reported_as_it_is(monkeypatch, server):
+    def none_left(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socket", none_left)
+
+    with pytest.raises(OSError, match="Too many open files") as raised:
+        exchange(5.0).connect_within(*server.getsockname())
+    assert raised.value.errno == errno.EMFILE
