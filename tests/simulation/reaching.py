@@ -320,11 +320,13 @@ class Reaching:
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         # So does one that crashes as it wakes up from a pause.
         lasts |= any(end >= since - DOWN_SECONDS for _, end in query.truth.unseen)
+        # A message may have been rejected before the receiver counts as working again.
+        refused_from = min(since, query.truth.since) - 1.0
         return all(
-            any((one.at >= since - 1.0 or (lasts and one in receiver.rejected))
-                and (query.key, name) in one.named
-                for one in (*receiver.notifications, *receiver.rejected)
-                for name in SAYS[Health.DEAD])
+            any(one.at >= since - 1.0 and (query.key, name) in one.named
+                for one in receiver.notifications for name in SAYS[Health.DEAD])
+            or any((lasts or one.at >= refused_from) and (query.key, name) in one.named
+                   for one in receiver.rejected for name in SAYS[Health.DEAD])
             or any((query.key, name) in one.received
                    for one in receiver.open.values() for name in SAYS[Health.DEAD])
             for receiver in self._stage.receivers
