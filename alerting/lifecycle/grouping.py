@@ -172,9 +172,7 @@ def _muted(page: OpenIncident, silences: Sequence[Silence], wall: float) -> Open
     return replace(page, incident=replace(page.incident, muted=why, silenced=silenced))
 
 
-def _still_muted(
-    page: OpenIncident, before: OpenIncident, firing: Collection[str]
-) -> OpenIncident:
+def _still_muted(page: OpenIncident, before: OpenIncident, firing: Collection[str]) -> OpenIncident:
     """The incident, in which nothing that recovers is sent only because its silence has ended."""
     incident, muted = page.incident, before.incident.muted
     if muted and before.notified_at is None and not _fires(page, firing):
