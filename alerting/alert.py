@@ -58,8 +58,8 @@ class Incident(msgspec.Struct, frozen=True):
     empty and the key is that of the only alert. ``revision`` grows with every reminder. ``muted``
     says why no notification is sent now ("silenced until ..."); a page sent before stays open.
     ``silenced`` says the same of single alerts, by their keys: a receiver that groups by itself
-    gets each alert separately. ``known`` are the keys of alerts that were sent with a fact that
-    became known later, so that no process sends it twice.
+    gets each alert separately. ``known`` are facts that were sent after they had become known
+    later, so that no process sends one twice.
     """
 
     alerts: tuple[Alert, ...]

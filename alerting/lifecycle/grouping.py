@@ -188,17 +188,19 @@ def _fires(page: OpenIncident, firing: Collection[str]) -> bool:
 
 
 def _more(alerts: Iterable[Alert]) -> frozenset[str]:
-    """The keys of alerts with a fact that may become known only after their incident was opened.
+    """Facts that may become known only after their incident was opened, with their alerts' keys.
 
     The batch also failed in earlier processes, or the same batch fails again and again.
     """
-    return frozenset(one.key for one in alerts if one.ends_at is None and _says_more(one))
+    facts = ((one.key, _later_fact(one)) for one in alerts if one.ends_at is None)
+    return frozenset(f"{key} {fact}" for key, fact in facts if fact)
 
 
-def _says_more(alert: Alert) -> bool:
+def _later_fact(alert: Alert) -> str:
     if alert.name == query_flapping.NAME:
-        return query_flapping.POISON in alert.annotations.get("reason", "")
-    return alert.name == query_failed.NAME and ANNOTATION in alert.annotations
+        return query_flapping.batch_of(alert.annotations.get("reason", ""))
+    failed_before = alert.name == query_failed.NAME and ANNOTATION in alert.annotations
+    return ANNOTATION if failed_before else ""
 
 
 def _revised(page: OpenIncident, now: float, repeat_after: float) -> OpenIncident:

@@ -37,6 +37,11 @@ def check(context: RuleContext) -> Finding | None:
     )
 
 
+def batch_of(reason: str) -> str:
+    """The batch that fails again and again, as a reason names it; empty if none does."""
+    return reason.removeprefix(POISON).partition(" failed")[0] if reason.startswith(POISON) else ""
+
+
 def _reason(context: RuleContext) -> str:
     poison = poison_batch(context.query, context.limits)
     if poison is not None:

@@ -135,6 +135,9 @@ class Looping:
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans no batch, and each failure may be in another one.
             return
+        if any(one.at not in self._probed[query.key] for one in query.failures[-1:]):
+            # The batch of the last failure is not known, and the alert names another one.
+            return
         failed_at = self._in_its_batch(query)
         if self._is_spent(failed_at, query):
             self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,
@@ -148,9 +149,7 @@ class Quiet:
             raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
 
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
-        late = BEFORE_SECONDS + self._stage.longest_delay
-        if receiver.trouble_ended_at > at - 400.0:
-            late += receiver.trouble_seconds + 400.0
+        late = BEFORE_SECONDS + self._stage.longest_delay + _waited_seconds(receiver, at)
         found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
         if held_up and name == query_flapping.NAME:
@@ -229,6 +228,7 @@ class Quiet:
             reported = late or silenced or nameless or says_more
             reported |= before is not None and self._outlasts_driver(query, name, before, one)
             reported |= before is not None and self._failed_again(receiver, query, before, one)
+            reported |= before is not None and self._was_replaced(receiver, key, before, one)
             # A rejected alert is sent again when it has ended, and by then another problem lasts.
             reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
@@ -263,7 +263,7 @@ class Quiet:
         awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
         since = min(before.at, awake_since)
         goes_on = one.at - since >= NOTABLE_SECONDS / 2
-        troubled = query.truth.health in OF_BATCH
+        troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
         return whole in before.named and whole not in one.named and goes_on and troubled
 
     @staticmethod
@@ -277,6 +277,14 @@ class Quiet:
         ends = [end.at for end in receiver.closed if end.incident.key == one.key]
         since = max((at for at in ends if before.at <= at <= one.at), default=one.at)
         return any(failed.at > since for failed in query.failures)
+
+    def _was_replaced(
+        self, receiver: SimReceiver, key: str, before: Notification, one: Notification
+    ) -> bool:
+        """Whether a monitor that could not see the batch reported something else in between."""
+        between = (n for n in receiver.notifications if before.at < n.at < one.at)
+        said = {name for n in between for named, name in n.named if named == key}
+        return one.at <= self._blind_at and bool(said & OF_BATCHES)
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:
@@ -358,6 +366,16 @@ def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:
     report = driver.probe.latest
     runs = () if report is None else report.runs
     return any(run.active and run.facts.query_id in query.query_ids for run in runs)
+
+
+def _waited_seconds(receiver: SimReceiver, at: float) -> float:
+    """How long a notification may have waited for its receiver."""
+    waited = 0.0
+    if receiver.trouble_ended_at > at - 400.0:
+        waited += receiver.trouble_seconds + 400.0
+    if receiver.gone_until > at - GONE_WAIT_SECONDS:
+        waited += GONE_WAIT_SECONDS
+    return waited
 
 
 def _ended_at(query: SimQuery, name: str) -> float | None:

@@ -192,7 +192,10 @@ class Reaching:
         first = episode
         episodes = query.truth.episodes
         for before in reversed(episodes[: episodes.index(episode)]):
-            if before.health is not episode.health or first.previous >= recovery_seconds(query):
+            # No warning recovers while another one holds.
+            warnings = before.health in WARNINGS and episode.health in WARNINGS
+            goes_on = before.health is episode.health or warnings
+            if not goes_on or first.previous >= recovery_seconds(query):
                 break
             first = before
         # So does one of a query that flaps.

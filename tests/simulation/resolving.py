@@ -169,8 +169,11 @@ class Resolving:
             driver = self._stage.drivers[query.spec.driver]
             is_down = not driver.alive and driver.closed_at is None
             # The watcher may send a late resolve for the process before, just as this one ends.
-            late = closed.by == "watch" and query.truth.since >= closed.at - SLACK_SECONDS
-            if name == driver_down.NAME and is_down and not late:
+            slack = SLACK_SECONDS if closed.by == "watch" else 0.0
+            later = query.truth.since >= closed.at - slack
+            # Drivers of one app name share the key of this alert.
+            by_other = closed.by not in {"watch", driver.name}
+            if name == driver_down.NAME and is_down and not later and not by_other:
                 raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
             if name == driver_down.NAME or not driver.attached or driver in self._forgetful:
                 continue
@@ -255,6 +258,11 @@ class Resolving:
             # No signal shows how a run has ended that ends by itself.
             return True
         if truth.health in WARNINGS and closed.incident.severity == "critical":
+            return True
+        driver = self._stage.drivers[query.spec.driver]
+        unknown = closed.incident.opened_at < born_at and not driver.inherits
+        if truth.health is Health.SLOW and unknown:
+            # The first batch of a process may be catching up, which is not reported for long.
             return True
         if query.spec.name is None and max(truth.since, query.started_at) < born_at:
             # A new process cannot know which of the unnamed queries was meant.
