@@ -168,8 +168,9 @@ class Resolving:
                 continue
             driver = self._stage.drivers[query.spec.driver]
             is_down = not driver.alive and driver.closed_at is None
-            # The watcher may send a late resolve for the process before, just as this one ends.
-            slack = SLACK_SECONDS if closed.by == "watch" else 0.0
+            # The watcher may send a late resolve for the process before, just as this one ends;
+            # so may anybody after an outage.
+            slack = self._lateness(receiver) + SLACK_SECONDS * (closed.by == "watch")
             later = query.truth.since >= closed.at - slack
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
