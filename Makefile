@@ -36,7 +36,7 @@ demo: java $(VENV)/.spark
 
 ## make demo-delta the same on a Kafka broker and Delta Lake, fetched from Maven Central
 demo-delta: java $(CONNECTORS)/.spark
-	@$(CONNECTORS)/bin/querypulse demo --pipeline delta $(ARGS)
+	@$(CONNECTORS)/bin/python -m querypulse.examples.delta $(ARGS)
 
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
@@ -64,13 +64,14 @@ test-oldest: $(OLDEST)/.tests
 simulate: $(VENV)/.tests
 	$(BIN)/python -m tests.simulation --minutes $(MINUTES) $(ARGS)
 
-## make lint       ruff and retired words in the checkout, mypy --strict on the wheel and the tools
+## make lint       ruff and retired words in the checkout, mypy --strict on the wheel, the examples and the tools
 lint: $(VENV)/.lint
 	$(BIN)/python -m tools.wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .
 	$(BIN)/python -m zipfile -e build/wheel/dist/*.whl build/wheel/site
+	cp -R examples build/wheel/site/querypulse
 	cd build/wheel/site && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
 	  --namespace-packages --explicit-package-bases -p querypulse
 	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools

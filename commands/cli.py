@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from ..core.installed import NotInstalledError, require_spark
 from ..core.version import VERSION
@@ -17,11 +15,8 @@ from ..settings.settings import SettingsError
 from ..watch.arguments import WatchRequest, add_watch_arguments
 from ..watch.command import watch
 from .check import check
-from .demo.artifacts import ArtifactsError
-from .demo.broker import BrokerError
+from .demo.demo_arguments import add_demo_arguments
 from .demo.demo_settings import DemoSettings
-from .demo.pipelines.kinds import FILES, PIPELINES
-from .demo.scenarios import SCENARIOS
 from .export_dashboards import (
     ExportError,
     ExportRequest,
@@ -31,7 +26,6 @@ from .export_dashboards import (
 from .silence_command import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import TestRequest, add_test_arguments, try_receivers
 
-MIN_QUERIES = 2
 COULD_NOT_BEGIN = 2
 INTERRUPTED = 130
 _COULD_NOT_BEGIN = (
@@ -39,8 +33,6 @@ _COULD_NOT_BEGIN = (
     SettingsError,
     ReplayError,
     ExportError,
-    ArtifactsError,
-    BrokerError,
 )
 
 
@@ -82,7 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"querypulse {VERSION}")
     commands = parser.add_subparsers(dest="command", required=True)
-    _add_demo_arguments(
+    add_demo_arguments(
         commands.add_parser("demo", help="run eight queries, let one fail, and show the alert")
     )
     add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
@@ -104,67 +96,3 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser("dashboards", help="export rules, dashboards and runbooks as files")
     )
     return parser
-
-
-def _add_demo_arguments(demo: argparse.ArgumentParser) -> None:
-    add = demo.add_argument
-    add(
-        "--scenario",
-        choices=tuple(SCENARIOS),
-        default="failure",
-        help="what happens to query 8 (%(default)s)",
-    )
-    add(
-        "--pipeline",
-        choices=tuple(PIPELINES),
-        default=FILES,
-        help="files, or Kafka and Delta Lake, which the demo downloads",
-    )
-    add(
-        "--supervised",
-        action="store_true",
-        help="end with 3 when a query fails, so that a scheduler restarts the job",
-    )
-    add("--queries", type=_query_count, default=8, metavar="N")
-    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="how long all are healthy")
-    add(
-        "--duration",
-        type=_seconds,
-        default=None,
-        metavar="SECONDS",
-        help="the shortest time that the demo runs",
-    )
-    add("--webhook-url", default=None)
-    add("--http-port", type=int, default=0)
-    add(
-        "--folder",
-        type=_folder,
-        default=None,
-        metavar="DIR",
-        help="keep tables and checkpoints here; the next start continues from them",
-    )
-    add(
-        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
-    )
-
-
-def _query_count(text: str) -> int:
-    if not text.isdecimal() or int(text) < MIN_QUERIES:
-        raise argparse.ArgumentTypeError(f"{MIN_QUERIES} queries or more, given {text!r}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
-    return seconds
-
-
-def _folder(text: str) -> str:
-    if Path(text).exists() and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"a folder, given the file {text!r}")
-    return text

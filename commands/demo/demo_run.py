@@ -12,7 +12,7 @@ from ...sidecar.sidecar import Sidecar
 from .demo_output import DemoOutput
 from .demo_settings import DemoSettings
 from .page_receiver import PageReceiver, ReceivedAlert
-from .pipelines.pipeline import ALERTS, Pipeline
+from .pipeline import ALERTS, Pipeline
 from .scenarios import SCENARIOS
 from .waiting import Waiting, main_thread_stuck_in
 

@@ -17,8 +17,6 @@ class DemoSettings(msgspec.Struct, frozen=True):
     """How long to run at least, once every query has committed."""
     webhook_url: str | None = None
     http_port: int = 0
-    pipeline: str = "files"
-    """The storage of the job: one of ``PIPELINES``."""
     supervised: bool = False
     """Whether the job waits for any failure and ends with it, as jobs should."""
     folder: str | None = None

@@ -15,9 +15,9 @@ from ...sidecar.sidecar import Sidecar
 from .demo_output import DemoOutput
 from .demo_run import DemoRun, DemoSetup
 from .demo_settings import DemoSettings
+from .file_pipeline import FilePipeline
 from .page_receiver import PageReceiver
-from .pipelines.kinds import PIPELINES
-from .pipelines.pipeline import Pipeline, made
+from .pipeline import Pipeline, made
 from .spark_session import local_spark
 from .waiting import Blocked, Supervised
 
@@ -26,18 +26,15 @@ REPORTED, NOT_REPORTED, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
 """Exit codes. At the third, a scheduler restarts a supervised job."""
 
 
-def run(settings: DemoSettings) -> int:
+def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
     """Run the demo; the exit code says whether the scenario was detected and reported.
 
-    Raises:
-        ArtifactsError: the connectors of the pipeline cannot be fetched.
-        BrokerError: the pipeline's broker does not start.
-
+    What prevents a pipeline of this kind from starting is raised.
     """
     output = DemoOutput()
     output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
     with _folder(settings.folder) as folder:
-        pipeline = PIPELINES[settings.pipeline](folder, settings.queries, output.say)
+        pipeline = kind(folder, settings.queries, output.say)
         setup = DemoSetup(PageReceiver(), output)
         try:
             spark = local_spark(folder, pipeline.prepare(), settings.event_log)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .pipelines.pipeline import ALERTS, Pipeline
+from .pipeline import ALERTS, Pipeline
 
 NONE = "healthy"
 

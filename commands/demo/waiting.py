@@ -8,7 +8,7 @@ from typing import Protocol
 from ...listener.python_frames import current_frames
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar
-from .pipelines.pipeline import BRONZE, Pipeline
+from .pipeline import BRONZE, Pipeline
 
 
 class Waiting(Protocol):

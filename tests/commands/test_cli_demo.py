@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from querypulse.commands import cli
-from querypulse.commands.demo.artifacts import ArtifactsError
-from querypulse.commands.demo.broker import BrokerError
 from querypulse.commands.demo.demo_settings import DemoSettings
 from querypulse.commands.demo.scenarios import SCENARIOS
 from querypulse.core import installed
@@ -30,7 +28,7 @@ def test_demo_defaults_match_the_documentation(scripts):
     assert code == 7
     assert scripts == [DemoSettings(scenario="failure", queries=8, after=20.0, duration=None)]
     assert scripts[0].http_port == 0
-    assert (scripts[0].pipeline, scripts[0].supervised, scripts[0].folder) == ("files", False, None)
+    assert (scripts[0].supervised, scripts[0].folder) == (False, None)
 
 
 def test_every_demo_setting_can_be_given(scripts):
@@ -69,11 +67,10 @@ def test_every_scenario_can_be_requested(scripts, scenario):
     assert scripts[0].scenario == scenario
 
 
-@pytest.mark.parametrize("pipeline", ["files", "delta"])
-def test_every_pipeline_can_be_requested(scripts, pipeline):
-    cli.main(["demo", "--pipeline", pipeline, "--supervised", "--folder", "/nowhere/yet"])
+def test_supervised_job_may_have_a_folder_of_its_own(scripts):
+    cli.main(["demo", "--supervised", "--folder", "/nowhere/yet"])
 
-    assert scripts == [DemoSettings(pipeline=pipeline, supervised=True, folder="/nowhere/yet")]
+    assert scripts == [DemoSettings(supervised=True, folder="/nowhere/yet")]
 
 
 WRONG = [
@@ -96,7 +93,7 @@ WRONG = [
     ["demo", "--http-port", "http"],
     ["demo", "--event-log", __file__],
     ["demo", "--folder", __file__],
-    ["demo", "--pipeline", "iceberg"],
+    ["demo", "--pipeline", "delta"],
     ["demo", "--supervised", "yes"],
 ]
 
@@ -161,20 +158,6 @@ def test_demo_that_cannot_start_says_what_to_install(machine, capsys, has, words
     assert errors.startswith("querypulse: the demo needs ")
     assert errors.count("\n") == 1
     assert all(word in errors for word in words)
-
-
-@pytest.mark.parametrize("error", [ArtifactsError, BrokerError])
-def test_pipeline_error_exits_with_2_and_one_line(monkeypatch, capsys, error):
-    def cannot(**_):
-        raise error("no Delta Lake connector is known for Spark 9.9")
-
-    monkeypatch.setitem(cli._COMMANDS, "demo", cannot)
-
-    assert cli.main(["demo"]) == USAGE_ERROR
-    assert capsys.readouterr() == (
-        "",
-        "querypulse: no Delta Lake connector is known for Spark 9.9\n",
-    )
 
 
 @pytest.mark.parametrize("has", [{}, {"java": False, "java_home": "/jdk"}])

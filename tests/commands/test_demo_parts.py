@@ -13,12 +13,12 @@ from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.commands.demo import telemetry as telemetry_module
 from querypulse.commands.demo.demo_output import DemoOutput
+from querypulse.commands.demo.file_pipeline import STATUS, FilePipeline
 from querypulse.commands.demo.page_receiver import PageReceiver, ReceivedAlert
-from querypulse.commands.demo.pipelines.file_pipeline import STATUS
-from querypulse.commands.demo.pipelines.kinds import FILES, PIPELINES
-from querypulse.commands.demo.pipelines.pipeline import ALERTS, BRONZE, domain_names, kind_of
+from querypulse.commands.demo.pipeline import ALERTS, BRONZE, domain_names, kind_of
 from querypulse.commands.demo.telemetry import KINDS, SCHEMA, FileDrop, Fleet, telemetry
 from querypulse.core.secret import Secret
+from querypulse.examples.delta.delta_pipeline import DeltaPipeline
 from querypulse.exporter.status import QueryStatus
 
 PATIENCE_SECONDS = 10.0
@@ -116,7 +116,7 @@ def test_second_table_of_a_kind_has_a_number():
 
 
 @pytest.mark.parametrize("queries", [2, 8, 20])
-@pytest.mark.parametrize("kind", PIPELINES.values())
+@pytest.mark.parametrize("kind", [FilePipeline, DeltaPipeline])
 def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind, queries):
     names = kind(tmp_path, queries, print).names
 
@@ -130,7 +130,7 @@ def test_domain_table_has_a_kind_that_is_sent(name):
 
 def test_file_pipeline_needs_no_preparation(tmp_path):
     messages = []
-    pipeline = PIPELINES[FILES](tmp_path, 2, messages.append)
+    pipeline = FilePipeline(tmp_path, 2, messages.append)
 
     assert (pipeline.prepare(), messages) == ({}, [])
     pipeline.close()

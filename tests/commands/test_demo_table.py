@@ -9,12 +9,12 @@ import pytest
 from support.queries import until
 from support.repository import ROOT
 
-from querypulse.commands.demo.pipelines import pipeline as pipeline_module
-from querypulse.commands.demo.pipelines.alert_table import AlertTable, ConcurrentAppendException
-from querypulse.commands.demo.pipelines.file_pipeline import FilePipeline
-from querypulse.commands.demo.pipelines.pipeline import ALERTS
-from querypulse.commands.demo.pipelines.writer_lock import WriterLock
+from querypulse.commands.demo import pipeline as pipeline_module
+from querypulse.commands.demo.alert_table import AlertTable, ConcurrentAppendException
+from querypulse.commands.demo.file_pipeline import FilePipeline
+from querypulse.commands.demo.pipeline import ALERTS
 from querypulse.commands.demo.scenarios import NONE, SCENARIOS
+from querypulse.commands.demo.writer_lock import WriterLock
 
 RUNBOOKS = ROOT / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0

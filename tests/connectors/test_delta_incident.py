@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.demo import demo
+from support.demo import ON_DELTA, demo
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
 
@@ -23,7 +23,7 @@ def facts(result):
 
 def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(pages):
     result = demo(
-        "--pipeline", "delta", "--after", 1, "--webhook-url", pages.url, timeout=PATIENCE_SECONDS
+        "--after", 1, "--webhook-url", pages.url, command=ON_DELTA, timeout=PATIENCE_SECONDS
     )
 
     assert result.returncode == 0, result.stdout + result.stderr
@@ -49,8 +49,8 @@ def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(
 
 def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages):
     result = demo(
-        "--pipeline", "delta", "--supervised", "--queries", 2, "--after", 0,
-        "--webhook-url", pages.url, timeout=PATIENCE_SECONDS,
+        "--supervised", "--queries", 2, "--after", 0, "--webhook-url", pages.url,
+        command=ON_DELTA, timeout=PATIENCE_SECONDS,
     )  # fmt: skip
 
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr

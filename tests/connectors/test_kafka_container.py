@@ -6,7 +6,7 @@ import pytest
 from support.connectors import broker_jars
 from support.kafka_container import ContainerBroker, environment
 
-from querypulse.commands.demo.broker import Broker
+from querypulse.examples.delta.broker import Broker
 
 SETTINGS = {"log.cleaner.backoff.ms": "200"}
 

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "watch": {*BELOW_SETTINGS, "settings"},
     "replay": {*BELOW_SETTINGS, "settings"},
     "commands": {*BELOW_SETTINGS, "settings", "sidecar", "watch", "replay", "dashboards"},
+    "examples": {"core", "settings", "commands"},
 }
 """What each folder imports beside itself."""
 FOLDERS = tuple(MAY_IMPORT)
@@ -35,10 +36,10 @@ IMPORT_PYSPARK = {
     "listener/java_errors.py",
     "listener/session_listeners.py",
     "listener/session_paths.py",
-    "commands/demo/artifacts.py",
-    "commands/demo/broker.py",
-    "commands/demo/connectors.py",
     "commands/demo/spark_session.py",
+    "examples/delta/artifacts.py",
+    "examples/delta/broker.py",
+    "examples/delta/connectors.py",
     "sidecar/failure.py",
     "replay/fleet.py",
     "sidecar/session.py",
@@ -46,10 +47,10 @@ IMPORT_PYSPARK = {
 START_THREADS = {
     "exporter/slots.py",
     "core/loop.py",
-    "commands/demo/ivy_talk.py",
     "commands/demo/page_receiver.py",
     "commands/demo/run.py",
     "commands/demo/telemetry.py",
+    "examples/delta/ivy_talk.py",
     "sidecar/sidecar.py",
     "sidecar/starting.py",
 }
@@ -62,7 +63,8 @@ FILES = {
     for path in sorted((ROOT / folder).rglob("*.py"))
 }
 TREES = {name: ast.parse(path.read_text(), name) for name, path in FILES.items()}
-PACKAGES = sorted({path.parent for path in FILES.values()})
+PACKAGES = sorted({path.parent for name, path in FILES.items() if not name.startswith("examples/")})
+"""What the wheel contains."""
 
 
 def nodes(name, *kinds):
@@ -100,7 +102,7 @@ def breaking(rule):
 
 
 def is_demo(name):
-    return name.startswith("commands/demo/")
+    return name.startswith(("commands/demo/", "examples/"))
 
 
 def isolated(script, folder):

@@ -13,9 +13,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
 from support.kafka_container import ContainerBroker
 
-from querypulse.commands.demo import connectors
-from querypulse.commands.demo.artifacts import ArtifactsError, cache_folder, fetch
-from querypulse.commands.demo.broker import Broker
+from querypulse.examples.delta import connectors
+from querypulse.examples.delta.artifacts import ArtifactsError, cache_folder, fetch
+from querypulse.examples.delta.broker import Broker
 
 PATIENCE_SECONDS = 30.0
 KNOWN = {"kafka": connectors.kafka, "delta": connectors.delta, "iceberg": connectors.iceberg}

@@ -15,10 +15,13 @@ COMMAND = [
 ]
 
 
-def demo(*arguments, timeout=170, **environment):
+ON_DELTA = [sys.executable, "-Im", "querypulse.examples.delta"]
+
+
+def demo(*arguments, command=COMMAND, timeout=170, **environment):
     """Run the demo to its end."""
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)],
+        [*command, *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=timeout,

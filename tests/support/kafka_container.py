@@ -9,7 +9,7 @@ from typing import Any
 
 from support.queries import until
 
-from querypulse.commands.demo import broker
+from querypulse.examples.delta import broker
 
 IMAGE = "apache/kafka:4.1.0"
 START_SECONDS = 120

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.queries import until
 
-from querypulse.commands.demo import artifacts, broker, connectors
-from querypulse.commands.demo.artifacts import ArtifactsError, Packages, cache_folder, fetch
-from querypulse.commands.demo.broker import Broker, BrokerError
-from querypulse.commands.demo.ivy_talk import IvyTalk
-from querypulse.commands.demo.pipelines.kinds import PIPELINES
+from querypulse.examples.delta import artifacts, broker, connectors
+from querypulse.examples.delta.artifacts import ArtifactsError, Packages, cache_folder, fetch
+from querypulse.examples.delta.broker import Broker, BrokerError
+from querypulse.examples.delta.delta_pipeline import DeltaPipeline
+from querypulse.examples.delta.ivy_talk import IvyTalk
 from querypulse.settings.settings_sources import ARTIFACTS_VARIABLE
 
 PACKAGES = Packages(("org.example:thing:1.0",))
@@ -199,7 +199,7 @@ def test_spark_without_a_connector_names_the_version_to_install(find, spark):
 
 def test_pipeline_without_connectors_starts_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(connectors, "installed_spark", lambda: "9.9.0")
-    pipeline = PIPELINES["delta"](tmp_path, 2, print)
+    pipeline = DeltaPipeline(tmp_path, 2, print)
     with pytest.raises(ArtifactsError, match=r"9\.9\.0"):
         pipeline.prepare()
     pipeline.stop()

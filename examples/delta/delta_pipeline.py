@@ -7,12 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .. import connectors
-from ..artifacts import cache_folder, fetch
-from ..broker import Broker
-from ..telemetry import SCHEMA, Fleet
+from ...commands.demo.pipeline import BRONZE, Pipeline, kind_of, made
+from ...commands.demo.telemetry import SCHEMA, Fleet
+from . import connectors
+from .artifacts import cache_folder, fetch
+from .broker import Broker
 from .delta_tables import DELTA_CONF, DeltaTables
-from .pipeline import BRONZE, Pipeline, kind_of, made
 from .topic import Topic
 
 TOPIC = "telemetry"

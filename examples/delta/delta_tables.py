@@ -6,8 +6,8 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from ..telemetry import SCHEMA
-from .pipeline import ALERTS, BRONZE
+from ...commands.demo.pipeline import ALERTS, BRONZE
+from ...commands.demo.telemetry import SCHEMA
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..telemetry import SCHEMA, FileDrop, Fleet
 from .alert_table import AlertTable
 from .pipeline import ALERTS, BRONZE, Pipeline, kind_of, made
+from .telemetry import SCHEMA, FileDrop, Fleet
 
 STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..telemetry import KINDS
+from .telemetry import KINDS
 from .writer_lock import WriterLock
 
 BRONZE = "bronze"

@@ -1,0 +1,70 @@
+"""The arguments of ``querypulse demo``."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from .scenarios import SCENARIOS
+
+MIN_QUERIES = 2
+
+
+def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
+    """Declare what ``DemoSettings`` contains."""
+    add = demo.add_argument
+    add(
+        "--scenario",
+        choices=tuple(SCENARIOS),
+        default="failure",
+        help="what happens to query 8 (%(default)s)",
+    )
+    add(
+        "--supervised",
+        action="store_true",
+        help="end with 3 when a query fails, so that a scheduler restarts the job",
+    )
+    add("--queries", type=_query_count, default=8, metavar="N")
+    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="how long all are healthy")
+    add(
+        "--duration",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="the shortest time that the demo runs",
+    )
+    add("--webhook-url", default=None)
+    add("--http-port", type=int, default=0)
+    add(
+        "--folder",
+        type=_folder,
+        default=None,
+        metavar="DIR",
+        help="keep tables and checkpoints here; the next start continues from them",
+    )
+    add(
+        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
+    )
+
+
+def _query_count(text: str) -> int:
+    if not text.isdecimal() or int(text) < MIN_QUERIES:
+        raise argparse.ArgumentTypeError(f"{MIN_QUERIES} queries or more, given {text!r}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
+    return seconds
+
+
+def _folder(text: str) -> str:
+    if Path(text).exists() and not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"a folder, given the file {text!r}")
+    return text

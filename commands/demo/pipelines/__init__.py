@@ -1,1 +1,0 @@
-"""The job that the demo monitors, on files only, or on Kafka and Delta Lake."""

@@ -1,0 +1,1 @@
+"""The demo on a Kafka broker and Delta Lake, as the incident happened."""
