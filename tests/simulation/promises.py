@@ -86,6 +86,8 @@ def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> boo
     seen = query.truth.healths_between(driver.attached_at, episode.began_at)
     soon = episode.began_at < driver.attached_at + pace
     unseen = episode.first_batch or soon or Health.HEALTHY not in seen
+    # It may have been idle all the time.
+    unseen |= query.fed_at < driver.attached_at
     return episode.health is Health.SLOW and unseen
 
 

@@ -42,7 +42,7 @@ STALL_FLOOR_SECONDS = 60.0
 SLACK_SECONDS = 15.0
 OF_BATCHES = frozenset({query_stalled.NAME, batch_slow.NAME})
 LATE_SECONDS = 30.0
-"""For this long after its start, a process resolves only incidents that it has opened."""
+"""For this long after its start, a process sends what an earlier one has left."""
 TROUBLED_SECONDS = 400.0
 OF_OFFSETS = {
     query_lagging.NAME: Health.LAGGING,
@@ -150,6 +150,10 @@ class Quiet:
 
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
         late = BEFORE_SECONDS + self._stage.longest_delay + _waited_seconds(receiver, at)
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        if at - born_at < LATE_SECONDS:
+            # An earlier process may have found it, and its spool is sent now.
+            late = at
         found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
         if held_up and name == query_flapping.NAME:
@@ -177,6 +181,7 @@ class Quiet:
         driver = self._stage.drivers[query.spec.driver]
         if name == query_missing.NAME:
             unseen = query.started_at < driver.attached_at or is_end_unreported(self._stage, query)
+            unseen |= at - driver.born_at < LATE_SECONDS
             return query.spec.expected and unseen
         if name == query_stopped.NAME and driver.closed_at is not None:
             # The last poll of a process that crashed lacked it.
