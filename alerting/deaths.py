@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..listener.query import Died, Query
+from ..listener.query import UNKNOWN_BATCH, Died, Query
 from .policy import Limits
 
 
@@ -20,10 +20,27 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
 
 
 def poison_batch(query: Query, limits: Limits) -> Died | None:
-    """The last failure, if all failures of the budget had its batch and its error class."""
-    if query.unrecovered_deaths == 0 or is_committed(query, query.deaths[-1]):
+    """A failure, if all failures of the budget had its batch and its error class.
+
+    One whose batch is not known may have had the same.
+    """
+    last = query.deaths[-limits.restart_budget :]
+    if query.unrecovered_deaths == 0 or repeated(last) < limits.restart_budget:
         return None
-    return _same_again(query.deaths, limits)
+    known = [died for died in last if died.batch_id != UNKNOWN_BATCH]
+    return known[-1] if known and not is_committed(query, known[-1]) else None
+
+
+def repeated(deaths: Sequence[Died]) -> int:
+    """How many of the last failures had one error class and, where it is known, one batch."""
+    count, batch_id = 0, UNKNOWN_BATCH
+    for died in reversed(deaths):
+        another = UNKNOWN_BATCH not in {batch_id, died.batch_id} and batch_id != died.batch_id
+        if another or died.error_class != deaths[-1].error_class:
+            break
+        batch_id = max(batch_id, died.batch_id)
+        count += 1
+    return count
 
 
 def is_committed(query: Query, died: Died) -> bool:
@@ -33,7 +50,7 @@ def is_committed(query: Query, died: Died) -> bool:
     """
     point = query.start_point
     done = point.committed if point is not None else None
-    return done is not None and done.batch_id >= died.batch_id
+    return done is not None and done.batch_id >= died.batch_id != UNKNOWN_BATCH
 
 
 def was_flapping_already(query: Query, limits: Limits) -> bool:
@@ -56,9 +73,3 @@ def in_earlier_processes(deaths: Sequence[Died], began_at: float) -> int:
 def _spent(deaths: Sequence[Died], limits: Limits, at: float) -> bool:
     counted = [died for died in deaths if at - died.at <= limits.restart_window_seconds]
     return len(counted) >= limits.restart_budget
-
-
-def _same_again(deaths: Sequence[Died], limits: Limits) -> Died | None:
-    last = deaths[-limits.restart_budget :]
-    same = {(died.batch_id, died.error_class) for died in last}
-    return last[-1] if len(last) == limits.restart_budget and len(same) == 1 else None

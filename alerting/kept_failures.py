@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from msgspec.structs import replace
 
 from ..listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
-from ..listener.query import Died, Query
-from .deaths import is_committed
+from ..listener.query import Query
+from .deaths import is_committed, repeated
 from .policy import Policy
 
 
@@ -49,21 +49,11 @@ def _bare(query: Query) -> FailedQuery:
 
 def _trimmed(one: FailedQuery, window: float, now: float) -> FailedQuery:
     fresh = sum(now - died.at <= window for died in one.deaths)
-    repeated = _repeated(one.deaths, now) if one.unrecovered_deaths else 0
-    deaths = one.deaths[len(one.deaths) - max(fresh, repeated) :]
+    young = [died for died in one.deaths if now - died.at <= KEEP_SECONDS]
+    same = repeated(young) if one.unrecovered_deaths else 0
+    deaths = one.deaths[len(one.deaths) - max(fresh, same) :]
     unrecovered = min(one.unrecovered_deaths, len(deaths))
     return replace(one, deaths=deaths, unrecovered_deaths=unrecovered)
-
-
-def _repeated(deaths: Sequence[Died], now: float) -> int:
-    """How many of the last failures had the same batch and the same error class."""
-    count = 0
-    for died in reversed(deaths):
-        same = (died.batch_id, died.error_class) == (deaths[-1].batch_id, deaths[-1].error_class)
-        if not same or now - died.at > KEEP_SECONDS:
-            break
-        count += 1
-    return count
 
 
 def _longest_window(policy: Policy) -> float:

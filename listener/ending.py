@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from .events import Terminated
 from .failure import Failure, describe_failure, died_of_stopped_context
 from .probing import Context
-from .query import Died, Ended, Outcome, Query, Totals
+from .query import UNKNOWN_BATCH, Died, Ended, Outcome, Query, Totals
 
 PAST_DEATHS = 16
 
@@ -100,12 +100,17 @@ def _count_death(query: Query, failure: Failure, at: float) -> Query:
 
 
 def _batch_at_death(query: Query) -> int:
-    """The last batch seen in flight, or the one after the last commit if that is later."""
+    """The last batch seen in flight, or the one after the last commit if that is later.
+
+    ``UNKNOWN_BATCH`` until any signal shows where the run began.
+    """
     committed = query.last_commit_batch
     if committed is None and query.start_point is not None and query.start_point.committed:
         committed = query.start_point.committed.batch_id
     after_commit = 0 if committed is None else committed + 1
     flying = query.in_flight.batch_id if query.in_flight is not None else None
+    if committed is None and flying is None and query.start_point is None:
+        return UNKNOWN_BATCH
     return max(after_commit, flying or 0)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TypeVar
 
+from .input_rows import has_uncounted_rows
 from .query import Ended, Outcome, Query
 
 MAX_PAST_RUNS = 10_000
@@ -85,6 +86,8 @@ def _remains(query: Query) -> Query:
         ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
         last_commit_batch=query.last_commit_batch,
         totals=query.totals,
+        last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
+        without_input_before=query.without_input_before,
     )
 
 

@@ -71,8 +71,11 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """How many jobs of the query had started when this first took long; only counted ones."""
 
 
+UNKNOWN_BATCH = -1
+
+
 class Died(msgspec.Struct, frozen=True, gc=False):
-    """One failure of any run: when, in which batch, which error class."""
+    """One failure of any run: when, in which batch or ``UNKNOWN_BATCH``, which error class."""
 
     at: float
     batch_id: int

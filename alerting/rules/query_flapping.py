@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...listener.query import Died
+from ...listener.query import UNKNOWN_BATCH, Died
 from ..deaths import in_earlier_processes, is_flapping, poison_batch, recent
 from ..evidence import evidence
 from ..finding import Finding, QueryState, Severity
@@ -67,7 +67,11 @@ def _earlier(context: RuleContext, deaths: Sequence[Died]) -> str:
 
 def _deaths(context: RuleContext) -> str:
     return "\n".join(
-        f"{context.now - died.at:.0f} s ago: batch {died.batch_id}, {died.error_class}"
+        f"{context.now - died.at:.0f} s ago: {_batch(died)}, {died.error_class}"
         f"{', in an earlier process' if died.at < context.snapshot.began_at else ''}"
         for died in reversed(context.query.deaths)
     )
+
+
+def _batch(died: Died) -> str:
+    return f"batch {died.batch_id}" if died.batch_id != UNKNOWN_BATCH else "unknown batch"

@@ -506,6 +506,17 @@ def test_forgotten_query_continues_its_counters_when_it_returns(query_id):
     assert (query.totals.commits, query.totals.completed, query.totals.restarts) == (2, 2, 1)
 
 
+def test_forgotten_query_continues_the_time_without_input_when_it_returns():
+    """The time in which it was down does not count, nor does the time before its last rows."""
+    story = IdStory().start("id", "run-1", at=0).commits("id", "run-1", at=100, batch=0)
+    story.fails("id", "run-1", at=110)
+    story.state.forget_name("q")
+    story.start("id", "run-2", at=500)
+
+    (query,) = story.shown(501).values()
+    assert query.without_input_before == 10.0
+
+
 def test_available_now_loop_whose_first_run_failed_pages_once():
     """The probe remembers the failed run long after the query has recovered."""
     ended = polled("id", "run-0", active=False, exception=CONFLICT)

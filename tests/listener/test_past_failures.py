@@ -9,7 +9,7 @@ from support.story import CONFLICT, processing
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
 from querypulse.listener.probing import Context
-from querypulse.listener.query import Died
+from querypulse.listener.query import UNKNOWN_BATCH, Died
 
 DAY = 24 * 3600.0
 NAME = "StreamingQueryFlapping"
@@ -41,6 +41,11 @@ def fails_unseen(process, *, committed, at=60):
     return process.began(at=at + 1, committed=(committed, at - 100.0))
 
 
+def unknown_batch(process):
+    """The query fails before any signal shows where its run began."""
+    return process.started(at=59).ended(at=60, exception=CONFLICT)
+
+
 def unseen(count, *, committed):
     process = fails_unseen(Process(), committed=committed)
     for _ in range(count - 1):
@@ -64,7 +69,11 @@ FIRES = [
     ("each process has another checkpoint, under the same name",
      dies(of_session(failing(2).next(), 1, "id-new", session="s9", at=50), 1, "id-new", at=60), 61, {}, THREE),
     ("has no name, and the same id", unnamed(unnamed(unnamed(Process(), "x"*36).next(), "x"*36).next(), "x"*36), 61, {},
-     "xxxxxxxx: poison_batch: batch 0 failed 3 times with ConcurrentAppendException, 2 of them in earlier processes"),
+     f"xxxxxxxx: {THREE}"),
+    ("one batch, and nothing shows the batch of one failure in between",
+     unknown_batch(failing(1, batch=7).next(after=DAY)).next(after=DAY).fails(batch=7), 61, {}, f"{POISON}, 2 of them in earlier processes"),
+    ("one batch, and nothing shows the batch of the last failure",
+     unknown_batch(failing(2, batch=7, every=DAY).next(after=DAY)), 61, {}, f"{POISON}, 2 of them in earlier processes"),
     ("the clock is behind by 20 s in the third process", failing(2).next(ahead=-80.0).fails(), 61, {}, THREE),
     ("the spool answers after it has failed", Process(born=240.0).fails().read(failing(2).kept(120), at=65), 66, {}, THREE),
     ("longer windows", failing(3, every=1000.0, limits=LONGER), 61, LONGER,
@@ -115,6 +124,10 @@ QUIET = [
     ("fails in different batches, a day apart", failing(3, every=DAY), 61, {}),
     ("fails with different errors, a day apart",
      failing(2, batch=7, every=DAY).next(after=DAY).fails(batch=7, exception=OOM), 61, {}),
+    ("nothing shows the batch of any failure, a day apart",
+     unknown_batch(unknown_batch(unknown_batch(Process()).next(after=DAY)).next(after=DAY)), 61, {}),
+    ("fails in different batches, and nothing shows the batch of a failure in between",
+     unknown_batch(failing(1, batch=7).next(after=DAY)).next(after=DAY).fails(batch=8), 61, {}),
     ("one batch that was committed", recovered(), 9, {}),
     ("one batch, and idle since", recovered(commits=False), 9, {}),
     ("one batch, committed in the last process, and a new one starts", recovered().next(after=1000.0).started(at=5), 6, {}),
@@ -300,7 +313,7 @@ def test_no_name_is_written_to_the_spool():
 
 def test_batch_that_is_read_late_is_assigned_to_the_failure():
     process = Process().started(at=1).ended(at=2, exception=CONFLICT)
-    assert process.query().deaths[-1].batch_id == 0
+    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH
 
     process.probe(processing(batch=41, active=False, exception=CONFLICT), at=3)
     assert process.query().deaths[-1].batch_id == 41

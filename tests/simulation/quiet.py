@@ -219,8 +219,11 @@ class Quiet:
             earlier = [query.truth.episodes[n] for n in began[-2:-1]]
             late |= any(not is_up(receiver, one.began_at) for one in earlier)
             # A message that an outage delayed is about the problem before this one.
-            nameless = is_of_unnamed(one.key) and query.spec.name and self._is_unreported(query)
-            # A run whose start was lost has no name.
+            # A run whose start was lost has no name until it restarts.
+            nameless = query.spec.name is not None and (
+                (is_of_unnamed(one.key) and self._is_unreported(query))
+                or (before is not None and is_of_unnamed(before.key))
+            )
             silenced = before is not None and self._stage.silences.covered(
                 query.spec, name, before.at, one.at
             )
@@ -233,7 +236,8 @@ class Quiet:
             reported = late or silenced or nameless or says_more
             reported |= before is not None and self._outlasts_driver(query, name, before, one)
             reported |= before is not None and self._failed_again(receiver, query, before, one)
-            reported |= before is not None and self._was_replaced(receiver, key, before, one)
+            if before is not None and name in OF_BATCHES:
+                reported |= self._was_replaced(receiver, key, before, one)
             # A rejected alert is sent again when it has ended, and by then another problem lasts.
             reported |= before is not None and before.starts_at < one.starts_at and any(
                 other.at < before.at and (key, name) in other.named for other in receiver.rejected
@@ -286,10 +290,12 @@ class Quiet:
     def _was_replaced(
         self, receiver: SimReceiver, key: str, before: Notification, one: Notification
     ) -> bool:
-        """Whether a monitor that could not see the batch reported something else in between."""
+        """Whether a monitor that could not see the batch reported or resolved it in between."""
         between = (n for n in receiver.notifications if before.at < n.at < one.at)
         said = {name for n in between for named, name in n.named if named == key}
-        return one.at <= self._blind_at and bool(said & OF_BATCHES)
+        ended = any(before.at < end.at < one.at for end in receiver.closed
+                    if end.incident.key == one.key)  # fmt: skip
+        return one.at <= self._blind_at and (ended or bool(said & OF_BATCHES))
 
     def _is_excused(self, receiver: SimReceiver, before: Notification, one: Notification) -> bool:
         if before.doubted or one.doubted or one.at - before.at >= REMINDER_SECONDS:

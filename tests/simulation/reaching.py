@@ -186,9 +186,12 @@ class Reaching:
                     for one in self._stage.receivers)  # fmt: skip
         return HELD_SECONDS + 10.0 if asked else 0.0
 
-    @staticmethod
-    def _incident_began_at(query: SimQuery, episode: Episode) -> float:
+    def _incident_began_at(self, query: SimQuery, episode: Episode) -> float:
         """When the incident began: a failure within the resolve time opens no other incident."""
+        if query.spec.name is None:
+            # Unnamed queries share one, and one that never returns keeps it open.
+            unnamed = (one for one in self._stage.queries.values() if one.spec.name is None)
+            return min(one.began_at for each in unnamed for one in each.truth.episodes)
         first = episode
         episodes = query.truth.episodes
         for before in reversed(episodes[: episodes.index(episode)]):

@@ -223,6 +223,7 @@ class Resolving:
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
             late += WINDOW_SECONDS if truth.health in SLOWLY_KNOWN else 0.0
+            late += GONE_GRACE_SECONDS if truth.health is Health.GONE else 0.0
             known = truth.since < at - late and not self._is_hidden(query, closed)
             return f"is {truth.health.value} since {at - truth.since:.0f} s" if known else ""
         known_ends = [
