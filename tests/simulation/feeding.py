@@ -39,6 +39,7 @@ class Feeding:
         """How long a query with an open alert has read rows."""
         self._unknown: dict[tuple[str, str], float] = {}
         """How long a working receiver has not been notified of a query that reads no rows."""
+        self._open_since: dict[str, float] = {}
         self._found_at: dict[str, float] = {}
         self._checked: dict[str, int] = {}
 
@@ -84,11 +85,17 @@ class Feeding:
 
     def _check_known(self, query: SimQuery, open_ones: set[str]) -> None:
         """Check that the open alert of a driver is known at each working receiver."""
+        if NAME in open_ones:
+            self._open_since.setdefault(query.key, self._stage.time.now)
+        else:
+            self._open_since.pop(query.key, None)
         for receiver in self._stage.receivers:
             place = (query.key, receiver.name)
             spoken = {*(one for held in receiver.open.values() for one in held.received)}
             spoken |= {one for rejected in receiver.rejected for one in rejected.named}
-            excused = not is_up(receiver) or self._stage.silences.covers(query.spec, NAME)
+            excused = not is_up(
+                receiver, self._open_since.get(query.key, inf)
+            ) or self._stage.silences.covers(query.spec, NAME)
             if open_ones != {NAME} or excused or (query.key, NAME) in spoken:
                 self._unknown.pop(place, None)
                 continue

@@ -136,6 +136,9 @@ class Quiet:
         """Check that a silenced alert notifies nobody; a group only if all of it is silenced."""
         if one.driver == "watch" or not one.named:
             return
+        if receiver.gone_until > one.at - GONE_WAIT_SECONDS:
+            # A message that has waited for its receiver is about a problem before the silence.
+            return
         named = [(self._stage.queries.get(key), name) for key, name in one.named]
         silences = self._stage.silences
         if all(

@@ -171,7 +171,8 @@ class Resolving:
             # The watcher may send a late resolve for the process before, just as this one ends;
             # so may anybody after an outage.
             slack = self._lateness(receiver) + SLACK_SECONDS * (closed.by == "watch")
-            later = query.truth.since >= closed.at - slack
+            down = [q.truth.since for q in driver.queries if q.truth.health is Health.DOWN]
+            later = max(down, default=query.truth.since) >= closed.at - slack
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
             if name == driver_down.NAME and is_down and not later and not by_other:
@@ -362,7 +363,9 @@ def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
     """How much later it resolves if the receiver rejected its resolve, which is sent again."""
     rejected = any(
         # A receiver that cuts connections may show the incident only after that.
-        rejected.over and rejected.at >= one.opened_at - SLOW_SECONDS and rejected.named & one.shown
+        rejected.over
+        and rejected.at >= one.opened_at - SLOW_SECONDS
+        and (rejected.key == one.key or rejected.named & one.shown)
         for rejected in receiver.rejected
     )
     return MISCONFIGURED_RETRY_SECONDS + 10.0 if rejected else 0.0

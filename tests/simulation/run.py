@@ -107,6 +107,15 @@ class Run:
             self._suffer(query.hang_until - now, Health.STUCK)
             self._suffer(max(query.skew_until, query.starve_until) - now, Health.DELAYED)
             self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
+            if now < query.hang_until < max(query.skew_until, query.starve_until):
+                self._spark.later(self, query.hang_until - now + 0.1, self._goes_on)
+
+    def _goes_on(self) -> None:
+        """A batch that hung is only delayed from now on."""
+        now, query = self._spark.time.now, self.query
+        delayed = query.hang_until <= now < max(query.skew_until, query.starve_until)
+        if delayed and query.truth.health is Health.STUCK:
+            query.truth.becomes(Health.DELAYED, now)
 
     def _fail_before_any_batch(self) -> None:
         self.fail("Cannot find the checkpoint", in_batch=False)
