@@ -126,7 +126,9 @@ class Reaching:
         """Whether the run was known, and polls no longer show it."""
         report = driver.probe.latest
         fresh = report is not None and driver.time.now - report.at <= SEEN_SECONDS
-        known = query.key in driver.owners.values()
+        shown = driver.worker.evaluated.snapshot.queries
+        mine = [one for one in shown if driver.owners.get(one.label) == query.key]
+        known = any(one.started_at >= query.started_at - TICK_SECONDS for one in mine)
         return fresh and known and driver.probe.answers and query.key not in driver.spark.living
 
     def _is_known(
