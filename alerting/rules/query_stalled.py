@@ -85,7 +85,7 @@ def _log_behind(context: RuleContext) -> str | None:
     lag, facts = context.query.log_behind, context.query.facts
     if lag is None or lag.polls < MIN_POLLS or facts is None or _idle_since_commit(context):
         return None
-    seconds = context.watched_since(lag.since) - _in_flight(context)
+    seconds = context.watched_since(lag.since) - _unread(context) - _in_flight(context)
     allowed = context.window.seconds
     if context.batches_come:
         allowed = max(allowed, facts.log_interval_seconds * (context.limits.stall_tolerance + 2))
@@ -97,6 +97,12 @@ def _log_behind(context: RuleContext) -> str | None:
         f"commit_log_behind: the commit log has been {where} for {seconds:.0f} s, "
         f"while batches have reached {context.query.last_commit_batch}"
     )
+
+
+def _unread(context: RuleContext) -> float:
+    """Seconds since the log was last read: it may have advanced meanwhile."""
+    logged_at = context.query.logged_at
+    return 0.0 if logged_at is None else context.watched_since(logged_at)
 
 
 def _in_flight(context: RuleContext) -> float:

@@ -29,7 +29,16 @@ from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
 from .silencing import UNDER_WAY_SECONDS
-from .stage import SAYS, TICK_SECONDS, Violation, WorldView, is_end_unreported, is_of_unnamed, is_up
+from .stage import (
+    SAYS,
+    TICK_SECONDS,
+    Violation,
+    WorldView,
+    is_end_unreported,
+    is_of_all,
+    is_of_unnamed,
+    is_up,
+)
 from .truth import CALM, OF_BATCH, Health
 
 BEFORE_SECONDS = 75.0
@@ -88,7 +97,10 @@ class Quiet:
                 # ``feeding`` checks whether rows arrived.
                 continue
             query = self._stage.queries.get(key)
-            if query is not None and not self._has_cause(receiver, query, name, one.at):
+            # A rejected alert is sent once more when it has ended.
+            rejected = any((key, name) in other.named for other in receiver.rejected)
+            known = rejected or query is None or self._has_cause(receiver, query, name, one.at)
+            if query is not None and not known:
                 raise Violation(
                     "P2",
                     f"{receiver.name} notified of {name} of {key}, which was healthy "
@@ -272,7 +284,12 @@ class Quiet:
         That is another problem: the incident of the driver ends, and must not hide the query's own.
         """
         whole = (WHOLE_DRIVER, name)
-        awake_since = self._stage.drivers[query.spec.driver].spark.paused_until
+        driver = self._stage.drivers[query.spec.driver]
+        if whole in one.named and whole not in before.named:
+            # That the whole driver is stuck is news, if it is.
+            living = [each for each in driver.queries if each.key in driver.spark.living]
+            return all(each.truth.healths_between(before.at, one.at) & OF_BATCH for each in living)
+        awake_since = driver.spark.paused_until
         since = min(before.at, awake_since)
         goes_on = one.at - since >= NOTABLE_SECONDS / 2
         troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
@@ -316,6 +333,9 @@ class Quiet:
     def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
         """Check that a problem that comes and goes is one incident from the third time on (A11)."""
         if "A11" in self._stage.plan.without:
+            return
+        if is_of_all(one.key) and len(self._stage.drivers) > 1:
+            # Drivers of one app name share it, and each resolves and notifies for itself.
             return
         since = one.at - 24 * 3600.0
         if receiver.kind == "webhook" and not self._stage.plan.setup.spool:

@@ -101,12 +101,13 @@ class Resolving:
         if down or not keys or not all(self._is_healthy(key, expected=absent) for key in keys):
             self._calm.pop(place, None)
             return
-        if not is_up(receiver, one.opened_at) or not all(self._is_seen(key) for key in keys):
+        active = self._must_be_active(one, keys)
+        if not is_up(receiver, one.opened_at) or not all(self._is_seen(q.key) for q in active):
             return
         if self._is_forgiven(receiver, one):
             return
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
-        bound = max(map(recovery_seconds, self._must_be_active(one, keys)))
+        bound = max(map(recovery_seconds, active))
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
         bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):

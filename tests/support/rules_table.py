@@ -562,6 +562,7 @@ CASES = [
     ("async tracking: idle, the last batches are never written (facts of Spark: asyncProgressTracking)",
      asynchronous(until=600, log_until=200, batches_until=206).idle(at=600), 600, {}, None, "idle"),
     ("async tracking: the log has not advanced, but not for the window yet", asynchronous(until=150, log_until=100), 150, {}, None, "running"),
+    ("async tracking: the log has not been read for a while, which proves no stall", asynchronous(until=130, log_until=80), 150, {}, None, "running"),
     ("async tracking: the log does not advance, and Spark blocks because its writer's queue is full",
      asynchronous(until=240, log_until=100, batches_until=160, idle=False), 240, {}, "StreamingQueryStalled", "stalled"),
     ("async tracking: the log is written every minute (asyncProgressTrackingCheckpointIntervalMs)",
