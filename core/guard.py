@@ -7,12 +7,16 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeVar, overload
 
 from .redaction import WITHHELD, redact
 
 log = logging.getLogger("querypulse")
 
 BURST_SECONDS = 60.0
+
+T = TypeVar("T")
+D = TypeVar("D")
 
 
 class Guard:
@@ -22,14 +26,19 @@ class Guard:
         self.errors: Counter[str] = Counter()
         self._quiet_until: dict[str, float] = {}
 
-    def attempt(self, where: str, action: Callable[[], object]) -> bool:
-        """Run ``action``; False when it raised. Our errors must never break the job."""
+    @overload
+    def attempt(self, where: str, action: Callable[[], T]) -> T | None: ...
+
+    @overload
+    def attempt(self, where: str, action: Callable[[], T], default: D) -> T | D: ...
+
+    def attempt(self, where: str, action: Callable[[], object], default: object = None) -> object:
+        """What ``action`` returns, or ``default`` if it raises: our errors never break the job."""
         try:
-            action()
+            return action()
         except Exception as error:  # noqa: BLE001 - the project's one boundary for errors
             self.report(where, error)
-            return False
-        return True
+            return default
 
     def report(self, where: str, error: Exception) -> None:
         """Count an error and log it, unless the same place logged one in the last minute."""

@@ -61,6 +61,10 @@ class Loop:
 
     def _run(self) -> None:
         while not self.stopping.is_set():
-            if not self._guard.attempt(self.name, self._step):
+            if not self._guard.attempt(self.name, self._has_stepped, default=False):
                 self.stopping.wait(PAUSE_AFTER_ERROR_SECONDS)
         self._guard.attempt(self.name, self._last)
+
+    def _has_stepped(self) -> bool:
+        self._step()
+        return True

@@ -30,10 +30,7 @@ class RequestSlots:
                     self._waiting.append(task)
                 return has_room
             self._busy += 1
-        thread = threading.Thread(
-            target=self._run, args=(task,), name="querypulse-http-request", daemon=True
-        )
-        if self._guard.attempt("exporter", thread.start):
+        if self._guard.attempt("exporter", lambda: self._start(task), default=False):
             return True
         with self._changed:
             self._busy -= 1
@@ -44,6 +41,13 @@ class RequestSlots:
         """Wait until no task runs, for at most ``seconds``."""
         with self._changed:
             self._changed.wait_for(lambda: self._busy == 0, seconds)
+
+    def _start(self, task: Callable[[], None]) -> bool:
+        thread = threading.Thread(
+            target=self._run, args=(task,), name="querypulse-http-request", daemon=True
+        )
+        thread.start()
+        return True
 
     def _run(self, task: Callable[[], None] | None) -> None:
         while task is not None:

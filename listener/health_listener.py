@@ -73,9 +73,9 @@ class HealthListener(StreamingQueryListener):
             Py4JError: this driver allows neither.
 
         """
-        made: list[Any] = []
-        if self._guard.attempt("python_proxy", lambda: made.append(self._raw_proxy())):
-            return PROXY, made[0]
+        proxy = self._guard.attempt("python_proxy", self._raw_proxy)
+        if proxy is not None:
+            return PROXY, proxy
         self._takes_callbacks = True
         _import_streaming()
         return CALLBACKS, super()._jlistener

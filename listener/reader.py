@@ -9,6 +9,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -143,7 +144,7 @@ class EventReader:
 
     def _read_all(self, received: list[Received]) -> None:
         for one in received:
-            self._guard.attempt("reader", lambda one=one: self._read(one))  # type: ignore[misc]
+            self._guard.attempt("reader", partial(self._read, one))
 
     def _read(self, received: Received) -> None:
         payload = received.payload
@@ -175,6 +176,4 @@ class EventReader:
         """The SparkContext's state at a failure; an unreachable JVM does not lose the failure."""
         if not isinstance(event, Terminated) or event.exception is None:
             return Context.RUNNING
-        seen = [Context.RUNNING]
-        self._guard.attempt("reader", lambda: seen.append(self._context()))
-        return seen[-1]
+        return self._guard.attempt("reader", self._context, default=Context.RUNNING)

@@ -168,20 +168,28 @@ def fail():
     raise ValueError("no")
 
 
-def test_guard_returns_whether_the_call_succeeded():
+def test_guard_returns_what_the_call_returns():
     guard = Guard()
 
-    assert guard.attempt("here", lambda: None)
-    assert guard.attempt("here", lambda: False)
+    assert guard.attempt("here", lambda: 7) == 7
+    assert guard.attempt("here", lambda: False, default=True) is False
     assert guard.errors == {}
+
+
+@pytest.mark.contains_errors
+def test_guard_returns_the_default_for_a_call_that_fails():
+    guard = Guard()
+
+    assert guard.attempt("here", fail) is None
+    assert guard.attempt("here", fail, default=7) == 7
 
 
 @pytest.mark.contains_errors
 def test_contained_errors_are_counted_by_component():
     guard = Guard()
-    assert not guard.attempt("here", fail)
-    assert not guard.attempt("here", fail)
-    assert not guard.attempt("there", fail)
+    guard.attempt("here", fail)
+    guard.attempt("here", fail)
+    guard.attempt("there", fail)
 
     assert guard.errors == {"here": 2, "there": 1}
 
