@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..core.durations import duration
 from ..listener.job_counts import JobCounts
 from ..listener.probing import JobActivity
 from ..listener.query import Query
@@ -54,7 +55,7 @@ def _last_commit(context: RuleContext) -> str:
         return f"batch {batch}, {context.now - newest[1]:.0f} s ago by an earlier run"
     logged = query.start_point.committed if query.start_point is not None else None
     if logged is not None and logged.at is not None and batch in (None, logged.batch_id):
-        age = over_restarts.age_text(context.now - logged.at)
+        age = duration(context.now - logged.at)
         return f"batch {logged.batch_id}, {age} ago, as its checkpoint says"
     if batch is None:
         return "none seen"

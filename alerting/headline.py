@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ..core.durations import duration
 from ..listener.identity import RESERVED, UNNAMED
 from .alert import Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
@@ -156,15 +157,6 @@ def cut(text: str) -> str:
     if len(line) <= MAX_CAUSE_CHARACTERS:
         return line
     return line[: MAX_CAUSE_CHARACTERS - 1].rstrip() + "…"
-
-
-def duration(seconds: float) -> str:
-    """``45 s``, ``12 min``, ``3 h 20 min``."""
-    whole = max(0, round(seconds))
-    if whole < 120:  # noqa: PLR2004 - two minutes
-        return f"{whole} s"
-    hours, minutes = divmod(whole // 60, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
 def _resolved(alerts: Sequence[Alert]) -> str:

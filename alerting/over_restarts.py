@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ..core.durations import duration
 from .rule_context import RuleContext
 
 CLOCKS_DIFFER_SECONDS = 5.0
@@ -24,7 +25,7 @@ class Unfinished(msgspec.Struct, frozen=True):
     age_seconds: float
 
     def __str__(self) -> str:
-        age = age_text(self.age_seconds)
+        age = duration(self.age_seconds)
         return f"batch {self.batch_id} was planned {age} ago and never committed, over restarts"
 
 
@@ -64,11 +65,3 @@ def with_age(reason: str, context: RuleContext) -> str:
     """The reason, with the age of such a batch if there is one."""
     found = unfinished(context)
     return reason if found is None else f"{reason}; {found}"
-
-
-def age_text(seconds: float) -> str:
-    """``95 s``, ``40 min``, ``64 h``, ``9 days``: the largest unit in which it is at least two."""
-    for unit, length in (("days", 86_400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ..core.durations import duration
 from .changes import Change, Replayed, iso
-
-SECONDS_A_DAY = 86400.0
 
 
 def as_json(change: Change) -> str:
@@ -44,17 +43,6 @@ def summary(replays: Sequence[Replayed]) -> str:
         return text
     stall, app = max(stalls, key=lambda pair: pair[0].seconds)
     return f"{text}; longest silent stall: {duration(stall.seconds)}, {app}/{stall.query}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds in suitable units: ``12 min 4 s``, ``3 h 20 min``, ``30.4 days``."""
-    if seconds >= SECONDS_A_DAY:
-        return f"{seconds / SECONDS_A_DAY:.1f} days"
-    minutes, rest = divmod(round(seconds), 60)
-    if not minutes:
-        return f"{rest} s"
-    hours, minutes_left = divmod(minutes, 60)
-    return f"{hours} h {minutes_left} min" if hours else f"{minutes} min {rest} s"
 
 
 def _span(replays: Sequence[Replayed]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...core.durations import duration
+
 CYCLES = 3
 WITHIN_SECONDS = 24 * 3600.0
 SHORTEST_CALM_SECONDS = 15 * 60.0
@@ -31,6 +33,6 @@ class FlapGuard:
 def note(calm_seconds: float) -> str:
     """The annotation of an alert that is held open."""
     return (
-        f"it has fired {CYCLES} times within {WITHIN_SECONDS / 3600:.0f} hours: "
-        f"held open until {calm_seconds / 60:.0f} min of calm"
+        f"it has fired {CYCLES} times within {duration(WITHIN_SECONDS)}: "
+        f"held open until {duration(calm_seconds)} of calm"
     )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from ...core.durations import duration
 from ...listener.query import Outcome
 from ...listener.sources.edge import Edge, EdgePoint
 from ...listener.sources.exposure import Exposure
@@ -157,7 +158,7 @@ def _describe(risk: _Risk, context: RuleContext) -> str:
             f"(committed {committed}, retained from {earliest})"
         )
     left = exposure.left_seconds(context.now)
-    rest = "" if left is None else f", at least {span(left)} left"
+    rest = "" if left is None else f", at least {duration(left)} left"
     written_at = exposure.written_at
     if written_at is None or exposure.used_by_time(context.now) < (exposure.used_by_offsets or 0.0):
         return (
@@ -166,14 +167,5 @@ def _describe(risk: _Risk, context: RuleContext) -> str:
         )
     return (
         f"{name}: {risk.used:.0%} of its retention time is used up, "
-        f"the oldest unread record is {span(context.now - written_at)} old{rest}"
+        f"the oldest unread record is {duration(context.now - written_at)} old{rest}"
     )
-
-
-def span(seconds: float) -> str:
-    """A readable duration: "40 s", "12 min", "5.5 h", "3.2 d"."""
-    if seconds < 2 * 60:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.1f} d"

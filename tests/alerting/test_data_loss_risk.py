@@ -6,7 +6,6 @@ import pytest
 from support.rules_table import BY_SIZE, BY_TIME, dead_at, near_the_edge
 
 from querypulse.alerting.finding import Severity
-from querypulse.alerting.rules.data_loss_risk import span
 
 
 def danger(story, now, **settings):
@@ -82,18 +81,3 @@ def test_worst_partition_is_reported_and_the_others_are_counted():
         "t/1",
         "t/0",
     ]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (119, "119 s"),
-        (600, "10 min"),
-        (7100, "118 min"),
-        (36_000, "10.0 h"),
-        (604_800, "7.0 d"),
-    ],
-)
-def test_duration_is_printed_in_a_readable_unit(seconds, text):
-    assert span(seconds) == text

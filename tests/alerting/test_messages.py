@@ -18,7 +18,6 @@ from querypulse.alerting.headline import (
     COMPLETED,
     IDLE,
     code_last,
-    duration,
     headline,
     headline_of,
     resolved_headline,
@@ -191,10 +190,3 @@ def test_large_group_names_the_first_ten():
 )
 def test_description_comes_before_the_code(reason, text):
     assert code_last(reason) == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (119, "119 s"), (242, "4 min"), (12_000, "3 h 20 min")]
-)
-def test_duration_is_short(seconds, text):
-    assert duration(seconds) == text

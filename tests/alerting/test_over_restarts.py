@@ -11,7 +11,7 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.lifecycle.silences import Silence
-from querypulse.alerting.over_restarts import ANNOTATION, age_text
+from querypulse.alerting.over_restarts import ANNOTATION
 from querypulse.listener.job_counts import JobCounts
 
 FORTY_MINUTES = -2400.0
@@ -175,14 +175,6 @@ def test_last_commit_has_an_age_before_this_run_commits():
     (finding,) = fails(resumed()).evaluate(31).findings
 
     assert finding.evidence["last_commit"] == "batch 40, 40 min ago, as its checkpoint says"
-
-
-def test_age_is_printed_in_a_readable_unit():
-    ages = [0.4, 95.0, 120.0, 7199.0, 7200.0, 172_000.0, 9 * 86_400.0]
-
-    assert [age_text(one) for one in ages] == [
-        "0 s", "95 s", "2 min", "119 min", "2 h", "47 h", "9 days",
-    ]  # fmt: skip
 
 
 # -- lifecycle of the alerts ----------------------------------------------------------------------

@@ -97,8 +97,8 @@ def test_summary_goes_to_standard_error(replay, log):
     _, _, errors = replay(log, "--json")
 
     assert errors == (
-        "1 application, 16 events over 1 min 50 s (2026-09-21 to 2026-09-21): 2 alerts; "
-        "longest silent stall: 1 min 16 s, etl/bronze\n"
+        "1 application, 16 events over 110 s (2026-09-21 to 2026-09-21): 2 alerts; "
+        "longest silent stall: 76 s, etl/bronze\n"
     )
 
 
@@ -107,7 +107,7 @@ def test_healthy_log_prints_only_the_summary(replay, tmp_path):
     code, output, errors = replay(log, "--set", "stall_floor_seconds=2000")
 
     assert (code, output) == (0, "")
-    assert errors.startswith("1 application, 201 events over 2.3 days (2026-09-21 to 2026-09-2")
+    assert errors.startswith("1 application, 201 events over 2 d 7 h (2026-09-21 to 2026-09-2")
 
 
 def test_each_alert_names_its_application(replay, log):
