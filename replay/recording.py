@@ -90,7 +90,6 @@ class Reader:
         """Whether any line was understood."""
         return self._understood or bool(self._timed)
 
-    @property
     def newest_time(self) -> float | None:
         """The newest time in any line so far."""
         latest = latest_millis(self._timed)
@@ -127,13 +126,13 @@ class Reader:
             return self._began(line)
         if name == _END:
             self._timed = line
-            return Stopped(self.newest_time)
+            return Stopped(self.newest_time())
         return None
 
     def _began(self, line: bytes) -> Began:
         """Start a new application: times of earlier lines do not count."""
         self._timed, self._newest = line, None
-        return Began(self.newest_time, _APP_START.decode(line).name)
+        return Began(self.newest_time(), _APP_START.decode(line).name)
 
     def _received(
         self, kind: EventKind, text: str | bytes, at: float | None = None
@@ -143,7 +142,7 @@ class Reader:
         if at is None:
             at = timestamp(text)
         if at is None:
-            return RecordedEvent(self.newest_time, event)
+            return RecordedEvent(self.newest_time(), event)
         if isinstance(event, Progress):
             at += event.batch_seconds or 0.0
         self._newest = max(at, self._newest or at)

@@ -45,7 +45,7 @@ class Replay:
         except ReplayError as error:
             self._error = str(error)
         if self._engine is not None:
-            yield from self._engine.wait(self._reader.newest_time or self._engine.now)
+            yield from self._engine.wait(self._reader.newest_time() or self._engine.now)
             yield from self._finish(self._engine)
 
     @property

@@ -41,8 +41,34 @@ class HttpError(DeliveryError):
     ``body`` is the answer's first 64 KiB: for a decision, not to be shown.
     """
 
-    status: int | None = None
-    body: bytes = b""
+    def __init__(
+        self,
+        message: str,
+        answer: DeliveryOutcome,
+        *,
+        status: int | None = None,
+        body: bytes = b"",
+        retry_after: float | None = None,
+        may_have_arrived: bool = False,
+    ) -> None:
+        super().__init__(
+            message, answer, retry_after=retry_after, may_have_arrived=may_have_arrived
+        )
+        self.status = status
+        self.body = body
+
+    def with_doubt(self, doubt: bool) -> HttpError:
+        """The same error; with ``doubt``, the post may have arrived nevertheless."""
+        if self.may_have_arrived or not doubt:
+            return self
+        return HttpError(
+            str(self),
+            self.answer,
+            status=self.status,
+            body=self.body,
+            retry_after=self.retry_after,
+            may_have_arrived=True,
+        )
 
 
 class HttpPoster:
@@ -124,8 +150,8 @@ class HttpPoster:
                 return once(url, now_wall)
             except HttpError as error:
                 # If one attempt may have arrived, so may the post, even if the next one fails.
-                doubt = error.may_have_arrived = error.may_have_arrived or doubt
-                raise
+                doubt = doubt or error.may_have_arrived
+                raise error.with_doubt(doubt) from None
             finally:
                 self._used_at = time.monotonic()
 
@@ -188,15 +214,14 @@ class HttpPoster:
 
     def _unaccepted(self, response: requests.Response, answer: bytes, now_wall: float) -> HttpError:
         status = response.status_code
-        error = HttpError(
+        return HttpError(
             f"{self.place} answered {status}",
             classify(status),
+            status=status,
+            body=answer,
             retry_after=wait_asked_for(status, response.headers.get("Retry-After"), now_wall),
             may_have_arrived=may_have_arrived(status),
         )
-        error.status = status
-        error.body = answer
-        return error
 
 
 class _Unlogged(logging.Filter):

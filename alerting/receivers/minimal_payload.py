@@ -28,5 +28,4 @@ def post_or_less(post: Callable[[bytes], bytes], full: bytes, less: bytes) -> by
     try:
         return post(less)
     except HttpError as error:
-        error.may_have_arrived = error.may_have_arrived or doubt
-        raise
+        raise error.with_doubt(doubt) from None

@@ -110,10 +110,16 @@ class PagerDuty:
         try:
             return self._poster.post(body, wall)
         except HttpError as error:
-            if error.status == BAD_REQUEST and is_about_the_key(error.body):
-                error.answer = DeliveryOutcome.MISCONFIGURED
-                error.args = (f"{error}: it does not know the routing key",)
-            raise
+            if error.status != BAD_REQUEST or not is_about_the_key(error.body):
+                raise
+            raise HttpError(
+                f"{error}: it does not know the routing key",
+                DeliveryOutcome.MISCONFIGURED,
+                status=error.status,
+                body=error.body,
+                retry_after=error.retry_after,
+                may_have_arrived=error.may_have_arrived,
+            ) from None
 
 
 def urls(given: PagerDutySettings) -> Sequence[str]:

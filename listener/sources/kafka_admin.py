@@ -70,7 +70,7 @@ class KafkaAdmin:
     def __init__(self, java: KafkaJava, lease: Lease, isolation: str) -> None:
         self._java = java
         self._lease = lease
-        java.use_package_of(lease.client)
+        java.use_package_of(lease.client())
         level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
         self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
         self._partitions: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class KafkaAdmin:
         A request for an offset of a partition without a leader would wait until its timeout.
         """
         names = self._java.array_list(*topics)
-        futures = self._lease.client.describeTopics(names).topicNameValues()
+        futures = self._lease.client().describeTopics(names).topicNameValues()
         return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
 
     def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
@@ -106,7 +106,7 @@ class KafkaAdmin:
             self._partitions = partitions
 
     def _listed(self, specs: Any) -> dict[str, int]:
-        answer = self._lease.client.listOffsets(specs, self._options).all()
+        answer = self._lease.client().listOffsets(specs, self._options).all()
         return offsets_in(self._java.text(answer))
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
@@ -140,4 +140,4 @@ class KafkaAdmin:
         resource = self._java.kafka("common.config.ConfigResource")
         kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
         asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
-        return self._java.text(self._lease.client.describeConfigs(asked).all())
+        return self._java.text(self._lease.client().describeConfigs(asked).all())

@@ -66,9 +66,8 @@ class Lease:
         self._open = open_client
         self._released = False
 
-    @property
     def client(self) -> Any:
-        """The client; opens it if necessary, and then may raise."""
+        """The client; opens it if necessary, and then raises what opening it raises."""
         if self._shared.client is None:
             self._shared.client = self._open(self._shared.name)
         return self._shared.client

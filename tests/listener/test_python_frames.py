@@ -9,6 +9,7 @@ import sysconfig
 import threading
 import weakref
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
@@ -54,7 +55,7 @@ def running(monkeypatch):
 
     def run(function):
         batch = Frame()
-        session = type("Session", (), {"sparkContext": None})()
+        session = SimpleNamespace(sparkContext=None)
         call = ForeachBatchFunction(session, lambda df, _: function(held)).call
         threads.append(threading.Thread(target=call, args=(batch, 0)))
         threads[-1].start()

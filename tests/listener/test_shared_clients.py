@@ -46,7 +46,7 @@ def test_sources_with_the_same_cluster_and_credentials_share_a_client():
     cluster = Cluster()
     first, second = (cluster.lease(servers="a:9092", password="x") for _ in range(2))
 
-    assert first.client == second.client
+    assert first.client() == second.client()
     assert len(cluster.opened) == 1
 
 
@@ -59,26 +59,26 @@ def test_sources_with_another_cluster_or_credentials_do_not_share(other):
     cluster = Cluster()
     first, second = cluster.lease(servers="a:9092", password="x"), cluster.lease(**other)
 
-    assert first.client != second.client
-    assert cluster.open == [first.client, second.client]
+    assert first.client() != second.client()
+    assert cluster.open == [first.client(), second.client()]
 
 
 def test_last_release_closes_the_client():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
     for one in (first, second, other):
-        assert one.client in cluster.open
+        assert one.client() in cluster.open
     first.release()
-    assert cluster.open == [second.client, other.client]
+    assert cluster.open == [second.client(), other.client()]
     second.release()
 
-    assert cluster.open == [other.client]
+    assert cluster.open == [other.client()]
 
 
 def test_second_release_of_a_lease_does_nothing():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    client = second.client
+    client = second.client()
     first.release()
     first.release()
 
@@ -88,22 +88,22 @@ def test_second_release_of_a_lease_does_nothing():
 def test_lease_after_the_last_release_opens_a_new_client():
     cluster = Cluster()
     first = cluster.lease(servers="a")
-    before = first.client
+    before = first.client()
     first.release()
 
-    assert cluster.lease(servers="a").client != before
+    assert cluster.lease(servers="a").client() != before
     assert len(cluster.open) == 1
 
 
 def test_dropped_client_is_closed_and_reopened_once_for_all():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    before = first.client
+    before = first.client()
     second.drop()
     assert cluster.open == []
 
-    assert first.client == second.client != before
-    assert cluster.opened == [before, first.client]
+    assert first.client() == second.client() != before
+    assert cluster.opened == [before, first.client()]
     first.release()
     second.release()
     assert cluster.open == []
@@ -114,17 +114,17 @@ def test_failed_open_is_retried():
     one = cluster.lease(servers="a")
     cluster.refusal = OSError("No resolvable bootstrap urls")
     with pytest.raises(OSError, match="No resolvable"):
-        _ = one.client
+        _ = one.client()
     one.drop()
     cluster.refusal = None
 
-    assert one.client in cluster.open
+    assert one.client() in cluster.open
 
 
 def test_client_names_are_unique_and_prefixed():
     first, second = Cluster(), Cluster()
     leases = [first.lease(servers="a"), first.lease(servers="b"), second.lease(servers="a")]
-    names = {one.client for one in leases}
+    names = {one.client() for one in leases}
 
     assert len(names) == 3
     assert all(name.startswith("querypulse-admin-") for name in names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from types import SimpleNamespace
 
 import pytest
 from support.exporter_boards import full_board
@@ -190,15 +191,15 @@ class NoUi:
 @pytest.mark.parametrize(
     ("context", "url"),
     [
-        (type("Context", (), {"uiWebUrl": "http://d:4040"})(), "http://d:4040"),
-        (type("Context", (), {"uiWebUrl": None})(), ""),
-        (type("Context", (), {"uiWebUrl": "d:4040"})(), ""),
-        (type("Context", (), {})(), ""),
+        (SimpleNamespace(uiWebUrl="http://d:4040"), "http://d:4040"),
+        (SimpleNamespace(uiWebUrl=None), ""),
+        (SimpleNamespace(uiWebUrl="d:4040"), ""),
+        (SimpleNamespace(), ""),
         (NoUi(), ""),
     ],
 )
 def test_spark_without_ui_is_no_error(context, url):
-    assert spark_ui_url(type("Spark", (), {"sparkContext": context})()) == url
+    assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
 
 
 # -- receivers --------------------------------------------------------------------------------------

@@ -361,10 +361,11 @@ def test_mistake_in_the_settings_is_raised_and_nothing_starts(driver, arguments)
 
 
 def test_spark_connect_session_is_rejected():
-    connect = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    class SparkSession:
+        __module__ = "pyspark.sql.connect.session"
 
     with pytest.raises(RuntimeError, match="Spark Connect is not supported"):
-        attach(connect())
+        attach(SparkSession())
 
 
 def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(driver):

@@ -30,7 +30,11 @@ class Handler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True  # otherwise a body waits 40 ms for the ACK of its head
-    double: HttpDouble
+    server: HttpDouble
+
+    @property
+    def double(self) -> HttpDouble:
+        return self.server
 
     def setup(self) -> None:
         if self.double.tls is not None:
@@ -141,8 +145,7 @@ class HttpDouble(ThreadingHTTPServer):
         otherwise: Answer | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        handler = type("BoundHandler", (Handler,), {"double": self})
-        super().__init__(("127.0.0.1", 0), handler)
+        super().__init__(("127.0.0.1", 0), Handler)
         self.script: deque[Answer] = deque(script)
         self.otherwise = otherwise or reply(200)
         self.requests: list[Request] = []
