@@ -40,25 +40,26 @@ class Reply(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Pages:
-    """Answers from the newest published state; ``alive`` is whether the worker's loop runs."""
+class Content(msgspec.Struct, frozen=True):
+    """What the pages show; the threads of the requests call all of it.
 
-    def __init__(
-        self,
-        board: Callable[[], PublishedState | None],
-        alive: Callable[[], bool],
-        shutdown_notice: ShutdownNotice,
-        guard: Guard,
-        *,
-        silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
-        runbook: Callable[[str], str | None] = lambda _: None,
-    ) -> None:
-        self._board = board
-        self._alive = alive
+    ``board`` returns the newest published state, ``alive`` whether the worker's loop runs,
+    ``runbook`` an alert's runbook. ``silence`` handles the body of ``POST /silences``.
+    """
+
+    board: Callable[[], PublishedState | None]
+    alive: Callable[[], bool]
+    runbook: Callable[[str], str | None] = lambda _: None
+    silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None
+
+
+class Pages:
+    """Answers each path from the newest content."""
+
+    def __init__(self, content: Content, shutdown_notice: ShutdownNotice, guard: Guard) -> None:
+        self._content = content
         self._shutdown_notice = shutdown_notice
         self._guard = guard
-        self._silence = silence
-        self._runbook_of = runbook
         self._pages = {
             "/": self._page,
             "/metrics": self._metrics,
@@ -80,30 +81,27 @@ class Pages:
 
     def post(self, body: bytes) -> Reply:
         """Answer a POST to ``SILENCES`` from a client with the token."""
-        silence = self._silence
+        silence = self._content.silence
         if silence is None:
             return Reply(404, b"not found\n")
         return self._guarded(lambda: _json(*silence(body)))
 
     def _guarded(self, answer: Callable[[], Reply]) -> Reply:
-        try:
-            return answer()
-        except Exception as error:  # noqa: BLE001 - counted and logged by the guard
-            self._guard.report("exporter", error)
-            return Reply(500, b"internal error, see the log\n")
+        failed = Reply(500, b"internal error, see the log\n")
+        return self._guard.attempt("exporter", answer, default=failed)
 
     def _page(self, _accept: str) -> Reply:
         return Reply(200, status_page(), HTML, policy())
 
     def _metrics(self, accept: str) -> Reply:
         # Requested versions and escapings are ignored: every scraper reads 1.0.0.
-        families = all_families(self._board())
+        families = all_families(self._content.board())
         if _OPENMETRICS in accept:
             return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
         return Reply(200, exposition.as_text(families), exposition.TEXT)
 
     def _status(self, _accept: str) -> Reply:
-        board = self._board()
+        board = self._content.board()
         if board is None:
             return _json(503, {"error": "nothing has been evaluated yet"})
         return _json(200, status(board))
@@ -111,16 +109,16 @@ class Pages:
     def _livez(self, _accept: str) -> Reply:
         if self._shutdown_notice.said:
             return Reply(503, b"shutting down\n")
-        alive = self._alive()
+        alive = self._content.alive()
         return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker is stuck\n")
 
     def _readyz(self, _accept: str) -> Reply:
-        answer = readiness(self._board())
+        answer = readiness(self._content.board())
         return _json(200 if answer.ready else 503, answer)
 
     def _runbook(self, alertname: str, _accept: str) -> Reply:
         """The runbook as Markdown, which is readable as plain text."""
-        text = self._runbook_of(alertname)
+        text = self._content.runbook(alertname)
         if text is None:
             return Reply(404, b"no such runbook\n")
         return Reply(200, text.encode())

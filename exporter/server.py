@@ -12,14 +12,13 @@ from functools import partial
 from ..core.guard import Guard
 from ..core.loop import Loop
 from .host_check import is_loopback, is_own_name
-from .pages import Pages
-from .published_state import PublishedState
+from .pages import Content, Pages
 from .request_handler import Admission, RequestHandler
 from .shutdown_notice import Notice, ShutdownNotice
 from .threaded_server import ThreadedServer
 from .tls import Tls
 
-__all__ = ["HttpServer", "Tls"]
+__all__ = ["Content", "HttpServer", "Tls"]
 
 SENDING_SECONDS = 0.5
 """How long a close waits until the shutdown notice is sent."""
@@ -29,33 +28,27 @@ class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
     ``/runbooks/<alertname>``.
 
-    ``board`` returns the newest published state, ``alive`` whether the worker's loop runs,
-    ``runbook`` an alert's runbook, ``token`` the bearer token that readers must present now, if
-    any; request threads call them all. Port 0 takes any free port. On loopback, only names of this
-    machine, ``external_name`` and IP addresses are accepted as Host. ``silence`` handles the body
-    of ``POST /silences`` from clients with the token. All threads are daemons.
+    ``token`` returns the bearer token that readers must present now, if any; the threads of the
+    requests call it. Port 0 takes any free port. On loopback, only names of this machine,
+    ``external_name`` and IP addresses are accepted as Host. All threads are daemons.
     """
 
     def __init__(
         self,
         host: str,
         port: int,
-        board: Callable[[], PublishedState | None],
-        alive: Callable[[], bool],
+        content: Content,
         guard: Guard,
         *,
-        runbook: Callable[[str], str | None] = lambda _: None,
         token: Callable[[], str | None] = lambda: None,
         tls: Tls | None = None,
         external_name: str | None = None,
-        silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None,
     ) -> None:
         self._host = host
         self._port = port
         self._shutdown_notice = ShutdownNotice()
-        admission = Admission(token, self._knows)
-        pages = Pages(board, alive, self._shutdown_notice, guard, silence=silence, runbook=runbook)
-        self._exchange = partial(RequestHandler, pages, admission)
+        pages = Pages(content, self._shutdown_notice, guard)
+        self._exchange = partial(RequestHandler, pages, Admission(token, self._knows))
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None

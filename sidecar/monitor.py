@@ -6,6 +6,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping
 
+import msgspec
+
 from ..alerting.evaluated import Evaluated
 from ..alerting.generic_apps import problem_of
 from ..alerting.notifier import Notifier
@@ -20,15 +22,21 @@ from ..listener.snapshot import Snapshot
 from .worker import Worker
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """What never changes in what is published."""
+
+    app: str
+    spark_version: str
+    lag_by_partition: bool
+
+
 class MonitorFacts:
     """Reads counters that other threads only ever increase; used by the worker."""
 
     def __init__(
         self,
+        origin: Origin,
         *,
-        app: str,
-        spark_version: str,
-        lag_by_partition: bool,
         path: EventPath,
         listener: HealthListener,
         reader: EventReader,
@@ -37,9 +45,7 @@ class MonitorFacts:
         guard: Guard,
         notifier: Notifier,
     ) -> None:
-        self._app = app
-        self._spark_version = spark_version
-        self._lag_by_partition = lag_by_partition
+        self._origin = origin
         self._path = path
         self._listener = listener
         self._reader = reader
@@ -53,8 +59,8 @@ class MonitorFacts:
     def board(self, evaluated: Evaluated) -> PublishedState:
         """Everything that readers may see, frozen."""
         return PublishedState(
-            app=self._app,
-            spark_version=self._spark_version,
+            app=self._origin.app,
+            spark_version=self._origin.spark_version,
             snapshot=evaluated.snapshot,
             health=evaluated.evaluation.health,
             alerts=evaluated.alerts,
@@ -62,7 +68,7 @@ class MonitorFacts:
             monitor=self._monitor(evaluated),
             wall=time.time(),
             expected=self._worker.policy.expected,
-            lag_by_partition=self._lag_by_partition,
+            lag_by_partition=self._origin.lag_by_partition,
         )
 
     def _monitor(self, evaluated: Evaluated) -> Monitor:
@@ -89,7 +95,7 @@ class MonitorFacts:
             circuits_open={one.name: one.circuit_open for one in deliveries},
             receivers=self._notifier.names,
             spool_problem=self._notifier.spool_problem,
-            app_name_problem=problem_of(self._app),
+            app_name_problem=problem_of(self._origin.app),
             callback_duration_seconds=self._callback_durations,
             probe_duration_seconds=self._probe_durations,
         )

@@ -18,7 +18,7 @@ from ..core.deadline import Deadline
 from ..core.guard import Guard
 from ..core.loop import Loop
 from ..exporter.published_state import PublishedState
-from ..exporter.server import HttpServer
+from ..exporter.server import Content, HttpServer
 from ..listener.event_path import EventPath
 from ..listener.health_listener import HealthListener
 from ..listener.mailbox import Mailbox
@@ -31,14 +31,14 @@ from ..settings.runbooks import runbook
 from ..settings.settings import Settings
 from .checkpoint_warnings import CheckpointWarnings
 from .file_readers import FileReaders
-from .monitor import MonitorFacts
+from .monitor import MonitorFacts, Origin
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
 from .serving import serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
-from .worker import Worker
+from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
 
@@ -88,9 +88,7 @@ class Runtime:
         self._notifier = self._make_notifier(app, lifecycle)
         self._worker = self._make_worker(lifecycle)
         self._facts = MonitorFacts(
-            app=app,
-            spark_version=spark.version,
-            lag_by_partition=settings.lag_by_partition,
+            Origin(app, spark.version, lag_by_partition=settings.lag_by_partition),
             path=path,
             listener=listener,
             reader=self._observers.reader,
@@ -194,17 +192,20 @@ class Runtime:
         return notifier
 
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
-        return Worker(
-            self._arrived,
-            self._components.policy,
-            lifecycle,
-            self._notifier,
-            latest_report=lambda: self._observers.prober.latest,
-            latest_log=lambda: self._observers.logs.latest,
-            latest_sources=lambda: self._observers.sources.latest,
+        inputs = Inputs(
+            inbox=self._arrived,
+            report=lambda: self._observers.prober.latest,
+            log=lambda: self._observers.logs.latest,
+            sources=lambda: self._observers.sources.latest,
             ownership=lambda: self.path.ownership,
             silences=self._components.silencing,
             main_thread=main_thread,
+        )
+        return Worker(
+            inputs,
+            self._components.policy,
+            lifecycle,
+            self._notifier,
             remembering=self._notifier.remembering,
             redact=self._components.redacting,
             on_error=self._guard.report,
@@ -221,14 +222,16 @@ class Runtime:
         return HttpServer(
             self._settings.http_host,
             self._settings.http_port,
-            lambda: self.board,
-            lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
+            Content(
+                board=lambda: self.board,
+                alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
+                runbook=runbook,
+                silence=self._silence,
+            ),
             self._guard,
-            runbook=runbook,
             token=lambda: token.known if token is not None else None,
             tls=access.tls,
             external_name=urlsplit(external_url(self._settings)).hostname,
-            silence=self._silence,
         )
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from ..alerting.evaluate import Evaluation, evaluate
@@ -31,6 +32,22 @@ POLL_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0
 
 
+class Inputs(msgspec.Struct, frozen=True, kw_only=True):
+    """What the worker reads: other threads fill the inbox and renew what the functions return.
+
+    The functions never wait. The first three return None until their thread has a report.
+    """
+
+    inbox: Inbox
+    report: Callable[[], ProbeReport | None]
+    log: Callable[[], LogReport | None] = lambda: None
+    sources: Callable[[], SourceReport | None] = lambda: None
+    ownership: Callable[[], Ownership] = lambda: ALONE
+    silences: Callable[[], Sequence[Silence]] = tuple
+    main_thread: Callable[[], str] = str
+    """Where the main thread is; called at most once in an evaluation."""
+
+
 class Worker:
     """Applies what arrived, evaluates, hands the incidents over and calls ``on_evaluated``.
 
@@ -39,17 +56,11 @@ class Worker:
 
     def __init__(
         self,
-        inbox: Inbox,
+        inputs: Inputs,
         policy: Policy,
         lifecycle: Lifecycle,
         dispatch: IncidentSink,
         *,
-        latest_report: Callable[[], ProbeReport | None],
-        latest_log: Callable[[], LogReport | None] = lambda: None,
-        latest_sources: Callable[[], SourceReport | None] = lambda: None,
-        ownership: Callable[[], Ownership] = lambda: ALONE,
-        silences: Callable[[], Sequence[Silence]] = tuple,
-        main_thread: Callable[[], str] = str,
         remembering: Remembering | None = None,
         redact: Callable[[Evaluation], Evaluation],
         on_error: Callable[[str, Exception], None],
@@ -62,15 +73,9 @@ class Worker:
         self.state = State(clock(), policy.expected)
         self.evaluated = Evaluated(self.state.snapshot(clock()), Evaluation(), ())
         self.beat_at = clock()
-        self._inbox = inbox
+        self._inputs = inputs
         self._lifecycle = lifecycle
         self._dispatch = dispatch
-        self._latest_report = latest_report
-        self._latest_log = latest_log
-        self._latest_sources = latest_sources
-        self._ownership = ownership
-        self._silences = silences
-        self._main_thread = main_thread
         self._remembering = remembering or Remembering()
         self._redact = redact
         self._on_error = on_error
@@ -89,7 +94,7 @@ class Worker:
 
     def step(self) -> None:
         """One round: wait at most ``TICK_SECONDS``, apply what arrived, evaluate when due."""
-        items = self._inbox.take(TICK_SECONDS)
+        items = self._inputs.inbox.take(TICK_SECONDS)
         now = self._clock()
         self._note_pause(now)
         for item in items:
@@ -132,19 +137,19 @@ class Worker:
         self.policy = replace(self.policy, expected=expected)
 
     def _take_log(self) -> None:
-        log = self._latest_log()
+        log = self._inputs.log()
         if log is not None and log is not self._log:
             self._log = log
             self.state.apply_commit_log(log)
 
     def _take_sources(self) -> None:
-        sources = self._latest_sources()
+        sources = self._inputs.sources()
         if sources is not None and sources is not self._sources:
             self._sources = sources
             self.state.apply_sources(sources)
 
     def _take_report(self) -> bool:
-        report = self._latest_report()
+        report = self._inputs.report()
         if report is None or report is self._report:
             return False
         self._report = report
@@ -156,13 +161,13 @@ class Worker:
             self._forgot_at = now
             self.state.forget(now)
         self._evaluated_at = now
-        self.state.own(self._ownership())
-        wall, silences = self._wall(), self._silences()
+        self.state.own(self._inputs.ownership())
+        wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, now, wall)
         snapshot = self.state.snapshot(now)
         self._remembering.keep(snapshot, self.policy, wall)
-        evaluation = with_main_thread(evaluate(snapshot, now, self.policy), self._main_thread)
-        evaluation = self._redact(evaluation)
+        evaluation = evaluate(snapshot, now, self.policy)
+        evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
         incidents = self._lifecycle.update(evaluation, snapshot, now, wall, silences)

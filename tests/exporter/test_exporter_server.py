@@ -13,7 +13,7 @@ from support.exporter_boards import full_board
 from support.exporter_http import address, get, our_threads, serving
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.server import HttpServer
+from querypulse.exporter.server import Content, HttpServer
 
 
 def test_all_threads_are_our_daemons():
@@ -72,7 +72,7 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
 def test_port_in_use_is_an_os_error_and_leaves_no_thread():
     with serving(None) as first:
         port = address(first)[1]
-        second = HttpServer("127.0.0.1", port, lambda: None, lambda: True, Guard())
+        second = HttpServer("127.0.0.1", port, Content(lambda: None, lambda: True), Guard())
         with pytest.raises(OSError, match="in use"):
             second.start()
         second.close()
@@ -82,13 +82,13 @@ def test_port_in_use_is_an_os_error_and_leaves_no_thread():
 
 @pytest.mark.parametrize("host", ["no such host", "203.0.113.1"])
 def test_unknown_host_is_an_os_error(host):
-    server = HttpServer(host, 0, lambda: None, lambda: True, Guard())
+    server = HttpServer(host, 0, Content(lambda: None, lambda: True), Guard())
     with pytest.raises(OSError):
         server.start()
 
 
 def test_url_has_the_assigned_port():
-    server = HttpServer("127.0.0.1", 9719, lambda: None, lambda: True, Guard())
+    server = HttpServer("127.0.0.1", 9719, Content(lambda: None, lambda: True), Guard())
     assert server.url == "http://127.0.0.1:9719"
     with serving(None) as started:
         assert started.url.startswith("http://127.0.0.1:")
@@ -122,4 +122,4 @@ def test_close_does_not_wait_for_a_silent_client():
 
 
 def test_close_before_start_does_nothing():
-    HttpServer("127.0.0.1", 0, lambda: None, lambda: True, Guard()).close()
+    HttpServer("127.0.0.1", 0, Content(lambda: None, lambda: True), Guard()).close()

@@ -18,7 +18,7 @@ from support.exporter_http import address, our_threads, serving
 
 from querypulse.core.guard import Guard
 from querypulse.exporter import reception
-from querypulse.exporter.server import HttpServer, Tls
+from querypulse.exporter.server import Content, HttpServer, Tls
 
 
 @pytest.fixture(scope="module")
@@ -146,7 +146,11 @@ def test_unreadable_file_is_an_error_that_names_it(files, field, tmp_path):
         with pytest.raises(OSError, match=path):
             tls(files, **{field: path}).context()
         server = HttpServer(
-            "127.0.0.1", 0, lambda: None, lambda: True, Guard(), tls=tls(files, **{field: path})
+            "127.0.0.1",
+            0,
+            Content(lambda: None, lambda: True),
+            Guard(),
+            tls=tls(files, **{field: path}),
         )
         with pytest.raises(OSError, match=path):
             server.start()

@@ -29,7 +29,7 @@ from querypulse.listener.reader import (
     Marker,
 )
 from querypulse.listener.received import Received
-from querypulse.sidecar.monitor import MonitorFacts
+from querypulse.sidecar.monitor import MonitorFacts, Origin
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
@@ -495,9 +495,7 @@ def shown(reading, forged=0):
     listener.refused["forged"] += forged
     worker = WorkerHarness().step().worker
     facts = MonitorFacts(
-        app="etl",
-        spark_version="4.0.0",
-        lag_by_partition=False,
+        Origin("etl", "4.0.0", lag_by_partition=False),
         path=Path(reading.source),
         listener=listener,
         reader=reading.reader,

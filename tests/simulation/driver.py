@@ -25,7 +25,7 @@ from querypulse.listener.probing import Context
 from querypulse.listener.reader import Ending, EventReader, Item, Marker
 from querypulse.sidecar.process_end import ProcessEnd, end_of
 from querypulse.sidecar.runtime import Runtime
-from querypulse.sidecar.worker import Worker
+from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
 from .courier import Courier, SimSpool
@@ -116,7 +116,12 @@ class SimDriver:
         self._called = {one.spec.name: one.key for one in reversed(named)}
         expected = tuple(str(one.spec.name) for one in named if one.spec.expected)
         self.worker = Worker(
-            self.inbox,
+            Inputs(
+                inbox=self.inbox,
+                report=lambda: self.probe.latest,
+                log=lambda: self.probe.log,
+                silences=lambda: silences,
+            ),
             Policy(
                 expected=expected,
                 defaults=Limits(
@@ -133,9 +138,6 @@ class SimDriver:
             ),
             self.lifecycle,
             self.dispatch,
-            latest_report=lambda: self.probe.latest,
-            latest_log=lambda: self.probe.log,
-            silences=lambda: silences,
             remembering=Remembering(spool),
             redact=_unchanged,
             on_error=self.guard.report,

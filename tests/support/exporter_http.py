@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import requests
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.server import HttpServer
+from querypulse.exporter.server import Content, HttpServer
 
 
 @contextmanager
@@ -18,7 +18,9 @@ def serving(board=None, *, alive=lambda: True, guard=None, host="127.0.0.1", por
     if isinstance(token := access.get("token"), str):
         access["token"] = lambda: token
     newest = board if callable(board) else lambda: board
-    server = HttpServer(host, port, newest, alive, guard or Guard(), **access)
+    served = {name: access.pop(name) for name in ("runbook", "silence") if name in access}
+    content = Content(newest, alive, **served)
+    server = HttpServer(host, port, content, guard or Guard(), **access)
     server.start()
     try:
         yield server

@@ -31,11 +31,12 @@ __all__ = ["RecordingSink", "ServedDriver", "address", "driver_board", "get", "s
 SCRIPT = """
 import sys, threading
 from support.watching import driver_board
-from querypulse.exporter.server import HttpServer
+from querypulse.exporter.server import Content, HttpServer
 from querypulse.core.guard import Guard
 
 app, port = sys.argv[1], int(sys.argv[2])
-server = HttpServer("127.0.0.1", port, lambda: driver_board(app), lambda: True, Guard())
+content = Content(lambda: driver_board(app), lambda: True)
+server = HttpServer("127.0.0.1", port, content, Guard())
 server.start()
 print(server.url, flush=True)
 sys.stdin.readline()

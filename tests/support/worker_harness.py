@@ -19,7 +19,7 @@ from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import ProbedRun, ProbeReport
 from querypulse.listener.reader import Arrived, Marker
-from querypulse.sidecar.worker import TICK_SECONDS, Worker
+from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
@@ -42,7 +42,12 @@ class WorkerHarness:
         self.asked_for_main_thread = 0
         self.redactor: Callable[[Evaluation], Evaluation] | None = None
         self.worker = Worker(
-            self.inbox,
+            Inputs(
+                inbox=self.inbox,
+                report=lambda: self.report,
+                silences=lambda: self.silences,
+                main_thread=self.main_thread,
+            ),
             Policy(defaults=Limits(**limits)),
             Lifecycle(
                 "etl",
@@ -50,9 +55,6 @@ class WorkerHarness:
                 LifecycleSettings(resolve_after_seconds=10.0),
             ),
             self,
-            latest_report=lambda: self.report,
-            silences=lambda: self.silences,
-            main_thread=self.main_thread,
             remembering=remembering,
             redact=self.redact,
             on_error=lambda where, error: self.errors.append((where, error)),
