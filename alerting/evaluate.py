@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import ParamSpec
+
 import msgspec
 
 from ..listener.identity import base_label
@@ -13,7 +16,6 @@ from .finding import Finding, QueryState, Severity
 from .incidents import gather
 from .policy import Limits, Policy
 from .rule_context import RuleContext
-from .rule_runner import RuleRunner
 from .rules import (
     ORDER,
     data_loss_risk,
@@ -27,11 +29,33 @@ from .rules import (
 )
 from .window import batch_window, stall_window
 
+P = ParamSpec("P")
+
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
+
+
+class _RuleRunner:
+    """Runs rules so that one that raises affects no other rule and no other query.
+
+    ``errors`` has the first error of each rule that raised.
+    """
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+
+    def run(
+        self, rule: Callable[P, Finding | None], *args: P.args, **kwargs: P.kwargs
+    ) -> Finding | None:
+        """What the rule finds; None if it raises."""
+        try:
+            return rule(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the other rules must still run
+            self.errors.setdefault(rule.__module__.rpartition(".")[2], error)
+            return None
 
 
 class QueryHealth(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +92,7 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
     """Evaluate every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
-    rules = RuleRunner()
+    rules = _RuleRunner()
     received_at = snapshot.received_at
     for label, query in snapshot.labels().items():
         context = rule_context(label, query, snapshot, now, policy, received_at=received_at)
@@ -89,7 +113,7 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
 
 
 def _of_signals(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: RuleRunner
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: _RuleRunner
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     causes = {finding.cause for finding in findings}
@@ -131,7 +155,7 @@ def rule_context(
     )
 
 
-def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Finding], QueryHealth]:
+def _evaluate_query(context: RuleContext, rules: _RuleRunner) -> tuple[list[Finding], QueryHealth]:
     limits = context.limits
     covered = context.snapshot.ownership.covers(context.query.session)
     elsewhere = context.query.reported_elsewhere or not covered
@@ -150,7 +174,7 @@ def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Findi
     return _reported(context, worst, rules) if worst is not None and not elsewhere else [], health
 
 
-def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
+def _worst(context: RuleContext, rules: _RuleRunner) -> Finding | None:
     """The first critical finding, else the first; independent ones count only if they are first."""
     worst = None
     for rule in ORDER:
@@ -165,7 +189,7 @@ def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
     return worst
 
 
-def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
+def _reported(context: RuleContext, worst: Finding, rules: _RuleRunner) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
     Once the query flaps, a further failure is not reported.

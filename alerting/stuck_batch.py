@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..listener.delays import Delay, delay_of
+from ..listener.in_flight import Delay, delay_of
 from ..listener.job_counts import UNOWNED
 from ..listener.probing import JobActivity
 from ..listener.query import InFlight

@@ -16,8 +16,8 @@ from ..alerting.lifecycle.silences import end_text
 from ..settings.settings import SettingsError
 from ..settings.settings_sources import load_strictly
 from ..settings.silence_file import Silences, add_silence, end_silences, in_force, read_silences
-from ..settings.silence_hints import unmatched
 from ..settings.silence_settings import SilenceSettings
+from ..settings.silencing import unmatched
 from .silence_drivers import silence_drivers
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)

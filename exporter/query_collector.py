@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from .alert_families import alert_families
-from .driver_families import driver_families
+from .driver_families import alert_families, driver_families
 from .exposition import base_name
 from .families import Family, printable
 from .lag_figures import lag_families

@@ -12,7 +12,6 @@ import msgspec
 
 from ..core.redaction import redact
 from .python_traceback import HEAD, RaisedAt, raised_at
-from .table_from_error import table_from_error
 
 NAME_CHARACTERS = 100
 MESSAGE_CHARACTERS = 1500
@@ -24,6 +23,9 @@ _SPARK_CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{2,100})\]")
 _FAILED_TASK = re.compile(
     r"(?:SparkException: )?Job aborted due to stage failure: .{0,500}? executor [^)]{0,200}\): "
 )
+_PART = r"(?:`[^`\n]{1,300}`|[\w-]{1,100})"
+# A single unquoted word may be any word: "the Delta table has been changed".
+_NAMED = re.compile(rf"\b(?:[Tt]able|view) ({_PART}(?:\.{_PART}){{1,4}}|`[^`\n]{{1,300}}`)")
 # Errors of queries whose SparkContext stops while they run, seen on Spark 4.3: the scheduler
 # cancels jobs, or parts of Spark are already null.
 _CONTEXT_STOPPED = re.compile(
@@ -138,3 +140,15 @@ def _split(text: str) -> tuple[str, str]:
         return "", text
     message = (match.group(2) or "") + newline + rest
     return match.group(1).rpartition(".")[2].rpartition("$")[2], message
+
+
+def table_from_error(message: str) -> str:
+    """The first table in the message, as written there; empty if there is none.
+
+    Delta Lake 4.4 names the table of a conflict (``delta-error-classes.json``): "a concurrent
+    MERGE added data to table spark_catalog.fleet.alerts committed at version 7". A table without a
+    catalog name is ``delta.`file:/path```. Spark quotes names: "The table or view `a`.`b` cannot be
+    found".
+    """
+    found = _NAMED.search(message)
+    return found.group(1) if found is not None else ""

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .ended_runs import EndedRuns
 from .event_channel import EventChannel
 from .living_runs import LivingRun, LivingRuns, UnreadRun
 from .optional_calls import OptionalCalls
@@ -20,7 +19,31 @@ from .spark_living_runs import SparkLivingRuns
 from .spark_run import SparkRun
 from .spark_work import PolledWork, SparkWork
 
+KEEP_REPORTED = 256
+"""How many ended runs are kept after they were reported: a report may be lost."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class EndedRuns:
+    """Keeps each run until it is reported, and the newest of the reported runs."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, ProbedRun] = {}
+        self.has_news = False
+        """Whether a run was added since the last report."""
+
+    def add(self, run: ProbedRun) -> None:
+        """Add the last poll of a run."""
+        self._runs[run.facts.run_id] = run
+        self.has_news = True
+
+    def report(self) -> tuple[ProbedRun, ...]:
+        """All runs that are kept, oldest first."""
+        self.has_news = False
+        runs = tuple(self._runs.values())
+        for run in runs[:-KEEP_REPORTED]:
+            del self._runs[run.facts.run_id]
+        return runs
 
 
 class SparkQueries:

@@ -1,19 +1,24 @@
-"""Settings -> the guidance in every alert: links, and the next steps of its runbook."""
+"""Settings -> the guidance in every alert: links, its runbook, and the next steps of that."""
 
 from __future__ import annotations
 
 import re
+from importlib.resources import files
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
+from .. import dashboards
 from ..alerting.lifecycle.guidance import Guidance
-from .runbooks import next_steps
 from .settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)
 _AFTER_PATH = re.compile(r"([?#]).*", re.DOTALL)
 _PLACES = ("{app}", "{query}")
+_FOLDER = "runbooks"
+_INDEX = "README"
+_NAME = re.compile(r"[A-Za-z]{1,100}")
+_STEPS = re.compile(r"^## Next steps\n\n(.*?)\n\n## ", re.MULTILINE | re.DOTALL)
 
 
 def external_url(settings: Settings) -> str:
@@ -100,3 +105,22 @@ def _is_address(url: str) -> bool:
 
 def _without_user(url: str) -> str:
     return re.sub(r"^(\w+://)?.*@", r"\1********@", url, flags=re.DOTALL)
+
+
+def runbook(alertname: str) -> str | None:
+    """The runbook of an alert, as Markdown; None if there is none.
+
+    Runbooks link to each other as files, so a name may end with ``.md``.
+    """
+    alertname = alertname.removesuffix(".md")
+    if _NAME.fullmatch(alertname) is None or alertname == _INDEX:
+        return None
+    file = files(dashboards) / _FOLDER / f"{alertname}.md"
+    return file.read_text("utf-8") if file.is_file() else None
+
+
+def next_steps() -> dict[str, str]:
+    """The section "Next steps" of each runbook, by alert name."""
+    names = [file.name.removesuffix(".md") for file in (files(dashboards) / _FOLDER).iterdir()]
+    found = {name: _STEPS.search(runbook(name) or "") for name in sorted(names)}
+    return {name: match.group(1) for name, match in found.items() if match is not None}

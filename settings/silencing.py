@@ -5,15 +5,19 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta, timezone
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import msgspec
 
+from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.lifecycle.silences import Silence
-from ..core.file_loop import end_file_loop, file_loop
+from ..alerting.rules import ALERT_NAMES
 from ..core.guard import Guard
+from ..core.loop import end_file_loop, file_loop
+from .mistakes import suggestion
 from .silence_file import read_silences
 from .silence_settings import SilenceSettings
 
@@ -184,3 +188,21 @@ def _signature(path: Path) -> Signature:
     except FileNotFoundError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def unmatched(silence: SilenceSettings, queries: Collection[str] | None) -> str:
+    """Which patterns match nothing now, with suggestions; empty when all match.
+
+    ``queries`` are the known names, or None where they are not known.
+    """
+    notes = [_note("alert", silence.alertname, ALERT_NAMES)]
+    if queries is not None:
+        notes.append(_note("query", silence.queries, [*queries, WHOLE_DRIVER]))
+    return "; ".join(filter(None, notes))
+
+
+def _note(kind: str, pattern: str, names: Collection[str]) -> str:
+    if any(fnmatchcase(name, pattern) for name in names):
+        return ""
+    hint = suggestion(pattern, names)
+    return f"{kind} {pattern!r} matches nothing now" + (f"; {hint}" if hint else "")

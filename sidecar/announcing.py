@@ -8,9 +8,8 @@ from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
-from ..settings.silence_hints import unmatched
 from ..settings.silence_settings import SilenceSettings
-from ..settings.silencing import Silencing
+from ..settings.silencing import Silencing, unmatched
 from .runtime import Runtime
 
 log = logging.getLogger("querypulse")

@@ -8,8 +8,7 @@ from datetime import datetime
 
 import msgspec
 
-from ..settings.silence_hints import unmatched
-from ..settings.silencing import Silencing, silence_until
+from ..settings.silencing import Silencing, silence_until, unmatched
 
 log = logging.getLogger("querypulse")
 

@@ -6,7 +6,6 @@ import logging
 import time
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -26,8 +25,7 @@ from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..settings import wiring
 from ..settings.components import Components
-from ..settings.links import external_url
-from ..settings.runbooks import runbook
+from ..settings.links import external_url, runbook
 from ..settings.settings import Settings
 from .checkpoint_warnings import CheckpointWarnings
 from .file_readers import FileReaders
@@ -35,7 +33,7 @@ from .monitor import MonitorFacts, Origin
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
-from .serving import serves
+from .serving import make_server, serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
 from .worker import Inputs, Worker
@@ -100,7 +98,7 @@ class Runtime:
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
         self.board: PublishedState = self._facts.board(self.evaluated)
-        self._server = self._make_server(components.access)
+        self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
 
     @property
@@ -212,26 +210,12 @@ class Runtime:
             on_evaluated=self._publish,
         )
 
-    def _make_server(self, access: wiring.HttpAccess) -> HttpServer | None:
-        refused = wiring.refused_address(self._settings)
-        if refused:
-            log.error("querypulse: no HTTP server: %s", refused)
-        if self._settings.http_port < 0 or refused:
-            return None
-        token = access.token
-        return HttpServer(
-            self._settings.http_host,
-            self._settings.http_port,
-            Content(
-                board=lambda: self.board,
-                alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
-                runbook=runbook,
-                silence=self._silence,
-            ),
-            self._guard,
-            token=lambda: token.known if token is not None else None,
-            tls=access.tls,
-            external_name=urlsplit(external_url(self._settings)).hostname,
+    def _content(self) -> Content:
+        return Content(
+            board=lambda: self.board,
+            alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
+            runbook=runbook,
+            silence=self._silence,
         )
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:

@@ -1,12 +1,38 @@
-"""Starts the HTTP server, or logs why not: the job continues without it."""
+"""Makes and starts the HTTP server, or logs why not: the job continues without it."""
 
 from __future__ import annotations
 
 import logging
+from urllib.parse import urlsplit
 
-from ..exporter.server import HttpServer
+from ..core.guard import Guard
+from ..exporter.server import Content, HttpServer
+from ..settings.links import external_url
+from ..settings.settings import Settings
+from ..settings.wiring import HttpAccess, refused_address
 
 log = logging.getLogger("querypulse")
+
+
+def make_server(
+    settings: Settings, access: HttpAccess, content: Content, guard: Guard
+) -> HttpServer | None:
+    """The HTTP server, not started; None if it is off or its address is refused."""
+    refused = refused_address(settings)
+    if refused:
+        log.error("querypulse: no HTTP server: %s", refused)
+    if settings.http_port < 0 or refused:
+        return None
+    token = access.token
+    return HttpServer(
+        settings.http_host,
+        settings.http_port,
+        content,
+        guard,
+        token=lambda: token.known if token is not None else None,
+        tls=access.tls,
+        external_name=urlsplit(external_url(settings)).hostname,
+    )
 
 
 def serves(server: HttpServer, where: str, *, is_alone: bool) -> bool:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import IncidentSink
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.evaluated import Evaluated
-from ..alerting.incident_sink import IncidentSink
 from ..alerting.lifecycle.lifecycle import Lifecycle
 from ..alerting.lifecycle.silences import Silence
 from ..alerting.main_thread import with_main_thread

@@ -15,8 +15,8 @@ from ..alerting.alert import Incident
 from ..alerting.lifecycle.silences import why_muted
 from ..alerting.notifier import Notifier
 from ..core.deadline import Deadline
-from ..core.file_loop import end_file_loop, file_loop
 from ..core.guard import Guard
+from ..core.loop import end_file_loop, file_loop
 from ..core.redacted_log import RedactedLog
 from ..settings import receivers_from_settings, wiring
 from ..settings.links import guidance_from_outside

@@ -1,11 +1,12 @@
-"""The hosts that prove that the network works: those of the receivers.
+"""The hosts that prove that our own network works: those of the receivers.
 
 A proxy takes the place of the receivers behind it, also if the environment names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -15,9 +16,11 @@ from ..alerting.receivers.address import is_loopback
 from ..settings.configured import configured
 from ..settings.receivers_from_settings import http_options
 from ..settings.settings import Settings
-from .network import Host
 
+CONNECT_SECONDS = 3.0
 PORTS = {"http": 80, "https": 443}
+
+Host = tuple[str, int]
 
 
 def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
@@ -49,3 +52,18 @@ def _host(url: str) -> Host | None:
     except ValueError:
         return None
     return (host, port) if host and port and not is_loopback(host) else None
+
+
+def answers(hosts: Iterable[Host]) -> bool:
+    """Whether one of these hosts accepts or refuses a connection: either proves the network."""
+    return any(_answers(host) for host in hosts)
+
+
+def _answers(host: Host) -> bool:
+    try:
+        with socket.create_connection(host, timeout=CONNECT_SECONDS):
+            return True
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False

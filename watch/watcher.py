@@ -10,14 +10,13 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ..alerting.alert import Alert
-from ..alerting.incident_sink import IncidentSink
+from ..alerting.alert import Alert, IncidentSink
 from ..core.guard import Guard
 from ..core.loop import Loop
 from .client import Access
 from .driver_alerts import DriverAlerts
 from .driver_poller import Closing, DriverPoller, Polled, Sign
-from .network import Host, answers
+from .hosts import Host, answers
 from .poll import Endpoint
 from .targets import TargetError, Targets
 

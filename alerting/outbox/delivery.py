@@ -15,9 +15,8 @@ from ..receivers.receiver import DeliveryError, LeftOpen, Receiver
 from .entry import OutboxEntry
 from .outbox import Outbox
 from .portions import Portions
-from .refusal_log import log_refusal
 from .routing import Route
-from .talk import Talk
+from .talk import Talk, log_refusal
 
 POLL_SECONDS = 5.0
 """How often a receiver that needs repetition is checked."""

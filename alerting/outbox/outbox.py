@@ -14,15 +14,17 @@ from .entry import (
     OutboxEntry,
     accepted,
     begun,
+    buried,
     ended,
     is_expired,
     is_obsolete,
     is_settled,
+    leaves_open,
     offered,
     queued,
+    refused,
 )
 from .pending_send import NO_NEWS, PendingSend, SendReason, delayed, next_send
-from .refused import buried, leaves_open, refused
 from .send_schedule import SendSchedule
 from .stale_resolves import StaleResolves
 

@@ -1,13 +1,16 @@
-"""Requests to one receiver: their errors are contained and counted."""
+"""Requests to one receiver: their errors are contained, counted and logged."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 
 from ...core.guard import Guard
 from ..alert import Incident
 from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import Asked, DeliveryError, LeftOpen, Receiver
+
+log = logging.getLogger("querypulse")
 
 FAILED = "failed"
 OUTCOMES = (*(answer.value for answer in DeliveryOutcome), FAILED)
@@ -51,3 +54,20 @@ class Talk:
 
     def _report(self, error: Exception) -> None:
         self._guard.report(f"deliver-{self._receiver.name}", error)
+
+
+def log_refusal(
+    name: str, incident: Incident, error: DeliveryError, wait_seconds: float | None
+) -> None:
+    """Log the error and what happens next; ``wait_seconds`` is None without another attempt."""
+    queries = ", ".join(alert.labels["query"] for alert in incident.alerts)
+    outcome = (
+        f"kept, next attempt in {wait_seconds:.0f} s"
+        if wait_seconds is not None
+        else "not sent again as it is"
+    )
+    log.log(
+        logging.WARNING if error.answer is DeliveryOutcome.TRANSIENT else logging.ERROR,
+        "querypulse: %s did not take %s of %s: %s; %s",
+        *(name, incident.name, queries, error, outcome),
+    )

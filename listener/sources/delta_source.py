@@ -13,10 +13,9 @@ from typing import Any
 from ..hadoop_folder import HadoopFolder
 from ..java_errors import java_errors
 from ..offsets import WHOLE
-from .committed import committed_in
 from .delta_log import commit_name, end_of, first_unread, versions_in
 from .report import SourcePoll
-from .source import SourceError
+from .source import SourceError, committed_in
 
 STAGED = "_staged_commits"
 

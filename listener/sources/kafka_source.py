@@ -14,13 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 from py4j.protocol import Py4JError
 
-from .committed import committed_in
 from .kafka_admin import KafkaAdmin, Retention, admin_config
 from .kafka_java import API_SECONDS, KafkaJava, java_errors, private_field
 from .kafka_records import KafkaRecords
 from .report import SourcePoll, topic_of
 from .shared_clients import Lease, SharedClients
-from .source import SourceError, SourceSilentError
+from .source import SourceError, SourceSilentError, committed_in
 from .waiting import Found, searches, still_true
 
 REQUEST_SECONDS = 3

@@ -7,9 +7,10 @@ age of each poll.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from ..probing import Context
 from ..query import Outcome, Query
@@ -17,7 +18,6 @@ from ..snapshot import Snapshot
 from .polled_run import PolledRun, PolledSource
 from .report import SourceReport
 from .source import SourceError, Sources, SourceSilentError
-from .turns import next_turn
 
 log = logging.getLogger("querypulse")
 
@@ -175,3 +175,15 @@ def _trouble(run: PolledRun) -> str:
 
 def _died(query: Query) -> bool:
     return query.ended is None or query.ended.outcome is Outcome.FAILED
+
+
+def next_turn(
+    due: Iterable[str], polled_at: Mapping[str, float], *, now: float, interval: float, most: int
+) -> list[str]:
+    """The runs to poll now: those waiting longest, at most ``most`` in any ``interval``.
+
+    ``polled_at`` is when each run was last polled, in seconds on the same clock.
+    """
+    lately = sum(now - at < interval for at in polled_at.values())
+    longest_first = sorted(due, key=lambda run_id: polled_at.get(run_id, -math.inf))
+    return longest_first[: max(0, most - lately)]

@@ -1,10 +1,11 @@
-"""The source reader's interfaces: a source, and the finder of a run's sources."""
+"""What sources have in common: their interfaces, and how they read a run's committed offsets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
+from ..offsets import Position, parse_offsets
 from ..query import Query
 from .report import SourcePoll
 
@@ -44,3 +45,10 @@ class Sources(Protocol):
     def release(self, run_id: str) -> None:
         """Forget a run that will not be opened again."""
         ...
+
+
+def committed_in(execution: Any, stream: Any) -> dict[str, Position]:
+    """The last committed offsets by partition; empty without any, or for an unknown shape."""
+    offset = execution.committedOffsets().get(stream)
+    positions = parse_offsets(offset.get().json()) if offset.isDefined() else None
+    return positions if isinstance(positions, dict) else {}

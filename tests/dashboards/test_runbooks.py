@@ -11,7 +11,7 @@ import yaml
 from support.repository import evidence_of, families, fenced, grafana, metrics_in, runbooks, series
 
 from querypulse.exporter.status import Status
-from querypulse.settings.runbooks import next_steps, runbook
+from querypulse.settings.links import next_steps, runbook
 
 SECTIONS = [
     "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",

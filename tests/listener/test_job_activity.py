@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.delays import Delay, delay_of
+from querypulse.listener.in_flight import Delay, delay_of
 from querypulse.listener.job_counts import UNOWNED, JobCounts, SlotUse
 from querypulse.listener.probing import JobActivity
 

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.listener.sources.turns import next_turn
+from querypulse.listener.sources.reader import next_turn
 
 INTERVAL = 15.0
 MOST = 3

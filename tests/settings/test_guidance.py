@@ -19,9 +19,8 @@ from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.guard import Guard
 from querypulse.settings.components import make_components
-from querypulse.settings.links import guidance, guidance_from_outside
+from querypulse.settings.links import guidance, guidance_from_outside, runbook
 from querypulse.settings.receivers_from_settings import receivers
-from querypulse.settings.runbooks import runbook
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.session import spark_ui_url

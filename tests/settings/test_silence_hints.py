@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from querypulse.alerting.rules import ALERT_NAMES
-from querypulse.settings.silence_hints import unmatched
 from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.silencing import unmatched
 
 NAMES = ("billing", "bronze-eu", "bronze-us")
 UNTIL = datetime.now(timezone.utc) + timedelta(hours=1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from querypulse.listener.commit_log import LogReport
-from querypulse.listener.ended_runs import EndedRuns
 from querypulse.listener.job_counts import JobCounts, SlotUse
 from querypulse.listener.probing import (
     Context,
@@ -14,6 +13,7 @@ from querypulse.listener.probing import (
     RunFacts,
     parse_trigger,
 )
+from querypulse.listener.spark_queries import EndedRuns
 
 from .clock import Time
 from .run import Run

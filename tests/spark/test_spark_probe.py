@@ -8,9 +8,9 @@ from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
 from querypulse.listener import driver_class
-from querypulse.listener.ended_runs import KEEP_REPORTED
 from querypulse.listener.probing import Context
 from querypulse.listener.spark_living_runs import RETRY_SECONDS
+from querypulse.listener.spark_queries import KEEP_REPORTED
 
 BAD_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 ODD = [

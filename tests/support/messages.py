@@ -20,7 +20,7 @@ from querypulse.alerting.receivers.slack_message import slack_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context, JobActivity
-from querypulse.settings.runbooks import next_steps
+from querypulse.settings.links import next_steps
 
 APP = "orders"
 BEGAN = 1795251728.119

@@ -12,7 +12,7 @@ from support.queries import until
 from support.watching import ServedDriver, address, is_seen, serving, watching
 
 from querypulse.watch import blindness, targets
-from querypulse.watch.network import answers
+from querypulse.watch.hosts import answers
 
 pytestmark = pytest.mark.slow
 
