@@ -7,12 +7,13 @@ from typing import ParamSpec
 
 import msgspec
 
+from ..core.states import QueryState
 from ..listener.identity import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
 from .deaths import was_flapping_already
-from .finding import Finding, QueryState, Severity
+from .finding import Finding, Severity
 from .incidents import gather
 from .policy import Limits, Policy
 from .rule_context import RuleContext

@@ -1,4 +1,4 @@
-"""What a rule finds, and the states of a query."""
+"""What a rule finds."""
 
 from __future__ import annotations
 
@@ -6,25 +6,7 @@ from enum import Enum
 
 import msgspec
 
-
-class QueryState(str, Enum):
-    """The state of a query, most severe first."""
-
-    FAILED = "failed"
-    MISSING = "missing"
-    STOPPED_UNEXPECTEDLY = "stopped_unexpectedly"
-    STALLED = "stalled"
-    FLAPPING = "flapping"
-    REWOUND = "rewound"
-    SLOW = "slow"
-    LAGGING = "lagging"
-    WATERMARK_STUCK = "watermark_stuck"
-    WAITING = "waiting"
-    IDLE = "idle"
-    RUNNING = "running"
-    STARTING = "starting"
-    STOPPED = "stopped"
-    COMPLETED = "completed"
+from ..core.states import QueryState
 
 
 class Severity(str, Enum):

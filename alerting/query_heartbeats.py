@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ..core.deadline import Deadline
+from ..core.outcomes import DeliveryOutcome
 from ..listener.query import Query
 from .lifecycle.health import NOT_WORKING
-from .receivers.answer import DeliveryOutcome
 from .receivers.heartbeat import Heartbeat
 from .receivers.heartbeat_ping import Ping
 

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.receivers.answer import DeliveryOutcome
 from ..alerting.receivers.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..core.guard import Guard
+from ..core.outcomes import DeliveryOutcome
 from ..settings import receivers_from_settings
 from ..settings.links import runbook_base_url
 from ..settings.settings import Settings, SettingsError

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import product
 from typing import NamedTuple
 
+from ..core.outcomes import LOSS_REASONS, OUTCOMES
 from ..core.version import VERSION
 from ..listener.events import EventKind
 from .buckets import Buckets
 from .families import Family, histogram
-from .published_state import DELIVERY_OUTCOMES, DROP_REASONS, LOSS_REASONS, Monitor
+from .published_state import DROP_REASONS, Monitor
 
 
 class Count(NamedTuple):
@@ -70,7 +71,7 @@ COUNTS = (
         "querypulse_deliveries_total",
         ("receiver", "outcome"),
         "Attempts to deliver an alert.",
-        lambda monitor: _by_receiver(monitor, DELIVERY_OUTCOMES, monitor.deliveries),
+        lambda monitor: _by_receiver(monitor, OUTCOMES, monitor.deliveries),
     ),
     Count(
         "querypulse_alerts_lost_total",

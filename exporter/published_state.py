@@ -10,25 +10,6 @@ import msgspec
 from ..listener.snapshot import Snapshot
 from .buckets import CALLBACK_BUCKETS, PROBE_BUCKETS, Buckets
 
-STATES = (
-    "failed",
-    "missing",
-    "stopped_unexpectedly",
-    "stalled",
-    "flapping",
-    "rewound",
-    "slow",
-    "lagging",
-    "watermark_stuck",
-    "waiting",
-    "idle",
-    "running",
-    "starting",
-    "stopped",
-    "completed",
-)
-"""Every state a query can be in, worst first."""
-
 DROP_REASONS = (
     "progress_queue_full",
     "lifecycle_queue_full",
@@ -39,16 +20,14 @@ DROP_REASONS = (
     "undecodable",
     "forged",
 )
-DELIVERY_OUTCOMES = ("delivered", "transient", "misconfigured", "rejected", "failed")
-LOSS_REASONS = ("evicted", "expired", "obsolete", "rejected")
 
 
 class QueryHealthView(Protocol):
-    """The health of one query: one of ``STATES``, the reason, and the query's limits."""
+    """The health of one query: its state, the reason, and its limits."""
 
     @property
     def state(self) -> str:
-        """One of ``STATES``."""
+        """One of ``core.states.STATES``."""
         ...
 
     @property

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ..core.states import STATES
 from ..listener.events import Progress
 from ..listener.query import Query
-from .published_state import STATES
 from .row import QueryRow
 
 PREFIX = "spark_streaming_query"

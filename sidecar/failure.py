@@ -6,9 +6,10 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from ..alerting.evaluate import Evaluation, QueryHealth
-from ..alerting.finding import WHOLE_DRIVER, QueryState, Severity
+from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..core.redaction import redact
+from ..core.states import QueryState
 from ..listener.probing import Context
 from ..listener.snapshot import Snapshot
 

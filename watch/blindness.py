@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
-from ..alerting.finding import WHOLE_DRIVER, Finding, QueryState, Severity
+from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.lifecycle.guidance import Guidance
 from ..alerting.lifecycle.wording import alert_of
 from ..alerting.rules import monitoring_degraded
+from ..core.states import QueryState
 from .poll import Said
 from .target_tracker import TargetTracker
 

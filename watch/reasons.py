@@ -5,11 +5,12 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert
-from ..alerting.finding import WHOLE_DRIVER, Finding, QueryState, Severity
+from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.lifecycle.guidance import Guidance
 from ..alerting.lifecycle.wording import alert_of
 from ..alerting.receivers.encoding import rfc3339
 from ..alerting.rules import driver_down
+from ..core.states import QueryState
 from .memory import WatchedDriver
 from .poll import Poll, Said
 

@@ -10,12 +10,13 @@ from functools import partial
 
 import msgspec
 
+from ...core.states import QueryState
 from ...listener.identity import RESERVED, UNNAMED
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
 from ..evaluate import Evaluation, QueryHealth
-from ..finding import WHOLE_DRIVER, QueryState, Severity
+from ..finding import WHOLE_DRIVER, Severity
 from ..headline import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 
 NOT_WORKING = frozenset(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from ...core.outcomes import LOSS_REASONS, DeliveryOutcome
 from ..alert import Incident
-from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import DeliveryError, ReceiverCapabilities
 from .bounded_store import MAX_BYTES, MAX_ENTRIES, BoundedStore
 from .entry import (
@@ -27,9 +27,6 @@ from .entry import (
 from .pending_send import NO_NEWS, PendingSend, SendReason, delayed, next_send
 from .send_schedule import SendSchedule
 from .stale_resolves import StaleResolves
-
-LOSSES = ("evicted", "expired", "obsolete", "rejected")
-"""Reasons: no room; ended a day ago; a warning that ended unsent; a message that was refused."""
 
 
 class Outbox:
@@ -53,7 +50,7 @@ class Outbox:
         self._begun: OutboxEntry | None = None
         self._reconciles = self._capabilities.reconciles
         self.stale_resolves = StaleResolves(asks=self._capabilities.can_be_asked)
-        self._losses: Counter[str] = Counter(dict.fromkeys(LOSSES, 0))
+        self._losses: Counter[str] = Counter(dict.fromkeys(LOSS_REASONS, 0))
 
     @property
     def entries(self) -> tuple[OutboxEntry, ...]:

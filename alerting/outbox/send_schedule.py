@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ...core.outcomes import DeliveryOutcome
 from ..finding import Severity
-from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import DeliveryError
 from .breaker import Breaker
 from .pending_send import NO_NEWS, PendingSend, SendReason

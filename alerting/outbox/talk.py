@@ -6,14 +6,11 @@ import logging
 from collections import Counter
 
 from ...core.guard import Guard
+from ...core.outcomes import FAILED, OUTCOMES, DeliveryOutcome
 from ..alert import Incident
-from ..receivers.answer import DeliveryOutcome
 from ..receivers.receiver import Asked, DeliveryError, LeftOpen, Receiver
 
 log = logging.getLogger("querypulse")
-
-FAILED = "failed"
-OUTCOMES = (*(answer.value for answer in DeliveryOutcome), FAILED)
 
 
 class Talk:

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ..alert import Incident
 from .alertmanager_alerts import (
@@ -21,7 +22,6 @@ from .alertmanager_alerts import (
     shown,
     still_open,
 )
-from .answer import DeliveryOutcome
 from .declaration import Address, HttpReceiverSettings, ReceiverContext, ReceiverType
 from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster

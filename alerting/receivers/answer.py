@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from enum import Enum
+
+from ...core.outcomes import DeliveryOutcome
 
 MAX_RETRY_AFTER_SECONDS = 300.0
 """The longest pause that a receiver can ask for: a page is waiting."""
@@ -15,20 +16,6 @@ RATE_LIMIT_WAIT_SECONDS = 5.0
 
 TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
 """Temporary client errors: timeout, too early (RFC 8470), too many requests."""
-
-
-class DeliveryOutcome(str, Enum):
-    """The outcome of an attempt; it decides what happens next."""
-
-    DELIVERED = "delivered"
-    TRANSIENT = "transient"
-    """An outage: try again soon."""
-    MISCONFIGURED = "misconfigured"
-    """A wrong token, address or certificate, or 410: keep it and try again slowly until that is
-    fixed."""
-    REJECTED = "rejected"
-    """The receiver refuses this message for good: do not send it again."""
-
 
 REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410

@@ -6,7 +6,7 @@ import threading
 
 import tenacity
 
-from .answer import DeliveryOutcome
+from ...core.outcomes import DeliveryOutcome
 from .receiver import DeliveryError
 
 ATTEMPTS = 3

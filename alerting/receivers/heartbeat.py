@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 from ...core.guard import Guard
 from ...core.loop import Loop
+from ...core.outcomes import FAILED, OUTCOMES, DeliveryOutcome
 from ...core.secret import Secret
 from ..alert import Incident
-from .answer import DeliveryOutcome
 from .heartbeat_ping import START, STOPPED, TEST, Ping, due_at, ping_of, ping_url
 from .http import HttpError, HttpPoster
 from .http_options import HttpOptions
@@ -24,7 +24,6 @@ log = logging.getLogger("querypulse")
 
 NAME = "heartbeat"
 RETRY_SECONDS = 15.0
-OUTCOMES = (*(answer.value for answer in DeliveryOutcome), "failed")
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -155,7 +154,7 @@ class Heartbeat:
         except HttpError as error:
             return error
         except Exception:
-            self.outcomes["failed"] += 1
+            self.outcomes[FAILED] += 1
             raise
         return None
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Mapping
 import requests
 from urllib3.exceptions import HTTPError
 
+from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ...core.version import VERSION
 from .address import public_part
-from .answer import DeliveryOutcome, classify, may_have_arrived, wait_asked_for
+from .answer import classify, may_have_arrived, wait_asked_for
 from .attempts import attempts
 from .deadline_adapter import DeadlineAdapter
 from .http_options import HttpOptions

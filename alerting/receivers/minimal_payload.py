@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .answer import DeliveryOutcome
+from ...core.outcomes import DeliveryOutcome
 from .http import HttpError
 
 BODY_DISLIKED = frozenset({400, 413, 422})

@@ -6,9 +6,9 @@ import socket
 from collections.abc import Sequence
 from typing import Literal
 
+from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ..alert import Incident
-from .answer import DeliveryOutcome
 from .declaration import (
     Address,
     HttpReceiverSettings,

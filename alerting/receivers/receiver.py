@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from ...core.outcomes import DeliveryOutcome
 from ..alert import Incident
-from .answer import DeliveryOutcome
 
 
 class DeliveryError(Exception):

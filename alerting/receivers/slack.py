@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...core.outcomes import DeliveryOutcome
 from ..alert import Incident
-from .answer import DeliveryOutcome
 from .channel import Channel, channel_type
 from .declaration import UrlReceiverSettings
 from .encoding import to_json

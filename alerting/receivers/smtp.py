@@ -14,10 +14,10 @@ from typing import Annotated, Literal
 from msgspec import Meta
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
+from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ..alert import Incident
 from .address import is_loopback
-from .answer import DeliveryOutcome
 from .declaration import Key, ReceiverContext, ReceiverSettings, ReceiverType, SecretFile, Text
 from .email_message import email_message
 from .receiver import DeliveryError, ReceiverCapabilities

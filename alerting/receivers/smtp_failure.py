@@ -5,7 +5,7 @@ from __future__ import annotations
 import smtplib
 import ssl
 
-from .answer import DeliveryOutcome
+from ...core.outcomes import DeliveryOutcome
 from .transport_failure import MISFITS
 
 PERMANENT = 500

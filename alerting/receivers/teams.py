@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.outcomes import DeliveryOutcome
 from ..alert import Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of
-from .answer import DeliveryOutcome
 from .channel import Channel, channel_type
 from .declaration import UrlReceiverSettings
 from .encoding import shorten, to_json, utc

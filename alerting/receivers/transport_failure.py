@@ -10,7 +10,8 @@ import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
 
-from .answer import DeliveryOutcome, classify
+from ...core.outcomes import DeliveryOutcome
+from .answer import classify
 
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
 NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, *AT_THE_PROXY)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ..alert import Incident
 from .alertmanager_message import message
-from .answer import DeliveryOutcome
 from .declaration import ReceiverContext, ReceiverType, SecretFile, UrlReceiverSettings
 from .encoding import to_json
 from .http import HttpError, HttpPoster

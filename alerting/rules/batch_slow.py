@@ -7,9 +7,10 @@ for too long, or earlier processes planned it long ago and none of them committe
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ...listener.query import InFlight, Query
 from .. import stuck_batch
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..headline import code_last
 from ..rule_context import RuleContext
 

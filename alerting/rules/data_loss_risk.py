@@ -13,12 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.durations import duration
+from ...core.states import QueryState
 from ...listener.query import Outcome
 from ...listener.sources.edge import Edge, EdgePoint
 from ...listener.sources.exposure import Exposure
 from ...listener.sources.report import SourcePoll
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingDataLossRisk"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.states import QueryState
 from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
-from ..finding import WHOLE_DRIVER, Finding, QueryState, Severity
+from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy
 
 NAME = "StreamingDriverDown"

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from operator import attrgetter
 
+from ...core.states import QueryState
 from ...listener.offsets import WHOLE
 from ...listener.trends import Rewind
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingOffsetsRewound"

@@ -6,9 +6,10 @@ always behind the latest offset of the source.
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ...listener.trends import SourceTrend
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingOffsetsStalled"

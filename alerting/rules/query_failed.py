@@ -6,9 +6,10 @@ how long: the job restarts again and again and does not get past this batch.
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from .. import over_restarts
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..on_restart import on_restart
 from ..rule_context import RuleContext
 

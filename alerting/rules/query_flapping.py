@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ...core.states import QueryState
 from ...listener.query import UNKNOWN_BATCH, Died
 from ..deaths import in_earlier_processes, is_flapping, poison_batch, recent
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..headline import code_last
 from ..rule_context import RuleContext
 

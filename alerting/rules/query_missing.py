@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ...listener.snapshot import Snapshot
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..policy import Limits
 from ..rule_context import RuleContext
 

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from ...core.states import QueryState
 from ...listener.query import InFlight
 from .. import over_restarts, stuck_batch
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..headline import code_last
 from ..on_restart import on_restart
 from ..rule_context import RuleContext

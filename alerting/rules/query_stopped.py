@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ...listener.probing import Context
 from ...listener.query import Outcome
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingQueryStopped"

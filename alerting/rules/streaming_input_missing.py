@@ -6,9 +6,10 @@ query that has failed, is stalled or lags has another alert, which explains why 
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ...listener.input_rows import has_uncounted_rows
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingInputMissing"

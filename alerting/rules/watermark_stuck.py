@@ -6,8 +6,9 @@ Spark's watermark is that of the slowest source.
 
 from __future__ import annotations
 
+from ...core.states import QueryState
 from ..evidence import evidence
-from ..finding import Finding, QueryState, Severity
+from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingWatermarkStuck"

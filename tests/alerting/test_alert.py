@@ -6,9 +6,10 @@ from msgspec.structs import replace
 
 from querypulse.alerting import Alert
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
+from querypulse.core.states import QueryState
 
 
 def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:

@@ -13,8 +13,8 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
+from querypulse.core.outcomes import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 

@@ -24,9 +24,9 @@ from support.queries import until
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.entry import DeliveryState
 from querypulse.alerting.outbox.routing import Route
-from querypulse.alerting.outbox.talk import OUTCOMES
 from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
 from querypulse.core.guard import Guard
+from querypulse.core.outcomes import OUTCOMES
 
 
 def booked(delivery: Delivery) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from support.story import CONFLICT, Story, policy, run
 
-from querypulse.alerting.finding import WHOLE_DRIVER, QueryState, Severity
+from querypulse.alerting.finding import WHOLE_DRIVER, Severity
 from querypulse.alerting.rules import driver_down
+from querypulse.core.states import QueryState
 from querypulse.listener.probing import Context
 
 

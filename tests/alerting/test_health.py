@@ -7,8 +7,9 @@ from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import QueryState, Severity
+from querypulse.alerting.finding import Severity
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
+from querypulse.core.states import QueryState
 from querypulse.listener.probing import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"

@@ -6,11 +6,11 @@ from support.receiver_incidents import ENDED_ONE, ONE
 
 from querypulse.alerting.receivers import attempts
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0

@@ -9,8 +9,8 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 
 from querypulse.alerting.receivers import http
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0

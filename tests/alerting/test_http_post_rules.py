@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from querypulse.alerting.receivers.address import public_part
 from querypulse.alerting.receivers.answer import (
     MAX_RETRY_AFTER_SECONDS,
-    DeliveryOutcome,
     classify,
     parse_retry_after,
     wait_asked_for,
 )
 from querypulse.alerting.receivers.http import HttpPoster
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0

@@ -8,9 +8,9 @@ from support.http_double import HttpDouble, drip, reply
 from support.proxy_double import credentials, port_of, tunnel
 from support.tls import Authority
 
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
 from querypulse.alerting.receivers.http_options import HttpOptions
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0

@@ -13,7 +13,7 @@ from support.slack_double import problems
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.details import FIRST, LAST, details, ordered
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.headline import (
     COMPLETED,
     IDLE,
@@ -26,6 +26,7 @@ from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
+from querypulse.core.states import QueryState
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""

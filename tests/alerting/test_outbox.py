@@ -17,8 +17,9 @@ from support.deliveries import (
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
-from querypulse.alerting.outbox.outbox import LOSSES, Outbox
+from querypulse.alerting.outbox.outbox import Outbox
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
+from querypulse.core.outcomes import LOSS_REASONS
 
 DAY = 24 * 3600.0
 
@@ -763,7 +764,7 @@ def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported():
 
 
 def test_every_loss_is_counted_from_zero():
-    assert Outbox().losses == dict.fromkeys(LOSSES, 0)
+    assert Outbox().losses == dict.fromkeys(LOSS_REASONS, 0)
 
 
 def test_warning_offered_only_after_its_end_is_ignored():

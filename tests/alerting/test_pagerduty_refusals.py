@@ -9,9 +9,9 @@ from support.pagerduty_double import PagerDutyDouble, rate_limited
 from support.receiver_incidents import ENDED_ONE, ONE, incident
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"

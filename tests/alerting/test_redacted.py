@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.alerting.redacted import ERROR_CLASS, redacted
 from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
+from querypulse.core.states import QueryState
 
 planted = st.sampled_from(PLANTED)
 

@@ -14,10 +14,10 @@ from support.mail_server import PASSWORD, USER, MailServer
 from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.email_message import email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.receivers.smtp import Email, EmailSettings, urls
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 from querypulse.settings.receivers_from_settings import receivers
 from querypulse.sidecar import Settings, SettingsError

@@ -14,10 +14,10 @@ from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import ENDED_ONE, ONE, incident
 from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.standard_webhooks import message_id, signing_key
 from querypulse.alerting.receivers.webhook import MAX_BODY_BYTES, Webhook
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 
 (ALERT,) = ONE.alerts

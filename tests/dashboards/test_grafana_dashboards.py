@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 import pytest
 from support.panels import DASHBOARDS, FOLDER, ROOT, every_panel, panels, variables
 
-from querypulse.exporter.published_state import STATES
+from querypulse.core.states import STATES
 
 RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 ORDER = {

@@ -8,7 +8,7 @@ import runpy
 import pytest
 from support.repository import ROOT, grafana
 
-from querypulse.exporter.published_state import STATES
+from querypulse.core.states import STATES
 
 MEANING = {
     "#D55E00": {"failed", "missing", "stopped_unexpectedly"},

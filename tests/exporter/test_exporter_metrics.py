@@ -11,7 +11,8 @@ from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
 from support.story import CONFLICT, Story, progress
 
-from querypulse.exporter.published_state import STATES, Monitor
+from querypulse.core.states import STATES
+from querypulse.exporter.published_state import Monitor
 from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.query import BUCKETS
 

@@ -12,9 +12,8 @@ from support.id_story import IdStory
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.evaluate import QueryHealth
-from querypulse.alerting.finding import QueryState
-from querypulse.alerting.outbox import outbox, talk
-from querypulse.exporter.published_state import DELIVERY_OUTCOMES, LOSS_REASONS, STATES, Monitor
+from querypulse.core.states import STATES, QueryState
+from querypulse.exporter.published_state import Monitor
 from querypulse.exporter.readiness import UNREADY, Reason, readiness
 from querypulse.exporter.status import status
 
@@ -40,12 +39,6 @@ def as_json(shown):
 def with_health(shown, label, state, reason=""):
     health = {**shown.health, label: QueryHealth(QueryState(state), reason)}
     return msgspec.structs.replace(shown, health=health)
-
-
-def test_states_and_outcomes_match_those_of_alerting():
-    assert tuple(state.value for state in QueryState) == STATES
-    assert talk.OUTCOMES == DELIVERY_OUTCOMES
-    assert outbox.LOSSES == LOSS_REASONS
 
 
 def test_json_has_the_documented_fields():

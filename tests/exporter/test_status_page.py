@@ -13,7 +13,7 @@ import requests
 from support.exporter_boards import full_board
 from support.exporter_http import get, raw, serving
 
-from querypulse.exporter.published_state import STATES
+from querypulse.core.states import STATES
 from querypulse.exporter.status_page import assembly
 
 FOLDER = Path(assembly.__file__).parent

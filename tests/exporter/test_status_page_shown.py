@@ -12,7 +12,7 @@ from support.status_window import AUDIT, row, seconds_until, states, status_page
 from support.story import CONFLICT, Story
 
 from querypulse.alerting.alert import Alert
-from querypulse.exporter.published_state import STATES
+from querypulse.core.states import STATES
 
 pytestmark = pytest.mark.browser
 

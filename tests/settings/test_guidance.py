@@ -14,10 +14,11 @@ from support.pagerduty_double import PagerDutyDouble
 from support.receiver_incidents import ONE
 from support.repository import runbooks
 
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.guard import Guard
+from querypulse.core.states import QueryState
 from querypulse.settings.components import make_components
 from querypulse.settings.links import guidance, guidance_from_outside, runbook
 from querypulse.settings.receivers_from_settings import receivers

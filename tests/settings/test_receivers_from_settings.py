@@ -9,9 +9,9 @@ import trustme
 from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.answer import DeliveryOutcome
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.guard import Guard
+from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.settings.receivers_from_settings import heartbeat, receivers, routes
 from querypulse.sidecar import Settings, SettingsError
 

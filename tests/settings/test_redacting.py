@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
+from querypulse.core.states import QueryState
 from querypulse.settings.own_values import secret_parts
 from querypulse.settings.redacting import Redacting
 from querypulse.sidecar import Settings, SettingsError

@@ -7,8 +7,9 @@ import threading
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS, DeliveryOutcome
+from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
+from querypulse.core.outcomes import DeliveryOutcome
 
 WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 10.0

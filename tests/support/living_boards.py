@@ -9,7 +9,7 @@ from support.exporter_boards import MONITOR, board
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.evaluate import QueryHealth
-from querypulse.alerting.finding import QueryState
+from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
 
 BEGAN = 1000.0

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.finding import Finding, QueryState, Severity
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.headline import recovered
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
@@ -18,6 +18,7 @@ from querypulse.alerting.receivers.email_message import email_message
 from querypulse.alerting.receivers.pagerduty_event import trigger_event
 from querypulse.alerting.receivers.slack_message import slack_message
 from querypulse.alerting.receivers.teams import teams_message
+from querypulse.core.states import QueryState
 from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.probing import Context, JobActivity
 from querypulse.settings.links import next_steps
