@@ -13,6 +13,9 @@ from .finding import WHOLE_DRIVER, Severity
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
 """PagerDuty's limit for a ``dedup_key``."""
+FIRING = "firing"
+RESOLVED = "resolved"
+"""The status of an alert or an incident: without, and with an end."""
 ESCALATED = "critical"
 """Ends the key of an alert that was a warning first, because the warning's key is still open."""
 DRIVER = "driver"

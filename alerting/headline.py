@@ -12,7 +12,7 @@ import msgspec
 
 from ..core.durations import duration
 from ..listener.identity import RESERVED, UNNAMED
-from .alert import Alert, Incident
+from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
 MAX_NAMED = 10
@@ -143,7 +143,7 @@ def called(query: str) -> str:
 
 def status(incident: Incident | Alert) -> str:
     """``firing`` or ``resolved``."""
-    return "firing" if incident.ends_at is None else "resolved"
+    return FIRING if incident.ends_at is None else RESOLVED
 
 
 def queries(incident: Incident) -> list[str]:

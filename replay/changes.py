@@ -7,9 +7,6 @@ from datetime import datetime, timezone
 
 import msgspec
 
-FIRING = "firing"
-RESOLVED = "resolved"
-
 
 class Change(msgspec.Struct, frozen=True):
     """One alert opened or resolved; ``at`` is ISO 8601 in UTC, to the millisecond."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import FIRING, RESOLVED
 from ..alerting.evaluate import Evaluation, evaluate
 from ..alerting.finding import Finding
 from ..alerting.policy import Policy
@@ -18,7 +19,7 @@ from ..listener.identity import UNNAMED
 from ..listener.probing import Context, ProbeReport
 from ..listener.snapshot import Snapshot
 from ..listener.state import State
-from .changes import FIRING, RESOLVED, Change, Stall, iso, longest
+from .changes import Change, Stall, iso, longest
 
 TICK_SECONDS = 1.0
 """The precision of an alert's time."""

@@ -16,10 +16,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import array_sort, collect_set, count, explode, to_date
 
+from ..alerting.alert import FIRING
 from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
 from .applications import Application, has_scheme
-from .changes import FIRING, Change, Replayed
+from .changes import Change, Replayed
 from .errors import ReplayError
 from .output import complaints, summary
 from .replaying import Replay

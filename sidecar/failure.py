@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..alerting.evaluate import Evaluation, QueryHealth
+from ..alerting.evaluated import Evaluated
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probing import Context
 from ..listener.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    # The command line works without PySpark, which the worker needs.
-    from ..alerting.evaluated import Evaluated
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)

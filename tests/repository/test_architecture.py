@@ -56,6 +56,7 @@ START_THREADS = {
 }
 MAX_FILE_LINES = 250
 MAX_FUNCTION_LINES = 50
+MAX_CONSTRUCTOR_PARAMETERS = 10
 
 FILES = {
     path.relative_to(ROOT).as_posix(): path
@@ -272,6 +273,17 @@ def test_function_has_at_most_50_lines():
         return {(name, count) for name, count in lines.items() if count > MAX_FUNCTION_LINES}
 
     assert breaking(too_long) == {}
+
+
+def test_constructor_has_at_most_ten_parameters():
+    """More of them belong together in structs, whose fields have names."""
+
+    def too_many(name):
+        made = [node for node in nodes(name, ast.FunctionDef) if node.name == "__init__"]
+        counts = {node.lineno: len(node.args.args[1:] + node.args.kwonlyargs) for node in made}
+        return {(line, n) for line, n in counts.items() if n > MAX_CONSTRUCTOR_PARAMETERS}
+
+    assert breaking(too_many) == {}
 
 
 # -- blocking, printing, threads --------------------------------------------------------------
