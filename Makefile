@@ -69,7 +69,7 @@ lint: $(VENV)/.lint
 	$(BIN)/python -m tools.wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	rm -rf build/wheel && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .
+	rm -rf build/wheel build/lib && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .
 	$(BIN)/python -m zipfile -e build/wheel/dist/*.whl build/wheel/site
 	cp -R examples build/wheel/site/querypulse
 	cd build/wheel/site && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
