@@ -52,8 +52,7 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        known = incident.known | _more(firing)
-        self._put(replace(incident, alerts=alerts, known=known), notified_at=now)
+        self._put(replace(incident, alerts=alerts), notified_at=now)
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:

@@ -254,6 +254,16 @@ def test_next_process_sends_the_batch_age_once(age_sent, reminders, revision):
     assert (found.key, found.revision, found.known) == (stored.key, revision, {fact})
 
 
+def test_batch_age_that_was_stored_while_silenced_is_sent_by_the_next_process():
+    (stored,) = Harness().update(fails(resumed()), 31)
+    harness = Harness()
+    harness.lifecycle.restore([replace(stored, known=frozenset())], 0.0)
+
+    (found,) = harness.update(fails(resumed()), 31)
+
+    assert (found.key, found.revision) == (stored.key, 1)
+
+
 def dies(story, number, *, batch):
     at = 100.0 + 20 * number
     story.started(run=number, at=at - 8).probe(processing(number=number, batch=batch), at=at - 5)
