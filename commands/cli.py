@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable, Sequence
 
 from ..core.installed import NotInstalledError, require_spark
@@ -17,6 +16,7 @@ from ..watch.command import watch
 from .check import check
 from .demo.demo_arguments import add_demo_arguments
 from .demo.demo_settings import DemoSettings
+from .exit_code import exit_code
 from .export_dashboards import (
     ExportError,
     ExportRequest,
@@ -26,8 +26,6 @@ from .export_dashboards import (
 from .silence_command import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import TestRequest, add_test_arguments, try_receivers
 
-COULD_NOT_BEGIN = 2
-INTERRUPTED = 130
 _COULD_NOT_BEGIN = (
     NotInstalledError,
     SettingsError,
@@ -40,13 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (2: it could not begin)."""
     arguments = vars(_parser().parse_args(argv))
     command = arguments.pop("command")
-    try:
-        return _COMMANDS[command](**arguments)
-    except _COULD_NOT_BEGIN as error:
-        sys.stderr.write(f"querypulse: {error}\n")
-        return COULD_NOT_BEGIN
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return exit_code(lambda: _COMMANDS[command](**arguments), _COULD_NOT_BEGIN)
 
 
 def _demo(settings: DemoSettings) -> int:

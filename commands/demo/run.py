@@ -12,6 +12,7 @@ from typing import Any
 
 from ...sidecar.attachment import attach
 from ...sidecar.sidecar import Sidecar
+from ..exit_code import INTERRUPTED
 from .demo_output import DemoOutput
 from .demo_run import DemoRun, DemoSetup
 from .demo_settings import DemoSettings
@@ -22,7 +23,7 @@ from .spark_session import local_spark
 from .waiting import Blocked, Supervised
 
 GONE_GRACE_SECONDS = 10.0
-REPORTED, NOT_REPORTED, ENDED_BY_FAILURE, INTERRUPTED = 0, 1, 3, 130
+REPORTED, NOT_REPORTED, ENDED_BY_FAILURE = 0, 1, 3
 """Exit codes. At the third, a scheduler restarts a supervised job."""
 
 
