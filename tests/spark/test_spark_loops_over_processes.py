@@ -58,13 +58,15 @@ def test_failure_at_one_batch_in_each_process_is_one_incident(tmp_path):
         until(lambda: time.time() - planned_at > WINDOW_SECONDS, "the plan is old", timeout=30)
         codes.append(run_job(tmp_path / "last", pages, pagerduty))
         opened, text = dict(pagerduty.incidents), pagerduty.events[-1]["payload"]["summary"]
-        actions = {event["event_action"] for event in pagerduty.events}
+        actions = [event["event_action"] for event in pagerduty.events]
         fired = [page for page in pages.pages if page.status == "firing"]
         with job(tmp_path / "fixed", pages, pagerduty, poison=""):
             until(lambda: not pagerduty.open, "the incident is resolved", timeout=PATIENCE_SECONDS)
 
     assert codes == [1, 1, 1]
-    assert (opened, actions) == ({KEY: 1}, {"trigger"})
+    assert opened == {KEY: 1}
+    # Batch 0 may prove the first process healthy: it then resolves what an earlier one left.
+    assert "resolve" not in actions[actions.index("trigger") :]
     assert text.startswith("[driver] bronze failed: ValueError: negative amount; batch 1 was ")
     assert text.endswith(" ago and never committed, over restarts")
     assert {page.what for page in fired} == {("StreamingQueryFailed", "bronze")}
