@@ -14,9 +14,10 @@ ICEBERG_SPARK := 4.1.3
 BENCH := .venv-bench
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
-# Many of these tests wait for sockets and other processes; those with Spark or containers need
-# the whole machine.
+# Many tests wait for sockets and other processes. Those with Spark share a driver in each of two
+# processes; the groups stay in order, so the tests whose own processes keep the machine busy are last.
 SIDE_BY_SIDE := -n 6 --dist worksteal
+TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # How long `make simulate` searches for a history that breaks a promise.
@@ -41,7 +42,7 @@ demo-delta: java $(CONNECTORS)/.spark
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)" $(ARGS) $(OR_NONE)
+	$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)" $(TWO_DRIVERS) $(ARGS) $(OR_NONE)
 	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser that take no seconds
@@ -51,14 +52,14 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
+	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(TWO_DRIVERS) $(ARGS) $(OR_NONE)
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
 ## make test-oldest  tests of Spark's internals, on the oldest Spark supported
 test-oldest: $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(addprefix tests/spark/test_spark_,listening.py long_life.py \
 	  jvm_gone.py polling.py deaths.py stalls.py commit_log.py) \
-	  $(addprefix tests/listener/test_,decode.py health_listener.py) $(ARGS)
+	  $(addprefix tests/listener/test_,decode.py health_listener.py) $(TWO_DRIVERS) $(ARGS)
 
 ## make simulate   random histories in a simulated world that knows the truth, for MINUTES
 simulate: $(VENV)/.tests

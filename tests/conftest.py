@@ -227,6 +227,14 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: "observed" in item.fixturenames)
 
 
+@pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
+def group_by_file(items):
+    """Keep the tests of a file, and those of the observed driver, in one process each."""
+    for item in items:
+        name = "observed" if "observed" in item.fixturenames else item.path.name
+        item.add_marker(pytest.mark.xdist_group(name))
+
+
 def deselect(config, items, markers):
     out = [item for item in items if needed(item) & markers]
     config.hook.pytest_deselected(items=out)
