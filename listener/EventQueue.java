@@ -55,7 +55,6 @@ public class EventQueue {
   private long droppedBefore;
   private volatile boolean fromSessions;
   private volatile long askedAt = System.nanoTime();
-  private volatile long emptiedAt = askedAt;
 
   /**
    * Prepares the queue; nothing fills it yet.
@@ -139,14 +138,15 @@ public class EventQueue {
   /**
    * Returns a line about this queue, then the queued events, oldest first; waits up to waitMillis.
    *
-   * <p>A start or an end is returned at once, progress at most every 0.1 s.
+   * <p>A start or an end is returned at once, progress 0.1 s after the oldest arrived: queries with
+   * the same trigger commit together, and each answer costs as much as several events.
    */
   public String take(long waitMillis) throws InterruptedException {
     long deadline = System.nanoTime() + waitMillis * 1000000L;
-    long gathered = emptiedAt + GATHER_NANOS;
     while (lifecycleWaiting.get() <= 0) {
       long now = System.nanoTime();
-      if (now >= deadline || (now >= gathered && !waiting.isEmpty())) {
+      Received oldest = (Received) waiting.peek();
+      if (now >= deadline || (oldest != null && now - oldest.at >= GATHER_NANOS)) {
         break;
       }
       if (urgent.tryAcquire(Math.min(deadline - now, GATHER_NANOS), TimeUnit.NANOSECONDS)) {
@@ -173,9 +173,6 @@ public class EventQueue {
       answer.append(json(received)).append(RECORD);
     }
     long now = System.nanoTime();
-    if (received == null) {
-      emptiedAt = now;
-    }
     askedAt = now;
     int left = Math.max(0, progressWaiting.get() + lifecycleWaiting.get());
     String head = now + FIELD + left + FIELD + given + FIELD + progressDropped.get() + FIELD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import astuple
 from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
@@ -22,12 +23,12 @@ def test_a_step_that_is_far_too_late_is_a_pause_that_does_not_count():
     harness = WorkerHarness().step()
     harness.step(after=60.0)
 
-    assert harness.published[-1].snapshot.pauses == (
-        Pause(1060.0 + TICK_SECONDS, 60.0 - TICK_SECONDS),
-    )
+    (pause,) = harness.published[-1].snapshot.pauses
+    assert isinstance(pause, Pause)
+    assert astuple(pause) == pytest.approx((1060.0 + TICK_SECONDS, 60.0 - TICK_SECONDS))
 
 
-@pytest.mark.parametrize("after", [0.0, TICK_SECONDS, 1.0, TICK_SECONDS + LATE_SECONDS])
+@pytest.mark.parametrize("after", [0.0, TICK_SECONDS, 1.0, TICK_SECONDS + LATE_SECONDS - 0.01])
 def test_a_step_that_is_slightly_late_is_no_pause(after):
     harness = WorkerHarness().step()
     harness.step(after=after).step()
