@@ -14,6 +14,7 @@ from .lag_figures import lag_families
 from .monitor_families import build_info, monitor_families
 from .published_state import PublishedState
 from .query_families import query_families
+from .query_limit import limited, overflow
 from .retention_figures import retention_families
 from .row import rows
 
@@ -23,12 +24,14 @@ def all_families(board: PublishedState | None) -> Iterator[Family]:
     yield build_info()
     if board is None:
         return
-    shown = rows(board)
+    known = rows(board)
+    shown = limited(known)
     yield from query_families(board.app, shown)
     yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
     yield from retention_families(board.app, shown)
-    yield from driver_families(board.app, board.monitor.heartbeat_timestamp, shown)
+    yield from driver_families(board.app, board.monitor.heartbeat_timestamp, known)
     yield from alert_families(board.alerts)
+    yield overflow(board.app, known)
     yield from monitor_families(board.monitor)
 
 

@@ -34,7 +34,7 @@ MONITOR_METRICS = {
     "probe_duration_seconds_bucket", "probe_duration_seconds_sum", "probe_duration_seconds_count", "alerts_firing",
     "deliveries_total", "outbox_pending", "alerts_lost_total", "receiver_circuit_open",
     "internal_errors_total", "driver_heartbeat_timestamp_seconds",
-    "driver_expected_timestamp_seconds",
+    "driver_expected_timestamp_seconds", "queries_without_series",
 }  # fmt: skip
 SOURCE_METRICS = {
     "lag_offsets", "lag_reported_offsets", "lag_seconds", "last_success_timestamp_seconds",

@@ -12,8 +12,9 @@ HEAD = """\
 
 Made by `make dashboards` from what a driver serves at `/metrics`; OpenMetrics on request. Timestamps are Unix seconds and
 absent until they exist. Figures that Spark does not know are absent too, never 0 or -1. A query goes by its name, else by
-the first 8 characters of its id; series of a dead query stay until it is back or forgotten. No label ever holds a run id,
-a batch id or the text of an error, but for those of `..._info`, which are made for joins.
+the first 8 characters of its id; series of a dead query stay until it is back or forgotten. At most 1,000 queries have series:
+expected ones first, then those that run. No label ever holds a run id, a batch id or the text of an error, but for those of
+`..._info`, which are made for joins.
 """
 SECTIONS = {
     "## Of each query": "spark_streaming_query_",

@@ -94,8 +94,8 @@ def drivers() -> Json:
     return table(
         "Drivers",
         "One row for each monitor, silent ones that should be running included. Good: a heartbeat "
-        "below 15 s, no lost events, no own errors. If *unread events* only grow, or events are "
-        "lost, this monitor misses events: "
+        "below 15 s, no lost events, no own errors, no queries *without series* (a driver shows "
+        "1,000). If *unread events* only grow, or events are lost, this monitor misses events: "
         f"{runbook('QuerypulseEventsMissing')}, {runbook('QuerypulseMonitoringDegraded')}.",
         {
             "app": None,
@@ -108,6 +108,7 @@ def drivers() -> Json:
             "unread events": now(each(monitor("mailbox_depth"), by=by)),
             "lost events": now(meanwhile(monitor("events_dropped_total"), by=by)),
             "own errors": now(or_none(errors, by=by)),
+            "without series": now(each(monitor("queries_without_series"), by=by)),
         },
         (24, 6),
         overrides=[
@@ -121,6 +122,7 @@ def drivers() -> Json:
             ),
             column("lost events", **bad),
             column("own errors", **bad),
+            column("without series", **bad),
         ],
         sort=("heartbeat", True),
         empty="no driver seen",

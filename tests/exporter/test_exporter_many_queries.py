@@ -1,0 +1,78 @@
+"""However many queries a driver has, a scrape stays bounded, and what it leaves out is counted."""
+
+from __future__ import annotations
+
+import pytest
+from support.exporter_boards import board
+from support.exporter_exposition import samples
+from support.story import CONFLICT, Story
+
+from querypulse.exporter import query_limit
+from querypulse.exporter.query_collector import all_families
+
+LIMIT = 5
+
+
+@pytest.fixture(autouse=True)
+def small_limit(monkeypatch):
+    monkeypatch.setattr(query_limit, "MAX_QUERIES", LIMIT)
+
+
+def driver(*, ended=0, running=0):
+    """A story of queries that have ended, and then of queries that run."""
+    story = Story()
+    for number in range(ended):
+        story.started(f"ended-{number}", at=0).ended(f"ended-{number}", at=1)
+    for number in range(running):
+        story.started(f"running-{number}", at=2)
+    return story
+
+
+def active(shown):
+    """The queries that have a series."""
+    return [
+        one.labels["query"] for one in samples(shown) if one.name == "spark_streaming_query_active"
+    ]
+
+
+def without_series(shown):
+    (found,) = [one for one in samples(shown) if one.name == "querypulse_queries_without_series"]
+    return found.value
+
+
+@pytest.mark.parametrize("running", [0, 1, LIMIT])
+def test_up_to_the_limit_every_query_has_series(running):
+    shown = board(driver(running=running))
+    assert len(active(shown)) == running
+    assert without_series(shown) == 0
+
+
+@pytest.mark.parametrize("more", [1, 20])
+def test_queries_beyond_the_limit_are_counted(more):
+    shown = board(driver(running=LIMIT + more))
+    assert active(shown) == [f"running-{number}" for number in range(LIMIT)]
+    assert without_series(shown) == more
+
+
+def test_running_queries_come_before_those_that_have_ended():
+    shown = board(driver(ended=LIMIT, running=LIMIT))
+    assert active(shown) == [f"running-{number}" for number in range(LIMIT)]
+
+
+def test_expected_queries_come_first():
+    shown = board(driver(running=LIMIT), expected=("bronze", "running-4"))
+    assert set(active(shown)) == {"bronze", "running-4", "running-0", "running-1", "running-2"}
+
+
+def test_query_without_series_still_keeps_its_driver_expected():
+    shown = board(driver(ended=0, running=LIMIT + 1))
+    names = [family.name for family in all_families(shown) if family.samples]
+    assert "querypulse_driver_expected_timestamp_seconds" in names
+
+
+def test_alert_of_a_query_without_series_has_its_own():
+    story = driver(running=LIMIT).started("doomed", at=2).ended("doomed", at=3, exception=CONFLICT)
+    shown = board(story)
+    alerts = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
+    assert "doomed" not in active(shown)
+    assert [one.labels["query"] for one in alerts] == ["doomed"]
