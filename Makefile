@@ -26,7 +26,7 @@ GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards faults pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -85,6 +85,10 @@ bench: java $(BENCH)/.bench
 dashboards: $(VENV)/.tests
 	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
+
+## make faults     write docs/faults.md from the results of the last make test
+faults:
+	cd tests && ../$(BIN)/python -m support.faults_page > ../docs/faults.md
 
 ## make pictures   draw the pictures of README and docs from a real driver
 pictures: $(VENV)/.tests

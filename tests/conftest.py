@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import threading
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import connectors, grafana
+from support import connectors, faults, grafana
 from support.compose import engine_trouble
 
 from querypulse.core.guard import Guard
@@ -204,6 +204,22 @@ def pytest_configure(config):
     config.addinivalue_line(
         "markers", "contains_errors: the test is about an error that is contained"
     )
+    config.addinivalue_line("markers", "fault(subject, done, held): a row of docs/faults.md")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FaultRecorder())
+
+
+class FaultRecorder:
+    """Keeps what held in this run, for docs/faults.md."""
+
+    def __init__(self):
+        self._results = faults.Results()
+
+    def pytest_runtest_logreport(self, report):
+        self._results.add(report)
+
+    def pytest_sessionfinish(self):
+        self._results.write()
 
 
 @pytest.hookimpl(trylast=True)
@@ -233,6 +249,20 @@ def group_by_file(items):
     for item in items:
         name = "observed" if "observed" in item.fixturenames else item.path.name
         item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.fixture(autouse=True)
+def fault_row(request, record_property):
+    """Record the fault that the test is about, if any."""
+    marker = request.node.get_closest_marker("fault")
+    if marker is not None:
+        record_property(faults.FAULT, marker.args)
+
+
+@pytest.fixture
+def measured(record_property):
+    """Add a figure to the test's row of docs/faults.md."""
+    return partial(record_property, faults.MEASURED)
 
 
 def deselect(config, items, markers):

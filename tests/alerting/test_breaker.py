@@ -128,6 +128,7 @@ class Simulation:
         return [at for at, _ in self.attempts]
 
 
+@pytest.mark.fault("Receivers", "A receiver is down", "Attempts follow the schedule")
 def test_retries_in_an_outage_follow_the_schedule():
     simulation = Simulation(A).until(1000, outage())
 
@@ -157,6 +158,9 @@ def test_page_just_tried_by_a_flush_is_released_too():
     assert simulation.pending == []
 
 
+@pytest.mark.fault(
+    "Receivers", "Many alerts while a receiver is down", "They cause no more attempts than one"
+)
 def test_many_pages_do_not_cause_many_attempts_in_an_outage():
     """Each page is tried once, five seconds apart; then they alternate at the pace of the circuit."""
     pending = [PendingSend(incident(f"q{number}"), SendReason.TRIGGER) for number in range(50)]

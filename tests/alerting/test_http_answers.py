@@ -52,6 +52,11 @@ def answer_of(receiver, sent):
     return DeliveryOutcome.DELIVERED
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "Every HTTP status",
+    "Retried, rejected or misconfigured, as the table of deliveries says",
+)
 @pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["firing", "resolved"])
 @pytest.mark.parametrize("kind", MAKE)
 def test_every_status_has_its_meaning(kind, sent):

@@ -26,6 +26,9 @@ def poster(double: HttpDouble, **options) -> HttpPoster:
     return HttpPoster(Secret(double.url), setting="webhook_url", **options)
 
 
+@pytest.mark.fault(
+    "Receivers", "A receiver sends one byte at a time", "The attempt ends at its deadline"
+)
 @pytest.mark.parametrize(
     "start",
     [

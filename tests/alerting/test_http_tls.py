@@ -115,6 +115,9 @@ def test_interrupted_handshake_is_transient(authority):
     assert error.answer is DeliveryOutcome.TRANSIENT
 
 
+@pytest.mark.fault(
+    "Receivers", "A TLS handshake that never ends", "The attempt ends at its deadline"
+)
 def test_hanging_handshake_ends_at_the_deadline(authority):
     with socket.create_server(("127.0.0.1", 0)) as server:
         began = time.monotonic()
@@ -142,6 +145,7 @@ class NonReading(HttpDouble):
         self.closing.wait()
 
 
+@pytest.mark.fault("Receivers", "A receiver that reads nothing", "The attempt ends at its deadline")
 @pytest.mark.parametrize("secured", [False, True], ids=["http", "https"])
 def test_server_that_does_not_read_cannot_hold_up_a_post(authority, secured):
     """The deadline covers all records of a large body together."""

@@ -74,6 +74,9 @@ def test_resolved_incident_is_returned_once_with_its_end():
     assert harness.tick() == ()
 
 
+@pytest.mark.fault(
+    "Time and pauses", "The wall clock goes back in an incident", "It does not end before it starts"
+)
 def test_incident_never_ends_before_it_starts_even_if_the_wall_clock_goes_back():
     harness = LifecycleHarness(resolve_after_seconds=0.0).play(
         [HEALTHY, (10, "a", "StreamingQueryFailed")], 10

@@ -603,6 +603,9 @@ def test_receiver_that_forgets_gets_repeats():
     assert harness.outbox.entries == ()
 
 
+@pytest.mark.fault(
+    "Time and pauses", "The wall clock is set back while a reminder waits", "The reminder is sent"
+)
 def test_repeat_is_not_delayed_forever_when_the_clock_is_set_back():
     harness = Harness(incident(), capabilities=FORGETFUL)
 

@@ -1,6 +1,7 @@
 """The outbox has limited room; important messages are evicted last."""
 
 import msgspec
+import pytest
 from support.deliveries import WALL, incident, outage, poison, wrong_token
 
 from querypulse.alerting.outbox.entry import OutboxEntry
@@ -75,6 +76,11 @@ def test_warning_does_not_evict_a_sent_critical_incident():
     assert queries(outbox) == ["dead"]
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "More alerts than the outbox holds",
+    "Each loss is counted, and sent when there is room",
+)
 def test_incident_without_room_is_counted_once_and_returns_when_there_is_room():
     """Incidents offered four times a second must not evict each other in turn."""
     outbox = Outbox(max_entries=2)
@@ -131,6 +137,7 @@ def test_incident_in_progress_is_not_evicted():
     assert queries(outbox) == ["dead"]
 
 
+@pytest.mark.fault("Receivers", "Years of alerts, simulated", "Memory is bounded")
 def test_nothing_accumulates_over_the_years():
     """A new name every minute, with a working receiver and with failing ones."""
     for error in (None, outage(), wrong_token()):

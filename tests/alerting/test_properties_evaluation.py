@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.recorded import recorded
@@ -191,6 +192,9 @@ def test_damaged_event_is_decoded_or_raises_only_decode_error(event, place, junk
         return
 
 
+@pytest.mark.fault(
+    "Time and pauses", "The wall clock jumps either way", "No state and no start time changes"
+)
 @given(st.lists(st.sampled_from((-3600.0, 3600.0, 0.0)), min_size=5, max_size=5))
 def test_wall_clock_jumps_change_no_health_and_no_start_time(jumps):
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)

@@ -236,6 +236,11 @@ def test_killed_process_leaves_its_entries(child, spool):
     assert states(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL while the spool is written",
+    "The spool holds all of the write or nothing",
+)
 def test_process_killed_during_a_write_leaves_all_or_nothing(child, spool, folder):
     """At any moment, the file holds one complete offer for each receiver."""
     seen = set()
@@ -322,6 +327,9 @@ def make_foreign(path):
     connection.close()
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "The spool file is damaged", "It is moved aside and replaced"
+)
 @pytest.mark.parametrize(
     "damage", [damage_header, damage_inside, cut_off, make_newer, make_foreign]
 )
@@ -447,6 +455,9 @@ def test_second_spool_in_one_process_is_locked_out(spool):
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "`spool_dir` is read-only", "It is reported; delivery goes on"
+)
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become an unprivileged user")
 def test_unwritable_folder_is_reported_and_delivery_continues(folder, child):
     folder.mkdir(mode=0o755)
@@ -475,6 +486,11 @@ def test_folder_that_cannot_be_created_does_not_stop_delivery(spool, tmp_path):
     assert one._guard.errors["spool"] == 1
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts",
+    "The disk under `spool_dir` is full",
+    "It is reported; closing is not delayed",
+)
 def test_full_disk_is_reported_and_does_not_delay_close(child):
     (output, _) = child("full").communicate(timeout=60)
 
@@ -503,6 +519,9 @@ def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "The disk under `spool_dir` hangs", "The worker does not wait"
+)
 def test_offer_does_not_wait_for_the_disk(spool, folder):
     """Another program locks the file."""
     one = written(spool())
@@ -519,6 +538,7 @@ def test_offer_does_not_wait_for_the_disk(spool, folder):
     assert one.flush(PATIENCE_SECONDS)
 
 
+@pytest.mark.fault("Forks", "A fork while a spool is open", "The child does not touch it")
 def test_forked_child_does_not_touch_the_file(spool):
     """Its copy of the connection must not touch the parent's file, not even when it ends."""
     one = written(spool(), pager=(entry(1),))

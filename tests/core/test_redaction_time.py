@@ -120,6 +120,9 @@ def test_finding_the_cause_is_linear_in_hostile_text(work):
     assert slow_units(work, EXCEPTION_PARTS) == {}
 
 
+@pytest.mark.fault(
+    "Names and texts", "Texts made to slow regular expressions down", "Time grows linearly"
+)
 @pytest.mark.parametrize("unit", HOSTILE)
 def test_whole_redaction_is_linear_in_hostile_text(unit):
     assert slow_units(Redactor(["own-secret-value"])._replace, [unit]) == {}

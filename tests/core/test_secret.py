@@ -55,6 +55,9 @@ def test_broken_file_keeps_the_last_good_value(path, broken):
     assert secret.reveal() == "the next one"
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "A secret file vanishes", "The last good value stays in use"
+)
 def test_missing_file_keeps_the_last_good_value(path):
     secret = Secret.from_file(path, setting=SETTING)
     path.unlink()

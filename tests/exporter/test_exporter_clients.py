@@ -17,6 +17,9 @@ from support.exporter_http import address, get, our_threads, raw, serving
 from querypulse.exporter import reception, request_handler
 
 
+@pytest.mark.fault(
+    "Readers over HTTP", "Malformed requests", "The server goes on, and prints nothing"
+)
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -128,6 +131,11 @@ def busy_server():
         yield server, go_on, answers
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Twenty requests that take long",
+    "`/livez` answers; at most eight run at once",
+)
 def test_livez_has_reserved_slots():
     with busy_server() as (server, go_on, answers):
         assert get(server, "/livez").status_code == 200
@@ -154,6 +162,7 @@ def test_malformed_livez_request_takes_no_reserved_slot(line):
         assert time.monotonic() - began < 0.9
 
 
+@pytest.mark.fault("Readers over HTTP", "A client that sends one byte at a time", "It is cut off")
 def test_dripping_client_is_cut_off(monkeypatch):
     monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
 
@@ -172,6 +181,7 @@ def test_dripping_client_is_cut_off(monkeypatch):
         assert time.monotonic() - began < 5
 
 
+@pytest.mark.fault("Readers over HTTP", "A client that does not read its answer", "It is dropped")
 def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     monkeypatch.setattr(request_handler, "IO_SECONDS", 0.3)
     many = board(expected=tuple(f"query-{number:04}" for number in range(3000)))

@@ -27,6 +27,11 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.fault(
+    "Names and texts",
+    "Names with quotes, newlines, emoji, bidi marks, 5,000 characters",
+    "The exposition is valid, and the label bounded",
+)
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(("parse", "render"), FORMATS)
 def test_hostile_name_is_a_valid_label(name, parse, render):

@@ -141,6 +141,7 @@ def test_runbooks_need_no_token():
         assert get(server, "/status").status_code == 401
 
 
+@pytest.mark.fault("Readers over HTTP", "No token, or a wrong one", "401 on every path")
 @pytest.mark.parametrize("path", PATHS)
 def test_token_is_required_on_every_path(path):
     with serving(HEALTHY, token="s3cret-ü") as server:
@@ -155,6 +156,9 @@ def test_token_is_required_on_every_path(path):
             assert get(server, path, Authorization=right.encode()).status_code == 200
 
 
+@pytest.mark.fault(
+    "Readers over HTTP", "Unknown paths and methods without a token", "Nothing is revealed"
+)
 def test_unknown_path_or_method_reveals_nothing_without_a_token():
     with serving(None, token="t") as server:
         assert get(server, "/nonsense").status_code == 401

@@ -79,6 +79,9 @@ def test_livez_is_answered_at_once_despite_silent_clients(files):
         assert time.monotonic() - began < 1.5
 
 
+@pytest.mark.fault(
+    "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
+)
 def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
     monkeypatch.setattr(reception, "HANDSHAKE_SECONDS", 0.3)
     with (

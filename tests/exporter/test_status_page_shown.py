@@ -206,6 +206,9 @@ def test_page_without_queries_explains_it(windows):
 # -- hostile data -----------------------------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "Names and texts", "Markup in names and errors, in a real browser", "It is shown as text"
+)
 def test_hostile_texts_are_shown_as_text(windows):
     story = working(Story(), HOSTILE).ended(
         HOSTILE, at=BEGAN - 1, exception=f"{HOSTILE}: {HOSTILE}"

@@ -76,6 +76,7 @@ def test_minus_one_output_rows_of_a_v1_sink_are_unknown():
     assert progress(sink={"numOutputRows": -1}).output_rows is None
 
 
+@pytest.mark.fault("Events", "Fields of a Spark that does not exist yet", "They are ignored")
 def test_unknown_fields_are_ignored():
     assert progress(fromTheFuture={"a": [1]}).batch_id == 7
 
@@ -136,6 +137,7 @@ FIELDS = ["name", "batchDuration", "durationMs", "eventTime", "stateOperators", 
           "numInputRows", "inputRowsPerSecond", "batchId"]  # fmt: skip
 
 
+@pytest.mark.fault("Events", "Progress of any shape", "It is decoded, or rejected and counted")
 @given(st.dictionaries(st.sampled_from(FIELDS), json_values))
 def test_progress_of_any_shape_is_decoded_or_rejected(fields):
     try:

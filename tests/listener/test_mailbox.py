@@ -99,6 +99,11 @@ def test_take_frees_room():
     assert fill(mailbox, "S2", "p2") == [True, True]
 
 
+@pytest.mark.fault(
+    "Events",
+    "More events than there is room for",
+    "Memory is bounded; progress is dropped first, every loss is counted",
+)
 @given(st.lists(st.booleans() | st.none(), max_size=60))
 def test_every_loss_is_counted_and_neither_lane_exceeds_its_limit(script):
     """True puts a lifecycle item, False a progress item, None takes everything."""

@@ -172,6 +172,7 @@ def test_start_has_session_and_trigger():
     assert item.event == Started("i", "r", "a", **facts)
 
 
+@pytest.mark.fault("Events", "Garbled events", "They are counted; the next one is read")
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_undecodable_event_is_counted_and_dropped(kind):
     reading = Reading().receive(kind, "{").receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
@@ -203,6 +204,7 @@ def test_failing_handle_loses_only_its_own_event():
 # -- duplicate events ---------------------------------------------------------------------------
 
 
+@pytest.mark.fault("Events", "Events that arrive twice", "Each counts once")
 @pytest.mark.parametrize(
     ("kind", "text"),
     [

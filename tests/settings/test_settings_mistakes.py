@@ -45,6 +45,9 @@ def test_likely_typo_gets_a_suggestion():
     assert "did you mean" not in refused({"xyz": 30})
 
 
+@pytest.mark.fault(
+    "Settings", "An unknown setting that may hold a secret", "The error does not show its value"
+)
 def test_error_for_an_unknown_setting_does_not_show_its_value():
     message = refused({}, {"QUERYPULSE_PAGERDUTY_KEY": "s3cr3t"})
 
@@ -108,6 +111,11 @@ def test_variables_of_our_tests_are_not_settings():
     assert load_settings({}, ours, {}).origins == {}
 
 
+@pytest.mark.fault(
+    "Settings",
+    "Any text as any setting",
+    "A value, or an error that names the setting and its source",
+)
 @given(st.sampled_from(sorted(TYPES)), st.text(max_size=40))
 def test_any_text_is_a_value_or_a_reported_problem(name, text):
     variable = f"QUERYPULSE_{name.upper()}"
@@ -286,6 +294,9 @@ SECRET_CONF = [
 ]
 
 
+@pytest.mark.fault(
+    "Settings", "A secret in the Spark conf", "It is refused; the error names the setting to use"
+)
 @pytest.mark.parametrize(("name", "text", "word"), SECRET_CONF)
 def test_secret_in_the_spark_conf_is_refused_with_the_file_setting(name, text, word):
     """A22: Spark writes its conf into the event log in plain text."""

@@ -492,6 +492,9 @@ def test_rotated_token_is_required_from_then_on(driver, tmp_path):
     assert code("old") == 401
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "Secret and silence files on a mount that hangs", "Evaluation goes on"
+)
 def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path):
     """Opening a FIFO without a writer blocks, like a file on a dead NFS server."""
     silences, key = tmp_path / "silences", tmp_path / "key"

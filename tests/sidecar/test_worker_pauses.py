@@ -96,6 +96,9 @@ def test_without_a_probe_the_worker_does_not_wait_for_it():
     assert (len(harness.published), harness.reported) == (3, [])
 
 
+@pytest.mark.fault(
+    "Time and pauses", "The driver is frozen for minutes", "Nobody is notified afterwards"
+)
 def test_a_frozen_driver_pages_nobody():
     """Ten minutes of SIGSTOP are not ten minutes without a commit."""
     harness = watched(
@@ -138,6 +141,9 @@ def test_time_before_the_pause_still_counts():
     assert harness.reported == [("StreamingQueryStalled", "a")]
 
 
+@pytest.mark.fault(
+    "Time and pauses", "A query fails while the driver is frozen", "It is reported afterwards"
+)
 def test_a_failure_found_after_a_pause_is_reported():
     harness = WorkerHarness().poll(run()).step()
     harness.ended(exception=CONFLICT)

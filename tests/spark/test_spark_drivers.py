@@ -18,6 +18,9 @@ def slow_reply(handler):
     reply(200)(handler)
 
 
+@pytest.mark.fault(
+    "Ends and kills", "A failure right before `sys.exit`", "It is reported; the exit code is kept"
+)
 def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
@@ -59,6 +62,9 @@ def test_failure_pages_to_a_slow_receiver_before_an_immediate_exit(pages, tmp_pa
         assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
+@pytest.mark.fault(
+    "Ends and kills", "Exit while a receiver does not answer", "The delay is bounded"
+)
 def test_silent_receiver_delays_the_exit_for_a_bounded_time(tmp_path):
     import socket
 
@@ -80,6 +86,7 @@ def test_silent_receiver_delays_the_exit_for_a_bounded_time(tmp_path):
             assert time.monotonic() - exiting_at < 10
 
 
+@pytest.mark.fault("Ends and kills", "`spark.stop()` while queries are busy", "Nobody is notified")
 def test_spark_stop_with_busy_queries_does_not_page(pages, tmp_path):
     script = """
     from pyspark.sql import functions as F
@@ -134,6 +141,9 @@ def test_driver_that_exits_does_not_page(pages, tmp_path):
         assert pages.pages == []
 
 
+@pytest.mark.fault(
+    "Time and pauses", "SIGSTOP of the JVM", "Evaluation goes on, and the silence is reported"
+)
 def test_frozen_jvm_does_not_stop_the_evaluation(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, resolve_after_seconds=1)
@@ -153,6 +163,7 @@ def test_frozen_jvm_does_not_stop_the_evaluation(pages, tmp_path):
         pages.wait_for("StreamingQueryStalled", "frozen", status="resolved")
 
 
+@pytest.mark.fault("Ends and kills", "Exit while the JVM is frozen", "The delay is bounded")
 def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
@@ -174,6 +185,9 @@ def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
         assert pages.pages == []
 
 
+@pytest.mark.fault(
+    "Time and pauses", "SIGSTOP of a real driver, then SIGCONT", "Nobody is notified"
+)
 def test_driver_that_resumes_after_a_freeze_does_not_page(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)

@@ -158,6 +158,11 @@ def outcome(tmp_path_factory):
         yield cache(lambda how: running[how].result())
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "Each way to end of [ends](ends.md), on real processes",
+    "The alerts of that table",
+)
 @pytest.mark.parametrize("how", ENDS)
 def test_end_of_a_driver_decides_which_alerts_fire(outcome, how):
     end = ENDS[how]

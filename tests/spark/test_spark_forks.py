@@ -45,6 +45,7 @@ def lines_of(script, pages, folder):
         return driver.lines
 
 
+@pytest.mark.fault("Forks", "A forked child exits", "The parent's sidecar goes on")
 def test_exit_of_a_fork_does_not_close_the_parents_sidecar(pages, tmp_path):
     script = """
 if os.fork() == 0:
@@ -61,6 +62,7 @@ fail_and_flush()
     assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
+@pytest.mark.fault("Forks", "Children of `multiprocessing`", "They notify nobody")
 def test_multiprocessing_children_page_nothing(pages, tmp_path):
     script = """
 def job(seconds):
@@ -107,6 +109,7 @@ say(f"flushed {sidecar.flush(10)}")
     assert accepted == 1
 
 
+@pytest.mark.fault("Forks", "SIGKILL of a forked child", "The parent goes on")
 def test_killed_fork_does_not_affect_its_parent(pages, tmp_path):
     script = """
 import signal

@@ -21,6 +21,11 @@ say("never")
 """
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL of the JVM",
+    "The application ends with an error, and a person is notified",
+)
 def test_killed_jvm_ends_the_waiting_application_and_pages(pages, tmp_path):
     with Driver(WAITS, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("ready")

@@ -73,6 +73,11 @@ def bus_listeners(spark):
 # -- each path --------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "The bus queue, then Janino, is refused",
+    "The next path delivers each event once",
+)
 def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path):
     sidecar = watch()
     assert monitor(sidecar).listener_path == path
@@ -128,6 +133,9 @@ def test_every_path_leaves_no_thread_or_listener_behind(path, spark, watch):
     assert sidecar._runtime.path.java_listener is None
 
 
+@pytest.mark.fault(
+    "Spark and its listeners", "Our session listener is removed", "It is added again"
+)
 @pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
 def test_session_listener_dropped_by_spark_is_registered_again(way, spark, watch, monkeypatch):
     REFUSALS[way](monkeypatch)
@@ -179,6 +187,11 @@ def test_no_python_of_ours_runs_on_sparks_threads(spark, watch, monkeypatch):
     spark.streams.removeListener(sidecar.listener)
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Our listener is removed from Spark's bus",
+    "It is added again; no query is lost",
+)
 def test_bus_listener_dropped_by_spark_is_registered_again(spark, watch):
     sidecar = watch()
     (ours,) = bus_listeners(spark)
@@ -191,6 +204,11 @@ def test_bus_listener_dropped_by_spark_is_registered_again(spark, watch):
     assert monitor(sidecar).listener_registered
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Queries of new sessions fail within 50 ms of their start",
+    "Each is reported",
+)
 def test_queries_that_fail_within_milliseconds_are_all_reported(spark, watch, pages):
     """The first batch fails long before the next poll of the probe."""
     watch(probe_interval_seconds=10, group_min_queries=100)

@@ -117,6 +117,11 @@ say("done")
         return measured, {k: v for one in printed if "after" not in one for k, v in one.items()}
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "300 query starts in one session and in 50",
+    "Threads, descriptors and sessions stay flat",
+)
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
 @pytest.mark.parametrize("figure", ["threads", "descriptors", "jvm descriptors"])
 def test_three_hundred_starts_leak_no_thread_or_descriptor(what, figure, life):
@@ -127,6 +132,7 @@ def test_three_hundred_starts_leak_no_thread_or_descriptor(what, figure, life):
     assert measured[what][figure] <= measured["warm"][figure] + allowed
 
 
+@pytest.mark.fault("Spark and its listeners", "300 query starts", "The JVM loads no more classes")
 @pytest.mark.parametrize("what", ["one session", "fifty sessions"])
 def test_three_hundred_starts_load_no_new_classes(what, life):
     """Spark caches its generated code, and the JVM caches its reflection classes.
@@ -158,12 +164,16 @@ def test_close_leaves_nothing_in_the_jvm(life):
     assert measured["close"]["threads"] < measured["warm"]["threads"]
 
 
+@pytest.mark.fault(
+    "Spark and its listeners", "`shutdown_callback_server()`", "It returns; the monitor goes on"
+)
 def test_callback_server_can_be_shut_down(life):
     _, others = life
 
     assert others["callback server"] < 5
 
 
+@pytest.mark.fault("Spark and its listeners", "A low `ulimit -n`", "New queries start")
 def test_descriptor_limit_does_not_stop_new_starts(tmp_path, pages):
     """With the Python proxy, each start leaked one, until ``start()`` blocked for ever."""
     script = f"""{MEASURE}
@@ -186,6 +196,9 @@ say("done")
         pages.wait_for("StreamingQueryFailed", "the last")
 
 
+@pytest.mark.fault(
+    "Spark and its listeners", "As many short tasks as the machine can run", "No event is dropped"
+)
 def test_flood_of_tasks_drops_no_event(tmp_path, pages):
     script = f"""{MEASURE}
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])

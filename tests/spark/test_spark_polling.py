@@ -44,6 +44,11 @@ def test_session_of_a_query_is_the_one_that_started_it(spark, probe):
     assert probe.details.missing == set()
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "An object that the probe cannot read among Spark's queries",
+    "The others are polled",
+)
 def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
     """The object represents a run whose methods throw."""
     jvm = spark.sparkContext._jvm

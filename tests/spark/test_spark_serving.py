@@ -114,6 +114,9 @@ def test_driver_is_ready_when_all_queries_are_healthy(spark, watch):
     until(lambda: get(sidecar, "/readyz").status_code == 200, "the driver is ready")
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "The HTTP port is taken", "One error in the log; monitoring goes on"
+)
 def test_taken_port_logs_one_error_and_monitoring_continues(spark, watch, pages, caplog):
     import socket
 

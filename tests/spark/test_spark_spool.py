@@ -85,6 +85,11 @@ def drive(tmp_path, receiver):
     return driver
 
 
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGKILL before an alert is delivered",
+    "The next driver delivers it from the spool",
+)
 def test_next_driver_sends_and_resolves_the_alert_a_killed_driver_could_not_send(
     drive, receiver, tmp_path
 ):

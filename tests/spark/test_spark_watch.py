@@ -30,6 +30,7 @@ def url_of(driver):
     return until(url_line, "the driver prints its URL", timeout=90)
 
 
+@pytest.mark.fault("Ends and kills", "SIGKILL of the driver", "`querypulse watch` reports it")
 def test_killed_driver_is_reported_after_the_grace_period(tmp_path):
     with (
         Driver(WAITS + "time.sleep(300)", tmp_path) as driver,

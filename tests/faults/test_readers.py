@@ -1,0 +1,114 @@
+"""Readers that are many, hostile or broken cost the driver nothing, and hide nothing."""
+
+from __future__ import annotations
+
+import resource
+import socket
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.exporter_boards import full_board
+from support.exporter_http import address, get, our_threads, serving
+
+from querypulse.core.guard import Guard
+from querypulse.exporter.pages import Content, Pages
+from querypulse.exporter.reception import Request
+from querypulse.exporter.request_handler import Admission, RequestHandler
+from querypulse.exporter.shutdown_notice import ShutdownNotice
+
+READERS = "Readers over HTTP"
+IDLE_CONNECTIONS = 1000
+BODY_BYTES = 100_000_000
+AT_MOST_SECONDS = 1.0
+
+
+def timed_get(server, path, **headers):
+    """The answer, and how many seconds it took."""
+    began = time.monotonic()
+    answer = get(server, path, **headers)
+    return answer, time.monotonic() - began
+
+
+@pytest.mark.fault(
+    READERS, "1,000 idle connections", "`/livez` answers within 1 s, scrapes go on, no thread waits"
+)
+def test_a_thousand_idle_connections_delay_no_answer(measured):
+    with serving(full_board()) as server, ExitStack() as idle:
+        for _ in range(IDLE_CONNECTIONS):
+            idle.enter_context(socket.create_connection(address(server)))
+        live, seconds = timed_get(server, "/livez")
+        scraped = get(server, "/metrics")
+        threads = len(our_threads())
+
+    measured(f"`/livez` in {seconds:.3f} s, {threads} threads")
+    assert (live.status_code, scraped.status_code) == (200, 200)
+    assert seconds < AT_MOST_SECONDS
+    assert threads <= 2
+
+
+@pytest.mark.fault(
+    READERS, "A body of 100 MB", "It is refused and not kept; `/livez` answers within 1 s"
+)
+@pytest.mark.parametrize("path", ["/metrics", "/silences", "/livez", "/nonsense"])
+def test_huge_body_is_refused_and_not_kept(path, measured):
+    head = f"POST {path} HTTP/1.1\r\nContent-Length: {BODY_BYTES}\r\n\r\n".encode()
+    before = peak_bytes()
+    with (
+        serving(full_board(), token="t") as server,
+        socket.create_connection(address(server), 10) as client,
+    ):
+        client.sendall(head)
+        answer = client.recv(1000)
+        push(client, BODY_BYTES)
+        live, seconds = timed_get(server, "/livez", Authorization="Bearer t")
+
+    grown = peak_bytes() - before
+    measured(f"{grown / 1e6:.0f} MB more memory, `/livez` in {seconds:.3f} s")
+    assert live.status_code == 200
+    assert seconds < AT_MOST_SECONDS
+    assert grown < BODY_BYTES / 4
+    assert answer.startswith(b"HTTP/1.0 401")
+
+
+def push(client, size):
+    """Send a body of so many bytes, or less if the server closes the connection."""
+    chunk = b"x" * 1_000_000
+    with suppress(OSError):
+        for _ in range(size // len(chunk)):
+            client.sendall(chunk)
+
+
+def peak_bytes():
+    """The most memory that this process has had."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+WORDS = (
+    "GET POST /metrics /../../etc/passwd /silences /status ? %00 \x00 HTTP/1.1 HTTP/9.9 \r\n \n : Host "
+    "Accept Content-Length -1 99999999999 Authorization Bearer gzip \xff\xfe [:: //"
+)
+PIECES = st.sampled_from([b" ", *(word.encode("latin-1") for word in WORDS.split(" "))])
+HEADS = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=40).map(b"".join))
+
+
+@pytest.mark.fault(
+    READERS, "Random bytes as a request", "An HTTP answer, or none; no error of ours"
+)
+@given(head=HEADS)
+def test_any_request_gets_an_http_answer_or_none(head):
+    shown, guard = full_board(), Guard()
+    pages = Pages(Content(lambda: shown, lambda: True), ShutdownNotice(), guard)
+    admission = Admission(lambda: None, lambda host: True)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.shutdown(socket.SHUT_WR)
+        RequestHandler(pages, admission, Request(ours, ("127.0.0.1", 1), head + b"\r\n\r\n"))
+        ours.close()
+        answer = b"".join(iter(lambda: theirs.recv(65536), b""))
+
+    assert not guard.errors
+    assert answer == b"" or answer.startswith((b"HTTP/1.", b"<!DOCTYPE", b"#", b"{", b"o"))
+    assert b"Traceback" not in answer
