@@ -371,7 +371,7 @@ def test_clock_drift_does_not_offer_a_failure_twice():
         harness.wall = WALL + drift
         harness.step()
 
-    assert times(fake_spool) == [[], [1000.5]]
+    assert times(fake_spool) == [[], [pytest.approx(1000.0 + TICK_SECONDS)]]
 
 
 @pytest.mark.fault(
