@@ -10,11 +10,11 @@ from support.repository import families
 HEAD = """\
 # Metrics
 
-Made by `make dashboards` from what a driver serves at `/metrics`; OpenMetrics on request. Timestamps are Unix seconds and
-absent until they exist. Figures that Spark does not know are absent too, never 0 or -1. A query goes by its name, else by
-the first 8 characters of its id; series of a dead query stay until it is back or forgotten. At most 1,000 queries have series:
-expected ones first, then those that run. No label ever holds a run id, a batch id or the text of an error, but for those of
-`..._info`, which are made for joins.
+`make dashboards` writes this page from what a driver serves at `/metrics` (OpenMetrics on request). Timestamps are Unix
+seconds and absent until they exist. Gauges that Spark does not know are absent too, never 0 or -1. The label `query` is the
+query's name, or the first 8 characters of its id. The series of a dead query stay until it is back or forgotten. At most
+1,000 queries have series: expected ones first, then those that run. Only the `..._info` metrics, which are made for joins,
+have a run id or an error class as a label; no label has a batch id.
 """
 SECTIONS = {
     "## Of each query": "spark_streaming_query_",

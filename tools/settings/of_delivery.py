@@ -50,13 +50,14 @@ RECEIVERS = Group(
         ),
         Setting(
             "heartbeat_url",
-            "A dead man's switch: requested again and again while querypulse evaluates.",
+            "A dead man's switch: requested every `heartbeat_interval_seconds` while querypulse "
+            "evaluates.",
             '"https://hc.example.com/ping/orders"',
         ),
         Setting(
             "heartbeat_url_file", "The file that holds `heartbeat_url`.", '"/run/secrets/heartbeat"'
         ),
-        Setting("heartbeat_interval_seconds", "Time between two heartbeats.", "60"),
+        Setting("heartbeat_interval_seconds", "Time between two requests.", "60"),
         Setting(
             "receivers",
             "Any number of receivers, each with its own severities, queries and fallback: "
@@ -89,12 +90,20 @@ SERVER = Group(
 )
 
 NETWORK = Group(
-    "The way to receivers",
+    "Connections to receivers",
     (
         Setting("allow_http", "Allows plain http to other hosts.", "true"),
         Setting("proxy_url", "The proxy for all receivers.", '"http://proxy.example.com:3128"'),
-        Setting("proxy_from_environment", "Takes the proxy from `HTTPS_PROXY`.", "true"),
-        Setting("ca_file", "Trusted authorities besides the system's.", '"/etc/ssl/own-ca.pem"'),
+        Setting(
+            "proxy_from_environment",
+            "Uses `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY`.",
+            "true",
+        ),
+        Setting(
+            "ca_file",
+            "PEM file of the authorities to trust instead of the public ones.",
+            '"/etc/ssl/own-ca.pem"',
+        ),
         Setting("client_cert_file", "Our certificate for receivers.", '"/run/secrets/us.crt"'),
         Setting("client_key_file", "Its key.", '"/run/secrets/us.key"'),
     ),

@@ -10,7 +10,7 @@ JOB = Group(
         Setting(
             "app_name",
             "Label `app`, and part of every dedup key: "
-            "[one of its own for each job](delivery.md#two-drivers-of-one-app-name). "
+            "[each job needs its own](delivery.md#two-drivers-of-one-app-name). "
             "Default: `spark.app.name`.",
             '"orders"',
         ),
@@ -38,7 +38,7 @@ ALERTS = Group(
             "This many queries that fail together for one cause are grouped into one page.",
             "3",
         ),
-        Setting("group_window_seconds", "Within this time they fail together.", "10"),
+        Setting("group_window_seconds", "The time within which they must fail.", "10"),
         Setting(
             "silences",
             "Suppress matching alerts for a time: [alerts.md](alerts.md#silences).",
@@ -105,7 +105,7 @@ STALLS = Group(
         Setting("slow_critical_seconds", "... and after this long at the latest.", "1800"),
         Setting(
             "start_grace_seconds",
-            "How long a started or expected query may show nothing: `StreamingQueryMissing`.",
+            "How long a started or expected query may show no activity: `StreamingQueryMissing`.",
             "120",
         ),
         Setting(
@@ -115,7 +115,7 @@ STALLS = Group(
         ),
         Setting(
             "failed_grace_seconds",
-            "How long a query that failed may take to recover before anybody is notified.",
+            "How long a query that failed may take to recover before an alert fires.",
             "0",
         ),
         Setting(
@@ -130,7 +130,7 @@ STALLS = Group(
 DATA = Group(
     "Lag, input and data loss",
     (
-        Setting("lag_allowed_offsets", "How far behind a query may be.", "1000"),
+        Setting("lag_allowed_offsets", "How far behind a query may be, in offsets.", "1000"),
         Setting(
             "lag_allowed_seconds",
             "How long the first unread record may wait; `StreamingQueryLagging` is critical at "
@@ -161,7 +161,7 @@ DATA = Group(
         ),
         Setting(
             "lag_by_partition",
-            "Lag of each partition, too: as many series as there are partitions.",
+            "Exports the lag of each partition too: one series per partition.",
             "true",
         ),
         Setting("probe_interval_seconds", "How often Spark is polled.", "0.5"),

@@ -17,27 +17,27 @@ HEAD = """\
 
 Written by `python -m tools.settings` from the settings record; `make dashboards` writes it again.
 
-A setting has one name everywhere. The first of these that has it counts:
+A setting has one name everywhere. Its value comes from the first of these that sets it:
 
 1. an argument: `attach(spark, stall_floor_seconds=30)`
 2. the environment: `QUERYPULSE_STALL_FLOOR_SECONDS=30`
 3. the Spark conf: `spark.querypulse.stall_floor_seconds=30`
 4. the TOML file that `QUERYPULSE_CONFIG` names: `stall_floor_seconds = 30`
 
-An unknown or wrong argument, conf or key of the file is an error before anything runs. It names the
-setting, its source and what is allowed. An unknown or wrong variable of the environment never stops
-a job: it is logged once and ignored, and `querypulse check` refuses it. `querypulse check` prints
-the settings in force and where each came from. It exits with 0 when they can be used, with 2 when
-not.
+An unknown or wrong argument, conf or key of the file is an error before anything runs. The message
+names the setting, its source and what is allowed. An unknown or wrong variable of the environment
+never stops a job: it is logged once and ignored, and `querypulse check` refuses it. The command
+prints the settings in force and where each came from. It exits with 0 if they can be used,
+otherwise with 2.
 
 Secrets, and URLs with a secret part, are refused in the Spark conf, because Spark's event logs show
-it: give the setting that ends in `_file`. All times are in seconds.
+the conf: use the setting that ends in `_file`. All times are in seconds.
 """
 BY_QUERY = """
 ## By query
 
 `queries` gives queries whose name matches a pattern (`*`, `?`, `[...]`) other limits than the rest.
-The first pattern that has a setting counts. Allowed there are
+If several patterns with the same setting match, the last one counts. Allowed there are
 {names}, and
 
 * `ignore = true`: the query has a state and metrics, and never an alert;
@@ -56,7 +56,7 @@ heartbeat_url_file = "/run/secrets/nightly_heartbeat"
 ignore = true
 ```
 """
-HEARTBEATS = "receivers.md#a-scheduled-query-that-does-not-come"
+HEARTBEATS = "receivers.md#a-scheduled-query-that-never-starts"
 SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
 WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a number"}
 
