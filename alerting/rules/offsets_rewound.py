@@ -26,7 +26,7 @@ _rewound = attrgetter("rewound")
 def check(context: RuleContext) -> Finding | None:
     """Fire when a partition or source has been behind the query's old position for the window."""
     query = context.query
-    # This runs four times a second, and nearly every query has neither.
+    # This runs twice a second, and nearly every query has neither.
     if not context.is_running or not (query.shortfalls or any(map(_rewound, query.trends.sources))):
         return None
     texts = [*_went_back(context), *_ends_before(context)]

@@ -335,7 +335,7 @@ def test_bug_in_a_receiver_is_contained(deliver, caplog):
 
 
 def test_spool_is_left_alone_if_there_is_nothing_to_send(deliver):
-    """Offers arrive four times a second for as long as the job lives."""
+    """Offers arrive twice a second for as long as the job lives."""
     spool = MemorySpool()
     delivery = deliver(Recorder(), spool=spool)
     for _ in range(3):

@@ -82,7 +82,7 @@ def test_warning_does_not_evict_a_sent_critical_incident():
     "Each loss is counted, and sent when there is room",
 )
 def test_incident_without_room_is_counted_once_and_returns_when_there_is_room():
-    """Incidents offered four times a second must not evict each other in turn."""
+    """Incidents offered twice a second must not evict each other in turn."""
     outbox = Outbox(max_entries=2)
     firing = [warning("a"), warning("b"), warning("c")]
     for tick in range(100):
