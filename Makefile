@@ -22,11 +22,13 @@ TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # How long `make simulate` searches for a history that breaks a promise.
 MINUTES := 5
+# How long `make soak` runs.
+SOAK_MINUTES := 30
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards faults pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards faults soak pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -85,6 +87,10 @@ bench: java $(BENCH)/.bench
 dashboards: $(VENV)/.tests
 	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
+
+## make soak       healthy queries for SOAK_MINUTES: no alert, nothing left behind
+soak: java $(VENV)/.tests
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -Im pytest -m soak $(ARGS)
 
 ## make faults     write docs/faults.md from the results of the last make test
 faults:

@@ -18,8 +18,8 @@ from querypulse.core.guard import Guard
 DUMP_SECONDS = 280
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
-OPT_IN = {"docker", "grafana"}
-"""Markers of what no system package provides: even under CI, these tests run where they can."""
+OPT_IN = {"docker", "grafana", "soak"}
+"""Markers of what no system package provides, or takes too long: these tests run where they can."""
 
 # A busy CI machine is slow, not wrong; under CI, each run uses the same examples.
 settings.register_profile(
@@ -302,6 +302,7 @@ def needs():
             not engine_trouble(),
             f"needs a Docker engine with Compose: {engine_trouble()}",
         ),
+        "soak": ("SOAK_MINUTES" in os.environ, "takes SOAK_MINUTES: make soak"),
         "grafana": (
             grafana.is_here(),
             "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",

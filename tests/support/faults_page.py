@@ -10,7 +10,7 @@ from support.faults import Row, read
 HEAD = """\
 # Faults
 
-Each row is a fault that a test makes happen, and what held. `make test` runs them all and keeps the results; `make faults`
+Each row is a fault that a test makes happen, and what held. `make test` and `make soak` run them and keep the results; `make faults`
 writes this page from them, so a row whose test fails or did not run is missing here. Figures are of the last run.
 """
 
