@@ -183,7 +183,8 @@ def _recovering(
 def _continues(before: RecoveryWindow, query: Query | None) -> bool:
     """Whether the recovery goes on.
 
-    A recovery that began when a run was stopped ends with the next run, unless that commits.
+    A recovery that began when a run was stopped, or had vanished, ends when that run reappears or
+    the next one starts, unless it commits.
     """
     if query is None:
         return before.commits == 0
@@ -191,7 +192,7 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
     if totals.commits != before.commits:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
-    return before.active or totals.restarts == before.restarts
+    return before.active or (totals.restarts == before.restarts and not query.alive)
 
 
 def _is_unhealthy(

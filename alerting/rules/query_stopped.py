@@ -30,7 +30,7 @@ def check(context: RuleContext) -> Finding | None:
     if context.query.stop_expected or not _should_run(context, with_context=with_context):
         return None
     grace = context.limits.gone_grace_seconds
-    if grace and context.watched_since(gone_at) <= grace:
+    if grace and (context.watched_since(gone_at) <= grace or _is_unconfirmed(context)):
         return None
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
@@ -44,6 +44,14 @@ def check(context: RuleContext) -> Finding | None:
         evidence=evidence(context),
         cause=CONTEXT_GONE if with_context else "",
     )
+
+
+def _is_unconfirmed(context: RuleContext) -> bool:
+    """Whether a single poll lacked the run, and none has followed: the run may still be active."""
+    probe, query = context.snapshot.probe, context.query
+    if probe is None or query.ended is not None or query.vanished_at is None:
+        return False
+    return probe.at <= query.vanished_at
 
 
 def _gone_at(context: RuleContext) -> float | None:

@@ -214,6 +214,16 @@ def test_recovery_by_a_planned_stop_ends_when_the_next_run_is_starting():
     assert health(stopped.started(run=2, at=20), 21).recovery("a", "critical", before) is None
 
 
+def test_recovery_by_a_vanished_run_ends_when_a_poll_shows_the_run_again():
+    """It has not completed, and has shown no activity yet."""
+    vanished = Story().probe(run(trigger=AVAILABLE_NOW, busy=True), at=0).probe(at=5)
+    before = health(vanished, 10).recovery("a", "critical", None)
+    again = vanished.probe(run(trigger=AVAILABLE_NOW, busy=True), at=15)
+
+    assert before is not None
+    assert health(again, 16).recovery("a", "critical", before) is None
+
+
 def test_another_query_with_the_same_name_restarts_the_recovery():
     assert health(commits(5)(20), 20).recovery(
         "a", "critical", RecoveryWindow(10, 7)

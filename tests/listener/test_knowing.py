@@ -117,7 +117,7 @@ def test_failed_query_stays_visible():
     "story",
     [
         Story().probe(run(), at=0).ended(at=1),
-        Story().probe(run(), at=0).probe(at=1),
+        Story().probe(run(), at=0).probe(at=1).probe(at=2),
         Story().started(at=0).ended(at=1),
     ],
     ids=["stopped", "vanished", "ended under an unknown trigger"],

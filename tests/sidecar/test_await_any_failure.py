@@ -130,7 +130,7 @@ def test_failure_of_another_process_does_not_end_the_wait(watchers):
 
 
 def test_vanished_query_of_another_process_does_not_end_the_wait():
-    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2).probe(at=3)
 
     assert failure(story, 500) is None
     story.state.own(parse_watchers("2:foreign 1:mine"))
@@ -176,7 +176,7 @@ def test_expected_query_of_another_process_ends_the_wait():
 
 
 def test_missing_expected_query_of_another_process_ends_the_wait():
-    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2)
+    story = shared(SECOND, theirs="foreign").probe(run("theirs"), at=1).probe(at=2).probe(at=3)
     story.state.expected = frozenset({"theirs"})
 
     assert failure(story, 50) is None

@@ -15,7 +15,8 @@ from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
-from .driver import SimDriver
+from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Open
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .stage import Violation, WorldView, is_of_unnamed, is_up
@@ -139,7 +140,7 @@ class Looping:
             # The batch of the last failure is not known, and the alert names another one.
             return
         failed_at = self._in_its_batch(query)
-        if self._is_spent(failed_at, query):
+        if self._is_spent(receiver, failed_at, query):
             self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
@@ -148,7 +149,7 @@ class Looping:
         # A failure whose event was lost or is late may be unknown.
         known = [one.at for one in query.failures if one.known]
         lately = [at for at in known if known[-1] - at <= window]
-        if not self._is_spent(lately, query):
+        if not self._is_spent(receiver, lately, query):
             return
         self._says(receiver, query, "failures within ", EARLIER)
         notified = [
@@ -181,14 +182,25 @@ class Looping:
         now = self._stage.time.now
         return self._stage.silences.covered(query.spec, name, now - KNOWN_SECONDS, now)
 
-    def _is_spent(self, failed_at: list[float], query: SimQuery) -> bool:
-        """Whether the failure that spends the restart budget can be known by now."""
+    def _is_spent(self, receiver: SimReceiver, failed_at: list[float], query: SimQuery) -> bool:
+        """Whether the failure that spends the restart budget can be known and sent by now."""
         budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
             return False
         if self._is_silenced(query, query_flapping.NAME):
             return False
-        return driver.attached and self._can_be_known(failed_at[budget - 1], driver)
+        free_from = self._suppressed_until(receiver, driver)
+        return driver.attached and self._can_be_known(max(failed_at[budget - 1], free_from), driver)
+
+    def _suppressed_until(self, receiver: SimReceiver, driver: SimDriver) -> float:
+        """Until when a critical alert of the whole driver is open: no alert of a query begins then.
+
+        A failure does, and the flapping of a query is reported in addition to it.
+        """
+        if any(_is_of_driver(one, driver) for one in receiver.open.values()):
+            return self._stage.time.now
+        ends = (end.at for end in receiver.closed if _is_of_driver(end.incident, driver))
+        return max(ends, default=-inf)
 
     @staticmethod
     def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
@@ -219,3 +231,9 @@ class Looping:
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
                 f"process after process: {shown}"
             )  # fmt: skip
+
+
+def _is_of_driver(one: Open, driver: SimDriver) -> bool:
+    """Whether it is a critical incident of the whole driver that this driver has sent."""
+    whole = any(key == WHOLE_DRIVER for key, _ in one.shown)
+    return whole and one.driver == driver.name and one.severity == "critical"

@@ -92,13 +92,15 @@ def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> boo
 
 
 def _hung_after(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
-    """How long after the episode began its present batch did, if that hangs.
+    """How long after the episode began its present batch did, if that hangs or waits for slots.
 
     Its log did not advance before that, which is another problem than a batch that hangs.
     """
     run = driver.spark.living.get(query.key)
-    hangs = driver.time.now < max(query.hang_until, query.ask_until, query.skew_until)
-    return max(0.0, run.busy_since - episode.began_at) if run is not None and hangs else 0.0
+    held_until = max(query.hang_until, query.ask_until, query.skew_until, query.starve_until)
+    if run is None or driver.time.now >= held_until:
+        return 0.0
+    return max(0.0, run.busy_since - episode.began_at)
 
 
 def _is_in_flight(driver: SimDriver, query: SimQuery) -> bool:
@@ -114,7 +116,9 @@ def _critical_seconds(
     window = _batch_window(driver, query, episode)
     if episode.health is Health.SLOW:
         return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
-    return max(window, min(3.0 * window, 900.0))
+    # The time in which its log did not advance was another problem.
+    before = _hung_after(driver, query, episode) if query.spec.log_every else 0.0
+    return before + max(window, min(3.0 * window, 900.0))
 
 
 def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float:

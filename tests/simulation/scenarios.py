@@ -306,6 +306,10 @@ SCENARIOS = (
         (A, B, C), Step(100, "die", "c"), Step(104, "die", "a"), Step(104, "die", "b"),
         Step(106, "restart", "b"), Step(150, "die", "b"), setup=Setup(receivers=("alertmanager",)),
     ),
+    _scenario(
+        "seed 870001779", "P2", "a single poll lacks a running query, and the probe is refused afterwards",
+        (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_refused", "", 80.0),
+    ),
 )  # fmt: skip
 
 

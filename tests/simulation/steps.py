@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from querypulse.listener.forgetting import is_called
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import ExpectStop
 
@@ -79,7 +80,11 @@ def _stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
 def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     run = _run(driver, query)
     dead = query.truth.health is Health.DEAD
-    if run is not None and run.spec.name is not None and driver.awake and not dead:
+    if run is None or run.spec.name is None:
+        return
+    # ``expect_stop`` accepts only a name that the driver has seen.
+    known = any(is_called(one, run.spec.name) for one in driver.worker.evaluated.snapshot.queries)
+    if known and driver.awake and not dead:
         query.wanted = False
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)
         # The application may call both within a millisecond; the worker takes them in order.

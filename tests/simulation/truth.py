@@ -169,12 +169,13 @@ class Truth:
         """When it first showed progress or idleness after ``at``; a start shows neither.
 
         A stop shows it if no run follows, or if it is the end of a run that ``ends_by_itself``.
+        So does a batch whose log is stuck at once, but not a run that another one replaces.
         """
-        ends = [*(end for end, _ in self.timeline[1:]), inf]
+        following = [*self.timeline[1:], (inf, Health.ABSENT)]
         shown = [
             max(began, at)
-            for (began, health), end in zip(self.timeline, ends, strict=True)
-            if end > max(began, at)
+            for (began, health), (end, after) in zip(self.timeline, following, strict=True)
+            if (end > max(began, at) or (began >= at and after is not Health.STARTING))
             and health in _SHOWS_LIFE
             and (health is not Health.STOPPED or ends_by_itself or end == inf)
         ]
