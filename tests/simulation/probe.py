@@ -61,6 +61,10 @@ class SimProbe:
             # Its process has ended, whatever else is wrong.
             self._publish((), Context.JVM_GONE)
             return
+        if self._time.now >= self._spark.exits_at:
+            # So it has here, and its event queue has told why.
+            self._publish((), Context.TERMINATED)
+            return
         if not self.answers:
             return
         runs = [self._living(run) for run in self._spark.living.values()]
