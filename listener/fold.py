@@ -103,7 +103,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, run.batch_id - 1, at)
-        query = with_batch_of_death(query)
+    query = with_batch_of_death(query)
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.processes import OOM, WALL, Process, failing
-from support.story import CONFLICT, processing
+from support.story import CONFLICT, processing, run
 
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
@@ -320,6 +320,15 @@ def test_batch_that_is_read_late_is_assigned_to_the_failure():
 
     process.began(at=4, committed=(40, -100.0))
     assert process.query().deaths[-1].batch_id == 41
+
+
+def test_first_batch_is_assigned_to_a_failure_that_a_poll_shows_without_a_readable_checkpoint():
+    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
+    process.probe(run(batch=-1, active=False, exception=CONFLICT), at=3)
+    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH, "Spark had not read the checkpoint"
+
+    process.probe(processing(batch=0, active=False, exception=CONFLICT), at=4)
+    assert process.query().deaths[-1].batch_id == 0
 
 
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():

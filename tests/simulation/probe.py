@@ -64,7 +64,7 @@ class SimProbe:
             self._publish((), Context.JVM_GONE)
             return
         if self._time.now >= self._spark.exits_at:
-            # So it has here, and its event queue has told why.
+            # So it has here, and its event queue has reported why.
             self._publish((), Context.TERMINATED)
             return
         if not self.answers:
