@@ -46,6 +46,15 @@ def with_batch_of_death(query: Query) -> Query:
     return replace(query, deaths=(*before, replace(last, batch_id=batch_id)))
 
 
+def lasting_commit(query: Query) -> int | None:
+    """The last commit, if the next run goes on after it.
+
+    None under async progress tracking: commits that are not in the log yet run again.
+    """
+    is_async = query.facts is not None and query.facts.async_progress
+    return None if is_async else query.last_commit_batch
+
+
 def expect_stop(query: Query) -> Query:
     """Record that the current run will be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
@@ -109,7 +118,8 @@ def _batch_at_death(query: Query) -> int:
         committed = query.start_point.committed.batch_id
     after_commit = 0 if committed is None else committed + 1
     flying = query.in_flight.batch_id if query.in_flight is not None else None
-    if committed is None and flying is None and query.start_point is None:
+    polled = query.probed is not None and query.probed.has_batch_id
+    if committed is None and flying is None and query.start_point is None and not polled:
         return UNKNOWN_BATCH
     return max(after_commit, flying or 0)
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
-from .ending import end, recovered, with_batch_of_death
+from .ending import end, lasting_commit, recovered, with_batch_of_death
 from .events import Event, Idle, Progress, Started, Terminated
 from .in_flight import in_flight, jobs_per_batch
 from .input_rows import without_input
@@ -41,7 +41,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         label=old.label,
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
-        last_commit_batch=old.last_commit_batch if same_query else None,
+        last_commit_batch=lasting_commit(old) if same_query else None,
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,
@@ -103,7 +103,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
     query = replace(query, jobs_per_batch=jobs_per_batch(query))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, run.batch_id - 1, at)
-        query = with_batch_of_death(query)
+    query = with_batch_of_death(query)
     if not run.active:
         return end(query, run.exception, run.error_class, at, signal="probe", context=context)
     return _idle(query, at) if run.waiting_without_data or _moved_on(previous, run) else query

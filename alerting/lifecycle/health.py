@@ -89,9 +89,7 @@ class DriverHealth:
         if label == UNNAMED:
             return self._recovery_of_unnamed(severity, before)
         query, health = self.queries.get(label), self._health.get(label)
-        if self._is_unhealthy(label, severity):
-            return None
-        if query is not None and health is not None and self._is_unseen_in_batch(query, health):
+        if self._is_unhealthy(label, severity) or self._is_unseen_in_batch(label):
             return None
         if before is not None and _continues(before, query):
             return before
@@ -130,7 +128,10 @@ class DriverHealth:
         commits = 0 if recovery is None else query.totals.commits - recovery.commits
         return recovered(alertname) if commits >= COMMITS_OF_HEALTH else IDLE[0]
 
-    def _is_unseen_in_batch(self, query: Query, health: QueryHealth) -> bool:
+    def _is_unseen_in_batch(self, label: str) -> bool:
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None:
+            return False
         flight, polled_at = query.in_flight, query.probed_at
         if flight is None or flight.batch_id is None or polled_at is None:
             return False
@@ -151,6 +152,8 @@ class DriverHealth:
         """None while an unnamed query is unhealthy and no other alert of ``UNNAMED`` lists it."""
         own = [label for label in self.queries if self.is_unnamed(label)]
         if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
+            return None
+        if any(map(self._is_unseen_in_batch, own)):
             return None
         states = {self._health[label].state for label in own if label in self._health}
         return (

@@ -11,7 +11,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.active_alert import ActiveAlert
-from querypulse.alerting.lifecycle.health import DriverHealth
+from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.alerting.lifecycle.inhibition import supersedes, suppressor
 from querypulse.alerting.policy import Policy
 from querypulse.listener.events import Started, Terminated
@@ -182,6 +182,18 @@ def test_no_stale_resolve_while_an_unnamed_query_has_no_commit():
     assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
         one.key for one in sum(harness.stale_resolves, ())
     ]
+
+
+def test_nothing_recovers_while_no_poll_shows_whether_an_unnamed_query_is_still_in_its_batch():
+    busy = polled("00000001-id", "r", None, message="Processing new data", busy=True, batch=3)
+    story = IdStory().probe(busy, at=0)
+
+    def recovery(now):
+        health = DriverHealth(story.evaluate(now), story.state.snapshot(now), now)
+        return health.recovery("unnamed", "warning", RecoveryWindow(-5.0, 0))
+
+    assert recovery(5) is not None
+    assert recovery(15) is None
 
 
 def test_critical_alert_of_one_unnamed_query_suppresses_no_other():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.processes import OOM, WALL, Process, failing
-from support.story import CONFLICT, processing
+from support.story import CONFLICT, processing, run
 
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
@@ -320,6 +320,28 @@ def test_batch_that_is_read_late_is_assigned_to_the_failure():
 
     process.began(at=4, committed=(40, -100.0))
     assert process.query().deaths[-1].batch_id == 41
+
+
+def test_first_batch_is_assigned_to_a_failure_that_a_poll_shows_without_a_readable_checkpoint():
+    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
+    process.probe(run(batch=-1, active=False, exception=CONFLICT), at=3)
+    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH, "Spark had not read the checkpoint"
+
+    process.probe(processing(batch=0, active=False, exception=CONFLICT), at=4)
+    assert process.query().deaths[-1].batch_id == 0
+
+
+def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
+    """Not every commit is in the log, so the next run may begin at an earlier batch."""
+    process = Process().probe(processing(batch=9, async_progress=True), at=1)
+    process.probe(processing(batch=9, active=False, async_progress=True, exception=CONFLICT), at=2)
+    process.started(run=2, at=3).ended(run=2, at=4, exception=CONFLICT)
+    process.started(run=3, at=5).ended(run=3, at=6, exception=CONFLICT)
+    assert [died.batch_id for died in process.query().deaths] == [9, UNKNOWN_BATCH, UNKNOWN_BATCH]
+
+    seen = processing(number=3, batch=8, active=False, async_progress=True, exception=CONFLICT)
+    process.probe(seen, at=7)
+    assert [died.batch_id for died in process.query().deaths] == [9, UNKNOWN_BATCH, 8]
 
 
 def test_batch_of_an_earlier_failure_is_not_changed_by_a_later_run():

@@ -127,6 +127,9 @@ class Looping:
         if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
             # Without its start event, the run may have been active before, and have planned it.
             return False
+        if query.key not in driver.probe.dated:
+            # The storage refused at the start of each run: nothing shows when it was planned.
+            return False
         is_old = planned_at <= driver.born_at - KNOWN_SECONDS
         old = is_old and failed_at - planned_at >= OLD_SECONDS
         return old and not self._is_silenced(query, query_failed.NAME)

@@ -35,6 +35,8 @@ class SimProbe:
         """By query: the end of the last run whose end a poll has shown."""
         self.failures: dict[str, float] = {}
         """The same for runs that failed."""
+        self.dated: set[str] = set()
+        """The queries with a run whose checkpoint could be read when a poll first showed it."""
         self._time = time
         self._spark = spark
         self._bus = bus
@@ -60,6 +62,10 @@ class SimProbe:
         if not self._spark.alive:
             # Its process has ended, whatever else is wrong.
             self._publish((), Context.JVM_GONE)
+            return
+        if self._time.now >= self._spark.exits_at:
+            # So it has here, and its event queue has reported why.
+            self._publish((), Context.TERMINATED)
             return
         if not self.answers:
             return
@@ -91,6 +97,8 @@ class SimProbe:
             return self._seen.get(run.run_id)
         if not run.spec.needs_log:
             self.answered[key] = self._time.now
+        if run.run_id not in self._seen and not self._faults.holds("unreadable", key):
+            self.dated.add(key)
         probed = self._seen[run.run_id] = ProbedRun(
             facts=self._facts_of(run),
             active=True,

@@ -20,6 +20,7 @@ from querypulse.alerting.rules import (
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Closed, Open
+from .promises import is_reported
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .stage import (
@@ -261,6 +262,8 @@ class Resolving:
         if truth.health is Health.DEAD and (lost or is_end_unreported(self._stage, query)):
             # No signal shows how a run has ended that ends by itself.
             return True
+        if truth.health is Health.DEAD and self._failed_unseen_after_stop(query):
+            return True
         if truth.health in WARNINGS and closed.incident.severity == "critical":
             return True
         driver = self._stage.drivers[query.spec.driver]
@@ -273,6 +276,17 @@ class Resolving:
             return True
         # An incident of an earlier process is resolved late; by then there may be another problem.
         return closed.incident.opened_at < born_at <= truth.since - PROVEN_SECONDS
+
+    def _failed_unseen_after_stop(self, query: SimQuery) -> bool:
+        """Whether the last run that any signal has shown was stopped as planned.
+
+        The events of the next one, which failed, were lost, and it failed before a poll saw it.
+        """
+        truth, driver = query.truth, self._stage.drivers[query.spec.driver]
+        before = [health for _, health in truth.timeline[-3:-1]]
+        shown = truth.episode is not None and is_reported(driver, query, truth.episode)
+        polled = driver.probe.answered.get(query.key, -inf) >= query.started_at
+        return before == [Health.STOPPED, Health.STARTING] and not shown and not polled
 
     @staticmethod
     def _was_short(truth: Truth, episode: Episode) -> bool:

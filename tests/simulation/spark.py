@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from math import inf
 from random import Random
 
 import msgspec
@@ -16,6 +17,8 @@ from .run import NOTABLE_SECONDS, Run
 from .signals import Bus
 from .truth import LIVES, Health
 
+HOOKS_SECONDS = 0.5
+"""How long the JVM lives after a signal, while its shutdown hooks run."""
 ROUNDING_SECONDS = 1e-6
 _encode = msgspec.json.encode
 
@@ -30,6 +33,8 @@ class SimSpark:
         self.rng = rng
         self.context = Context.RUNNING
         self.alive = True
+        self.exits_at = inf
+        """When its JVM has ended because of a signal."""
         self.paused_from = self.paused_until = 0.0
         self.pool_tasks = 0
         """The number of finished tasks of jobs that name no query."""
@@ -105,6 +110,11 @@ class SimSpark:
         """End the process without any event."""
         self.alive = False
         self._all_become(health)
+
+    def terminate(self) -> None:
+        """Stop the SparkContext by the shutdown hooks of a JVM that got a signal; then it ends."""
+        self.context_ends(Context.TERMINATED, Health.DOWN)
+        self.exits_at = self.time.now + HOOKS_SECONDS
 
     def context_ends(self, context: Context, health: Health) -> None:
         """Stop the SparkContext: busy runs fail, idle runs do not notice."""

@@ -197,7 +197,7 @@ def _context_dies(driver: SimDriver, _: Step) -> None:
 
 
 def _terminate(driver: SimDriver, step: Step) -> None:
-    driver.spark.context_ends(Context.TERMINATED, Health.DOWN)
+    driver.spark.terminate()
     driver.time.after(step.seconds, driver.close)
 
 
