@@ -112,6 +112,16 @@ class Grouping:
                 del self._pages[key]
         return tuple(incidents)
 
+    def is_muted(self, alert_key: str) -> bool:
+        """Whether the incident of this alert, or the alert in it, was silenced at the last update
+        and was never sent.
+        """
+        page = self._pages.get(self._homes.get(alert_key, ""))
+        if page is None:
+            return False
+        unsent = bool(page.incident.muted) and page.notified_at is None
+        return unsent or alert_key in page.incident.silenced
+
     def _place(self, kind: Kind, alerts: Sequence[Alert]) -> None:
         """Open one incident for all, if enough begin and no group of that name is open."""
         app, suffix = alerts[0].labels["app"], _suffix(kind)

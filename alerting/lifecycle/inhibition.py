@@ -13,8 +13,9 @@ any alert of a query     ``StreamingInputMissing`` of the       X is open
                          same query
 =======================  =====================================  ================================
 
-A failure is never suppressed. A silenced alert suppresses nothing; neither does an alert that only
-an earlier driver found, nor one of unnamed queries, which may be about different queries.
+A failure is never suppressed. A silenced alert suppresses nothing, also if its silence has ended
+but it recovers and is not sent any more; neither does an alert that only an earlier driver found,
+nor one of unnamed queries, which may be about different queries.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def suppressor(
     others: Iterable[ActiveAlert],
     health: DriverHealth,
     resolve_after_seconds: float,
-    is_silenced: Callable[[Alert], bool],
+    is_silenced: Callable[[ActiveAlert], bool],
 ) -> ActiveAlert | None:
     """The alert of ``others`` that suppresses ``new``; None if ``new`` may begin to fire."""
     if new.alert.name in FACTS:
@@ -65,7 +66,7 @@ def suppressor(
             if other.query == WHOLE_DRIVER
             else other.query == new.query and _query_holds(other, new)
         )
-        if holds and not is_silenced(other.alert):
+        if holds and not is_silenced(other):
             return other
     return None
 

@@ -83,7 +83,7 @@ class Lifecycle:
         health = DriverHealth(evaluation, snapshot, now)
         over = self._follow(evaluation, health, wall)
         escalated = [alert.key for alert in over if alert.key in self._courses]
-        begun = self._begin(health, lambda alert: silence_of(alert, silences, wall) is not None)
+        begun = self._begin(health, lambda course: self._is_silenced(course, silences, wall))
         over += self._supersede(begun, wall)
         self._grouping.end(over)
         new = [*(course.alert.key for course in begun), *escalated]
@@ -133,7 +133,7 @@ class Lifecycle:
         return over
 
     def _begin(
-        self, health: DriverHealth, is_silenced: Callable[[Alert], bool]
+        self, health: DriverHealth, is_silenced: Callable[[ActiveAlert], bool]
     ) -> list[ActiveAlert]:
         """Begin the alerts that may fire and are not suppressed, the most urgent first."""
         begun, suppressed = [], []
@@ -149,6 +149,12 @@ class Lifecycle:
             self._courses[key] = begun[-1]
         self.suppressed = tuple(suppressed)
         return begun
+
+    def _is_silenced(self, course: ActiveAlert, silences: Sequence[Silence], wall: float) -> bool:
+        """Whether nobody hears of it: it is silenced, or recovers and was silenced until then."""
+        if silence_of(course.alert, silences, wall) is not None:
+            return True
+        return not course.is_firing and self._grouping.is_muted(course.alert.key)
 
     def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
         """End recovering alerts whose query has a new alert that is at least as severe."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.lifecycle_harness import LifecycleHarness
+from support.lifecycle_harness import WALL, LifecycleHarness
 from support.story import run
 from support.worker_harness import WorkerHarness
 
@@ -11,6 +11,7 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.active_alert import ActiveAlert
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.alerting.lifecycle.inhibition import suppressor
+from querypulse.alerting.lifecycle.silences import Silence
 
 WAIT = 30.0
 
@@ -28,7 +29,7 @@ def suppressed_by(new, *others, silenced=()):
     harness = WorkerHarness().poll(run(), run("b")).step()
     evaluated = harness.worker.evaluated
     health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
-    by = suppressor(new, others, health, WAIT, lambda alert: alert.name in silenced)
+    by = suppressor(new, others, health, WAIT, lambda other: other.alert.name in silenced)
     return None if by is None else (by.alert.name, by.query)
 
 
@@ -82,6 +83,24 @@ def test_silenced_alert_suppresses_nothing():
 
     assert suppressed_by(new, silent_driver()) == ("StreamingQueryStalled", "*")
     assert suppressed_by(new, silent_driver(), silenced={"StreamingQueryStalled"}) is None
+
+
+def failed_then_slow(silenced_until):
+    """What is reported of a query that fails, recovers for a while and then is slow."""
+    harness = LifecycleHarness(resolve_after_seconds=1000)
+    harness.silences = [Silence("a", WALL + silenced_until)]
+    story = [(0, "a", "StreamingQueryFailed"), (5, "a", "commits"), (20, "a", "StreamingBatchSlow")]
+    return harness.play(story, until=40).reported
+
+
+def test_recovering_alert_that_was_never_sent_suppresses_nothing_after_its_silence():
+    assert failed_then_slow(silenced_until=10) == ["21 + StreamingBatchSlow a"]
+
+
+@pytest.mark.parametrize("silenced_until", [0, 3])
+def test_recovering_alert_that_was_sent_suppresses_a_warning(silenced_until):
+    """Whether it was sent at once, or when its silence ended."""
+    assert failed_then_slow(silenced_until) == [f"{silenced_until} + StreamingQueryFailed a"]
 
 
 def test_suppressed_alert_is_listed_with_its_suppressor():

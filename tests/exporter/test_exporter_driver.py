@@ -31,7 +31,7 @@ def test_heartbeat_has_the_app_as_label():
         committing(),
         committing().idle(at=95),
         committing().ended(at=95, exception=CONFLICT),
-        committing().probe(run(), at=94).probe(at=95),
+        committing().probe(run(), at=94).probe(at=95).probe(at=96),
         committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
     ],
     ids=["runs", "idles", "failed", "vanished", "another_ended"],

@@ -45,6 +45,8 @@ class Looping:
         """When each query failed, as far as a probe saw the run: then its batch is known."""
         self._named_at: dict[tuple[str, str, float], float] = {}
         """When an incident of a receiver first named a batch: a later batch is no news."""
+        self._named: defaultdict[tuple[str, str, float], set[str]] = defaultdict(set)
+        """How it named a batch."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -73,6 +75,7 @@ class Looping:
                 if POISON in one.words:
                     place = (receiver.name, one.key, one.opened_at)
                     self._named_at.setdefault(place, self._stage.time.now)
+                    self._named[place].add(one.words)
 
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
         webhook = receiver.kind == "webhook"
@@ -229,6 +232,10 @@ class Looping:
             # Another query in the list of the unnamed ones is no news.
             return
         shown = [one.words for one in about]
+        if POISON in words:
+            # A finite run that is stopped looks completed: until the next failure, the alert only
+            # counts failures, and what it named before is no news.
+            shown += [text for place in places for text in self._named[place]]
         if not any(all(word in text for word in words) for text in shown):
             raise Violation(
                 "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "

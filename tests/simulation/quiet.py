@@ -323,7 +323,7 @@ class Quiet:
         if before.driver != one.driver and "watch" in (before.driver, one.driver):
             # Two processes that do not know each other report the same under the same key.
             return True
-        if _is_ended_by_others(receiver, before, one):
+        if _is_ended_by_others(receiver, before, one) or _has_lapsed(receiver, before, one):
             return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
         return any(at - before.at < 10.0 for at in boots) or (
@@ -417,6 +417,12 @@ def _ended_at(query: SimQuery, name: str) -> float | None:
     reported = [one for one in query.truth.episodes if name in SAYS[one.health]]
     ended_at = reported[-1].ended_at if reported else None
     return query.truth.healthy_since if ended_at is None else ended_at
+
+
+def _has_lapsed(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+    """Whether an Alertmanager that could not be reached ended the alert by itself in between."""
+    ended = any(before.at < at <= one.at for at, key in receiver.lapsed if key == one.key)
+    return ended and receiver.is_up_from > before.at
 
 
 def _is_ended_by_others(receiver: SimReceiver, before: Notification, one: Notification) -> bool:

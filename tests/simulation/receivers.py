@@ -64,6 +64,8 @@ class SimReceiver:
         self._known: set[str] = set()
         self._doubted: set[str] = set()
         self._posted: set[str] = set()
+        self.lapsed: list[tuple[float, str]] = []
+        """Alerts that it ended by itself: time, key."""
         self._lapses: dict[str, float] = {}
         self._posted_at: dict[str, float] = {}
         self._recent: list[float] = []
@@ -158,6 +160,7 @@ class SimReceiver:
         for key, ends_at in list(self._lapses.items()):
             if ends_at <= self._time.now:
                 del self._lapses[key]
+                self.lapsed.append((self._time.now, key))
                 self._close(key)
 
     def _page(self, incident: Incident, driver: str, named: Named, *, doubted: bool) -> None:

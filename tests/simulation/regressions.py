@@ -58,4 +58,21 @@ SEEDS = (
     Seed(869342383, "a stalled unnamed query that is stopped"),
     Seed(869342679, "a failed unnamed query whose next process only starts it"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
+    Seed(860000134, "a batch whose log is stuck as soon as it has committed", Terms()),
+    Seed(
+        860000719, "batches of async progress tracking that run again under an open alert", Terms()
+    ),
+    Seed(860001697, "a storage that refuses at the start of each run", Terms()),
+    Seed(860006781, "expect_stop for a name that the driver has not seen yet", Terms()),
+    Seed(860007286, "a signal to the JVM while the probe is refused", Terms()),
+    Seed(870001159, "an availableNow loop with a bad batch, stopped in the middle of it", Terms()),
+    Seed(870001779, "one poll that lacks a running query, and none after it", Terms()),
+    Seed(871001796, "flapping behind an alert of the whole driver", Terms()),
+    Seed(871100958, "a poll that lacks a starting availableNow run after its failure", Terms()),
+    Seed(871104022, "a stuck log, and then a batch that waits for slots", Terms()),
+    Seed(871200347, "an Alertmanager with a wrong token forgets an alert", Terms()),
+    Seed(872003010, "a failure in batch 0 whose checkpoint is not read", Terms()),
+    Seed(872102605, "a failure that nothing showed, after a planned stop", Terms()),
+    Seed(872200795, "a slow batch of an unnamed query that no poll shows", Terms()),
+    Seed(872201181, "a failure under a silence, and then a slow batch", Terms()),
 )
