@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
 from support.clock import Clock
 from support.deliveries import PATIENCE_SECONDS, incident
 from support.http_double import HttpDouble, held, reply
@@ -172,6 +173,9 @@ def notify():
 """
 
 
+@pytest.mark.fault(
+    "Ends and kills", "The interpreter exits while an alert waits", "The alert is sent"
+)
 def test_alert_is_sent_while_the_interpreter_exits():
     """A driver often exits right after its query failed; no new thread can start by then."""
     with HttpDouble() as double:

@@ -5,6 +5,7 @@ import socket
 import ssl
 import threading
 import time
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,21 @@ def test_unknown_ca_is_a_misconfiguration(authority):
         assert error.answer is DeliveryOutcome.MISCONFIGURED
         assert not error.may_have_arrived
         assert "is not trusted: SSLCertVerificationError (unable to get local" in str(error)
+        assert double.requests == []
+
+
+@pytest.mark.fault(
+    "Receivers",
+    "A receiver's certificate has expired",
+    "Nothing is sent; the error says why; the alert is kept and retried",
+)
+def test_expired_certificate_is_a_misconfiguration(authority):
+    yesterday = datetime.now(timezone.utc) - timedelta(days=1)
+    with HttpDouble(tls=authority.server(not_after=yesterday)) as double:
+        error = refusal(double.url, ca_file=authority.ca_file)
+
+        assert error.answer is DeliveryOutcome.MISCONFIGURED
+        assert "is not trusted: SSLCertVerificationError (certificate has expired" in str(error)
         assert double.requests == []
 
 

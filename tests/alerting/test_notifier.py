@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 import time
 
 import pytest
@@ -75,6 +77,47 @@ def test_flush_succeeds_at_once_without_receivers(start_notifier):
 
     assert notifier.flush(Deadline(0))
     assert notifier.outcomes == {}
+
+
+@pytest.fixture
+def silent_dns(monkeypatch):
+    """Lookups of ``hangs.test`` return only when the test ends."""
+    free, lookup = threading.Event(), socket.getaddrinfo
+
+    def hang(host, *args, **options):
+        if host == "hangs.test":
+            free.wait(60)
+        return lookup(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hang)
+    yield
+    free.set()
+
+
+@pytest.mark.fault(
+    "Receivers",
+    "DNS never answers for one receiver",
+    "The others are notified; its one thread waits alone, and closing is bounded",
+)
+def test_receiver_that_dns_never_answers_for_waits_alone(
+    start_notifier, server, silent_dns, measured
+):
+    notifier = start_notifier(
+        webhook_url=server.url, slack_webhook_url="https://hangs.test/services/T0/B0/secret"
+    )
+    notifier.offer((FIRING,), ())
+    until(lambda: server.requests, "the webhook is notified", 5.0)
+    for _ in range(20):
+        notifier.offer((FIRING,), ())
+    threads = [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
+    began = time.monotonic()
+    notifier.close(Deadline(1.0))
+    seconds = time.monotonic() - began
+
+    measured(f"closed after {seconds:.1f} s, {len(threads)} threads")
+    assert statuses(server) == ["firing"]
+    assert len(threads) == 2
+    assert seconds < 4.0
 
 
 def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, server):

@@ -73,6 +73,9 @@ def test_no_time_is_left(server):
         exchange(0.0).connect_within(*server.getsockname())
 
 
+@pytest.mark.fault(
+    "Disk, port and mounts", "The kernel lacks IPv4 or IPv6", "The other one is used"
+)
 def test_address_family_that_the_kernel_lacks_is_skipped(monkeypatch, server):
     resolving_to(
         monkeypatch,

@@ -162,6 +162,11 @@ FORGERIES = [
 ]
 
 
+@pytest.mark.fault(
+    "Events",
+    "A local user forges an event at the callback port",
+    "It is counted as forged and dropped",
+)
 @pytest.mark.parametrize("forged", FORGERIES, ids=lambda forged: type(forged).__name__)
 @pytest.mark.parametrize("method", METHODS.values())
 def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, method, forged):

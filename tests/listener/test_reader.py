@@ -324,6 +324,11 @@ def test_only_a_start_event_triggers_a_poll():
 # -- a JVM that does not answer -------------------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Py4J's connection is cut",
+    "Reading is tried again, and the probe polls at once",
+)
 @pytest.mark.parametrize("lost", NETWORK_ERRORS)
 def test_lost_jvm_triggers_a_poll_and_is_retried_after_a_pause(lost):
     reading = Reading().receive(EventKind.PROGRESS, PROGRESS)

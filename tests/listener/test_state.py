@@ -42,6 +42,11 @@ def test_run_missing_from_a_report_has_vanished():
 # -- events that Spark's queue has dropped --------------------------------------------------------
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Spark's bus dropped events before `attach`",
+    "They are not reported as lost afterwards",
+)
 @pytest.mark.parametrize(
     "counts",
     [[37], [37, 37, 37], [None, None], [None, 37], [None, 37, 37], [0, None]],
@@ -57,6 +62,11 @@ def test_events_dropped_before_the_first_count_are_ignored(counts):
     assert story.evaluate(9).findings == ()
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Spark's bus overflows and drops events",
+    "The drops are counted and reported",
+)
 def test_events_dropped_since_the_last_poll_are_reported():
     story = Story().probe(run(), at=1, dropped=None).probe(run(), at=2, dropped=37)
     story.probe(run(), at=3, dropped=38).probe(run(), at=4, dropped=38)

@@ -163,6 +163,7 @@ def test_mistake_in_the_second_call_is_an_error(driver, arguments, named):
     assert attach(driver) is first
 
 
+@pytest.mark.fault("Ends and kills", "`attach` again after `close()`", "A new sidecar works")
 def test_other_settings_after_closing_make_another_sidecar(driver):
     first = attach(driver, **QUIET)
     first.close()
@@ -254,6 +255,9 @@ BREAK = {
 }
 
 
+@pytest.mark.fault(
+    "Ends and kills", "An error of ours in `attach`", "The job goes on; nothing is left behind"
+)
 @pytest.mark.contains_errors
 @pytest.mark.parametrize("break_it", BREAK.values(), ids=BREAK.keys())
 def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatch, break_it):

@@ -78,6 +78,7 @@ def test_a_probe_silent_after_a_pause_does_not_stop_the_evaluation():
     assert len(harness.published) == before + 1
 
 
+@pytest.mark.fault("Time and pauses", "Every evaluation is late", "Queries are still evaluated")
 def test_a_driver_that_is_late_in_every_step_is_still_evaluated():
     """In a throttled container, each step ends a pause, and the last poll is always older."""
     harness = WorkerHarness().poll(run()).step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from datetime import datetime
 from pathlib import Path
 
 import trustme
@@ -21,10 +22,13 @@ class Authority:
         client.cert_chain_pems[0].write_to_path(self.cert_file)
         client.private_key_pem.write_to_path(self.key_file)
 
-    def server(self, *names: str, client_needed: bool = False) -> ssl.SSLContext:
+    def server(
+        self, *names: str, client_needed: bool = False, not_after: datetime | None = None
+    ) -> ssl.SSLContext:
         """The TLS context of a server with these names, by default 127.0.0.1."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self._ca.issue_cert(*(names or ("127.0.0.1",))).configure_cert(context)
+        cert = self._ca.issue_cert(*(names or ("127.0.0.1",)), not_after=not_after)
+        cert.configure_cert(context)
         if client_needed:
             self._ca.configure_trust(context)
             context.verify_mode = ssl.CERT_REQUIRED
