@@ -11,6 +11,8 @@ KEEP_COMPLETED_SECONDS = 15 * 60.0
 MAX_GONE_QUERIES = 1000
 MAX_GONE_UNNAMED = 20
 """Each restart of a query without a name and a checkpoint leaves one more of them."""
+MAX_BEFORE_FORGETTING = 2000
+FORGET_EVERY = 100
 
 
 def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -> list[Query]:
@@ -30,6 +32,11 @@ def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -
         for query in gone
         if query.label in surplus or (_completed(query) and _is_old(query, now))
     ]
+
+
+def is_crowded(count: int) -> bool:
+    """Whether to forget queries now, at each hundredth above 2,000, and not only once a minute."""
+    return count > MAX_BEFORE_FORGETTING and count % FORGET_EVERY == 0
 
 
 def is_called(query: Query, name: str) -> bool:

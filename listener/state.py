@@ -11,7 +11,7 @@ from .commit_log import LogReport
 from .ending import end_past_run, expect_stop
 from .events import KIND_OF, Event, Terminated
 from .fold import fold_event, fold_logs, fold_probe
-from .forgetting import is_called, to_forget
+from .forgetting import is_called, is_crowded, to_forget
 from .identity import UNDECIDED_SECONDS, Identity, Newcomer, UndecidedError
 from .ownership import ALONE, Ownership
 from .past_failures import PastFailures
@@ -23,8 +23,6 @@ from .sources.report import SourceReport
 from .undecided import Observed, Undecided
 
 MAX_PAUSES = 100
-MAX_BEFORE_FORGETTING = 2000
-"""With more queries than this, some are forgotten at once instead of once a minute."""
 
 
 class State:
@@ -238,7 +236,7 @@ class State:
         query = self._identity.introduce(new, self._queries, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        if is_new and (query.is_unnamed or len(self._queries) > MAX_BEFORE_FORGETTING):
+        if is_new and (query.is_unnamed or is_crowded(len(self._queries))):
             self.forget(new.at)
         return query
 

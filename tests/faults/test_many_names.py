@@ -19,6 +19,7 @@ SCRAPE_BYTES = 40_000_000
 """What 1,000 queries take, with room to spare."""
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     NAMES,
     "10,000 running queries with hostile names of 10 KB",
@@ -42,6 +43,7 @@ def test_ten_thousand_names_give_a_bounded_scrape(measured):
     assert len(scraped.encode()) < SCRAPE_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     NAMES, "A new name for each of 10,000 runs", "The names of ended runs are forgotten in order"
 )

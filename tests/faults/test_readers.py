@@ -32,6 +32,7 @@ def timed_get(server, path, **headers):
     return answer, time.monotonic() - began
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     READERS, "1,000 idle connections", "`/livez` answers within 1 s, scrapes go on, no thread waits"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.event_log import BEGAN, CONFLICT, EventLog
 from support.replays import after, changes, replayed, reported
@@ -355,6 +355,7 @@ def the_same(one, other):
     )
 
 
+@settings(max_examples=40)
 @given(
     story=st.lists(_EVENTS, max_size=40),
     grace=st.sampled_from([0, 2, 30, 60]),
