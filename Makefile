@@ -90,7 +90,8 @@ dashboards: $(VENV)/.tests
 
 ## make soak       healthy queries for SOAK_MINUTES: no alert, nothing left behind
 soak: java $(VENV)/.tests
-	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -Im pytest -m soak $(ARGS)
+	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -Im pytest -m soak \
+	  -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 900 )) $(ARGS)
 
 ## make faults     write docs/faults.md from the results of the last make test
 faults:

@@ -8,11 +8,15 @@ from .families import Family
 from .row import QueryRow
 
 MAX_QUERIES = 1000
-"""Each query has about 75 series, so a scrape stays below 100,000 lines."""
+"""Each query has about 75 series, besides those of its sources and topics."""
 
 
 def limited(rows: Sequence[QueryRow]) -> Sequence[QueryRow]:
-    """At most ``MAX_QUERIES`` rows: expected queries first, then those that run, oldest first."""
+    """At most ``MAX_QUERIES`` rows.
+
+    First expected queries, then those that run, oldest first, then those that should run, and last
+    those that have ended as intended; of these two, the newest first.
+    """
     if len(rows) <= MAX_QUERIES:
         return rows
     return sorted(rows, key=_rank)[:MAX_QUERIES]
@@ -29,7 +33,9 @@ def overflow(app: str, rows: Sequence[QueryRow]) -> Family:
     return family
 
 
-def _rank(row: QueryRow) -> int:
+def _rank(row: QueryRow) -> tuple[int, float]:
     if row.is_expected:
-        return 0
-    return 1 if row.query is not None and row.query.alive else 2
+        return 0, 0.0
+    if row.query is None or row.query.gone_at is None:
+        return 1, 0.0
+    return 2 if row.is_needed else 3, -row.query.gone_at

@@ -149,7 +149,8 @@ public class EventQueue {
       if (now >= deadline || (oldest != null && now - oldest.at >= GATHER_NANOS)) {
         break;
       }
-      if (urgent.tryAcquire(Math.min(deadline - now, GATHER_NANOS), TimeUnit.NANOSECONDS)) {
+      long due = oldest == null ? now + GATHER_NANOS : oldest.at + GATHER_NANOS;
+      if (urgent.tryAcquire(Math.min(deadline, due) - now, TimeUnit.NANOSECONDS)) {
         break;
       }
     }

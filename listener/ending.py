@@ -118,7 +118,8 @@ def _batch_at_death(query: Query) -> int:
         committed = query.start_point.committed.batch_id
     after_commit = 0 if committed is None else committed + 1
     flying = query.in_flight.batch_id if query.in_flight is not None else None
-    polled = query.probed is not None and query.probed.has_batch_id
+    probed = query.probed
+    polled = probed is not None and probed.has_batch_id and not probed.facts.trigger.is_continuous
     if committed is None and flying is None and query.start_point is None and not polled:
         return UNKNOWN_BATCH
     return max(after_commit, flying or 0)

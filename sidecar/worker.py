@@ -27,7 +27,7 @@ from ..listener.sources.report import SourceReport
 from ..listener.state import State
 
 TICK_SECONDS = 0.6
-"""A little longer than the probe's interval: each poll evaluates by itself."""
+"""A little longer than the probe's default interval: each poll evaluates by itself."""
 LATE_SECONDS = 2.0
 POLL_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0

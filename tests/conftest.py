@@ -231,7 +231,7 @@ def pytest_collection_modifyitems(config, items):
         for marker, (here, reason) in needs().items()
         if marker in wanted and not here
     }
-    if REQUIRE_DOCKER and missing.keys() & OPT_IN:
+    if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
         raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
     if REQUIRE_ALL:
         deselect(config, items, missing.keys() & OPT_IN)
@@ -245,18 +245,16 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
 def group_by_file(items):
-    """Keep the tests of a file, and those of the observed driver, in one process each."""
+    """Keep the tests of a file, and those of the observed driver, in one process each.
+
+    Note the fault that a test is about: its reports say so.
+    """
     for item in items:
+        fault = item.get_closest_marker("fault")
+        if fault is not None:
+            item.user_properties.append((faults.FAULT, fault.args))
         name = "observed" if "observed" in item.fixturenames else item.path.name
         item.add_marker(pytest.mark.xdist_group(name))
-
-
-@pytest.fixture(autouse=True)
-def fault_row(request, record_property):
-    """Record the fault that the test is about, if any."""
-    marker = request.node.get_closest_marker("fault")
-    if marker is not None:
-        record_property(faults.FAULT, marker.args)
 
 
 @pytest.fixture

@@ -25,10 +25,14 @@ Kind = tuple[str, bool]
 
 
 class OpenIncident(msgspec.Struct, frozen=True):
-    """One open incident; ``notified_at`` (monotonic seconds) is None until it is first sent."""
+    """One open incident; ``notified_at`` (monotonic seconds) is None until it is first sent.
+
+    ``sent`` are the keys of its alerts that were sent with it: not silenced at that time.
+    """
 
     incident: Incident
     notified_at: float | None = None
+    sent: frozenset[str] = frozenset()
 
 
 class Grouping:
@@ -104,7 +108,7 @@ class Grouping:
             present = _muted(_with_members(page, alerts), silences, wall)
             present = _still_muted(present, page, firing)
             repeat_after = repeat_interval_seconds if _fires(present, firing) else math.inf
-            present = _revised(present, now, repeat_after)
+            present = _with_sent(_revised(present, now, repeat_after))
             incidents.append(present.incident)
             if present.incident.ends_at is None:
                 self._pages[key] = present
@@ -112,15 +116,10 @@ class Grouping:
                 del self._pages[key]
         return tuple(incidents)
 
-    def is_muted(self, alert_key: str) -> bool:
-        """Whether the incident of this alert, or the alert in it, was silenced at the last update
-        and was never sent.
-        """
+    def was_sent(self, alert_key: str) -> bool:
+        """Whether this open alert was ever sent; a silence may have prevented it."""
         page = self._pages.get(self._homes.get(alert_key, ""))
-        if page is None:
-            return False
-        unsent = bool(page.incident.muted) and page.notified_at is None
-        return unsent or alert_key in page.incident.silenced
+        return page is not None and alert_key in page.sent
 
     def _place(self, kind: Kind, alerts: Sequence[Alert]) -> None:
         """Open one incident for all, if enough begin and no group of that name is open."""
@@ -142,7 +141,7 @@ class Grouping:
         self._put(Incident(alerts, opened_as="" if usual else key))
 
     def _put(self, incident: Incident, notified_at: float | None = None) -> None:
-        self._pages[incident.key] = OpenIncident(incident, notified_at)
+        self._pages[incident.key] = _with_sent(OpenIncident(incident, notified_at))
         for alert in incident.alerts:
             if alert.ends_at is None:
                 self._homes[alert.key] = incident.key
@@ -192,6 +191,14 @@ def _still_muted(page: OpenIncident, before: OpenIncident, firing: Collection[st
     return replace(page, incident=replace(incident, silenced=kept | incident.silenced))
 
 
+def _with_sent(page: OpenIncident) -> OpenIncident:
+    """The incident, and which of its alerts people know of now."""
+    if page.notified_at is None or page.incident.muted:
+        return page
+    received = (one.key for one in page.incident.alerts if one.key not in page.incident.silenced)
+    return replace(page, sent=page.sent.union(received))
+
+
 def _fires(page: OpenIncident, firing: Collection[str]) -> bool:
     return any(one.ends_at is None and one.key in firing for one in page.incident.alerts)
 
@@ -222,7 +229,8 @@ def _revised(page: OpenIncident, now: float, repeat_after: float) -> OpenInciden
     incident = page.incident
     known = incident.known | _more(incident.alerts)
     if page.notified_at is None:
-        return OpenIncident(replace(incident, known=known), now)
+        return replace(page, incident=replace(incident, known=known), notified_at=now)
     if known == incident.known and now - page.notified_at < repeat_after:
         return page
-    return OpenIncident(replace(incident, revision=incident.revision + 1, known=known), now)
+    newer = replace(incident, revision=incident.revision + 1, known=known)
+    return replace(page, incident=newer, notified_at=now)

@@ -151,10 +151,10 @@ class Lifecycle:
         return begun
 
     def _is_silenced(self, course: ActiveAlert, silences: Sequence[Silence], wall: float) -> bool:
-        """Whether nobody hears of it: it is silenced, or recovers and was silenced until then."""
+        """Whether nobody hears of it: it is silenced, or recovers and was never sent."""
         if silence_of(course.alert, silences, wall) is not None:
             return True
-        return not course.is_firing and self._grouping.is_muted(course.alert.key)
+        return not course.is_firing and not self._grouping.was_sent(course.alert.key)
 
     def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
         """End recovering alerts whose query has a new alert that is at least as severe."""

@@ -103,6 +103,20 @@ def test_recovering_alert_that_was_sent_suppresses_a_warning(silenced_until):
     assert failed_then_slow(silenced_until) == [f"{silenced_until} + StreamingQueryFailed a"]
 
 
+@pytest.mark.parametrize(
+    ("silenced_from", "also"), [(3, []), (0, ["21 + StreamingBatchSlow a"])], ids=["sent", "unsent"]
+)
+def test_member_of_a_group_suppresses_a_warning_only_if_it_was_sent(silenced_from, also):
+    harness = LifecycleHarness(resolve_after_seconds=1000)
+    story = [(0, query, "StreamingQueryFailed") for query in "abc"]
+    story += [(5, "a", "commits"), (20, "a", "StreamingBatchSlow")]
+    harness.play([one for one in story if one[0] < silenced_from], until=silenced_from - 1)
+    harness.silences = [Silence("a", WALL + 10)]
+    harness.play([one for one in story if one[0] >= silenced_from], until=40)
+
+    assert [line for line in harness.reported if "Slow" in line] == also
+
+
 def test_suppressed_alert_is_listed_with_its_suppressor():
     harness = LifecycleHarness().condition("*", "StreamingQueryStalled").condition("a", "commits")
     for _ in range(3):

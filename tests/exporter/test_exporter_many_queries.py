@@ -22,7 +22,7 @@ def driver(*, ended=0, running=0):
     """A story of queries that have ended, and then of queries that run."""
     story = Story()
     for number in range(ended):
-        story.started(f"ended-{number}", at=0).ended(f"ended-{number}", at=1)
+        story.started(f"ended-{number}", at=0).ended(f"ended-{number}", at=1 + number / 100)
     for number in range(running):
         story.started(f"running-{number}", at=2)
     return story
@@ -57,6 +57,18 @@ def test_queries_beyond_the_limit_are_counted(more):
 def test_running_queries_come_before_those_that_have_ended():
     shown = board(driver(ended=LIMIT, running=LIMIT))
     assert active(shown) == [f"running-{number}" for number in range(LIMIT)]
+
+
+def test_query_that_fails_keeps_its_series_beside_many_that_have_ended():
+    story = driver(ended=2 * LIMIT, running=1)
+    story.started("doomed", at=2).ended("doomed", at=3, exception=CONFLICT)
+    shown = board(story)
+
+    newest = [f"ended-{number}" for number in reversed(range(2 * LIMIT))]
+    assert active(shown) == ["running-0", "doomed", *newest[: LIMIT - 2]]
+    assert [s.labels["query"] for s in samples(shown) if s.name.endswith("failure_info")] == [
+        "doomed"
+    ]
 
 
 def test_expected_queries_come_first():

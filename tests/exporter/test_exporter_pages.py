@@ -141,7 +141,9 @@ def test_runbooks_need_no_token():
         assert get(server, "/status").status_code == 401
 
 
-@pytest.mark.fault("Readers over HTTP", "No token, or a wrong one", "401 on every path")
+@pytest.mark.fault(
+    "Readers over HTTP", "No token, or a wrong one", "401 on every path that holds data"
+)
 @pytest.mark.parametrize("path", PATHS)
 def test_token_is_required_on_every_path(path):
     with serving(HEALTHY, token="s3cret-ü") as server:

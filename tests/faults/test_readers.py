@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import socket
 import time
 from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,15 @@ BODY_BYTES = 100_000_000
 AT_MOST_SECONDS = 1.0
 
 
+@pytest.fixture
+def many_descriptors():
+    """Clients and server share this process: two descriptors for each connection."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def timed_get(server, path, **headers):
     """The answer, and how many seconds it took."""
     began = time.monotonic()
@@ -36,7 +47,7 @@ def timed_get(server, path, **headers):
 @pytest.mark.fault(
     READERS, "1,000 idle connections", "`/livez` answers within 1 s, scrapes go on, no thread waits"
 )
-def test_a_thousand_idle_connections_delay_no_answer(measured):
+def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured):
     with serving(full_board()) as server, ExitStack() as idle:
         for _ in range(IDLE_CONNECTIONS):
             idle.enter_context(socket.create_connection(address(server)))
@@ -53,9 +64,21 @@ def test_a_thousand_idle_connections_delay_no_answer(measured):
 @pytest.mark.fault(
     READERS, "A body of 100 MB", "It is refused and not kept; `/livez` answers within 1 s"
 )
-@pytest.mark.parametrize("path", ["/metrics", "/silences", "/livez", "/nonsense"])
-def test_huge_body_is_refused_and_not_kept(path, measured):
-    head = f"POST {path} HTTP/1.1\r\nContent-Length: {BODY_BYTES}\r\n\r\n".encode()
+@pytest.mark.parametrize(
+    ("path", "token", "code"),
+    [
+        ("/silences", "t", b"400"),
+        ("/metrics", "t", b"405"),
+        ("/silences", "wrong", b"401"),
+        ("/livez", "wrong", b"401"),
+    ],
+)
+def test_huge_body_is_refused_and_not_kept(path, token, code, measured):
+    head = (
+        f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
+        f"Content-Length: {BODY_BYTES}\r\n\r\n"
+    ).encode()
+    forget_peak()
     before = peak_bytes()
     with (
         serving(full_board(), token="t") as server,
@@ -71,7 +94,7 @@ def test_huge_body_is_refused_and_not_kept(path, measured):
     assert live.status_code == 200
     assert seconds < AT_MOST_SECONDS
     assert grown < BODY_BYTES / 4
-    assert answer.startswith(b"HTTP/1.0 401")
+    assert answer.split()[1] == code
 
 
 def push(client, size):
@@ -82,9 +105,15 @@ def push(client, size):
             client.sendall(chunk)
 
 
+def forget_peak():
+    """Let ``peak_bytes`` begin again (proc(5), clear_refs)."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
 def peak_bytes():
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """The most memory that this process has had since."""
+    (line,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(line) * 1024
 
 
 WORDS = (
@@ -111,5 +140,8 @@ def test_any_request_gets_an_http_answer_or_none(head):
         answer = b"".join(iter(lambda: theirs.recv(65536), b""))
 
     assert not guard.errors
-    assert answer == b"" or answer.startswith((b"HTTP/1.", b"<!DOCTYPE", b"#", b"{", b"o"))
+    # A request of one or two words is one of HTTP/0.9, and one whose version cannot be read counts
+    # as such: both are answered without a status line.
+    is_old = len(head.split(b"\n")[0].split()) < 3 or answer.startswith(b"<!DOCTYPE HTML>")
+    assert answer == b"" or is_old or answer.startswith(b"HTTP/1.")
     assert b"Traceback" not in answer

@@ -64,7 +64,8 @@ def neighbour(request, spark, hangs):
 )
 def test_neighbours_listener_cannot_delay_a_failure(spark, watch, pages, neighbour, measured):
     trap = Trap()
-    sidecar = watch()
+    # The probe must not find it: the event has to arrive despite the neighbour.
+    sidecar = watch(probe_interval_seconds=60)
     query = start(rate(spark), "doomed", trap)
     commits(sidecar, "doomed")
     assert neighbour.called.wait(30)

@@ -331,6 +331,15 @@ def test_first_batch_is_assigned_to_a_failure_that_a_poll_shows_without_a_readab
     assert process.query().deaths[-1].batch_id == 0
 
 
+def test_batch_of_a_continuous_run_is_unknown():
+    """It plans no batches: its polls show epochs, whose commits they do not prove."""
+    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
+    seen = run(batch=500, trigger="ContinuousTrigger(1000)", active=False, exception=CONFLICT)
+    process.probe(seen, at=3)
+
+    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH
+
+
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
     """Not every commit is in the log, so the next run may begin at an earlier batch."""
     process = Process().probe(processing(batch=9, async_progress=True), at=1)

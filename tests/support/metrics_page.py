@@ -13,8 +13,8 @@ HEAD = """\
 `make dashboards` writes this page from what a driver serves at `/metrics` (OpenMetrics on request). Timestamps are Unix
 seconds and absent until they exist. Gauges that Spark does not know are absent too, never 0 or -1. The label `query` is the
 query's name, or the first 8 characters of its id. The series of a dead query stay until it is back or forgotten. At most
-1,000 queries have series: expected ones first, then those that run. Only the `..._info` metrics, which are made for joins,
-have a run id or an error class as a label; no label has a batch id.
+1,000 queries have series: expected ones first, then those that run, then those that should run. Only the `..._info` metrics,
+which are made for joins, have a run id or an error class as a label; no label has a batch id.
 """
 SECTIONS = {
     "## Of each query": "spark_streaming_query_",

@@ -437,6 +437,8 @@ CASES = [
     # -- StreamingQueryStopped ----------------------------------------------------------------------------
     ("stopped, not restarted within the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("vanished without an event, not restarted", steady().probe(run(), at=100).probe(at=101).probe(at=102), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
+    ("vanished in the last poll before the probe stopped answering", steady().probe(run(), at=100).probe(at=101), 165, {},
+     "StreamingQueryStopped", "stopped_unexpectedly"),
     ("the SparkContext died under it", steady().probe(run(), at=100).ended(at=101, exception=SHUTDOWN, context=Context.STOPPED)
      .probe(at=102, context=Context.STOPPED), 170, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
     ("idle in a SparkContext that died by itself; Spark still calls it active",
@@ -447,8 +449,8 @@ CASES = [
     ("Spark does not name the trigger, and the query vanished", steady().probe(run(trigger="Unknown"), at=100).probe(at=101).probe(at=102), 900, {}, None, "stopped"),
     ("Spark does not name the trigger, and the query ended while another one is expected",
      steady().probe(run(trigger="Unknown"), at=100).started("b", at=100).commit("b", batch=0, at=895).ended(at=101), 900, {"expected": ["b"]}, None, "stopped"),
-    ("a single poll lacked the query, and the probe has not answered since",
-     steady().probe(run(), at=100).probe(at=101), 900, {}, None, "stopped"),
+    ("a single poll lacked the query, the probe has not answered since, and its batches commit",
+     steady().probe(run(), at=100).probe(at=101).commit(batch=9, at=110), 900, {}, None, "stopped"),
     ("stopped, within the grace", steady().probe(run(), at=100).ended(at=101), 161, {}, None, "stopped"),
     ("stopped and restarted", steady().probe(run(), at=100).ended(at=101).started(run=2, at=110).commit(run=2, batch=9, at=112), 170, {}, None, "running"),
     ("trigger unknown, and the query is not expected", steady().ended(at=101), 500, {}, None, "stopped"),
