@@ -16,6 +16,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # Many tests wait for sockets and other processes. Those with Spark share a driver in each of two
 # processes; the groups stay in order, so the tests whose own processes keep the machine busy are last.
+# Beside a broker, Delta Lake needs the whole machine.
 SIDE_BY_SIDE := -n 6 --dist worksteal
 TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
@@ -54,7 +55,7 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(TWO_DRIVERS) $(ARGS) $(OR_NONE)
+	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
 ## make test-oldest  tests of Spark's internals, on the oldest Spark supported

@@ -31,7 +31,11 @@ settings.register_profile(
 settings.load_profile("querypulse")
 
 # Drivers of tests live for a minute: C2 and a concurrent collector cost more than they gain.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+os.environ.setdefault(
+    "SPARK_SUBMIT_OPTS",
+    # Without C2, the JVM reserves 48 MB for code; once that is full, it only interprets.
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+)
 
 CORES = 12
 """More than most tests need: a task under ``continuous`` or ``realTime`` holds one for good."""
