@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Finding | None:
 def _is_unconfirmed(context: RuleContext) -> bool:
     """Whether a single poll lacked the run, and none has followed: the run may still be active.
 
-    Once the probe does not answer any more, only events can show that.
+    Once the probe does not answer any more, only events can show that; a continuous query has none.
     """
     probe, query = context.snapshot.probe, context.query
     if probe is None or query.ended is not None or query.vanished_at is None:
@@ -57,7 +57,8 @@ def _is_unconfirmed(context: RuleContext) -> bool:
     if probe.at > query.vanished_at:
         return False
     shows_life = query.last_event_at is not None and query.last_event_at > query.vanished_at
-    return shows_life or not context.probe_is_stale
+    has_events = query.facts is None or not query.facts.trigger.is_continuous
+    return shows_life or not (has_events and context.probe_is_stale)
 
 
 def _gone_at(context: RuleContext) -> float | None:

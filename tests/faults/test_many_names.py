@@ -12,7 +12,6 @@ from support.story import Story
 from querypulse.exporter.query_limit import MAX_QUERIES
 from querypulse.listener.forgetting import MAX_GONE_QUERIES
 
-NAMES = "Names and texts"
 MANY = 10_000
 HOSTILE = "\"} 1\nfake{x=\"\u202e🙂<script>alert('x')</script>" + "x" * 10_000
 SCRAPE_BYTES = 40_000_000
@@ -21,7 +20,7 @@ SCRAPE_BYTES = 40_000_000
 
 @pytest.mark.slow
 @pytest.mark.fault(
-    NAMES,
+    "Names and texts",
     "10,000 running queries with hostile names of 10 KB",
     "1,000 have series, the rest is counted, each label is short, no name forges a line",
 )
@@ -45,7 +44,9 @@ def test_ten_thousand_names_give_a_bounded_scrape(measured):
 
 @pytest.mark.slow
 @pytest.mark.fault(
-    NAMES, "A new name for each of 10,000 runs", "The names of ended runs are forgotten in order"
+    "Names and texts",
+    "A new name for each of 10,000 runs",
+    "The names of ended runs are forgotten in order",
 )
 def test_a_new_name_for_each_run_is_forgotten_in_time(measured):
     story = Story()

@@ -21,7 +21,6 @@ from querypulse.exporter.reception import Request
 from querypulse.exporter.request_handler import Admission, RequestHandler
 from querypulse.exporter.shutdown_notice import ShutdownNotice
 
-READERS = "Readers over HTTP"
 IDLE_CONNECTIONS = 1000
 BODY_BYTES = 100_000_000
 AT_MOST_SECONDS = 1.0
@@ -45,7 +44,9 @@ def timed_get(server, path, **headers):
 
 @pytest.mark.slow
 @pytest.mark.fault(
-    READERS, "1,000 idle connections", "`/livez` answers within 1 s, scrapes go on, no thread waits"
+    "Readers over HTTP",
+    "1,000 idle connections",
+    "`/livez` answers within 1 s, scrapes go on, no thread waits",
 )
 def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured):
     with serving(full_board()) as server, ExitStack() as idle:
@@ -62,7 +63,9 @@ def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured)
 
 
 @pytest.mark.fault(
-    READERS, "A body of 100 MB", "It is refused and not kept; `/livez` answers within 1 s"
+    "Readers over HTTP",
+    "A body of 100 MB",
+    "It is refused and not kept; `/livez` answers within 1 s",
 )
 @pytest.mark.parametrize(
     ("path", "token", "code"),
@@ -125,7 +128,7 @@ HEADS = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=40).map(b""
 
 
 @pytest.mark.fault(
-    READERS, "Random bytes as a request", "An HTTP answer, or none; no error of ours"
+    "Readers over HTTP", "Random bytes as a request", "An HTTP answer, or none; no error of ours"
 )
 @given(head=HEADS)
 def test_any_request_gets_an_http_answer_or_none(head):
