@@ -248,7 +248,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def group_by_file(items):
+def pytest_group_by_file(items):
     """Keep the tests of a file, and those of the observed driver, in one process each.
 
     Note the fault that a test is about: its reports say so.

@@ -68,7 +68,9 @@ def read() -> dict[str, Result]:
     if not RESULTS.exists():
         return {}
     kept = json.loads(RESULTS.read_text("utf-8"))
-    return {test: Result(*result) for test, result in kept.items()}
+    # Ignore what an older version has written.
+    fields = len(Result._fields)
+    return {test: Result(*result) for test, result in kept.items() if len(result) == fields}
 
 
 def marked() -> dict[str, Fault]:
