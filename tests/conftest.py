@@ -16,6 +16,10 @@ from support.compose import engine_trouble
 from querypulse.core.guard import Guard
 
 DUMP_SECONDS = 280
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell starts background jobs so; tests send SIGINT to themselves and to their children.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 OPT_IN = {"docker", "grafana", "soak"}
