@@ -27,12 +27,10 @@ import org.apache.spark.sql.streaming.StreamingQueryListener;
 public class EventQueue {
   private static final String FIELD = "\u001f";
   private static final String RECORD = "\u001e";
-  private static final String BUS_QUEUE = "querypulse";
   /** Py4J writes a longer answer in two packets; the second one arrives 40 ms later. */
   private static final int ANSWER_CHARACTERS = 7000;
   private static final long SECOND = 1000000000L;
   private static final long GATHER_NANOS = SECOND / 10;
-  private static final long ABANDONED_NANOS = 900 * SECOND;
 
   private Map executions;
   private int progressCapacity;
@@ -44,7 +42,8 @@ public class EventQueue {
   private final AtomicLong lifecycleDropped = new AtomicLong();
   private long given;
   private final Semaphore urgent = new Semaphore(0);
-  private final Watchers watchers = new Watchers();
+  private final BusQueueName busQueue = new BusQueueName();
+  private Watchers watchers;
   private JobCounter counter;
   private final QuerypulseListener busListener = new QuerypulseListener(this);
   private final AtomicLong failures = new AtomicLong();
@@ -55,14 +54,18 @@ public class EventQueue {
   private long droppedBefore;
   private volatile boolean fromSessions;
   private volatile long askedAt = System.nanoTime();
+  private volatile long abandonedNanos = 900 * SECOND;
 
   /**
    * Prepares the queue; nothing fills it yet.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param process an id of the Python process
    */
-  public void prepare(Map executions, int progressCapacity, int lifecycleCapacity) {
+  public void prepare(
+      Map executions, String process, int progressCapacity, int lifecycleCapacity) {
     this.executions = executions;
+    watchers = new Watchers(process);
     this.progressCapacity = progressCapacity;
     this.lifecycleCapacity = lifecycleCapacity;
     counter = new JobCounter(executions);
@@ -76,17 +79,28 @@ public class EventQueue {
    */
   public boolean listenOnBus(Object listenerBus) throws Exception {
     open();
+    // While we were not on the bus, jobs may have started and ended.
+    counter.loseTrack();
     bus = listenerBus;
-    if (!isOnBus()) {
-      call(listenerBus, "addToQueue", new Object[] {busListener, BUS_QUEUE});
+    boolean listening = false;
+    try {
+      if (!isOnBus()) {
+        call(listenerBus, "addToQueue", new Object[] {busListener, busQueue.take()});
+      }
+      listening = isOnBus();
+    } finally {
+      if (!listening) {
+        bus = null;
+        leave(listenerBus);
+      }
     }
-    return isOnBus();
+    return listening;
   }
 
   /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
   public String busHealth() throws Exception {
     Object registry = call(call(bus, "metrics"), "metricRegistry");
-    String name = "queue." + BUS_QUEUE + ".numDroppedEvents";
+    String name = "queue." + busQueue.take() + ".numDroppedEvents";
     Object counted = call(registry, "counter", new Object[] {name});
     long dropped = ((Long) call(counted, "getCount")).longValue();
     if (dropped > droppedBefore) {
@@ -104,6 +118,11 @@ public class EventQueue {
   /** Whether the queue stopped receiving, because nobody took events from it for too long. */
   public boolean isClosed() {
     return closed;
+  }
+
+  /** Sets after how many seconds without a take the queue stops receiving. */
+  public void abandonAfter(long seconds) {
+    abandonedNanos = seconds * SECOND;
   }
 
   /** Starts to receive the events of the sessions that the session listener is added to. */
@@ -222,20 +241,16 @@ public class EventQueue {
 
   private void offer(String kind, Object event) {
     long now = System.nanoTime();
-    if (closed) {
-      return;
-    }
-    if (now - askedAt > ABANDONED_NANOS) {
+    if (!closed && now - askedAt > abandonedNanos) {
       // The process that took events from here is gone; nothing else removes us from the bus.
       watchers.forget();
       abandon();
       leaveBus();
-      return;
     }
     Received received = new Received(kind, event, now);
     boolean lifecycle = received.isLifecycle();
     AtomicInteger count = lifecycle ? lifecycleWaiting : progressWaiting;
-    if (count.get() >= (lifecycle ? lifecycleCapacity : progressCapacity)) {
+    if (closed || count.get() >= (lifecycle ? lifecycleCapacity : progressCapacity)) {
       (lifecycle ? lifecycleDropped : progressDropped).incrementAndGet();
       return;
     }
@@ -286,7 +301,11 @@ public class EventQueue {
   }
 
   private void leave(Object from) throws Exception {
-    call(from, "removeListener", new Object[] {busListener});
+    try {
+      call(from, "removeListener", new Object[] {busListener});
+    } finally {
+      busQueue.release();
+    }
   }
 
   private boolean isOnBus() throws Exception {

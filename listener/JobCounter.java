@@ -8,7 +8,7 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Counts jobs and tasks by query; only the bus queue's thread changes the counts.
  *
- * <p>Stages that started before we listened belong to no known query.
+ * <p>It does not count jobs and stages that started before it began to count.
  */
 class JobCounter {
   private static final String FIELD = "\u001f";
@@ -21,6 +21,7 @@ class JobCounter {
   private final Map byQuery = new ConcurrentHashMap();
   private final Map jobs = new HashMap();
   private final Map stages = new HashMap();
+  private volatile int firstJob = Integer.MAX_VALUE;
   private volatile boolean lostTrack;
 
   JobCounter(Map executions) {
@@ -28,12 +29,14 @@ class JobCounter {
   }
 
   void jobStarted(int job, Properties properties) {
-    if (lostTrack || jobs.size() >= MAX_JOBS) {
+    forgetLostTrack();
+    if (jobs.size() >= MAX_JOBS) {
       forget();
     }
     if (byQuery.size() >= MAX_QUERIES) {
       text();
     }
+    firstJob = Math.min(firstJob, job);
     Counts counts = of(properties);
     jobs.put(Integer.valueOf(job), counts);
     counts.jobsStarted++;
@@ -46,6 +49,7 @@ class JobCounter {
   }
 
   void jobEnded(int job) {
+    forgetLostTrack();
     Counts counts = (Counts) jobs.remove(Integer.valueOf(job));
     if (counts != null) {
       counts.jobsActive--;
@@ -53,6 +57,7 @@ class JobCounter {
   }
 
   void stageStarted(int stage, Properties properties) {
+    forgetLostTrack();
     stageEnded(stage);
     stages.put(Integer.valueOf(stage), new Stage(of(properties)));
   }
@@ -77,14 +82,19 @@ class JobCounter {
     if (known != null) {
       known.tasksActive--;
       known.counts.tasksActive--;
-    }
-    if (succeeded) {
-      (known == null ? of(null) : known.counts).tasksCompleted++;
+      if (succeeded) {
+        known.counts.tasksCompleted++;
+      }
     }
   }
 
+  /** The first counted job, then the counts of each query. */
   String text() {
+    if (lostTrack) {
+      return Integer.MAX_VALUE + RECORD;
+    }
     StringBuilder answer = new StringBuilder();
+    answer.append(firstJob).append(RECORD);
     Iterator entries = byQuery.entrySet().iterator();
     while (entries.hasNext()) {
       Map.Entry entry = (Map.Entry) entries.next();
@@ -120,9 +130,16 @@ class JobCounter {
     return counts;
   }
 
-  /** Resets the counts: job ends were lost, so the active jobs and tasks are unknown. */
+  private void forgetLostTrack() {
+    if (lostTrack) {
+      forget();
+      lostTrack = false;
+    }
+  }
+
+  /** Begins to count again: events were lost, so the active jobs and tasks are unknown. */
   private void forget() {
-    lostTrack = false;
+    firstJob = Integer.MAX_VALUE;
     jobs.clear();
     stages.clear();
     byQuery.clear();

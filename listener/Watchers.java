@@ -12,13 +12,15 @@ import java.util.regex.Pattern;
 class Watchers {
   private static final String PREFIX = "querypulse.watcher.";
   private static final String LEFT = "left:";
+  private static final String OURS = "ours:";
   private static final Pattern WRITTEN =
-      Pattern.compile("(\\d{1,18}) ((?:\\d{1,18}|left):[^ ]*)");
+      Pattern.compile("(\\d{1,18}) ([^ ]+) ((?:\\d{1,18}|left):[^ ]*)");
   private static final long REFRESH_NANOS = 1000000000L;
   private static final long STALE_NANOS = 10 * REFRESH_NANOS;
   private static final long REMEMBERED_NANOS = 60 * REFRESH_NANOS;
   private static final long ABANDONED_NANOS = 900 * REFRESH_NANOS;
 
+  private final String process;
   private final String name = PREFIX + UUID.randomUUID();
   private final long since = System.nanoTime();
   private final Set sessions = new LinkedHashSet();
@@ -26,6 +28,10 @@ class Watchers {
   private boolean hasLeft;
   private long graceUntil = since;
   private long knownAt = since - REFRESH_NANOS;
+
+  Watchers(String process) {
+    this.process = process;
+  }
 
   /** Claims a session's queries for our process. */
   synchronized void claim(String session) {
@@ -43,7 +49,7 @@ class Watchers {
       }
       knownAt = now;
       String ours = since + ":" + String.join(",", sessions);
-      System.setProperty(name, now + " " + ours);
+      System.setProperty(name, now + " " + process + " " + ours);
       known = ours + others(now);
     }
     return known;
@@ -53,7 +59,7 @@ class Watchers {
   synchronized void leave() {
     long now = System.nanoTime();
     hasLeft = true;
-    System.setProperty(name, now + " " + LEFT + String.join(",", sessions));
+    System.setProperty(name, now + " " + process + " " + LEFT + String.join(",", sessions));
     knownAt = now - REFRESH_NANOS;
   }
 
@@ -71,10 +77,10 @@ class Watchers {
       if (value != null && !other.equals(name)) {
         Matcher parts = WRITTEN.matcher(value);
         if (parts.matches()) {
-          String about = parts.group(2);
+          String about = parts.group(3);
           long age = now - Long.parseLong(parts.group(1));
           if (about.startsWith(LEFT) ? age < REMEMBERED_NANOS : isHere(age, now)) {
-            found.append(' ').append(shown(parts.group(1), about));
+            found.append(' ').append(shown(parts.group(1), parts.group(2), about));
           } else if (about.startsWith(LEFT)) {
             System.clearProperty(other);
           }
@@ -84,9 +90,12 @@ class Watchers {
     return found.toString();
   }
 
-  /** For a process that has closed, adds when it closed. */
-  private static String shown(String at, String about) {
-    return about.startsWith(LEFT) ? LEFT + at + ":" + about.substring(LEFT.length()) : about;
+  /** For what has closed, adds when it closed, and whether it was in our own process. */
+  private String shown(String at, String by, String about) {
+    if (!about.startsWith(LEFT)) {
+      return about;
+    }
+    return (by.equals(process) ? OURS : LEFT) + at + ":" + about.substring(LEFT.length());
   }
 
   private boolean isHere(long age, long now) {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from .event_path import NotListeningError
 from .event_queue import EventQueue
 from .health_listener import HealthListener
-from .job_counts import JobCounts
+from .job_counts import CountedJobs
 from .ownership import Ownership
 from .probing import ListenerHealth
 from .session_listeners import CHECK_EVERY_SECONDS
@@ -57,7 +56,7 @@ class BusPath:
             registered, dropped = str(self.source.java.busHealth()).split("\x1f")
             again = self._health.reregistrations
             if registered != "true":
-                log.warning("querypulse: Spark dropped the listener; it is registered again")
+                log.warning("querypulse: the listener is not on Spark's bus; it is added again")
                 registered = str(self.source.java.listenOnBus(self._bus)).lower()
                 again += 1
             self._health = ListenerHealth(registered == "true", again, int(dropped))
@@ -66,7 +65,7 @@ class BusPath:
     def cover(self, execution: Any) -> None:
         """Do nothing: the bus carries the events of every session."""
 
-    def job_counts(self) -> Mapping[str, JobCounts] | None:
+    def job_counts(self) -> CountedJobs | None:
         """Jobs and tasks by query id."""
         return self.source.job_counts()
 

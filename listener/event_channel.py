@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
-from .job_counts import JobCounts
+from .job_counts import CountedJobs
 from .probing import ListenerHealth
 
 
@@ -39,7 +38,7 @@ class EventChannel(Protocol):
         """
         ...
 
-    def job_counts(self) -> Mapping[str, JobCounts] | None:
+    def job_counts(self) -> CountedJobs | None:
         """Jobs and tasks by query id, in one Py4J command; None where nothing counts them.
 
         Raises:

@@ -5,22 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from typing import Any
+from uuid import uuid4
 
 import msgspec
-from msgspec.structs import replace
 
 from .driver_class import compile_in_driver
 from .events import EventKind
-from .job_counts import JobCounts
+from .job_counts import CountedJobs, JobCounts
 from .ownership import ALONE, Ownership, parse_watchers
 from .received import Received
 
 PROGRESS_CAPACITY = 2000
 LIFECYCLE_CAPACITY = 10_000
 NANOS = 1e9
-MAX_LEFT = 1000
-"""How many sessions of closed processes are remembered."""
-_SOURCES = ("EventQueue", "JobCounter", "Watchers")
+PROCESS = uuid4().hex
+"""Names this process among those that monitor the same JVM."""
+_SOURCES = ("EventQueue", "JobCounter", "Watchers", "BusQueueName")
 _FIELD = "\x1f"
 _RECORD = "\x1e"
 
@@ -55,7 +55,7 @@ class EventQueue:
         executions = spark._jsparkSession.sharedState().activeStreamingQueries()  # noqa: SLF001
         # Private: PySpark has no public way to the JVM.
         made = compile_in_driver(context._jvm, *_SOURCES).newInstance()  # noqa: SLF001
-        made.prepare(executions, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+        made.prepare(executions, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
         self.java: Any = made
         """The Java object; None once closed."""
         self.depth = 0
@@ -89,7 +89,8 @@ class EventQueue:
         offset = self._clock_offset(received_at, answer.now)
         if answer.watchers and answer.watchers != self._watchers:
             self._watchers = answer.watchers
-            self._own(parse_watchers(answer.watchers, lambda nanos: nanos / NANOS + offset))
+            claims = parse_watchers(answer.watchers, lambda nanos: nanos / NANOS + offset)
+            self.ownership = self.ownership.updated(claims)
         return [_received(fields, offset) for fields in answer.events]
 
     def wake(self) -> None:
@@ -100,10 +101,12 @@ class EventQueue:
 
     def claim(self, session: str) -> None:
         """Claim a session's queries for this process, and read the other processes' claims."""
-        self._own(parse_watchers(str(self.java.claim(session))))
+        # The JVM's clock is known from the first answer on; until then nothing was reported.
+        claims = parse_watchers(str(self.java.claim(session)), lambda _: float("-inf"))
+        self.ownership = self.ownership.updated(claims)
 
-    def job_counts(self) -> dict[str, JobCounts]:
-        """Jobs and tasks by query id, since listening began."""
+    def job_counts(self) -> CountedJobs:
+        """Jobs and tasks by query id, since counting began."""
         return parse_job_counts(str(self.java.jobCounts()))
 
     def close(self) -> None:
@@ -111,12 +114,6 @@ class EventQueue:
         java, self.java = self.java, None
         if java is not None:
             java.close()
-
-    def _own(self, ownership: Ownership) -> None:
-        """Keep the sessions of closed processes, which the JVM forgets after a minute."""
-        left = {**self.ownership.left, **ownership.left}
-        surplus = len(left) - MAX_LEFT
-        self.ownership = replace(ownership, left=dict(list(left.items())[max(0, surplus) :]))
 
     def _clock_offset(self, received_at: float, jvm_now: int) -> float:
         """Seconds from the JVM's clock to ours; the fastest answer so far is the most exact."""
@@ -147,18 +144,19 @@ def parse_answer(text: str) -> QueueBatch:
     )
 
 
-def parse_job_counts(text: str) -> dict[str, JobCounts]:
-    """Read what ``EventQueue.jobCounts`` writes, by query id.
+def parse_job_counts(text: str) -> CountedJobs:
+    """Read what ``EventQueue.jobCounts`` writes.
 
     Raises:
         ValueError: it is no such answer.
 
     """
+    first_job, *records = text.split(_RECORD)[:-1]
     counts = {}
-    for record in text.split(_RECORD)[:-1]:
+    for record in records:
         query_id, started, active, completed, tasks = record.split(_FIELD)
         counts[query_id] = JobCounts(int(started), int(active), int(completed), int(tasks))
-    return counts
+    return CountedJobs(counts, int(first_job))
 
 
 def _flag(text: str) -> bool:

@@ -10,6 +10,10 @@ UNOWNED = ""
 """The key of jobs without a query id, such as jobs of thread pools in ``foreachBatch``."""
 
 
+NO_JOB = 2**31 - 1
+"""Larger than the id of any job."""
+
+
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
     """One query's jobs and tasks since counting began; started and completed only grow."""
 
@@ -17,6 +21,14 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     jobs_active: int = 0
     tasks_completed: int = 0
     tasks_active: int = 0
+
+
+class CountedJobs(msgspec.Struct, frozen=True, gc=False):
+    """The counts by query id, ``UNOWNED`` for jobs without one."""
+
+    by_query: Mapping[str, JobCounts] = {}
+    first_job: int = NO_JOB
+    """The id of the first counted job; older jobs, which may still run, are not counted."""
 
 
 class SlotUse(msgspec.Struct, frozen=True, gc=False):
@@ -31,5 +43,5 @@ class SlotUse(msgspec.Struct, frozen=True, gc=False):
     """How many tasks the holder runs."""
 
 
-CountJobs = Callable[[], Mapping[str, JobCounts] | None]
-"""Counts by query id, ``UNOWNED`` for jobs without one; None where nothing counts them."""
+CountJobs = Callable[[], CountedJobs | None]
+"""None where nothing counts them."""

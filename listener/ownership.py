@@ -7,10 +7,17 @@ every query, but only one reports it: the process that has claimed its session, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
+
+V = TypeVar("V")
 
 LEFT = "left:"
+OURS = "ours:"
+MAX_SESSIONS = 1000
+"""How many sessions of closed and of other processes are remembered."""
 
 
 class Ownership(msgspec.Struct, frozen=True):
@@ -18,7 +25,8 @@ class Ownership(msgspec.Struct, frozen=True):
 
     ``elders`` are the sessions of older processes, ``others`` those of all other processes.
     ``is_eldest`` is true when no other process is older. ``left`` maps a session to the time when
-    the process that had claimed it closed; that process reported every end up to then.
+    the sidecar that had claimed it closed; that one reported every end up to then. ``foreign``
+    are the sessions that another process has ever claimed, also one that was killed.
     """
 
     own: frozenset[str] = frozenset()
@@ -27,6 +35,7 @@ class Ownership(msgspec.Struct, frozen=True):
     is_eldest: bool = True
     has_others: bool = False
     left: Mapping[str, float] = {}
+    foreign: Mapping[str, None] = {}
 
     @property
     def is_alone(self) -> bool:
@@ -34,11 +43,11 @@ class Ownership(msgspec.Struct, frozen=True):
         return self.is_eldest and not self.has_others and not self.others
 
     def is_own(self, session: str) -> bool:
-        """Whether this process owns a session's queries; alone, it owns all sessions not left."""
-        return session in self.own or (self.is_alone and session not in self.left)
+        """Whether this process owns a session's queries; alone, all that are not foreign."""
+        return session in self.own or (self.is_alone and session not in self.foreign)
 
     def was_reported(self, session: str, ended_at: float | None) -> bool:
-        """Whether a process that has closed reported a query that ended at that time."""
+        """Whether a sidecar that has closed reported a query that ended at that time."""
         left_at = None if session in self.own else self.left.get(session)
         return left_at is not None and ended_at is not None and ended_at <= left_at
 
@@ -48,6 +57,11 @@ class Ownership(msgspec.Struct, frozen=True):
             return session not in self.elders
         return self.is_eldest and session not in self.others
 
+    def updated(self, claims: Ownership) -> Ownership:
+        """The newest ``claims``, with what the JVM forgets: who closed, and what others claimed."""
+        left = _newest({**self.left, **claims.left})
+        return replace(claims, left=left, foreign=_newest({**self.foreign, **claims.foreign}))
+
 
 ALONE = Ownership()
 
@@ -55,8 +69,8 @@ ALONE = Ownership()
 def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownership:
     """Read the text of ``Watchers.beat``: ``SINCE:SESSION,SESSION``, ours first, space-separated.
 
-    A process that has closed is ``left:WHEN:SESSION,SESSION``; ``clock`` converts WHEN to
-    monotonic seconds.
+    A process that has closed is ``left:WHEN:SESSION,SESSION``, an earlier sidecar of this process
+    ``ours:WHEN:SESSION,SESSION``; ``clock`` converts WHEN to monotonic seconds.
 
     Raises:
         ValueError: the text has another form.
@@ -66,15 +80,20 @@ def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownershi
         return ALONE
     first, *rest = text.split(" ")
     since, own = _parsed(first)
-    others = [_parsed(one) for one in rest if not one.startswith(LEFT)]
+    left, ours = (
+        [one.removeprefix(mark) for one in rest if one.startswith(mark)] for mark in (LEFT, OURS)
+    )
+    others = [_parsed(one) for one in rest if not one.startswith((LEFT, OURS))]
+    claimed = frozenset[str]().union(*(sessions for _, sessions in others))
     elders = [sessions for when, sessions in others if when < since]
     return Ownership(
         own=own,
-        others=frozenset[str]().union(*(sessions for _, sessions in others)),
+        others=claimed,
         elders=frozenset[str]().union(*elders),
         is_eldest=not elders,
         has_others=bool(others),
-        left=_left([one.removeprefix(LEFT) for one in rest if one.startswith(LEFT)], clock),
+        left=_left([*left, *ours], clock),
+        foreign=dict.fromkeys(sorted(claimed.union(*(_parsed(one)[1] for one in left)))),
     )
 
 
@@ -89,6 +108,11 @@ def _left(texts: list[str], clock: Callable[[int], float]) -> dict[str, float]:
         for session in sessions:
             left[session] = max(clock(when), left.get(session, float("-inf")))
     return left
+
+
+def _newest(sessions: dict[str, V]) -> dict[str, V]:
+    surplus = len(sessions) - MAX_SESSIONS
+    return dict(list(sessions.items())[max(0, surplus) :])
 
 
 def _sessions(text: str) -> frozenset[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -10,7 +9,7 @@ from py4j.protocol import Py4JError
 from .event_path import NotListeningError
 from .event_queue import EventQueue
 from .health_listener import HealthListener
-from .job_counts import JobCounts
+from .job_counts import CountedJobs
 from .jvm import NETWORK_ERRORS
 from .ownership import ALONE, Ownership
 from .probing import ListenerHealth
@@ -66,7 +65,7 @@ class SessionPath(_InSessions):
             self.source.java.listenInSessions()
         return super().check(now)
 
-    def job_counts(self) -> Mapping[str, JobCounts] | None:
+    def job_counts(self) -> CountedJobs | None:
         """None: a session's bus carries no job events."""
         return None
 
@@ -100,7 +99,7 @@ class ProxyPath(_InSessions):
             ensure_started(self._gateway)
         _add(self._sessions, by_hand=by_hand)
 
-    def job_counts(self) -> Mapping[str, JobCounts] | None:
+    def job_counts(self) -> CountedJobs | None:
         """None: each task event would cost a call into Python."""
         return None
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .job_counts import UNOWNED, CountJobs, JobCounts, SlotUse
+from .job_counts import NO_JOB, UNOWNED, CountedJobs, CountJobs, JobCounts, SlotUse
 from .optional_calls import OptionalCalls
 from .probing import JobActivity, RunFacts
 
@@ -86,13 +86,18 @@ class PolledJobs:
         return replace(work, slots=self._slots_beside(work, facts.query_id))
 
     def _jobs_of(self, facts: RunFacts) -> JobActivity:
+        counted = JobActivity()
         if self._counts is not None:
-            own = self._counts.get(facts.query_id, NONE)
-            return JobActivity(own, self._counts.get(UNOWNED, NONE), counted=True)
+            by_query = self._counts.by_query
+            own, unowned = by_query.get(facts.query_id, NONE), by_query.get(UNOWNED, NONE)
+            counted = JobActivity(own, unowned, counted=True)
+        if counted.jobs.jobs_active:
+            return counted
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
         if tracked is None:
-            return JobActivity()
-        return JobActivity(tracked, NONE if tracked.jobs_active else self._unowned)
+            return counted
+        activity = JobActivity(tracked, NONE if tracked.jobs_active else self._unowned)
+        return activity if activity.jobs.jobs_active or self._counts is None else counted
 
     def _slots_beside(self, work: JobActivity, query_id: str) -> SlotUse | None:
         """The use of task slots; read only if jobs are active and none of their tasks runs.
@@ -102,7 +107,8 @@ class PolledJobs:
         waits = work.jobs.jobs_active and not work.jobs.tasks_active
         if not waits or self._slots is None:
             return None
-        return slots_beside(self._counts or {}, query_id, self._slots)
+        counts = self._counts.by_query if self._counts is not None else {}
+        return slots_beside(counts, query_id, self._slots)
 
     @cached_property
     def _slots(self) -> int | None:
@@ -110,12 +116,14 @@ class PolledJobs:
         return self._ask("slots", self._count_slots, unknown)
 
     @cached_property
-    def _counts(self) -> Any:
+    def _counts(self) -> CountedJobs | None:
         return self._ask("job_counts", self._count_jobs, None)
 
     @cached_property
     def _active(self) -> set[int]:
-        return self._tracker.active_jobs()
+        """The active jobs that are not counted: all, or those older than the first counted one."""
+        first_counted = NO_JOB if self._counts is None else self._counts.first_job
+        return {job for job in self._tracker.active_jobs() if job < first_counted}
 
     @cached_property
     def _unowned(self) -> JobCounts:
@@ -124,7 +132,7 @@ class PolledJobs:
     def _tracked(self, run_id: str) -> JobCounts:
         # Active jobs first: a job started after its query's jobs were read would have no query.
         active = self._active
-        group = self._group(run_id)
+        group = self._group(run_id) if active or self._counts is None else set()
         return self._tracker.counts(group, active & group)
 
     def _tracked_unowned(self) -> JobCounts:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..settings.settings import SettingsError
+from ..settings.settings import Settings, SettingsError
 from ..settings.settings_sources import check_arguments
-from .session import settings_of
+from .session import require_classic, settings_of
 from .sidecar import SIDECARS, Sidecar
 
 
@@ -25,8 +25,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         TypeError: ``spark`` is not a SparkSession.
 
     """
-    if "connect" in type(spark).__module__.split("."):
-        raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
+    require_classic(spark)
     if not hasattr(spark, "sparkContext"):
         given = "None" if spark is None else type(spark).__name__
         raise TypeError(f"attach() needs a SparkSession, given {given}")
@@ -35,9 +34,20 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         if known is not None:
             _require_same(known, arguments)
             return known
+        return _started(spark, arguments)
+
+
+def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
+    try:
         sidecar = Sidecar(settings_of(spark, arguments), spark=spark)
+    except SettingsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the calling job continues after any error
+        sidecar = Sidecar(Settings(), spark=spark)
+        sidecar.stand_by(error)
+    else:
         sidecar.start_or_stand_by()
-        return sidecar
+    return sidecar
 
 
 def _require_same(known: Sidecar, arguments: Mapping[str, object]) -> None:

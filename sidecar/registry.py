@@ -6,6 +6,8 @@ import threading
 import weakref
 from typing import Any, Generic, Protocol, TypeVar
 
+from ..settings.settings import SettingsError
+
 
 class Closable(Protocol):
     """Something that watches a SparkContext until it is closed."""
@@ -35,6 +37,17 @@ class Registry(Generic[W]):
         """The open watcher of a SparkContext."""
         known = self._watchers.get(context)
         return None if known is None or known.closed else known
+
+    def require_none(self, context: Any) -> None:
+        """Require that no open watcher has this SparkContext; close those of stopped ones.
+
+        Raises:
+            SettingsError: another one watches it.
+
+        """
+        if self.find(context) is not None:
+            raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        self.close_stale()
 
     def remember(self, context: Any, watcher: W) -> None:
         """Record the watcher of a SparkContext."""

@@ -33,6 +33,17 @@ def active_session() -> Any:
     return spark
 
 
+def require_classic(spark: Any) -> None:
+    """Accept only a session whose driver is this process.
+
+    Raises:
+        RuntimeError: ``spark`` is a Spark Connect session.
+
+    """
+    if "connect" in type(spark).__module__.split("."):
+        raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
+
+
 def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
     """The settings of all sources; the Spark conf counts where there is a session.
 
@@ -40,9 +51,11 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
 
     Raises:
         SettingsError: a setting from elsewhere is unknown or not allowed.
+        RuntimeError: the session is one of Spark Connect.
 
     """
     spark = spark if spark is not None else _known_session()
+    require_classic(spark)
     conf = _conf_unless_refused(spark) if spark is not None else {}
     loaded = load_settings(arguments, os.environ, conf)
     for problem in loaded.problems:

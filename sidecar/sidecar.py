@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any
 
 from ..alerting.alert import Alert
+from ..alerting.evaluated import Evaluated
 from ..core.deadline import Deadline
 from ..core.guard import Guard
 from ..core.redacted_log import RedactedLog
@@ -24,7 +25,7 @@ from .awaiting import FailureWait
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
-from .starting import start_runtime
+from .starting import idle_listener, in_background, start_runtime
 
 log = logging.getLogger("querypulse")
 
@@ -55,14 +56,15 @@ class Sidecar:
         self._components = make_components(self.settings, self._guard)
         self._redacted_log = RedactedLog(self._components.redacting.text)
         self._runtime: Runtime | None = None
-        self._wait = FailureWait(
-            lambda: None if self._runtime is None else self._runtime.evaluated, lambda: self._closed
-        )
+        self._wait = FailureWait(self._evaluated, lambda: self._closed)
         self._closing = threading.Lock()
         self._closed = False
         self._ended = threading.Event()
         self._pid = os.getpid()
-        starts = {"start": self._start_by_hand, "start_later": self._start_later}
+        self._at_exit = partial(self.close, EXIT_SECONDS)
+        # The caller of ``start_later`` is a thread of Spark's.
+        start_later = partial(in_background, "start", self._guard, self.start_or_stand_by)
+        starts = {"start": self._start_by_hand, "start_later": start_later}
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     def __repr__(self) -> str:
@@ -91,7 +93,8 @@ class Sidecar:
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""
-        return self._runtime.evaluated.alerts if self._runtime is not None else ()
+        newest = self._evaluated()
+        return newest.alerts if newest is not None else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Evaluate everything received so far and attempt every pending delivery.
@@ -160,16 +163,19 @@ class Sidecar:
         except (NoSessionError, SettingsError):
             raise
         except Exception as error:  # noqa: BLE001 - the calling job continues after any error
-            self._guard.report("attach", error)
-            log.warning("querypulse: this job is not monitored; it continues without querypulse")
-            self.close()
-            self._wait.wait_in((self._spark or active_session()).streams)
+            self.stand_by(error)
+
+    def stand_by(self, error: Exception) -> None:
+        """Watch nothing, because of an internal error."""
+        self._guard.report("attach", error)
+        log.warning("querypulse: this job is not monitored; it continues without querypulse")
+        self.close()
+        self._wait.wait_in((self._spark or active_session()).streams)
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
 
-        A second call only waits for the first.
-        Alerts stay open at their receivers: closing the monitor fixes no query.
+        A second call only waits for the first. Alerts stay open: closing fixes no query.
         """
         if os.getpid() != self._pid:
             return
@@ -205,46 +211,40 @@ class Sidecar:
         """The Java listener, when PySpark adds or removes it; starts the sidecar."""
         self.start_or_stand_by(by_hand=True)
         known = self._runtime.path.java_listener if self._runtime is not None else None
-        # Without a Java listener nothing runs: Spark then gets a proxy that does nothing.
-        return known if known is not None else self.listener.proxy()[1]
-
-    def _start_later(self) -> None:
-        """Start in a new thread: the caller is a thread of Spark's."""
-        start = partial(self._guard.attempt, "start", self.start_or_stand_by)
-        threading.Thread(target=start, name="querypulse-start", daemon=True).start()
+        return known if known is not None else idle_listener(self._spark, self.listener)
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
             if self._runtime is not None or self._closed:
                 return
             spark = self._spark or active_session()
-            if SIDECARS.find(spark.sparkContext) is not None:
-                raise SettingsError("another sidecar watches this SparkContext: use or close that")
-            SIDECARS.close_stale()
+            SIDECARS.require_none(spark.sparkContext)
             self._components.redacting.honour(lambda name: spark.conf.get(name, None))
-            make = partial(
-                Runtime,
-                settings=self.settings,
-                spark=spark,
-                listener=self.listener,
-                components=self._components,
-                guard=self._guard,
-                on_evaluated=self._on_evaluated,
-            )
-            self._runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
-            log.addFilter(self._redacted_log)
-            SIDECARS.remember(spark.sparkContext, self)
-            atexit.register(self._at_exit)
+            make = partial(Runtime, settings=self.settings, components=self._components)
+            make = partial(make, guard=self._guard, on_evaluated=self._on_evaluated)
+            runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
+            if not self._keep(runtime, spark.sparkContext):
+                runtime.stop(Deadline(EXIT_SECONDS))
+
+    def _keep(self, runtime: Runtime, context: Any) -> bool:
+        """Keep what was started, unless ``close`` came first."""
+        with self._closing:
+            if not self._closed:
+                self._runtime = runtime
+                log.addFilter(self._redacted_log)
+                SIDECARS.remember(context, self)
+                atexit.register(self._at_exit)
+        return self._runtime is runtime
+
+    def _evaluated(self) -> Evaluated | None:
+        return self._runtime.evaluated if self._runtime is not None else None
 
     def _on_evaluated(self) -> None:
         self._wait.wake()
-        context = self._runtime.evaluated.snapshot.context if self._runtime is not None else None
-        if context is not None and context.is_on_purpose and not self._closed:
+        newest = self._evaluated()
+        if newest is not None and newest.snapshot.context.is_on_purpose and not self._closed:
             # The worker calls this and cannot wait for its own end.
-            threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
-
-    def _at_exit(self) -> None:
-        self.close(EXIT_SECONDS)
+            in_background("close", self._guard, self.close)
 
 
 SIDECARS: Registry[Sidecar] = Registry()

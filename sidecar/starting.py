@@ -12,8 +12,11 @@ from ..core.deadline import Deadline
 from ..core.guard import Guard
 from ..listener.event_path import EventPath
 from ..listener.event_paths import open_path
+from ..listener.event_queue import EventQueue
 from ..listener.health_listener import HealthListener
+from ..listener.java_errors import THROWN
 from .runtime import Runtime
+from .session import NoSessionError, active_session
 
 ROLLBACK_SECONDS = 2.0
 
@@ -26,7 +29,7 @@ def start_runtime(
     *,
     by_hand: bool,
 ) -> Runtime:
-    """Listen by the best available event path, then start the runtime of ``make(path=...)``.
+    """Listen by the best available event path, then start the runtime that ``make`` returns.
 
     Raises:
         Exception: what failed; the listener is removed from Spark again and no thread runs.
@@ -34,7 +37,7 @@ def start_runtime(
     """
     path = _opened(spark, listener, guard, by_hand=by_hand)
     try:
-        runtime = make(path=path)
+        runtime = make(spark=spark, listener=listener, path=path)
         try:
             runtime.start()
         except BaseException:
@@ -44,6 +47,25 @@ def start_runtime(
         guard.attempt("attach", path.release)
         raise
     return runtime
+
+
+def in_background(what: str, guard: Guard, call: Callable[[], None]) -> None:
+    """Run ``call`` in a thread of its own, and contain its errors."""
+    run = partial(guard.attempt, what, call)
+    threading.Thread(target=run, name=f"querypulse-{what}", daemon=True).start()
+
+
+def idle_listener(spark: Any | None, listener: HealthListener) -> Any:
+    """A Java listener that does nothing, for PySpark to add where nothing is watched.
+
+    Raises:
+        Py4JError: this driver refuses Java classes and Python listeners.
+
+    """
+    try:
+        return EventQueue(spark or active_session()).java.sessionListener()
+    except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
+        return listener.proxy()[1]
 
 
 def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:

@@ -330,7 +330,7 @@ def test_other_session_gets_the_listener_when_its_first_query_is_seen(driver, na
 
 
 def test_only_the_bus_counts_jobs(driver):
-    assert opened(driver, "bus_queue")[1].job_counts() == {"id-a": JobCounts(3, 1, 40, 2)}
+    assert opened(driver, "bus_queue")[1].job_counts().by_query == {"id-a": JobCounts(3, 1, 40, 2)}
     for name in ("session_listeners", "python_proxy"):
         assert opened(driver, name)[1].job_counts() is None
 

@@ -15,6 +15,7 @@ from querypulse.listener.driver_class import compile_in_driver
 from querypulse.listener.event_queue import (
     LIFECYCLE_CAPACITY,
     NANOS,
+    PROCESS,
     PROGRESS_CAPACITY,
     EventQueue,
     QueueBatch,
@@ -22,7 +23,7 @@ from querypulse.listener.event_queue import (
     parse_job_counts,
 )
 from querypulse.listener.events import EventKind
-from querypulse.listener.job_counts import UNOWNED, JobCounts
+from querypulse.listener.job_counts import UNOWNED, CountedJobs, JobCounts
 from querypulse.listener.ownership import ALONE
 from querypulse.listener.received import Received
 
@@ -105,7 +106,7 @@ def test_truncated_answer_is_rejected(text):
 
 @given(st.dictionaries(TEXTS, st.builds(JobCounts, COUNTS, COUNTS, COUNTS, COUNTS), max_size=5))
 def test_job_counts_are_read_as_they_were_written(counts):
-    text = "".join(
+    text = f"7{RECORD}" + "".join(
         FIELD.join(
             [query, *map(str, (c.jobs_started, c.jobs_active, c.tasks_completed, c.tasks_active))]
         )
@@ -113,13 +114,13 @@ def test_job_counts_are_read_as_they_were_written(counts):
         for query, c in counts.items()
     )
 
-    assert parse_job_counts(text) == counts
+    assert parse_job_counts(text) == CountedJobs(counts, first_job=7)
 
 
 def test_jobs_of_no_query_are_counted_without_an_id():
-    assert parse_job_counts(f"{FIELD}1{FIELD}0{FIELD}7{FIELD}0{RECORD}") == {
-        UNOWNED: JobCounts(1, 0, 7, 0)
-    }
+    text = f"4{RECORD}{FIELD}1{FIELD}0{FIELD}7{FIELD}0{RECORD}"
+
+    assert parse_job_counts(text) == CountedJobs({UNOWNED: JobCounts(1, 0, 7, 0)}, first_job=4)
 
 
 # -- taking events ------------------------------------------------------------------------------
@@ -179,6 +180,17 @@ def test_process_is_alone_until_an_answer_names_another(driver, queue):
         True,
     )
     assert owners[3].is_alone
+    assert (owners[3].covers("s-5"), owners[3].is_own("s-5")) == (True, False)
+
+
+def test_claim_does_not_count_what_ended_since_then_as_reported(driver, queue, monkeypatch):
+    """Until its first answer, the JVM's clock is unknown."""
+    claimed = "9:s-9 left:120000000000000:s-2"
+    monkeypatch.setattr(driver.queue, "claim", lambda session: claimed)
+    queue.claim("s-9")
+
+    assert not queue.ownership.was_reported("s-2", 50.0)
+    assert not queue.ownership.is_own("s-2")
 
 
 def test_unknown_kind_of_event_is_rejected(driver, queue):
@@ -189,14 +201,19 @@ def test_unknown_kind_of_event_is_rejected(driver, queue):
 
 
 def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, queue):
-    assert driver.queue.prepared == (driver.executions, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+    assert driver.queue.prepared == (
+        driver.executions,
+        PROCESS,
+        PROGRESS_CAPACITY,
+        LIFECYCLE_CAPACITY,
+    )
 
 
 def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
     queue.claim("s-1")
     queue.wake()
 
-    assert queue.job_counts() == {"id-a": JobCounts(3, 1, 40, 2)}
+    assert queue.job_counts() == CountedJobs({"id-a": JobCounts(3, 1, 40, 2)}, first_job=7)
     assert (driver.queue.claims, driver.queue.wakes) == (["s-1"], 1)
 
 

@@ -163,6 +163,63 @@ def test_status_tracker_is_used_if_the_channel_refuses_to_count():
     assert "job_counts" in batch.probe.details.missing
 
 
+# -- jobs older than the counts -----------------------------------------------------------------
+
+
+def attached_late(**jobs):
+    """The counts begin at job 50; ``jobs`` are older active jobs by run, with finished tasks."""
+    batch = Batch(counted=True)
+    batch.counts.clear()
+    batch.channel.first_job = 50
+    for number, (group, tasks) in enumerate(jobs.items(), start=1):
+        batch.spark.jobs[group.replace("_", "-")] = [number]
+        batch.spark.active_jobs[number] = tasks
+    return batch
+
+
+def test_long_task_that_began_before_attach_is_a_delay():
+    batch = attached_late(run_1_1=4)
+
+    assert batch.poll().own.jobs_active == 1
+    assert delay_of(batch.poll()) is Delay.TASK_RUNNING
+
+
+def test_batch_moves_by_the_tasks_of_a_job_that_began_before_attach():
+    batch = attached_late(run_1_1=4)
+
+    assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
+
+
+def test_hung_batch_does_not_move_by_its_siblings_jobs_from_before_attach():
+    batch = attached_late(run_2_1=4)
+
+    assert not batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
+    assert delay_of(batch.poll()) is None
+
+
+def test_batch_moves_by_a_thread_pools_job_from_before_attach():
+    batch = attached_late(a_group_of_the_user=4)
+
+    assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
+
+
+def test_active_job_that_the_tracker_still_lists_is_counted_once():
+    """The tracker may still list a counted job that has ended."""
+    batch = attached_late()
+    batch.counts[OWN] = JobCounts(3, 0, 9, 0)
+    batch.spark.jobs["run-1-1"] = [60]
+    batch.spark.active_jobs[60] = 2
+
+    assert batch.poll() == JobActivity(JobCounts(3, 0, 9, 0), counted=True)
+
+
+def test_counted_jobs_take_precedence_over_older_ones():
+    batch = attached_late(run_1_1=4)
+    batch.counts[OWN] = JobCounts(3, 1, 9, 1)
+
+    assert batch.poll().own == JobCounts(3, 1, 9, 1)
+
+
 # -- causes of a delay ------------------------------------------------------------------------
 
 

@@ -9,7 +9,7 @@ from support.story import CONFLICT, policy
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.ownership import ALONE, Ownership, parse_watchers
+from querypulse.listener.ownership import ALONE, MAX_SESSIONS, Ownership, parse_watchers
 from querypulse.listener.state import State
 from querypulse.sidecar.failure import first_failure
 
@@ -120,10 +120,30 @@ def test_sessions_of_each_process_are_parsed():
         is_eldest=False,
         has_others=True,
         left={"e": 70.0, "f": 70.0},
+        foreign=dict.fromkeys("bcdef"),
     )
 
 
-@given(st.text(st.sampled_from("0123456789ableft:, -"), max_size=20))
+def test_sessions_of_an_earlier_sidecar_of_this_process_are_not_foreign():
+    seen = parse_watchers("5:a ours:70:e,f left:80:g")
+
+    assert seen.left == {"e": 70.0, "f": 70.0, "g": 80.0}
+    assert list(seen.foreign) == ["g"]
+    assert (seen.is_own("e"), seen.is_own("g")) == (True, False)
+
+
+def test_what_the_jvm_forgets_of_other_processes_is_remembered_up_to_a_limit():
+    seen = ALONE
+    for number in range(MAX_SESSIONS + 5):
+        seen = seen.updated(parse_watchers(f"5:a left:60:gone-{number}"))
+    seen = seen.updated(parse_watchers("5:a"))
+
+    assert len(seen.left) == len(seen.foreign) == MAX_SESSIONS
+    assert "gone-4" not in seen.foreign
+    assert seen.was_reported("gone-5", 59.0)
+
+
+@given(st.text(st.sampled_from("0123456789ableftours:, -"), max_size=20))
 def test_malformed_text_raises_only_a_value_error(text):
     try:
         parse_watchers(text)
@@ -253,3 +273,32 @@ def test_failure_before_its_process_closed_ends_no_other_process():
     snapshot = state.snapshot(9.0)
 
     assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
+
+
+def first_failure_after(*claims, session="s2"):
+    """What ``await_any_failure`` raises when a query fails after these claims, in order."""
+    state, known = State(0.0), ALONE
+    state.apply_event(Started("id-0", "run-0", "q0", session=session), 1.0)
+    for text in claims:
+        known = known.updated(parse_watchers(text))
+        state.own(known)
+    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 8.0)
+    snapshot = state.snapshot(9.0)
+    assert reported(state) == ["q0"]
+    return first_failure(snapshot, evaluate(snapshot, 9.0, policy()))
+
+
+def test_query_of_a_killed_process_is_reported_and_ends_no_other_process():
+    assert first_failure_after("5:s1 9:s2", "5:s1") is None
+
+
+def test_process_that_attached_in_another_session_ends_for_its_first_one():
+    failure = first_failure_after("5:s1", "7:s9 ours:6:s2")
+
+    assert failure.query == "q0"
+
+
+def test_process_ends_for_a_session_that_it_takes_over_from_a_killed_one():
+    failure = first_failure_after("5:s1 9:s2", "5:s1", "5:s1,s2")
+
+    assert failure.query == "q0"

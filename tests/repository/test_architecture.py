@@ -51,7 +51,6 @@ START_THREADS = {
     "commands/demo/run.py",
     "commands/demo/telemetry.py",
     "examples/delta/ivy_talk.py",
-    "sidecar/sidecar.py",
     "sidecar/starting.py",
 }
 MAX_FILE_LINES = 250

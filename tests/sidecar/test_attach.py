@@ -28,6 +28,7 @@ from querypulse.sidecar import (
     SettingsError,
     Sidecar,
     attach,
+    attachment,
     observers,
     runtime,
     session,
@@ -252,6 +253,7 @@ BREAK = {
     "the worker": lambda driver, patch: patch.setattr(runtime.Runtime, "_make_worker", fail),
     "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
     "a thread": refuse_a_thread,
+    "the settings": lambda driver, patch: patch.setattr(attachment, "settings_of", fail),
 }
 
 
@@ -274,6 +276,37 @@ def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatc
     assert len(driver.manager.listeners) == 1
     with closing(socket.socket()) as again:
         again.bind(("127.0.0.1", port))
+
+
+def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatch):
+    opening, closed = threading.Event(), threading.Event()
+    open_path = starting.open_path
+
+    def waits(*arguments, **options):
+        opening.set()
+        assert closed.wait(10)
+        return open_path(*arguments, **options)
+
+    monkeypatch.setattr(starting, "open_path", waits)
+    sidecar = Sidecar(Settings(**QUIET), spark=driver)
+    attaching = threading.Thread(target=sidecar.start_or_stand_by)
+    attaching.start()
+    assert opening.wait(10)
+    sidecar.close()
+    closed.set()
+    attaching.join(10)
+
+    assert (sidecar.closed, our_threads(), driver.bus.queues) == (True, [], [])
+    assert SIDECARS.find(driver.sparkContext) is None
+
+
+@pytest.mark.contains_errors
+def test_listener_of_a_sidecar_that_could_not_start_runs_no_python(driver):
+    driver.java_errors["probe"] = RuntimeError("an error of ours")
+    sidecar = Sidecar(Settings(**QUIET), spark=driver)
+
+    assert sidecar.listener._jlistener is driver.queues[-1].listener
+    assert driver.bus.queues == []
 
 
 @pytest.mark.contains_errors

@@ -77,7 +77,7 @@ def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
     sidecar.close()
 
     assert sidecar.listener._jlistener is not None
-    assert (sidecar.url, driver.queues, driver.manager.added) == (None, [], [])
+    assert (sidecar.url, driver.bus.queues, driver.manager.added) == (None, [], [])
     assert SIDECARS.find(driver.sparkContext) is None
 
 
@@ -115,12 +115,14 @@ def test_internal_error_still_gives_pyspark_a_listener(jvm):
 
 def test_callback_starts_the_sidecar_on_another_thread(monkeypatch):
     """Spark's own thread must not wait for the start."""
-    sidecar = Sidecar(Settings())
     started = threading.Event()
     on = []
     monkeypatch.setattr(
-        sidecar, "start_or_stand_by", lambda: on.append(threading.current_thread()) or started.set()
+        Sidecar,
+        "start_or_stand_by",
+        lambda _: on.append(threading.current_thread()) or started.set(),
     )
+    sidecar = Sidecar(Settings())
     sidecar.listener.onQueryIdle(object())
 
     assert started.wait(PATIENCE_SECONDS)

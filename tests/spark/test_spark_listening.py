@@ -10,7 +10,7 @@ from py4j.clientserver import ClientServerConnection
 from py4j.protocol import Py4JError
 from support.queries import Boom, Trap, commits, rate, shown, start, until
 
-from querypulse.listener import driver_class, event_paths, health_listener
+from querypulse.listener import driver_class, event_paths, event_queue, health_listener
 from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach
 
 pytestmark = pytest.mark.spark
@@ -251,12 +251,97 @@ def test_java_classes_compile_for_java_8(spark):
     compiler_class = driver_class.COMPILER
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for names in (("EventQueue", "JobCounter", "Watchers"), ("LivingRuns",)):
+    for names in (event_queue._SOURCES, ("LivingRuns",)):
         compiler = loader.loadClass(compiler_class).newInstance()
         compiler.setParentClassLoader(loader)
         compiler.setSourceVersion(8)
         compiler.setTargetVersion(8)
         compiler.cook(driver_class.source_of(names, "java8"))
+
+
+@pytest.fixture
+def second(spark, monkeypatch):
+    """The queue of another process on this JVM; it holds two events of each kind."""
+    monkeypatch.setattr(event_queue, "PROGRESS_CAPACITY", 2)
+    monkeypatch.setattr(event_queue, "LIFECYCLE_CAPACITY", 2)
+    queue = event_queue.EventQueue(spark)
+    yield queue
+    queue.close()
+
+
+def listen(queue, spark):
+    assert queue.java.listenOnBus(spark._jsc.sc().listenerBus())
+
+
+def test_other_processes_on_the_jvm_delay_no_event(spark, watch, second):
+    """Listeners on one bus queue would share its thread, and each waits for events to gather."""
+    sidecar = watch(probe_interval_seconds=60)
+    listen(second, spark)
+    query = start(rate(spark), "beside others")
+    commits(sidecar, "beside others")
+    spark.sparkContext.parallelize(range(1000), 1000).count()
+    query.stop()
+
+    until(lambda: events(sidecar, "terminated"), "its end arrives", 5)
+    assert not any(monitor(sidecar).events_dropped.values())
+
+
+def test_name_of_a_bus_queue_is_free_again_after_close(spark, watch, second):
+    def names():
+        taken = spark.sparkContext._jvm.java.lang.System.getProperties().stringPropertyNames()
+        return {name for name in taken if name.startswith("querypulse.bus_queue.")}
+
+    sidecar = watch()
+    listen(second, spark)
+    assert names() == {"querypulse.bus_queue.querypulse", "querypulse.bus_queue.querypulse-2"}
+    sidecar.close()
+    assert names() == {"querypulse.bus_queue.querypulse-2"}
+    watch()
+    assert len(names()) == 2
+    second.close()
+    assert names() == {"querypulse.bus_queue.querypulse"}
+
+
+def test_full_queue_drops_by_kind_and_counts(spark, second):
+    listen(second, spark)
+    queries = [start(rate(spark), f"full {number}") for number in range(3)]
+    until(lambda: all(len(query.recentProgress) > 3 for query in queries), "all commit", 60)
+    kinds = [received.kind.value for received in second.take(0.0)]
+    for query in queries:
+        query.stop()
+
+    assert sorted(kinds) == ["progress", "progress", "started", "started"]
+    assert second.drops["lifecycle_queue_full"] == 1
+    assert second.drops["progress_queue_full"] > 0
+
+
+def test_end_of_a_query_wakes_the_reader_at_once(spark, second):
+    listen(second, spark)
+    query = start(rate(spark), "wakes")
+    until(lambda: query.recentProgress, "it commits")
+    ends = []
+
+    def read():
+        while not ends:
+            ends.extend(one for one in second.take(200.0) if one.kind.value == "terminated")
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    query.stop()
+    reader.join(60)
+
+    assert not reader.is_alive()
+
+
+def test_queue_that_nobody_reads_leaves_the_bus_and_counts_what_it_misses(spark, second):
+    listen(second, spark)
+    second.java.abandonAfter(0)
+    start(rate(spark), "unread")
+    until(lambda: not bus_listeners(spark), "it leaves the bus")
+
+    assert second.java.isClosed()
+    second.take(0.0)
+    assert second.drops["lifecycle_queue_full"] + second.drops["progress_queue_full"] > 0
 
 
 # -- the probe --------------------------------------------------------------------------------

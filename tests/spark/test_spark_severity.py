@@ -77,6 +77,27 @@ def watched(watch, query, *others, **settings):
     return sidecar
 
 
+def test_long_task_that_began_before_attach_is_a_warning(spark, watch):
+    running, done = threading.Event(), threading.Event()
+
+    def slow_once(batch):
+        if not done.is_set():
+            running.set()
+            run_tasks(batch, 1, 3.5 * FLOOR)
+            done.set()
+
+    trap = Trap()
+    trap.work = slow_once
+    start(rate(spark), "attached late", trap)
+    assert running.wait(60)
+    sidecar = watch(
+        stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR / 3, stall_critical_factor=10
+    )
+    seen = over_time(sidecar, "attached late", done.is_set)
+
+    assert seen == {("warning", "task_running")}
+
+
 def test_long_task_is_a_warning_and_an_endless_task_is_critical(spark, watch):
     skewed, done = Trap(), threading.Event()
     query = start(rate(spark), "skewed", skewed)

@@ -148,7 +148,7 @@ class JavaQueue:
         return text.replace(GIVEN, str(self.given))
 
     def jobCounts(self) -> str:
-        return f"id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
+        return f"7{RECORD}id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
 
 
 class Bus:

@@ -8,6 +8,7 @@ from unittest.mock import MagicMock
 
 from py4j.protocol import Py4JError
 
+from querypulse.listener.job_counts import CountedJobs
 from querypulse.listener.living_runs import FIELD, RUN
 from querypulse.listener.probing import ListenerHealth
 from querypulse.listener.spark_probe import SparkProbe
@@ -42,6 +43,7 @@ class FakeChannel:
 
     def __init__(self, counts=None):
         self.counts = counts
+        self.first_job = 0
         self.covered = []
         self.counted = 0
         self.released = 0
@@ -62,7 +64,7 @@ class FakeChannel:
         self.counted += 1
         if isinstance(self.counts, Exception):
             raise self.counts
-        return self.counts
+        return None if self.counts is None else CountedJobs(self.counts, self.first_job)
 
 
 class FakeSpark:
