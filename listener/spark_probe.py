@@ -58,7 +58,7 @@ class SparkProbe:
         return ProbeReport(
             began_at=began_at,
             at=clock(),
-            runs=self._queries.report(),
+            runs=self._queries.report(began_at),
             context=context,
             listener=self._listener,
         )

@@ -20,7 +20,9 @@ from .spark_run import SparkRun
 from .spark_work import PolledWork, SparkWork
 
 KEEP_REPORTED = 256
-"""How many ended runs are kept after they were reported: a report may be lost."""
+"""How many ended runs are kept after they were reported."""
+KEEP_SECONDS = 10.0
+"""How long each one is kept: only the newest report is read, so one may be missed."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -29,6 +31,7 @@ class EndedRuns:
 
     def __init__(self) -> None:
         self._runs: dict[str, ProbedRun] = {}
+        self._reported_at: dict[str, float] = {}
         self.has_news = False
         """Whether a run was added since the last report."""
 
@@ -37,12 +40,13 @@ class EndedRuns:
         self._runs[run.facts.run_id] = run
         self.has_news = True
 
-    def report(self) -> tuple[ProbedRun, ...]:
-        """All runs that are kept, oldest first."""
+    def report(self, now: float) -> tuple[ProbedRun, ...]:
+        """All runs that are kept, oldest first; ``now`` is monotonic seconds."""
         self.has_news = False
         runs = tuple(self._runs.values())
-        for run in runs[:-KEEP_REPORTED]:
-            del self._runs[run.facts.run_id]
+        for run_id in [run.facts.run_id for run in runs[:-KEEP_REPORTED]]:
+            if now - self._reported_at.setdefault(run_id, now) >= KEEP_SECONDS:
+                del self._runs[run_id], self._reported_at[run_id]
         return runs
 
 
@@ -93,9 +97,9 @@ class SparkQueries:
             )
         return None if self._ended.has_news else reported.context_stopped
 
-    def report(self) -> tuple[ProbedRun, ...]:
+    def report(self, now: float) -> tuple[ProbedRun, ...]:
         """All runs, active and recently ended."""
-        return tuple(run.last for run in self._living.values()) + self._ended.report()
+        return tuple(run.last for run in self._living.values()) + self._ended.report(now)
 
     def _report(self, now: float) -> LivingRuns:
         """The status of each query's run, from one answer for all of them."""

@@ -81,7 +81,7 @@ class SimProbe:
                     self.failures[run.spec.key] = run.ended_at
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
-        self._publish((*present, *self._ended.report()), self._spark.context)
+        self._publish((*present, *self._ended.report(self._time.now)), self._spark.context)
         self._read_logs()
 
     def _publish(self, runs: tuple[ProbedRun, ...], context: Context) -> None:

@@ -10,7 +10,7 @@ from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, 
 from querypulse.listener import driver_class
 from querypulse.listener.probing import Context
 from querypulse.listener.spark_living_runs import RETRY_SECONDS
-from querypulse.listener.spark_queries import KEEP_REPORTED
+from querypulse.listener.spark_queries import KEEP_REPORTED, KEEP_SECONDS
 
 BAD_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 ODD = [
@@ -162,7 +162,7 @@ def test_replaced_unreadable_run_has_ended(spark):
     assert ends == {"run-2-1": False, "run-2-2": True}
 
 
-def test_every_failure_is_reported_when_many_come_at_once():
+def test_every_failure_is_in_several_reports_when_many_come_at_once():
     spark = FakeSpark()
     many = KEEP_REPORTED + 50
     for number in range(many):
@@ -171,10 +171,11 @@ def test_every_failure_is_reported_when_many_come_at_once():
     poll(probe)
     for number in range(many):
         spark.end(number, exception=f"Boom {number}")
-    reasons = [run.exception for run in poll(probe, at=1).values()]
+    reports = [poll(probe, at=at) for at in (1, 2, KEEP_SECONDS + 1)]
+    reasons = [f"Boom {number}" for number in range(many)]
 
-    assert reasons == [f"Boom {number}" for number in range(many)]
-    assert len(poll(probe, at=2)) == KEEP_REPORTED
+    assert [[run.exception for run in report.values()] for report in reports] == [reasons] * 3
+    assert len(poll(probe, at=KEEP_SECONDS + 2)) == KEEP_REPORTED
 
 
 def test_failure_missing_from_a_report_is_in_the_next_one(spark):
