@@ -21,6 +21,10 @@ class SparkStorage:
         self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
         self._java_session = spark._jsparkSession  # noqa: SLF001 - no public way to its conf
 
+    def release(self) -> None:
+        """Release the session; nothing can be opened any more."""
+        self._java_session = None
+
     def open(self, location: str, query_id: str = "") -> SparkCheckpoint:
         """Open a checkpoint by ``StreamExecution.resolvedCheckpointRoot``; it need not exist.
 

@@ -51,8 +51,9 @@ class Observers:
             settings.probe_interval_seconds,
             self._on_report,
         )
+        self._storage = SparkStorage(spark)
         self.logs = LogReader(
-            SparkStorage(spark).open,
+            self._storage.open,
             lambda: self.prober.latest,
             arrived.wake,
             stall_floor_seconds=wiring.shortest_floor_seconds(settings),
@@ -76,7 +77,7 @@ class Observers:
         loops = [
             Loop("reader", self.reader.step, guard),
             Loop("probe", self.prober.step, guard, last=self._probe.release),
-            Loop("commit-log", self.logs.step, guard),
+            Loop("commit-log", self.logs.step, guard, last=self._storage.release),
         ]
         if self._interval:
             loops.append(Loop("sources", self.sources.step, guard, last=self.sources.close))

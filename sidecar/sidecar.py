@@ -58,8 +58,7 @@ class Sidecar:
         self._runtime: Runtime | None = None
         self._wait = FailureWait(self._evaluated, lambda: self._closed)
         self._closing = threading.Lock()
-        self._closed = False
-        self._ended = threading.Event()
+        self._closed, self._ended = False, threading.Event()
         self._pid = os.getpid()
         self._at_exit = partial(self.close, EXIT_SECONDS)
         # The caller of ``start_later`` is a thread of Spark's.
@@ -150,8 +149,8 @@ class Sidecar:
     def start_or_stand_by(self, *, by_hand: bool = False) -> None:
         """Start watching; a second call does nothing.
 
-        An internal error must not end the job: it is logged, nothing is watched, and
-        ``await_any_failure`` falls back to Spark's ``awaitAnyTermination``.
+        An internal error does not end the job: nothing is watched, and ``await_any_failure``
+        falls back to Spark's ``awaitAnyTermination``.
 
         Raises:
             NoSessionError: there is no SparkSession to watch.
@@ -169,8 +168,8 @@ class Sidecar:
         """Watch nothing, because of an internal error."""
         self._guard.report("attach", error)
         log.warning("querypulse: this job is not monitored; it continues without querypulse")
-        self.close()
         self._wait.wait_in((self._spark or active_session()).streams)
+        self.close()
 
     def close(self, timeout: float = 5.0) -> None:
         """Flush and stop everything within about ``timeout`` seconds.
@@ -187,7 +186,7 @@ class Sidecar:
         if self._runtime is not None:
             self._guard.attempt("close", partial(self._runtime.end, timeout))
         log.removeFilter(self._redacted_log)
-        self.listener.closed = True
+        self.listener.closed, self._spark = True, None
         SIDECARS.forget(self)
         self._ended.set()
         # Last: an interpreter exit during ``close`` must wait for the deliveries.
@@ -209,9 +208,10 @@ class Sidecar:
 
     def _start_by_hand(self) -> Any:
         """The Java listener, when PySpark adds or removes it; starts the sidecar."""
+        spark = self._spark
         self.start_or_stand_by(by_hand=True)
-        known = self._runtime.path.java_listener if self._runtime is not None else None
-        return known if known is not None else idle_listener(self._spark, self.listener)
+        known = self._runtime.path.java_listener if self._runtime else None
+        return known if known is not None else idle_listener(spark, self.listener)
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:

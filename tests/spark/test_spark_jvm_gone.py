@@ -16,7 +16,11 @@ for name in ("bronze", "silver", "gold"):
     start(name)
 until_commits(sidecar, "bronze", "silver", "gold")
 say("ready")
-sidecar.await_any_failure()
+try:
+    sidecar.await_any_failure()
+except Exception:
+    say("failure")
+    raise
 say("never")
 """
 
@@ -31,6 +35,7 @@ def test_killed_jvm_ends_the_waiting_application_and_pages(pages, tmp_path):
         driver.wait_for_line("ready")
         driver.signal_jvm(signal.SIGKILL)
         killed_at = time.monotonic()
+        driver.wait_for_line("failure", 5)
         code = driver.wait(30)
 
         assert time.monotonic() - killed_at < 10
