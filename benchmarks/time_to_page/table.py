@@ -24,7 +24,7 @@ class ReportDelay(NamedTuple):
 
     candidate: str
     phase: str
-    fate: str
+    alertname: str
     query: str
     seconds: float
     watched: float
@@ -45,19 +45,19 @@ def outcomes(
     for phase, company in failing.items():
         for query in company:
             for candidate in candidates(phase):
-                if candidate == PROMETHEUS and query.fate == HANG and not query.kept:
+                if candidate == PROMETHEUS and query.alertname == HANG and not query.kept:
                     continue
                 window = own_window if candidate == EVENT_ONLY else windows[query.name]
-                due = query.met_at + (window if query.fate == HANG else 0.0)
+                due = query.met_at + (window if query.alertname == HANG else 0.0)
                 reported_at = _reported_at(pages, candidate, query)
-                known = (candidate, phase, query.fate, query.name)
+                known = (candidate, phase, query.alertname, query.name)
                 found.append(ReportDelay(*known, reported_at - due, ended - due))
     return found
 
 
 def _reported_at(pages: Sequence[TimedPage], candidate: str, query: FailingQuery) -> float:
     """When the query was first reported; a page from before it failed or hung does not count."""
-    wanted = (candidate, query.fate, query.name)
+    wanted = (candidate, query.alertname, query.name)
     times = (page.at for page in pages if page[:3] == wanted and page.at >= query.met_at)
     return min(times, default=inf)
 
@@ -66,7 +66,7 @@ def for_nothing(
     failing: Mapping[str, Iterable[FailingQuery]], pages: Sequence[TimedPage]
 ) -> dict[str, int]:
     """By candidate: how many queries were reported as failed or hung before they were."""
-    met = {(one.fate, one.name): one.met_at for company in failing.values() for one in company}
+    met = {(one.alertname, one.name): one.met_at for company in failing.values() for one in company}
     wrong = {
         (page.candidate, page.alertname, page.query)
         for page in pages
@@ -80,9 +80,9 @@ def rows(found: Sequence[ReportDelay], phases: Sequence[str]) -> list[Row]:
     the last.
     """
     made = []
-    for fate, word in WORDS.items():
+    for alertname, word in WORDS.items():
         for phase in phases:
-            reported = {name: _of(found, name, fate, phase) for name in candidates(phase)}
+            reported = {name: _of(found, name, alertname, phase) for name in candidates(phase)}
             mine = [one.seconds for one in reported[OURS]]
             title = f"{word} to page, {phase} bus"
             made += [
@@ -94,15 +94,15 @@ def rows(found: Sequence[ReportDelay], phases: Sequence[str]) -> list[Row]:
                 for name in reported
                 if name != OURS
             ]
-        made.append(_between(found, fate, phases))
+        made.append(_between(found, alertname, phases))
     return made
 
 
-def _between(found: Sequence[ReportDelay], fate: str, phases: Sequence[str]) -> Row:
+def _between(found: Sequence[ReportDelay], alertname: str, phases: Sequence[str]) -> Row:
     """The effect of the bus on ours: the target is that it is within noise."""
     ends = phases[0], phases[-1]
-    idle, clogged = ([one.seconds for one in _of(found, OURS, fate, phase)] for phase in ends)
-    question = f"{WORDS[fate]} to page: clogged bus, above idle"
+    idle, clogged = ([one.seconds for one in _of(found, OURS, alertname, phase)] for phase in ends)
+    question = f"{WORDS[alertname]} to page: clogged bus, above idle"
     if any(map(isinf, idle + clogged)):
         return Row(question, "not all were reported", "at most its margin", reached=False)
     return difference_of_medians(clogged, idle).within_margin(question, " s")
@@ -112,8 +112,8 @@ def shown(found: Sequence[ReportDelay], phases: Sequence[str]) -> list[str]:
     """All candidates' figures as a small table."""
     head = f"{'  seconds':38}{'median':>8}{'p99':>8}{'most':>8}"
     body = [
-        _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, fate, phase))
-        for fate, word in WORDS.items()
+        _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, alertname, phase))
+        for alertname, word in WORDS.items()
         for phase in phases
         for candidate in candidates(phase)
     ]
@@ -147,7 +147,11 @@ def _unreported(found: Sequence[ReportDelay]) -> str:
     return f"{len(waited)} of {len(found)} not reported in {min(waited):.0f} s" if waited else ""
 
 
-def _of(found: Sequence[ReportDelay], candidate: str, fate: str, phase: str) -> list[ReportDelay]:
+def _of(
+    found: Sequence[ReportDelay], candidate: str, alertname: str, phase: str
+) -> list[ReportDelay]:
     return [
-        one for one in found if (one.candidate, one.fate, one.phase) == (candidate, fate, phase)
+        one
+        for one in found
+        if (one.candidate, one.alertname, one.phase) == (candidate, alertname, phase)
     ]
