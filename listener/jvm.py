@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from py4j.protocol import Py4JNetworkError
 
-from .probing import Context, ProbeReport
+from .probing import Context, Probe, ProbeReport
 
 NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
 """Raised by a command to a JVM that has ended or cannot be reached."""
@@ -34,14 +34,6 @@ def is_gone(gateway: Any) -> bool:
         return True
     except OSError:
         return False
-
-
-class Probe(Protocol):
-    """Polls all queries at once."""
-
-    def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Poll; ``clock`` gives monotonic seconds. Raises ``NETWORK_ERRORS``."""
-        ...
 
 
 class ProbeOfLivingJvm:

@@ -6,17 +6,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
-from .probing import ProbeReport
-
-
-class Probe(Protocol):
-    """Polls all queries at once."""
-
-    def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Poll; ``clock`` gives monotonic seconds."""
-        ...
+from .probing import Probe, ProbeReport
 
 
 class Prober:

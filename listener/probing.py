@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 import msgspec
 
@@ -217,3 +219,11 @@ class ProbeReport(msgspec.Struct, frozen=True):
     runs: tuple[ProbedRun, ...]
     context: Context = Context.RUNNING
     listener: ListenerHealth = ListenerHealth()
+
+
+class Probe(Protocol):
+    """Polls all queries at once."""
+
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
+        """Poll; ``clock`` gives monotonic seconds. May raise ``jvm.NETWORK_ERRORS``."""
+        ...

@@ -13,13 +13,13 @@ _MILLIS = re.compile(
 )
 
 
-class _Progress(msgspec.Struct):
+class _ProgressTime(msgspec.Struct):
     timestamp: datetime | None = None
 
 
 class _Event(msgspec.Struct):
     timestamp: datetime | None = None
-    progress: _Progress | None = None
+    progress: _ProgressTime | None = None
 
 
 _EVENT = msgspec.json.Decoder(_Event)

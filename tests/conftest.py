@@ -155,9 +155,9 @@ def observed(tmp_path_factory):
 @pytest.fixture
 def pages():
     """A webhook receiver that keeps the alerts that it receives."""
-    from support.pages import Pages
+    from support.pages import PageRecorder
 
-    with Pages() as receiver:
+    with PageRecorder() as receiver:
         yield receiver
 
 

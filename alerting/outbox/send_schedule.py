@@ -10,14 +10,10 @@ from msgspec.structs import replace
 from ...core.outcomes import DeliveryOutcome
 from ..finding import Severity
 from ..receivers.receiver import DeliveryError
-from .breaker import Breaker
+from ..retries import Breaker, pause_seconds
 from .pending_send import NO_NEWS, PendingSend, SendReason
 from .rate import TokenBucket
 
-FIRST_RETRY_SECONDS = 1.0
-MAX_RETRY_SECONDS = 60.0
-MISCONFIGURED_RETRY_SECONDS = 300.0
-MAX_DOUBLINGS = 6
 CLOSING_SECONDS = 2.0
 """The time between two resolves of incidents that may never have been open."""
 
@@ -40,9 +36,9 @@ class Retry(msgspec.Struct, frozen=True):
 class SendSchedule:
     """Chooses what is sent next, and when; times are monotonic seconds.
 
-    Each incident has its own schedule after a failure: 1, 2, 4 ... 60 seconds in an outage,
-    300 after a configuration error, or as long as the receiver asks for. The breaker and a pause
-    that the receiver asks for delay all of them. A flush overrides both, once for each incident.
+    Each incident has its own pauses after a failure, as ``retries.pause_seconds`` says. The breaker
+    and a pause that the receiver asks for delay all of them. A flush overrides both, once for each
+    incident.
     """
 
     def __init__(self, per_minute: float | None = None) -> None:
@@ -118,7 +114,7 @@ class SendSchedule:
         before = self._retries.get(key)
         again = before is not None and (before.answer, before.asked) == (error.answer, asked)
         failures = before.failures + 1 if before is not None and again else 1
-        at = now + _pause(error, failures)
+        at = now + pause_seconds(error, failures)
         retry = Retry(at, failures, urgent_round, str(error), error.answer, asked)
         self._retries[key] = retry
         return max(self._ready_at(retry), self._breaker.not_before)
@@ -174,11 +170,3 @@ class SendSchedule:
 
 def _is_critical(pending: PendingSend) -> bool:
     return pending.incident.severity == Severity.CRITICAL.value
-
-
-def _pause(error: DeliveryError, failures: int) -> float:
-    """Seconds until the next attempt, given how many have failed."""
-    if error.answer is not DeliveryOutcome.TRANSIENT:
-        return max(MISCONFIGURED_RETRY_SECONDS, error.retry_after or 0.0)
-    doubled = FIRST_RETRY_SECONDS * 2.0 ** min(failures - 1, MAX_DOUBLINGS)
-    return max(min(doubled, MAX_RETRY_SECONDS), error.retry_after or 0.0)

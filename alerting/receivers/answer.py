@@ -6,21 +6,14 @@ from datetime import timezone
 from email.utils import parsedate_to_datetime
 
 from ...core.outcomes import DeliveryOutcome
-
-MAX_RETRY_AFTER_SECONDS = 300.0
-"""The longest pause that a receiver can ask for: a page is waiting."""
+from ..retries import GONE_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, RATE_LIMIT_WAIT_SECONDS
 
 TOO_MANY_REQUESTS = 429
-RATE_LIMIT_WAIT_SECONDS = 5.0
-"""For a 429 that does not say how long: PagerDuty documents no ``Retry-After``."""
-
 TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
 """Temporary client errors: timeout, too early (RFC 8470), too many requests."""
 
 REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
-GONE_WAIT_SECONDS = 3600.0
-"""A webhook that answers 410 was removed there, possibly by mistake."""
 
 
 def classify(status: int) -> DeliveryOutcome:

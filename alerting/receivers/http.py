@@ -13,9 +13,9 @@ from urllib3.exceptions import HTTPError
 from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
 from ...core.version import VERSION
+from ..retries import attempts
 from .address import public_part
 from .answer import classify, may_have_arrived, wait_asked_for
-from .attempts import attempts
 from .deadline_adapter import DeadlineAdapter
 from .http_options import HttpOptions
 from .receiver import DeliveryError

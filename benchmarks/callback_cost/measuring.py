@@ -14,7 +14,7 @@ from ..common.orders import balanced
 from ..common.session import await_quiet_bus
 from .candidates import NAMES, OWN, SHARED
 from .stopwatch import OwnQueue, Timed
-from .workloads import Workload
+from .workloads import TimedQuery
 
 ORDERS = balanced(SHARED)
 PATIENCE_SECONDS = 120.0
@@ -30,7 +30,7 @@ class Clocks(NamedTuple):
     own: OwnQueue
 
 
-def progress_rounds(spark: SparkSession, workload: Workload, clocks: Clocks) -> list[Round]:
+def progress_rounds(spark: SparkSession, workload: TimedQuery, clocks: Clocks) -> list[Round]:
     """What one progress event costs: one query runs through all rounds."""
     query = workload.start(spark, workload.trigger)
     try:

@@ -20,7 +20,7 @@ _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProv
 STATELESS, STATEFUL, TWO_SOURCES = "stateless", "stateful", "two sources"
 
 
-class Workload(NamedTuple):
+class TimedQuery(NamedTuple):
     """One query, and how many of its events are timed in each round."""
 
     start: Callable[[SparkSession, str], StreamingQuery]
@@ -59,11 +59,11 @@ def two_sources(spark: SparkSession, trigger: str) -> StreamingQuery:
 
 
 _HAS_STATE = ("stateOnCurrentVersionSizeBytes",)
-WORKLOADS: dict[str, dict[str, Workload]] = {
+WORKLOADS: dict[str, dict[str, TimedQuery]] = {
     IDLE: {
-        STATELESS: Workload(stateless, "300 milliseconds", 6),
-        STATEFUL: Workload(stateful, "350 milliseconds", 10, contains=_HAS_STATE),
-        TWO_SOURCES: Workload(two_sources, "450 milliseconds", 6, contains=("rocksdbPutCount",)),
+        STATELESS: TimedQuery(stateless, "300 milliseconds", 6),
+        STATEFUL: TimedQuery(stateful, "350 milliseconds", 10, contains=_HAS_STATE),
+        TWO_SOURCES: TimedQuery(two_sources, "450 milliseconds", 6, contains=("rocksdbPutCount",)),
     },
-    BUSY: {STATEFUL: Workload(stateful, "5 seconds", 1, 1, _HAS_STATE)},
+    BUSY: {STATEFUL: TimedQuery(stateful, "5 seconds", 1, 1, _HAS_STATE)},
 }

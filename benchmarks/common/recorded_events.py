@@ -33,7 +33,7 @@ def new_ids(number: int) -> list[str]:
     return [str(uuid.uuid4()) for _ in range(number)]
 
 
-class Fleet:
+class RecordedRuns:
     """Runs of so many queries, of all shapes in turn; ``batch`` gives one event of each."""
 
     def __init__(self, query_ids: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from ..common.listeners import NONE, OURS, PEER, STOCK
 from ..common.result import Row, at_least, at_most, lines, short, write
 from ..common.session import session
 from .candidates import all_candidates
-from .job import Job
+from .job import EightQueries
 from .measuring import Turn, measure, ratios, typical
 from .meter import KEEP_COMPILERS, Meter
 from .steady import Shares, steady
@@ -37,7 +37,7 @@ FINE = 0.01
 def main() -> int:
     """Measure, print, write."""
     spark = session("job cost", KEEP_COMPILERS)
-    job = Job(spark)
+    job = EightQueries(spark)
     job.await_gap()
     meter = Meter(spark)
     job.write_progress(WRITTEN)

@@ -21,7 +21,7 @@ GAPS = 3
 """So many are waited for when batches overrun; then half batches must do."""
 
 
-class Job:
+class EightQueries:
     """Eight running queries; ``stop`` ends them."""
 
     def __init__(self, spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..common.listeners import NONE, OURS, PEER, STOCK
 from .candidates import Candidate
-from .job import Job
+from .job import EightQueries
 from .meter import Cpu, Meter
 
 OTHERS = (OURS, STOCK, OURS, PEER, OURS, OURS, PEER, OURS, STOCK, OURS, OURS, STOCK, OURS, PEER)
@@ -44,7 +44,7 @@ class Turn(NamedTuple):
         return 1e3 * self.cpu.both / self.seconds
 
 
-def measure(job: Job, meter: Meter, candidates: dict[str, Candidate]) -> list[Turn]:
+def measure(job: EightQueries, meter: Meter, candidates: dict[str, Candidate]) -> list[Turn]:
     """All turns; the first and the last are nobody's."""
     enough_at = time.monotonic() + ENOUGH_SECONDS
     job.await_gap()
@@ -75,7 +75,7 @@ def typical(turns: Sequence[Turn], name: str) -> Cpu:
     return Cpu(*map(median, shares))
 
 
-def _turn(name: str, job: Job, meter: Meter, candidates: dict[str, Candidate]) -> Turn:
+def _turn(name: str, job: EightQueries, meter: Meter, candidates: dict[str, Candidate]) -> Turn:
     with candidates[name]():
         if name != NONE:
             # One trigger to settle.

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from querypulse.listener.events import Started, Terminated
 
-from ..common.recorded_events import Fleet, new_ids
+from ..common.recorded_events import RecordedRuns, new_ids
 from ..common.result import Row, at_most, lines, write
-from ..scale.line import Line
+from ..scale.line import EventPipeline
 from .held import held
 
 QUERIES = 1_000
@@ -31,7 +31,7 @@ GROWTH_ALLOWED = 1.1
 
 def main() -> int:
     """Measure, print, write."""
-    ids, line = new_ids(QUERIES), Line()
+    ids, line = new_ids(QUERIES), EventPipeline()
     empty = held(line)
     _restart(line, ids, FULL_RESTARTS * QUERIES)
     _run(line, ids, FULL_BATCHES)
@@ -55,7 +55,7 @@ def main() -> int:
 class _Memory:
     """Bytes held by ours, and by the process, at one moment."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: EventPipeline) -> None:
         self.ours = held(line)
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -68,9 +68,9 @@ class _Memory:
         ]
 
 
-def _run(line: Line, ids: Sequence[str], batches: int) -> None:
+def _run(line: EventPipeline, ids: Sequence[str], batches: int) -> None:
     """A new run of each query, an hour later: what came before is over and resolved."""
-    fleet = Fleet(ids)
+    fleet = RecordedRuns(ids)
     line.now += 3600.0
     for batch in range(batches):
         line.now += 1.0
@@ -79,7 +79,7 @@ def _run(line: Line, ids: Sequence[str], batches: int) -> None:
             line.tick()
 
 
-def _restart(line: Line, ids: Sequence[str], restarts: int) -> None:
+def _restart(line: EventPipeline, ids: Sequence[str], restarts: int) -> None:
     """Each query in turn begins a run that dies at once."""
     for number in range(restarts):
         line.now += 0.01

@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median, quantiles
 
 from ..common.result import Row, at_least, at_most, lines, write
-from .long_logs import Recording
+from .long_logs import ShortLog
 from .long_logs import write as write_log
 from .on_spark import sparks
 from .readers import JSON, OURS, READERS
@@ -39,7 +39,7 @@ Samples = dict[str, list[float]]
 def main() -> int:
     """Measure, print, write."""
     with tempfile.TemporaryDirectory() as folder:
-        recording = Recording()
+        recording = ShortLog()
         logs = _logs(recording, Path(folder))
         samples = {name: _rounds(path) for name, path in logs.items()}
         on_spark = _on_spark(recording, Path(folder))
@@ -52,7 +52,7 @@ def main() -> int:
     return 0
 
 
-def _logs(recording: Recording, folder: Path) -> dict[str, Path]:
+def _logs(recording: ShortLog, folder: Path) -> dict[str, Path]:
     """What is read, by its name."""
     found = {}
     kinds = {MIXED: recording.mixed(MIXED_BYTES), STREAMING: recording.streaming(EVENTS)}
@@ -81,7 +81,7 @@ def _seconds(call: Callable[[], object]) -> float:
     return time.process_time() - began
 
 
-def _on_spark(recording: Recording, folder: Path) -> Samples:
+def _on_spark(recording: ShortLog, folder: Path) -> Samples:
     """Seconds of the job by cores, with logs to read and without; each first time is warm-up."""
     full, events = _fleet(recording, folder / "full", EVENTS_ON_SPARK)
     bare, bare_events = _fleet(recording, folder / "bare", 1)
@@ -96,7 +96,7 @@ def _on_spark(recording: Recording, folder: Path) -> Samples:
     return {name: found[-ROUNDS_ON_SPARK:] for name, found in samples.items()}
 
 
-def _fleet(recording: Recording, folder: Path, events: int) -> tuple[Path, int]:
+def _fleet(recording: ShortLog, folder: Path, events: int) -> tuple[Path, int]:
     """A folder of applications' logs, and how many events they hold in all."""
     folder.mkdir()
     log, packed = write_log(recording.streaming(events), folder / "application-0")

@@ -19,7 +19,7 @@ _WORK = re.compile(rb'\{"Event":"[\w.]*SparkListener(Task|Job|Stage|SQL|DriverAc
 _MILLIS = re.compile(rb'(?<=[":])1[78]\d{11}\b')
 
 
-class Recording:
+class ShortLog:
     """The short log: its first lines, and the lines that are repeated."""
 
     def __init__(self) -> None:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from ..common.recorded_events import Fleet, new_ids
+from ..common.recorded_events import RecordedRuns, new_ids
 from ..common.result import lines, write
 from .bare import bare_decode, bare_exposition
-from .line import Line, scrape_of
+from .line import EventPipeline, scrape_of
 from .table import Samples, details, rows
 
 SIZES = (10, 100, 1_000, 10_000)
@@ -40,7 +40,7 @@ def main() -> int:
 
 def _measured(size: int) -> dict[str, list[float]]:
     """Every sample of one size; the candidates of each comparison in turn."""
-    fleet, line = Fleet(new_ids(size)), Line()
+    fleet, line = RecordedRuns(new_ids(size)), EventPipeline()
     numbers, batches = count(), max(1, EVENTS_A_ROUND // size)
     for _ in range(WARM_UP_BATCHES):
         line.feed(line.answers(fleet.batch(next(numbers))))

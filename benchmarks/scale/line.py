@@ -27,7 +27,7 @@ ANSWER_CHARACTERS = 7000
 _FIELD, _RECORD = "\x1f", "\x1e"
 
 
-class Line:
+class EventPipeline:
     """Ours, from the JVM's answers on; ``now`` moves on a second with each batch.
 
     What Py4J takes to fetch an answer is not in it.

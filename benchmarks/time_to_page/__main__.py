@@ -22,7 +22,7 @@ from querypulse.sidecar import Sidecar, attach
 from ..common.result import lines, write
 from ..common.session import session
 from .event_only import EventOnly
-from .neighbour import Neighbour, waiting_events
+from .neighbour import BusyListener, waiting_events
 from .page_receiver import (
     CANDIDATES,
     DEATH,
@@ -31,11 +31,11 @@ from .page_receiver import (
     OURS,
     PROMETHEUS,
     WATCHDOG,
-    PageReceiver,
+    ReceiverProcess,
 )
 from .phases import CLOGGED, IDLE, PHASES, SHARED
 from .prometheus import prometheus
-from .table import Outcome, for_nothing, outcomes, rows, shown
+from .table import ReportDelay, for_nothing, outcomes, rows, shown
 from .workload import FailingQuery, bystanders, failing_queries, run_all
 
 STALL_FLOOR_SECONDS = 5.0
@@ -67,8 +67,8 @@ def main() -> int:
     return 0
 
 
-def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
-    receiver = stack.enter_context(PageReceiver())
+def _measured(stack: ExitStack) -> tuple[list[ReportDelay], list[str]]:
+    receiver = stack.enter_context(ReceiverProcess())
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     spark = session("time to page", QUICK_COMPILER)
     stack.callback(spark.stop)
@@ -94,7 +94,7 @@ def _measured(stack: ExitStack) -> tuple[list[Outcome], list[str]]:
     # Spark's end waits until every listener has received every event.
     stack.callback(spark.streams.removeListener, event_only)
     failing[SHARED] = _phase(stack, spark, SHARED)
-    neighbour = Neighbour()
+    neighbour = BusyListener()
     stack.callback(neighbour.free.set)
     spark.streams.addListener(neighbour)
     failing[CLOGGED] = _phase(stack, spark, CLOGGED)
@@ -124,7 +124,7 @@ def _phase(stack: ExitStack, spark: SparkSession, name: str) -> Sequence[Failing
     return failing
 
 
-def _check(sidecar: Sidecar, receiver: PageReceiver, idle_backlog: int, backlog: int) -> None:
+def _check(sidecar: Sidecar, receiver: ReceiverProcess, idle_backlog: int, backlog: int) -> None:
     """Check that all ran in their normal mode, and that the bus was first idle, then clogged."""
     monitor = sidecar.snapshot().monitor
     if monitor.listener_path != BusPath.name or monitor.internal_errors:

@@ -9,7 +9,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 WORK_SECONDS = 0.3
 
 
-class Neighbour(StreamingQueryListener):
+class BusyListener(StreamingQueryListener):
     """A stock listener that works for a while on every progress event, until it is ``free``.
 
     Spark's end waits for every event on the bus.

@@ -20,7 +20,7 @@ HANG = "StreamingQueryStalled"
 WATCHDOG = "QuerypulseWatchdog"
 
 
-class Page(NamedTuple):
+class TimedPage(NamedTuple):
     """One page about a firing alert; ``at`` is in monotonic seconds."""
 
     candidate: str
@@ -29,7 +29,7 @@ class Page(NamedTuple):
     at: float
 
 
-class PageReceiver:
+class ReceiverProcess:
     """A context manager: answers 200 to every request on loopback, in its own process.
 
     The first part of a path is the candidate's name.
@@ -50,7 +50,7 @@ class PageReceiver:
         """The URL to which a candidate posts its pages."""
         return f"http://{self.place}/{candidate}"
 
-    def pages(self) -> list[Page]:
+    def pages(self) -> list[TimedPage]:
         """All pages about firing alerts, repeated ones included."""
         taken = requests.get(f"http://{self.place}/", timeout=20).json()
         return [page for post in taken for page in _pages(*post)]
@@ -61,11 +61,11 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(("127.0.0.1", 0), _PageHandler)
         self.taken: list[tuple[str, str, float]] = []
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     server: _Server
@@ -87,14 +87,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, *_: object) -> None: ...
 
 
-def _pages(path: str, body: str, at: float) -> Iterator[Page]:
+def _pages(path: str, body: str, at: float) -> Iterator[TimedPage]:
     """The pages in a body: Alertmanager's API takes a list of alerts, its webhooks an object."""
     candidate = path.split("/")[1]
     message: Any = json.loads(body)
     for alert in message if isinstance(message, list) else message["alerts"]:
         labels = alert["labels"]
         if alert.get("status", "firing") == "firing":
-            yield Page(candidate, labels["alertname"], labels.get("query", ""), at)
+            yield TimedPage(candidate, labels["alertname"], labels.get("query", ""), at)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ..common.difference import difference_of_medians
 from ..common.result import Row, at_most
-from .page_receiver import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, Page
+from .page_receiver import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, TimedPage
 from .phases import candidates
 from .workload import FailingQuery
 
@@ -16,7 +16,7 @@ P99_SECONDS = 1.5
 WORDS = {DEATH: "death", HANG: "hang"}
 
 
-class Outcome(NamedTuple):
+class ReportDelay(NamedTuple):
     """How late one candidate reported one query; ``seconds`` is infinite if it did not.
 
     For a hang, ``seconds`` counts from the end of the window. ``watched`` is how long it had.
@@ -24,7 +24,7 @@ class Outcome(NamedTuple):
 
     candidate: str
     phase: str
-    fate: str
+    alertname: str
     query: str
     seconds: float
     watched: float
@@ -32,11 +32,11 @@ class Outcome(NamedTuple):
 
 def outcomes(
     failing: Mapping[str, Iterable[FailingQuery]],
-    pages: Sequence[Page],
+    pages: Sequence[TimedPage],
     windows: Mapping[str, float],
     own_window: float,
     ended: float,
-) -> list[Outcome]:
+) -> list[ReportDelay]:
     """One for each candidate and query; ``windows`` by query, the event-only one has its own.
 
     Hangs that end before Prometheus can report them do not count for it.
@@ -45,28 +45,28 @@ def outcomes(
     for phase, company in failing.items():
         for query in company:
             for candidate in candidates(phase):
-                if candidate == PROMETHEUS and query.fate == HANG and not query.kept:
+                if candidate == PROMETHEUS and query.alertname == HANG and not query.kept:
                     continue
                 window = own_window if candidate == EVENT_ONLY else windows[query.name]
-                due = query.met_at + (window if query.fate == HANG else 0.0)
+                due = query.met_at + (window if query.alertname == HANG else 0.0)
                 reported_at = _reported_at(pages, candidate, query)
-                known = (candidate, phase, query.fate, query.name)
-                found.append(Outcome(*known, reported_at - due, ended - due))
+                known = (candidate, phase, query.alertname, query.name)
+                found.append(ReportDelay(*known, reported_at - due, ended - due))
     return found
 
 
-def _reported_at(pages: Sequence[Page], candidate: str, query: FailingQuery) -> float:
+def _reported_at(pages: Sequence[TimedPage], candidate: str, query: FailingQuery) -> float:
     """When the query was first reported; a page from before it failed or hung does not count."""
-    wanted = (candidate, query.fate, query.name)
+    wanted = (candidate, query.alertname, query.name)
     times = (page.at for page in pages if page[:3] == wanted and page.at >= query.met_at)
     return min(times, default=inf)
 
 
 def for_nothing(
-    failing: Mapping[str, Iterable[FailingQuery]], pages: Sequence[Page]
+    failing: Mapping[str, Iterable[FailingQuery]], pages: Sequence[TimedPage]
 ) -> dict[str, int]:
     """By candidate: how many queries were reported as failed or hung before they were."""
-    met = {(one.fate, one.name): one.met_at for company in failing.values() for one in company}
+    met = {(one.alertname, one.name): one.met_at for company in failing.values() for one in company}
     wrong = {
         (page.candidate, page.alertname, page.query)
         for page in pages
@@ -75,14 +75,14 @@ def for_nothing(
     return {name: sum(one[0] == name for one in wrong) for name in CANDIDATES}
 
 
-def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
+def rows(found: Sequence[ReportDelay], phases: Sequence[str]) -> list[Row]:
     """Ours against its targets, and the others; the bus is idle in the first phase, clogged in
     the last.
     """
     made = []
-    for fate, word in WORDS.items():
+    for alertname, word in WORDS.items():
         for phase in phases:
-            reported = {name: _of(found, name, fate, phase) for name in candidates(phase)}
+            reported = {name: _of(found, name, alertname, phase) for name in candidates(phase)}
             mine = [one.seconds for one in reported[OURS]]
             title = f"{word} to page, {phase} bus"
             made += [
@@ -94,26 +94,26 @@ def rows(found: Sequence[Outcome], phases: Sequence[str]) -> list[Row]:
                 for name in reported
                 if name != OURS
             ]
-        made.append(_between(found, fate, phases))
+        made.append(_between(found, alertname, phases))
     return made
 
 
-def _between(found: Sequence[Outcome], fate: str, phases: Sequence[str]) -> Row:
+def _between(found: Sequence[ReportDelay], alertname: str, phases: Sequence[str]) -> Row:
     """The effect of the bus on ours: the target is that it is within noise."""
     ends = phases[0], phases[-1]
-    idle, clogged = ([one.seconds for one in _of(found, OURS, fate, phase)] for phase in ends)
-    question = f"{WORDS[fate]} to page: clogged bus, above idle"
+    idle, clogged = ([one.seconds for one in _of(found, OURS, alertname, phase)] for phase in ends)
+    question = f"{WORDS[alertname]} to page: clogged bus, above idle"
     if any(map(isinf, idle + clogged)):
         return Row(question, "not all were reported", "at most its margin", reached=False)
     return difference_of_medians(clogged, idle).within_margin(question, " s")
 
 
-def shown(found: Sequence[Outcome], phases: Sequence[str]) -> list[str]:
+def shown(found: Sequence[ReportDelay], phases: Sequence[str]) -> list[str]:
     """All candidates' figures as a small table."""
     head = f"{'  seconds':38}{'median':>8}{'p99':>8}{'most':>8}"
     body = [
-        _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, fate, phase))
-        for fate, word in WORDS.items()
+        _line(f"{word}, {phase} bus, {candidate}", _of(found, candidate, alertname, phase))
+        for alertname, word in WORDS.items()
         for phase in phases
         for candidate in candidates(phase)
     ]
@@ -126,13 +126,13 @@ def p99(values: Sequence[float]) -> float:
     return ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]
 
 
-def _line(title: str, found: Sequence[Outcome]) -> str:
+def _line(title: str, found: Sequence[ReportDelay]) -> str:
     values = [one.seconds for one in found]
     figures = "".join(f"{f(values):>8.2f}" for f in (median, p99, max))
     return f"  {title:36}{figures}   {_unreported(found)}".rstrip()
 
 
-def _ratio(theirs: Sequence[Outcome], mine: Sequence[float]) -> str:
+def _ratio(theirs: Sequence[ReportDelay], mine: Sequence[float]) -> str:
     middle = median(one.seconds for one in theirs)
     if isinf(middle):
         return _unreported(theirs)
@@ -141,13 +141,17 @@ def _ratio(theirs: Sequence[Outcome], mine: Sequence[float]) -> str:
     return ", ".join(filter(None, (f"{middle:.3g} s", times, _unreported(theirs))))
 
 
-def _unreported(found: Sequence[Outcome]) -> str:
+def _unreported(found: Sequence[ReportDelay]) -> str:
     """How many were never reported, and how old the youngest of them was at the end."""
     waited = [one.watched for one in found if isinf(one.seconds)]
     return f"{len(waited)} of {len(found)} not reported in {min(waited):.0f} s" if waited else ""
 
 
-def _of(found: Sequence[Outcome], candidate: str, fate: str, phase: str) -> list[Outcome]:
+def _of(
+    found: Sequence[ReportDelay], candidate: str, alertname: str, phase: str
+) -> list[ReportDelay]:
     return [
-        one for one in found if (one.candidate, one.fate, one.phase) == (candidate, fate, phase)
+        one
+        for one in found
+        if (one.candidate, one.alertname, one.phase) == (candidate, alertname, phase)
     ]

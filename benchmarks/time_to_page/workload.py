@@ -23,14 +23,14 @@ KEPT_EVERY = 5
 
 
 class FailingQuery:
-    """The ``foreachBatch`` of one query: works until ``due_at``, then fails or hangs (``fate``).
+    """The ``foreachBatch`` of one query: from ``due_at`` on, it does what ``alertname`` reports.
 
     ``met_at`` is when it failed or its hung batch began, in monotonic seconds; infinite before.
     """
 
-    def __init__(self, name: str, fate: str, due_at: float, *, kept: bool) -> None:
+    def __init__(self, name: str, alertname: str, due_at: float, *, kept: bool) -> None:
         self.name = name
-        self.fate = fate
+        self.alertname = alertname
         self.due_at = due_at
         self.kept = kept
         self.met_at = math.inf
@@ -49,7 +49,7 @@ class FailingQuery:
         self._batches += 1
         if left > TRIGGER_MILLISECONDS[1] / 1000 or self._batches <= LEAST_BATCHES:
             return
-        if self.fate == DEATH:
+        if self.alertname == DEATH:
             # Triggers and probes run at fixed intervals; the failure must not follow them.
             time.sleep(max(0.0, left))
             self.met_at = time.monotonic()
@@ -63,15 +63,15 @@ class FailingQuery:
 def failing_queries(
     phase: str, began: float, spans: dict[str, tuple[int, float]]
 ) -> list[FailingQuery]:
-    """Queries for each fate: ``spans`` has their number and the seconds to spread them over."""
+    """Queries for each alert: ``spans`` has their number and the seconds to spread them over."""
     return [
         FailingQuery(
-            f"{phase}-{fate}-{number}",
-            fate,
+            f"{phase}-{alertname}-{number}",
+            alertname,
             began + HEALTHY_SECONDS + random.uniform(0, seconds),
             kept=number % KEPT_EVERY == 0,
         )
-        for fate, (count, seconds) in spans.items()
+        for alertname, (count, seconds) in spans.items()
         for number in range(count)
     ]
 

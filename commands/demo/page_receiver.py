@@ -27,7 +27,7 @@ class PageReceiver:
         self.pages: list[ReceivedAlert] = []
         pages = self.pages
 
-        class Handler(BaseHTTPRequestHandler):
+        class PageHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 pages.extend(_pages(json.loads(body), time.time()))
@@ -38,7 +38,7 @@ class PageReceiver:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
                 """Log nothing: the terminal is for the demo's own output."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
         self.url = f"http://127.0.0.1:{self._server.server_port}/pages"
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="demo-pages", daemon=True

@@ -128,7 +128,7 @@ class QueryList {
     const shown = [...queries].sort(byBadness);
     this.rows.update(shown.map((query) => [query.name, query]));
     setHidden(byId("queries-section"), false);
-    setText(byId("roster"), expectedWords(queries));
+    setText(byId("expected"), expectedWords(queries));
     this.sift();
   }
 

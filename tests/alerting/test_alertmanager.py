@@ -118,8 +118,8 @@ def test_every_member_is_notified(double):
 
 @pytest.mark.parametrize("answer", [reply(503), reply(401), reply(400), reply(410), raw()])
 def test_one_accepting_member_is_enough(double, answer, caplog):
-    with HttpDouble(otherwise=answer) as deaf:
-        send(ONE, deaf, double)
+    with HttpDouble(otherwise=answer) as refusing:
+        send(ONE, refusing, double)
 
     assert double.queries == ["bronze"]
     assert caplog.text.count("a member did not take an alert") == 1

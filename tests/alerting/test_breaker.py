@@ -3,9 +3,9 @@
 import pytest
 from support.deliveries import incident, outage, wrong_token
 
-from querypulse.alerting.outbox.breaker import Breaker
 from querypulse.alerting.outbox.pending_send import PendingSend, SendReason
 from querypulse.alerting.outbox.send_schedule import SendSchedule
+from querypulse.alerting.retries import Breaker
 
 
 def failed(times, breaker=None, **options):

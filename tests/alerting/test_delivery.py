@@ -10,6 +10,7 @@ from support.clock import Clock
 from support.deliveries import (
     PATIENCE_SECONDS,
     WALL,
+    MemorySpool,
     Recorder,
     gone,
     incident,
@@ -57,16 +58,6 @@ def deliver() -> Iterator[Deliver]:
         delivery.close(PATIENCE_SECONDS)
     left = [one.name for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
     assert not left
-
-
-class MemorySpool:
-    """A spool that keeps every entry it was ever offered."""
-
-    def __init__(self):
-        self.offers = []
-
-    def offer(self, receiver, entries):
-        self.offers.append((receiver, entries))
 
 
 # -- sending ----------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from support.clock import Clock
 from support.deliveries import (
     PATIENCE_SECONDS,
     WALL,
+    MemorySpool,
     Recorder,
     gone,
     incident,
@@ -23,7 +24,7 @@ from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 
 
-class Harness:
+class DispatchHarness:
     """Receivers by name, each with a route, behind one dispatch."""
 
     def __init__(self, routes, **recorders):
@@ -67,7 +68,7 @@ def harness():
     harnesses = []
 
     def build(routes, **recorders):
-        harnesses.append(Harness(routes, **recorders))
+        harnesses.append(DispatchHarness(routes, **recorders))
         return harnesses[-1]
 
     yield build
@@ -240,16 +241,6 @@ def test_stale_resolves_go_to_receivers_that_reconcile(harness):
 
 
 # -- successors -------------------------------------------------------------------------------
-
-
-class MemorySpool:
-    """A spool in memory."""
-
-    def __init__(self):
-        self.entries = {}
-
-    def offer(self, receiver, entries):
-        self.entries[receiver] = entries
 
 
 def entries_of(harness):

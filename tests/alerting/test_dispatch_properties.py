@@ -30,7 +30,7 @@ MODES = {
 }
 
 
-class Line:
+class FallibleReceiver:
     """A receiver; ``open`` holds the incidents it believes open, ``received`` every trigger it
     took.
     """
@@ -62,7 +62,7 @@ class TwoReceivers(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.clock, self.wall = Clock(), Clock(WALL)
-        self.pager, self.phone = Line("pager"), Line("phone")
+        self.pager, self.phone = FallibleReceiver("pager"), FallibleReceiver("phone")
         self.fires = {}
         self.must_receive = {}
         self.has_rejected = False

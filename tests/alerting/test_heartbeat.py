@@ -11,7 +11,7 @@ from support.clock import Clock
 from support.http_double import HttpDouble, held, raw, reply
 from support.receiver_incidents import ONE, incident
 
-from querypulse.alerting.receivers import attempts
+from querypulse.alerting import retries
 from querypulse.alerting.receivers.heartbeat import Heartbeat
 from querypulse.alerting.receivers.heartbeat_ping import (
     Ping,
@@ -142,7 +142,7 @@ def test_beat_does_not_wait_for_a_ping(double, clock):
 
 
 def test_outage_is_counted_and_logged_once(heartbeat, double, clock, caplog, monkeypatch):
-    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
+    monkeypatch.setattr(retries, "ATTEMPTS", 1)
     double.otherwise = reply(503)
     for _ in range(3):
         beaten(heartbeat, clock, 60)
@@ -160,7 +160,7 @@ def test_outage_is_counted_and_logged_once(heartbeat, double, clock, caplog, mon
 def test_next_ping_after_an_outage_comes_before_the_interval_ends(
     heartbeat, double, clock, monkeypatch
 ):
-    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
+    monkeypatch.setattr(retries, "ATTEMPTS", 1)
     beaten(heartbeat, clock, 60)
     double.script.append(raw())
     beaten(heartbeat, clock, 60)

@@ -4,7 +4,7 @@ import pytest
 from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import ENDED_ONE, ONE
 
-from querypulse.alerting.receivers import attempts
+from querypulse.alerting import retries
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
@@ -30,7 +30,7 @@ MAKE = {
 @pytest.fixture(autouse=True)
 def one_attempt(monkeypatch):
     """The second and third attempt would only repeat the first."""
-    monkeypatch.setattr(attempts, "ATTEMPTS", 1)
+    monkeypatch.setattr(retries, "ATTEMPTS", 1)
 
 
 def meaning(status):

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from querypulse.alerting.receivers.address import public_part
 from querypulse.alerting.receivers.answer import (
-    MAX_RETRY_AFTER_SECONDS,
     classify,
     parse_retry_after,
     wait_asked_for,
 )
 from querypulse.alerting.receivers.http import HttpPoster
+from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
 from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 

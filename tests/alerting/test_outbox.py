@@ -24,7 +24,7 @@ from querypulse.core.outcomes import LOSS_REASONS
 DAY = 24 * 3600.0
 
 
-class Harness:
+class OutboxHarness:
     """An outbox, a clock, and the messages that were sent."""
 
     def __init__(self, *delivered, capabilities=None):
@@ -74,7 +74,7 @@ class Harness:
 
     def crash(self):
         """The driver is killed; its successor restores the entries."""
-        successor = Harness(capabilities=self.outbox._capabilities).at(self.now)
+        successor = OutboxHarness(capabilities=self.outbox._capabilities).at(self.now)
         successor.outbox.restore(self.outbox.entries, self.wall)
         return successor
 
@@ -84,7 +84,7 @@ class Harness:
 
 def test_firing_incident_is_due_until_it_is_delivered():
     """Success is recorded after the send, so a crash repeats a message rather than losing it."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     assert harness.send(outage()) == ("a", "firing")
     assert harness.at(1).send() == ("a", "firing")
     assert harness.at(9e6).send() is None
@@ -92,7 +92,7 @@ def test_firing_incident_is_due_until_it_is_delivered():
 
 def test_changed_annotations_do_not_notify_again():
     """Annotations change with every poll; that is no reason to notify."""
-    harness = Harness(incident(summary="60 s without a commit"))
+    harness = OutboxHarness(incident(summary="60 s without a commit"))
     harness.offer(incident(summary="61 s without a commit"))
 
     assert harness.send() is None
@@ -100,7 +100,7 @@ def test_changed_annotations_do_not_notify_again():
 
 def test_new_revision_is_sent_once():
     """The revision grows when a member joins or a reminder is due."""
-    harness = Harness(incident())
+    harness = OutboxHarness(incident())
     harness.offer(incident("a", "b", revision=1))
 
     assert harness.send_all() == [("a+b", "firing")]
@@ -109,7 +109,7 @@ def test_new_revision_is_sent_once():
 @pytest.mark.parametrize("ended", ["left out", "offered with its end"])
 def test_ended_incident_is_resolved_with_its_end_time(ended):
     """The end time does not depend on when the resolve gets through."""
-    harness = Harness(incident()).at(60)
+    harness = OutboxHarness(incident()).at(60)
     harness.offer(*([over(incident(), WALL + 60)] if ended != "left out" else []))
     harness.send(outage())
     harness.at(90).offer()
@@ -120,7 +120,7 @@ def test_ended_incident_is_resolved_with_its_end_time(ended):
 
 def test_member_that_ended_earlier_keeps_its_end_time():
     """Only members that still fire end with the incident."""
-    harness = Harness(incident("a", "b"))
+    harness = OutboxHarness(incident("a", "b"))
     first, second = incident("a", "b").alerts
     ended_first = over(incident("a"), WALL + 5).alerts[0]
     both = incident("a", "b")
@@ -132,14 +132,14 @@ def test_member_that_ended_earlier_keeps_its_end_time():
 
 def test_incident_never_ends_before_it_starts():
     """Wall clocks are sometimes set back."""
-    harness = Harness(incident()).at(-500).offer()
+    harness = OutboxHarness(incident()).at(-500).offer()
 
     assert harness.begin().ends_at == WALL
 
 
 def test_undelivered_warning_that_ended_is_dropped_and_counted():
     """Nothing arrived during the outage, so there is nothing to resolve."""
-    harness = Harness().offer(incident(severity="warning"))
+    harness = OutboxHarness().offer(incident(severity="warning"))
     harness.send(outage())
     harness.at(60).offer()
 
@@ -150,7 +150,7 @@ def test_undelivered_warning_that_ended_is_dropped_and_counted():
 
 def test_undelivered_critical_incident_that_ended_is_sent_and_resolved():
     """People should learn that a query failed at night, even if it recovered."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(outage())
     harness.at(60).offer()
 
@@ -160,7 +160,7 @@ def test_undelivered_critical_incident_that_ended_is_sent_and_resolved():
 
 def test_warning_trigger_that_may_have_arrived_is_resolved():
     """Otherwise the incident would stay open forever."""
-    harness = Harness().offer(incident(severity="warning"))
+    harness = OutboxHarness().offer(incident(severity="warning"))
     harness.send(lost_answer())
     harness.at(60).offer()
 
@@ -169,7 +169,7 @@ def test_warning_trigger_that_may_have_arrived_is_resolved():
 
 def test_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_resolve():
     """A duplicate costs nothing; a lost page does."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(lost_answer())
     harness.at(60).offer()
 
@@ -177,7 +177,7 @@ def test_critical_trigger_that_may_not_have_arrived_is_sent_again_before_its_res
 
 
 def test_trigger_that_may_have_arrived_is_sent_again_while_firing():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(lost_answer())
 
     assert harness.at(1).send() == ("a", "firing")
@@ -186,7 +186,7 @@ def test_trigger_that_may_have_arrived_is_sent_again_while_firing():
 @pytest.mark.parametrize("severity", ["critical", "warning"])
 def test_trigger_delivered_after_the_incident_ended_is_resolved(severity):
     """The incident ends while the request is in progress."""
-    harness = Harness().offer(incident(severity=severity))
+    harness = OutboxHarness().offer(incident(severity=severity))
     sent = harness.begin()
     harness.at(5).offer()
     harness.outbox.delivered(sent, harness.wall)
@@ -196,7 +196,7 @@ def test_trigger_delivered_after_the_incident_ended_is_resolved(severity):
 
 def test_resolve_delivered_after_the_incident_reopened_is_followed_by_a_trigger():
     """Otherwise the receiver would believe that the incident is over."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     sent = harness.begin()
     harness.offer(incident(starts_at=WALL + 60))
     harness.outbox.delivered(sent, harness.wall)
@@ -206,7 +206,7 @@ def test_resolve_delivered_after_the_incident_reopened_is_followed_by_a_trigger(
 
 def test_short_occurrence_during_a_resolve_request_is_sent():
     """The occurrence is critical, and the receiver knows only the previous one."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     sent = harness.begin()
     harness.at(61).offer(incident(starts_at=WALL + 61))
     harness.outbox.delivered(sent, harness.wall)
@@ -217,7 +217,7 @@ def test_short_occurrence_during_a_resolve_request_is_sent():
 
 def test_reopened_incident_is_sent_after_its_pending_resolve():
     """A trigger on a key that is still open would notify nobody."""
-    harness = Harness(incident(revision=3)).at(60).offer()
+    harness = OutboxHarness(incident(revision=3)).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70))
     resolve = harness.at(999).begin()
@@ -231,7 +231,7 @@ def test_reopened_incident_is_sent_after_its_pending_resolve():
 
 def test_new_occurrence_after_a_resolve_that_may_have_arrived_is_sent():
     """Even a short critical occurrence is sent."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(lost_answer())
     harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).offer()
 
@@ -239,7 +239,7 @@ def test_new_occurrence_after_a_resolve_that_may_have_arrived_is_sent():
 
 
 def test_new_occurrence_after_a_trigger_that_may_have_arrived_follows_a_resolve():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(lost_answer())
     harness.at(60).offer().at(70).offer(incident(starts_at=WALL + 70))
 
@@ -247,7 +247,7 @@ def test_new_occurrence_after_a_trigger_that_may_have_arrived_follows_a_resolve(
 
 
 def test_rejected_resolve_does_not_suppress_the_next_page():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70)).at(80).send(poison())
 
@@ -255,7 +255,7 @@ def test_rejected_resolve_does_not_suppress_the_next_page():
 
 
 def test_resolve_is_sent_although_the_next_occurrence_is_silenced():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70, muted="silenced"))
 
@@ -263,7 +263,7 @@ def test_resolve_is_sent_although_the_next_occurrence_is_silenced():
 
 
 def test_pending_resolve_survives_a_driver_crash():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(outage())
     harness.at(70).offer(incident(starts_at=WALL + 70))
     successor = harness.crash().offer(incident(starts_at=WALL + 70))
@@ -273,7 +273,7 @@ def test_pending_resolve_survives_a_driver_crash():
 
 def test_trigger_is_sent_before_the_resolve_of_another_incident():
     """The superseding alert arrives before the superseded one ends."""
-    harness = Harness(incident("slow", severity="warning")).at(60)
+    harness = OutboxHarness(incident("slow", severity="warning")).at(60)
     harness.offer(incident("dead", starts_at=WALL + 60))
 
     assert harness.send_all() == [("dead", "firing"), ("slow", "resolved")]
@@ -283,7 +283,7 @@ def test_trigger_is_sent_before_the_resolve_of_another_incident():
 
 
 def test_muted_incident_is_neither_sent_nor_counted_as_lost():
-    harness = Harness().offer(incident(muted="silenced until noon"))
+    harness = OutboxHarness().offer(incident(muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
 
@@ -293,14 +293,16 @@ def test_muted_incident_is_neither_sent_nor_counted_as_lost():
 
 def test_muted_incident_is_sent_when_the_silence_ends():
     """Its delivery is neither late nor overdue, because it is queued only then."""
-    harness = Harness().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
+    harness = (
+        OutboxHarness().offer(incident(muted="silenced until noon")).at(7200).offer(incident())
+    )
 
     assert harness.outbox.overdue(harness.wall, 60.0) == ()
     assert "delivery_delay_seconds" not in harness.begin().alerts[0].annotations
 
 
 def test_incident_muted_after_delivery_is_resolved_and_not_repeated():
-    harness = Harness(incident()).offer(incident(revision=1, muted="silenced until noon"))
+    harness = OutboxHarness(incident()).offer(incident(revision=1, muted="silenced until noon"))
     assert harness.send() is None
     harness.at(60).offer()
 
@@ -312,7 +314,7 @@ def test_incident_muted_after_delivery_is_resolved_and_not_repeated():
 
 def test_send_order_is_new_before_failed_then_critical_then_oldest():
     """An incident that fails to send never delays one that was not tried yet."""
-    harness = Harness().offer(failing := incident("failing"))
+    harness = OutboxHarness().offer(failing := incident("failing"))
     harness.send(outage())
     fresh = [
         incident("warning", severity="warning", starts_at=WALL - 9),
@@ -326,7 +328,7 @@ def test_send_order_is_new_before_failed_then_critical_then_oldest():
 
 def test_wrong_token_keeps_the_page_and_retries_every_five_minutes():
     """Someone corrects the token eventually."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     for attempt in range(50):
         assert harness.at(attempt * 300).send(wrong_token()) == ("a", "firing")
         assert harness.at(attempt * 300 + 299.9).send() is None
@@ -337,7 +339,7 @@ def test_wrong_token_keeps_the_page_and_retries_every_five_minutes():
 
 def test_new_occurrence_of_a_warning_does_not_inherit_the_retry_pause():
     """The new occurrence is due at once."""
-    harness = Harness()
+    harness = OutboxHarness()
     for seconds in (0, 60):
         harness.at(seconds).offer(incident(severity="warning", starts_at=harness.wall))
         assert harness.send(wrong_token()) == ("a", "firing")
@@ -347,7 +349,7 @@ def test_new_occurrence_of_a_warning_does_not_inherit_the_retry_pause():
 
 
 def test_rejected_message_is_not_sent_again():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(poison())
 
     assert harness.at(9e4).offer(incident(summary="changed text")).send() is None
@@ -357,7 +359,7 @@ def test_rejected_message_is_not_sent_again():
 
 def test_rejected_message_is_tried_once_more_when_it_changes():
     """The message changes when its revision grows or the incident ends."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(poison())
     harness.offer(incident(revision=1))
     assert harness.send(poison()) == ("a", "firing")
@@ -371,7 +373,7 @@ def test_rejected_message_is_tried_once_more_when_it_changes():
 
 def test_incident_that_may_be_open_is_resolved_although_its_message_was_rejected():
     """The answer to the first attempt is lost, and the second attempt is rejected."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(lost_answer())
     assert harness.at(100).offer().send(poison()) == ("a", "firing")
 
@@ -381,7 +383,7 @@ def test_incident_that_may_be_open_is_resolved_although_its_message_was_rejected
 
 
 def test_rejected_message_that_cannot_be_open_is_not_resolved():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(outage())
     assert harness.at(100).offer().send(poison()) == ("a", "firing")
 
@@ -389,7 +391,7 @@ def test_rejected_message_that_cannot_be_open_is_not_resolved():
 
 
 def test_message_that_changed_during_its_rejected_request_is_tried():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     sent = harness.begin()
     harness.offer(incident(revision=1))
     harness.outbox.failed(sent, poison(), harness.now, harness.wall)
@@ -399,7 +401,7 @@ def test_message_that_changed_during_its_rejected_request_is_tried():
 
 def test_rejected_resolve_is_retried_for_a_day():
     """While the incident is open at the receiver, the next failure would notify nobody."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     for attempt in range(3):
         assert harness.at(60 + attempt * 300).send(poison()) == ("a", "resolved")
         assert harness.at(60 + attempt * 300 + 299).send() is None
@@ -410,7 +412,7 @@ def test_rejected_resolve_is_retried_for_a_day():
 
 
 def test_failure_after_a_rejected_resolve_is_sent_after_that_resolve():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
 
@@ -418,7 +420,7 @@ def test_failure_after_a_rejected_resolve_is_sent_after_that_resolve():
 
 
 def test_failure_is_sent_even_if_the_preceding_resolve_is_rejected_for_good():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
     assert harness.send(poison()) == ("a", "resolved")
@@ -429,7 +431,7 @@ def test_failure_is_sent_even_if_the_preceding_resolve_is_rejected_for_good():
 
 def refused_resolve():
     """The query fails again at 70 s, under a key whose resolve is rejected."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
     harness.send(poison())
@@ -461,7 +463,7 @@ def test_failure_is_not_overdue_once_the_resolve_of_its_key_is_accepted():
 
 
 def test_resolve_accepted_at_the_second_attempt_leaves_nothing_overdue():
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.send(poison())
     harness.at(70).offer(incident(starts_at=WALL + 70))
 
@@ -475,7 +477,7 @@ def listing(*members, words="as found"):
 
 
 def test_rejected_alert_of_unnamed_queries_is_retried_when_another_query_joins():
-    harness = Harness().offer(listing("c9c58242"))
+    harness = OutboxHarness().offer(listing("c9c58242"))
     harness.send(poison())
     assert harness.offer(listing("c9c58242", words="changed text")).send() is None
 
@@ -483,7 +485,7 @@ def test_rejected_alert_of_unnamed_queries_is_retried_when_another_query_joins()
 
 
 def test_query_that_joins_during_a_rejected_request_triggers_a_retry():
-    harness = Harness().offer(listing("c9c58242"))
+    harness = OutboxHarness().offer(listing("c9c58242"))
     sent = harness.outbox.begin(harness.now, harness.wall)
     harness.offer(listing("c9c58242", "2d1a0d2d"))
     harness.outbox.failed(sent, poison(), harness.now, harness.wall)
@@ -492,20 +494,20 @@ def test_query_that_joins_during_a_rejected_request_triggers_a_retry():
 
 
 def test_query_that_leaves_a_rejected_alert_triggers_no_retry():
-    harness = Harness().offer(listing("c9c58242", "2d1a0d2d"))
+    harness = OutboxHarness().offer(listing("c9c58242", "2d1a0d2d"))
     harness.send(poison())
 
     assert harness.offer(listing("2d1a0d2d")).send() is None
 
 
 def test_query_that_joins_a_delivered_alert_notifies_nobody():
-    harness = Harness(listing("c9c58242"))
+    harness = OutboxHarness(listing("c9c58242"))
 
     assert harness.offer(listing("c9c58242", "2d1a0d2d")).send() is None
 
 
 def test_receiver_that_answers_410_is_retried_hourly_without_loss():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     for attempt in range(4):
         assert harness.at(attempt * 3600).send(gone()) == ("a", "firing")
         assert harness.at(attempt * 3600 + 3599).send() is None
@@ -517,7 +519,7 @@ def test_receiver_that_answers_410_is_retried_hourly_without_loss():
 
 
 def test_after_a_410_a_new_incident_is_tried_at_once_and_releases_the_pending_ones():
-    harness = Harness().offer(incident("a"))
+    harness = OutboxHarness().offer(incident("a"))
     harness.send(gone())
     harness.at(600).offer(incident("a"), incident("b"))
 
@@ -525,7 +527,7 @@ def test_after_a_410_a_new_incident_is_tried_at_once_and_releases_the_pending_on
 
 
 def test_incidents_pending_after_a_410_become_overdue():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(gone())
 
     assert harness.at(59).outbox.overdue(harness.wall, 60.0) == ()
@@ -536,7 +538,7 @@ def test_incidents_pending_after_a_410_become_overdue():
 
 def test_flush_overrides_every_pause_once():
     """A flush attempts each pending message at once, and only once."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(wrong_token())
     assert not harness.outbox.is_attempted(harness.wall, 1)
     assert harness.send(wrong_token(), urgent_round=1) == ("a", "firing")
@@ -550,7 +552,7 @@ def test_flush_overrides_every_pause_once():
 
 def test_late_page_states_its_delay_and_keeps_its_identity():
     """A page sent after an outage of an hour keeps its revision, and thus its message id."""
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(outage())
     sent = harness.at(3600).begin()
 
@@ -561,7 +563,7 @@ def test_late_page_states_its_delay_and_keeps_its_identity():
 
 
 def test_reminders_and_resolves_carry_no_delay():
-    harness = Harness(incident()).at(14_400).offer(incident(revision=1))
+    harness = OutboxHarness(incident()).at(14_400).offer(incident(revision=1))
     reminder = harness.begin()
     harness.outbox.delivered(reminder, harness.wall)
     resolve = harness.at(20_000).offer().begin()
@@ -572,7 +574,7 @@ def test_reminders_and_resolves_carry_no_delay():
 
 def test_incident_that_ended_a_day_ago_is_dropped():
     """Only ended incidents expire; a firing one is sent however long that takes."""
-    harness = Harness().offer(incident("dead"), incident("back"))
+    harness = OutboxHarness().offer(incident("dead"), incident("back"))
     harness.at(60).offer(incident("dead"))
     for _ in range(2):
         harness.send(wrong_token())
@@ -591,7 +593,7 @@ FORGETFUL = ReceiverCapabilities(resend_seconds=60.0, resend_resolved_seconds=30
 
 def test_receiver_that_forgets_gets_repeats():
     """Firing incidents repeat every minute, ended ones for five minutes."""
-    harness = Harness(incident(), capabilities=FORGETFUL)
+    harness = OutboxHarness(incident(), capabilities=FORGETFUL)
     assert harness.at(59).send() is None
     assert harness.at(60).send_all() == [("a", "firing")]
     assert harness.outbox.pending(harness.wall) == 0
@@ -607,7 +609,7 @@ def test_receiver_that_forgets_gets_repeats():
     "Time and pauses", "The wall clock is set back while a reminder waits", "The reminder is sent"
 )
 def test_repeat_is_not_delayed_forever_when_the_clock_is_set_back():
-    harness = Harness(incident(), capabilities=FORGETFUL)
+    harness = OutboxHarness(incident(), capabilities=FORGETFUL)
 
     assert harness.at(-3600).send_all() == [("a", "firing")]
     assert harness.at(-3590).send() is None
@@ -615,7 +617,7 @@ def test_repeat_is_not_delayed_forever_when_the_clock_is_set_back():
 
 def test_failed_repeat_changes_nothing():
     """A flush does not wait for the repeat, and the repeat is retried."""
-    harness = Harness(incident(), capabilities=FORGETFUL).at(60)
+    harness = OutboxHarness(incident(), capabilities=FORGETFUL).at(60)
     assert harness.send(lost_answer()) == ("a", "firing")
     assert harness.outbox.pending(harness.wall) == 0
     assert harness.send(urgent_round=1) is None
@@ -624,7 +626,7 @@ def test_failed_repeat_changes_nothing():
 
 
 def test_reopened_incident_is_sent_while_its_end_is_still_repeated():
-    harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
+    harness = OutboxHarness(incident(), capabilities=FORGETFUL).at(60).offer()
     assert harness.send_all() == [("a", "resolved")]
     harness.at(70).offer(incident(starts_at=WALL + 70))
 
@@ -632,7 +634,7 @@ def test_reopened_incident_is_sent_while_its_end_is_still_repeated():
 
 
 def test_short_occurrence_during_a_repeated_resolve_is_sent():
-    harness = Harness(incident(), capabilities=FORGETFUL).at(60).offer()
+    harness = OutboxHarness(incident(), capabilities=FORGETFUL).at(60).offer()
     harness.send_all()
     repetition = harness.at(120).begin()
     harness.at(121).offer(incident(starts_at=WALL + 121))
@@ -644,7 +646,7 @@ def test_short_occurrence_during_a_repeated_resolve_is_sent():
 
 def test_rate_limit_delays_messages_without_counting_a_failure():
     """A fifth of the budget is available at once; the rest accrues."""
-    harness = Harness(capabilities=ReceiverCapabilities(per_minute=60.0))
+    harness = OutboxHarness(capabilities=ReceiverCapabilities(per_minute=60.0))
     harness.offer(*[incident(f"q{number}") for number in range(20)])
     assert len(harness.send_all()) == 12
     assert harness.outbox.next_at(harness.now, harness.wall) == pytest.approx(1.25)
@@ -658,7 +660,7 @@ def test_rate_limit_delays_messages_without_counting_a_failure():
 def test_flush_sends_pages_without_waiting_for_the_rate_limit():
     """The driver may be about to exit; a resolve may wait."""
     delivered = [incident(f"t{number}") for number in range(12)]
-    harness = Harness(*delivered, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
+    harness = OutboxHarness(*delivered, capabilities=ReceiverCapabilities(per_minute=60.0)).offer(
         incident("new")
     )
 
@@ -670,21 +672,21 @@ def test_flush_sends_pages_without_waiting_for_the_rate_limit():
 
 
 def test_incident_delivered_by_an_earlier_driver_is_not_sent_again():
-    harness = Harness(incident(revision=2)).crash()
+    harness = OutboxHarness(incident(revision=2)).crash()
     harness.offer(incident(revision=0))
 
     assert harness.send() is None
 
 
 def test_incident_undelivered_by_an_earlier_driver_is_sent():
-    harness = Harness().offer(incident())
+    harness = OutboxHarness().offer(incident())
     harness.send(outage())
 
     assert harness.crash().send_all() == [("a", "firing")]
 
 
 def test_incident_left_open_by_an_earlier_driver_is_resolved_when_it_ends():
-    harness = Harness(incident()).crash()
+    harness = OutboxHarness(incident()).crash()
 
     assert harness.offer().send_all() == [("a", "resolved")]
 
@@ -692,7 +694,7 @@ def test_incident_left_open_by_an_earlier_driver_is_resolved_when_it_ends():
 @pytest.mark.parametrize("severity", ["critical", "warning"])
 def test_driver_killed_during_a_trigger_leaves_its_delivery_unsure(severity):
     """The successor repeats the trigger while it fires, and never leaves it open."""
-    harness = Harness().offer(incident(severity=severity))
+    harness = OutboxHarness().offer(incident(severity=severity))
     harness.begin()
     assert harness.entry().state is DeliveryState.UNSURE
     assert harness.crash().offer(incident(severity=severity)).send_all() == [("a", "firing")]
@@ -702,7 +704,7 @@ def test_driver_killed_during_a_trigger_leaves_its_delivery_unsure(severity):
 
 def test_driver_killed_during_a_resolve_leaves_its_delivery_unsure():
     """If the incident fires again, the successor sends the resolve first and then the trigger."""
-    harness = Harness(incident()).at(60).offer()
+    harness = OutboxHarness(incident()).at(60).offer()
     harness.begin()
     again = harness.crash().offer(incident(starts_at=WALL + 60))
     assert again.send_all() == [("a", "resolved"), ("a", "firing")]
@@ -712,8 +714,8 @@ def test_driver_killed_during_a_resolve_leaves_its_delivery_unsure():
 
 def test_entries_restored_late_do_not_override_newer_ones():
     """Another process held the spool while this one already sent messages."""
-    earlier = Harness(incident("open"), incident("both"))
-    harness = Harness(incident("both", revision=1)).offer(
+    earlier = OutboxHarness(incident("open"), incident("both"))
+    harness = OutboxHarness(incident("both", revision=1)).offer(
         incident("both", revision=1), incident("open", summary="newer text")
     )
     harness.outbox.restore(earlier.outbox.entries, harness.wall)
@@ -732,7 +734,7 @@ RECONCILES = ReceiverCapabilities(reconciles=True)
 
 
 def test_incident_possibly_left_open_by_a_driver_without_a_spool_is_resolved():
-    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
 
     assert harness.send_all() == [("a", "resolved")]
     assert (harness.losses, harness.outbox.entries) == ({}, ())
@@ -740,7 +742,7 @@ def test_incident_possibly_left_open_by_a_driver_without_a_spool_is_resolved():
 
 def test_stale_resolve_that_could_not_be_sent_pages_nobody():
     """The stale resolve is critical and ended, yet it is not a page that got lost."""
-    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     harness.send(outage())
 
     assert harness.at(9).send_all() == [("a", "resolved")]
@@ -749,7 +751,9 @@ def test_stale_resolve_that_could_not_be_sent_pages_nobody():
 @pytest.mark.parametrize("why", ["not requested", "open", "spool"])
 def test_unneeded_stale_resolve_is_not_sent(why):
     """The receiver does not ask for it, the incident fires, or the spool knows what is open."""
-    harness = Harness(capabilities=ReceiverCapabilities() if why == "not requested" else RECONCILES)
+    harness = OutboxHarness(
+        capabilities=ReceiverCapabilities() if why == "not requested" else RECONCILES
+    )
     if why == "spool":
         harness.outbox.restore((), harness.wall)
     fires = [incident()] if why == "open" else []
@@ -759,7 +763,7 @@ def test_unneeded_stale_resolve_is_not_sent(why):
 
 
 def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported():
-    harness = Harness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
     harness.send(outage())
     harness.at(5).offer(incident(starts_at=WALL + 5))
 
@@ -772,13 +776,13 @@ def test_every_loss_is_counted_from_zero():
 
 def test_warning_offered_only_after_its_end_is_ignored():
     """It was counted when it found no room while firing."""
-    harness = Harness().offer(over(incident(severity="warning"), WALL + 1))
+    harness = OutboxHarness().offer(over(incident(severity="warning"), WALL + 1))
 
     assert (harness.send(), harness.losses) == (None, {})
 
 
 def test_overdue_incidents_are_those_not_surely_delivered_in_time():
-    harness = Harness(incident("delivered")).offer(
+    harness = OutboxHarness(incident("delivered")).offer(
         incident("delivered"), incident("b"), incident("muted", muted="x")
     )
     harness.send(outage())

@@ -180,7 +180,7 @@ def test_last_commit_has_an_age_before_this_run_commits():
 # -- lifecycle of the alerts ----------------------------------------------------------------------
 
 
-class Harness:
+class ProcessLifecycle:
     """The lifecycle of one process."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Harness:
 
 def test_stall_over_restarts_stays_open_when_the_query_fails():
     """The next process would reopen it, and notify people each time."""
-    harness, story = Harness(), hangs(resumed(), until=170)
+    harness, story = ProcessLifecycle(), hangs(resumed(), until=170)
     harness.update(story, 169)
     harness.update(story, 170)
 
@@ -207,7 +207,7 @@ def test_stall_over_restarts_stays_open_when_the_query_fails():
 
 
 def test_stall_that_began_in_this_process_ends_when_the_query_fails():
-    harness, story = Harness(), hangs(resumed(planned=2.0), until=170)
+    harness, story = ProcessLifecycle(), hangs(resumed(planned=2.0), until=170)
     harness.update(story, 169)
     harness.update(story, 170)
 
@@ -221,7 +221,7 @@ def test_stall_that_began_in_this_process_ends_when_the_query_fails():
 
 def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
     """The checkpoint may answer only after the query has failed; the incident must still say so."""
-    harness = Harness()
+    harness = ProcessLifecycle()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
     (before,) = harness.update(story, 3)
 
@@ -241,12 +241,12 @@ def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
 )
 def test_next_process_sends_the_batch_age_once(age_sent, reminders, revision):
     """The last text that was stored may lack the age: a run that fails at once has none."""
-    first = Harness()
+    first = ProcessLifecycle()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
     (stored,) = first.update(story, 3)
     fact = f"{stored.key} {ANNOTATION}"
     known = frozenset({fact} if age_sent else ())
-    harness = Harness()
+    harness = ProcessLifecycle()
     harness.lifecycle.restore([replace(stored, revision=reminders, known=known)], 0.0)
 
     (found,) = harness.update(resumed(story=story), 4)
@@ -255,8 +255,8 @@ def test_next_process_sends_the_batch_age_once(age_sent, reminders, revision):
 
 
 def test_batch_age_that_was_stored_while_silenced_is_sent_by_the_next_process():
-    (stored,) = Harness().update(fails(resumed()), 31)
-    harness = Harness()
+    (stored,) = ProcessLifecycle().update(fails(resumed()), 31)
+    harness = ProcessLifecycle()
     harness.lifecycle.restore([replace(stored, known=frozenset())], 0.0)
 
     (found,) = harness.update(fails(resumed()), 31)
@@ -294,14 +294,14 @@ def flapping_after(harness, story, batches):
     ],
 )
 def test_repeated_failure_of_one_batch_is_sent_once(batches, revisions):
-    found = flapping_after(Harness(), Story(), batches)
+    found = flapping_after(ProcessLifecycle(), Story(), batches)
 
     assert [one.revision for one in found] == revisions
     assert len({one.key for one in found}) == 1
 
 
 def test_repeated_failure_of_one_batch_is_sent_when_the_silence_ends():
-    harness, story = Harness(), Story()
+    harness, story = ProcessLifecycle(), Story()
     (opened,) = flapping_after(harness, story, (5, 6, 7))
     for number in (4, 5):
         dies(story, number, batch=7)

@@ -33,7 +33,7 @@ from querypulse.sidecar import Settings, SettingsError
 URL = "https://hc.example/ping/0a1b2c3d-secret"
 
 
-class Switch:
+class RecordingHeartbeat:
     """A heartbeat that records its pings; ``takes`` decides whether they arrive."""
 
     def __init__(self, name="heartbeat a"):
@@ -47,9 +47,9 @@ class Switch:
         self.outcomes["delivered"] += self.takes
 
 
-class Harness:
+class HeartbeatHarness:
     def __init__(self, *patterns):
-        self.switches = {one: Switch() for one in patterns or ("a",)}
+        self.switches = {one: RecordingHeartbeat() for one in patterns or ("a",)}
         self.heartbeats = QueryHeartbeats(self.switches)
 
     def update(self, story, now, pattern=None):
@@ -61,7 +61,7 @@ class Harness:
 
 
 def test_commit_sends_a_ping():
-    harness, story = Harness(), Story().started(at=0)
+    harness, story = HeartbeatHarness(), Story().started(at=0)
     assert harness.update(story, 1) == []
 
     assert harness.update(story.commit(batch=0, at=2), 3) == ["a: batch 0 committed"]
@@ -71,7 +71,7 @@ def test_commit_sends_a_ping():
 
 
 def test_completed_run_without_data_sends_a_ping():
-    harness, story = Harness(), Story().probe(run(trigger=ONCE), at=0)
+    harness, story = HeartbeatHarness(), Story().probe(run(trigger=ONCE), at=0)
     assert harness.update(story, 1) == []
 
     assert harness.update(story.ended(at=2), 3) == ["a: completed"]
@@ -79,7 +79,7 @@ def test_completed_run_without_data_sends_a_ping():
 
 
 def test_each_run_of_a_scheduled_query_sends_a_ping():
-    harness, story, pings = Harness(), Story(), []
+    harness, story, pings = HeartbeatHarness(), Story(), []
     for number in (1, 2, 3):
         at = 100.0 * number
         story.started(run=number, at=at).probe(run(number=number, trigger=ONCE), at=at + 1)
@@ -105,11 +105,11 @@ def test_each_run_of_a_scheduled_query_sends_a_ping():
          "stopped", "gone", "stalled"],
 )  # fmt: skip
 def test_nothing_else_sends_a_ping(story, now):
-    assert Harness().update(story, now) == []
+    assert HeartbeatHarness().update(story, now) == []
 
 
 def test_failed_query_stops_the_pings_of_its_pattern():
-    harness = Harness("n*")
+    harness = HeartbeatHarness("n*")
     story = Story().started("n1", at=0).started("n2", at=0).ended("n2", at=1, exception=CONFLICT)
 
     assert harness.update(story.commit("n1", batch=0, at=2), 3) == []
@@ -118,7 +118,7 @@ def test_failed_query_stops_the_pings_of_its_pattern():
 
 
 def test_undelivered_ping_is_offered_again_until_the_query_fails():
-    harness, story = Harness(), Story().started(at=0).commit(batch=0, at=1)
+    harness, story = HeartbeatHarness(), Story().started(at=0).commit(batch=0, at=1)
     harness.switches["a"].takes = False
 
     assert [harness.update(story, at) for at in (2, 3)] == [["a: batch 0 committed"]] * 2
@@ -127,7 +127,7 @@ def test_undelivered_ping_is_offered_again_until_the_query_fails():
 
 
 def test_last_matching_pattern_is_pinged():
-    harness = Harness("*", "a*", "b")
+    harness = HeartbeatHarness("*", "a*", "b")
 
     story = Story().started(at=0).commit(batch=0, at=1)
     assert harness.update(story, 2, "a*") == ["a: batch 0 committed"]
@@ -139,7 +139,7 @@ def test_query_owned_by_another_process_sends_no_ping():
     story.state.apply_event(Started("id-a", "a-1", "a", session="foreign"), 0)
     story.state.own(parse_watchers("2:mine 1:foreign"))
 
-    assert Harness().update(story.commit(batch=0, at=1), 2) == []
+    assert HeartbeatHarness().update(story.commit(batch=0, at=1), 2) == []
 
 
 # -- over HTTP ------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def by_query(query):
     return next(one for one in MANY if said(one)[0] == query)
 
 
-class Harness:
+class StaleResolvesHarness:
     """An outbox with stale resolves, and what it sends."""
 
     def __init__(self, capabilities=BLIND, stale_resolves=MANY):
@@ -71,7 +71,7 @@ class Harness:
 
 
 def test_one_stale_resolve_is_sent_every_two_seconds():
-    harness = Harness()
+    harness = StaleResolvesHarness()
     sent = [harness.send_all()]
     sent += [harness.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
 
@@ -79,13 +79,13 @@ def test_one_stale_resolve_is_sent_every_two_seconds():
 
 
 def test_new_incidents_are_sent_before_stale_resolves():
-    harness = Harness().offer(incident("dead"), incident("slow", severity="warning"))
+    harness = StaleResolvesHarness().offer(incident("dead"), incident("slow", severity="warning"))
 
     assert harness.send_all() == [("dead", "firing"), ("slow", "firing"), ("q0", "resolved")]
 
 
 def test_no_stale_resolve_is_sent_while_an_incident_waits_for_a_retry():
-    harness = Harness().offer(incident("dead"))
+    harness = StaleResolvesHarness().offer(incident("dead"))
     harness.send(outage())
 
     assert harness.pass_time(0.5).send_all() == []
@@ -93,13 +93,13 @@ def test_no_stale_resolve_is_sent_while_an_incident_waits_for_a_retry():
 
 def test_stale_resolve_is_sent_before_a_new_trigger_of_the_same_key():
     """If an earlier process left the key open, a trigger alone notifies nobody."""
-    harness = Harness().offer(incident("q3", starts_at=WALL + 9))
+    harness = StaleResolvesHarness().offer(incident("q3", starts_at=WALL + 9))
 
     assert harness.send_all()[:2] == [("q3", "resolved"), ("q3", "firing")]
 
 
 def test_key_that_fired_in_this_process_gets_no_stale_resolve():
-    harness = Harness(stale_resolves=()).offer(incident("q3"), stale_resolves=())
+    harness = StaleResolvesHarness(stale_resolves=()).offer(incident("q3"), stale_resolves=())
     harness.send_all()
     harness.offer(stale_resolves=())
     harness.send_all()
@@ -109,14 +109,14 @@ def test_key_that_fired_in_this_process_gets_no_stale_resolve():
 
 
 def test_stale_resolve_no_longer_offered_is_withdrawn():
-    harness = Harness()
+    harness = StaleResolvesHarness()
     harness.send_all()
 
     assert harness.offer(stale_resolves=()).pass_time(60).send_all() == []
 
 
 def test_rejected_stale_resolve_is_not_retried_and_not_a_loss():
-    harness = Harness(stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(stale_resolves=MANY[:1])
     harness.send(poison())
 
     assert harness.pass_time(600).offer(stale_resolves=MANY[:1]).send_all() == []
@@ -124,11 +124,11 @@ def test_rejected_stale_resolve_is_not_retried_and_not_a_loss():
 
 
 def test_stale_resolves_are_not_pending():
-    assert Harness().outbox.pending(WALL) == 0
+    assert StaleResolvesHarness().outbox.pending(WALL) == 0
 
 
 def test_receiver_that_can_be_asked_gets_only_resolves_of_open_alerts():
-    harness = Harness(ASKED)
+    harness = StaleResolvesHarness(ASKED)
     assert harness.ask([("q2", 1.0)]) == ["q0", "q1", "q2", "q3", "q4"]
     assert harness.send_all() == []
     assert harness.pass_time(HELD_SECONDS).ask([("q2", 1.0)]) == ["q2"]
@@ -138,7 +138,7 @@ def test_receiver_that_can_be_asked_gets_only_resolves_of_open_alerts():
 
 
 def test_alert_posted_again_belongs_to_another_driver_and_stays_open():
-    harness = Harness(ASKED)
+    harness = StaleResolvesHarness(ASKED)
     harness.ask([("q2", 1.0)])
     harness.pass_time(HELD_SECONDS).ask([("q2", 61.0)])
 
@@ -148,7 +148,7 @@ def test_alert_posted_again_belongs_to_another_driver_and_stays_open():
 
 
 def test_second_query_waits_for_posts_of_other_drivers():
-    harness = Harness(ASKED)
+    harness = StaleResolvesHarness(ASKED)
     harness.ask([("q2", 1.0)])
 
     assert harness.pass_time(HELD_SECONDS - 1).outbox.question(harness.now, harness.wall) == ()
@@ -156,7 +156,7 @@ def test_second_query_waits_for_posts_of_other_drivers():
 
 
 def test_later_stale_resolve_is_queried_at_once_and_resolved_in_turn():
-    harness = Harness(ASKED, stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(ASKED, stale_resolves=MANY[:1])
     harness.ask([("q0", 1.0)])
     harness.pass_time(30).offer(stale_resolves=MANY[:2])
     assert harness.ask([("q0", 1.0), ("q1", 2.0)]) == ["q0", "q1"]
@@ -167,7 +167,7 @@ def test_later_stale_resolve_is_queried_at_once_and_resolved_in_turn():
 
 
 def test_alert_that_ended_between_two_queries_is_not_resolved():
-    harness = Harness(ASKED)
+    harness = StaleResolvesHarness(ASKED)
     harness.ask([("q2", 1.0)])
     harness.pass_time(HELD_SECONDS).ask()
 
@@ -176,7 +176,7 @@ def test_alert_that_ended_between_two_queries_is_not_resolved():
 
 def test_restored_entries_stop_stale_resolves():
     """A slow disk may deliver the entries late."""
-    harness = Harness()
+    harness = StaleResolvesHarness()
     harness.outbox.restore((), WALL)
 
     assert harness.pass_time(60).send_all() == []
@@ -184,13 +184,13 @@ def test_restored_entries_stop_stale_resolves():
 
 def test_critical_alerts_are_resolved_first():
     mild = over(incident("mild", severity="warning"), WALL)
-    harness = Harness(stale_resolves=[mild, *MANY[:1]])
+    harness = StaleResolvesHarness(stale_resolves=[mild, *MANY[:1]])
 
     assert harness.send_all() == [("q0", "resolved")]
 
 
 def test_unanswered_query_is_repeated_and_nothing_is_resolved_meanwhile():
-    harness = Harness(ASKED)
+    harness = StaleResolvesHarness(ASKED)
     harness.outbox.stale_resolves.answered(MANY, None, 0.0)
     assert harness.pass_time(ASK_AGAIN_SECONDS - 1).outbox.question(harness.now, harness.wall) == ()
     assert harness.send_all() == []
@@ -199,7 +199,7 @@ def test_unanswered_query_is_repeated_and_nothing_is_resolved_meanwhile():
 
 
 def test_no_query_is_sent_while_an_incident_is_pending():
-    assert Harness(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
+    assert StaleResolvesHarness(ASKED).offer(incident("dead")).outbox.question(0.0, WALL) == ()
 
 
 MILD = incident("q0", severity="warning")
@@ -209,7 +209,7 @@ KEPT = ReceiverCapabilities(reconciles=True, can_be_asked=True, resend_resolved_
 @pytest.mark.parametrize("again", [MANY[:1], None], ids=["offered again", "unchanged"])
 def test_critical_alert_is_queried_after_a_warning_of_the_same_key_ended(again):
     """Alertmanager treats them as two alerts: the end of one does not end the other."""
-    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=again).send_all()
     assert harness.pass_time(60).offer(stale_resolves=again).send_all() == [("q0", "resolved")]
 
@@ -220,7 +220,7 @@ def test_critical_alert_is_queried_after_a_warning_of_the_same_key_ended(again):
 
 
 def test_key_held_by_this_process_is_not_queried():
-    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
     assert harness.pass_time(600).offer(MILD, stale_resolves=MANY[:1]).send_all() == []
     assert harness.ask() == []
@@ -230,7 +230,7 @@ def test_key_held_by_this_process_is_not_queried():
 
 
 def test_stale_resolve_withdrawn_while_its_key_is_held_is_not_queried():
-    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(KEPT, stale_resolves=MANY[:1])
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
     harness.pass_time(60).offer(stale_resolves=()).send_all()
 
@@ -238,7 +238,7 @@ def test_stale_resolve_withdrawn_while_its_key_is_held_is_not_queried():
 
 
 def test_answer_that_arrives_after_this_process_fired_is_ignored():
-    harness = Harness(KEPT, stale_resolves=MANY[:1])
+    harness = StaleResolvesHarness(KEPT, stale_resolves=MANY[:1])
     asked = harness.outbox.question(harness.now, harness.wall)
     harness.offer(MILD, stale_resolves=MANY[:1]).send_all()
     harness.outbox.stale_resolves.answered(asked, [LeftOpen(MANY[0], 1.0)], harness.now)

@@ -125,7 +125,7 @@ def test_supervision_ends_the_job_only_for_ended_queries():
     assert ending == {"failure", "stop"}
 
 
-class Batch:
+class AlertBatch:
     """What the alert query gets as a batch, without Spark."""
 
     def select(self, *_):
@@ -135,7 +135,7 @@ class Batch:
         return [{"alert_id": "b", "action": "CREATE"}]
 
 
-class Query:
+class AlertQuery:
     """Merges until it fails, as the alert query does."""
 
     def __init__(self, pipeline):
@@ -149,7 +149,7 @@ class Query:
     def _run(self):
         while not self.failures and not self.stopped.wait(0.01):
             try:
-                self._pipeline._pair(Batch(), 0)
+                self._pipeline._pair(AlertBatch(), 0)
             except ConcurrentAppendException as error:
                 self.failures.append(error)
 
@@ -165,7 +165,7 @@ def pipeline(tmp_path):
     """A job on files whose alert query runs, without Spark."""
     pipeline = FilePipeline(tmp_path, 2, lambda _: None)
     pipeline.table.merge({"a": "open"})
-    pipeline.queries[ALERTS] = Query(pipeline)
+    pipeline.queries[ALERTS] = AlertQuery(pipeline)
     yield pipeline
     pipeline.stop()
     pipeline.queries[ALERTS].join()

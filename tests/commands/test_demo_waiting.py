@@ -15,7 +15,7 @@ from querypulse.sidecar import QueryFailure
 PATIENCE_SECONDS = 10.0
 
 
-class Job:
+class QueryAndSidecar:
     """A query and a sidecar in one; the demo waits for either."""
 
     def __init__(self, failure=None):
@@ -42,7 +42,7 @@ def blocked(job):
 
 @pytest.mark.parametrize("waiting", [blocked, Supervised])
 def test_job_without_a_failure_waits_until_it_is_released(waiting):
-    job = Job()
+    job = QueryAndSidecar()
     here = waiting(job)
     was_over = []
 
@@ -64,7 +64,7 @@ def test_job_without_a_failure_waits_until_it_is_released(waiting):
 def test_failure_ends_the_wait_of_a_supervised_job():
     failure = QueryFailure("alerts", "boom")
 
-    assert Supervised(Job(failure)).wait() is failure
+    assert Supervised(QueryAndSidecar(failure)).wait() is failure
 
 
 @pytest.mark.parametrize(

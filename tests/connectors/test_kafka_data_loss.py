@@ -71,7 +71,7 @@ def first_kept(kafka, topic) -> int:
         consumer.close()
 
 
-class Workload:
+class TrappedQueries:
     """Queries on one topic, each with a trap of its own; all traps are released at the end."""
 
     def __init__(self, spark, kafka, topic, sidecar) -> None:
@@ -111,7 +111,7 @@ def workload(spark, hasty, watch):
     workloads = []
 
     def build(topic):
-        workloads.append(Workload(spark, hasty, topic, watch(**SETTINGS)))
+        workloads.append(TrappedQueries(spark, hasty, topic, watch(**SETTINGS)))
         return workloads[-1]
 
     yield build

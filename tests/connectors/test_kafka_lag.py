@@ -24,7 +24,7 @@ OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
-class Held:
+class HeldQuery:
     """A query that has read everything so far and can be made to hang in its next batch."""
 
     def __init__(self, spark, kafka, topics, finds=None, **options):
@@ -71,7 +71,7 @@ def held(spark, kafka):
         for number in range(partitions):
             for topic in topics:
                 kafka.produce(topic, first, partition=number)
-        started.append(Held(spark, kafka, topics, **options))
+        started.append(HeldQuery(spark, kafka, topics, **options))
         return started[-1]
 
     yield begin_one
@@ -311,7 +311,7 @@ def test_unreachable_broker_costs_a_few_seconds_and_is_polled_again(spark, tmp_p
     own = Kafka(tmp_path)
     topic = own.topic()
     own.produce(topic, ["a"])
-    one = Held(spark, own, [topic])
+    one = HeldQuery(spark, own, [topic])
     try:
         one.hang()
         assert one.poll().lag_offsets == 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from support.repository import ROOT
+from support.wheel import build_wheel, run_python
 
 from querypulse.commands import cli, export_dashboards
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
@@ -308,11 +308,10 @@ def test_runbook_address_that_would_break_a_file_is_rejected(
 
 @pytest.mark.slow
 def test_built_wheel_exports_the_same_files_without_the_checkout(tmp_path):
-    """The wheel is built from a copy, because a build writes into its source folder."""
-    source, site = tmp_path / "source", tmp_path / "site"
-    copy_checkout(source)
-    run("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, source)
-    run(
+    site = tmp_path / "site"
+    wheel = build_wheel(tmp_path)
+    run_python("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
+    run_python(
         "-c",
         f"import sys; sys.path.insert(0, {str(site)!r});"
         "from querypulse.commands.cli import main; import querypulse.dashboards as shipped;"
@@ -322,19 +321,3 @@ def test_built_wheel_exports_the_same_files_without_the_checkout(tmp_path):
 
     assert content(tmp_path / "stack") == committed()
     assert (site / "querypulse" / "alerting" / "receivers" / "webhook.schema.json").is_file()
-
-
-def copy_checkout(target):
-    """Copy the files that git tracks, and new ones that it does not ignore."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
-    for name in listed.decode().split("\0"):
-        if name and (ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            (target / name).write_bytes((ROOT / name).read_bytes())
-
-
-def run(*arguments):
-    command = [sys.executable, "-I", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

@@ -153,7 +153,7 @@ def test_expected_query_that_never_started_is_marked_never_seen(page):
     gold = row(page, "gold")
     assert gold.locator(".marks").inner_text() == "never seen"
     assert gold.get_by_role("meter").get_attribute("aria-valuetext") == "never seen"
-    assert page.inner_text("#roster") == "Expected queries: 3, not seen: gold."
+    assert page.inner_text("#expected") == "Expected queries: 3, not seen: gold."
 
 
 def test_open_alerts_come_first_with_runbook_and_evidence(page):

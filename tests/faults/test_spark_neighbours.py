@@ -15,7 +15,7 @@ AT_MOST_SECONDS = 10.0
 """Ten times what it takes on a free machine."""
 
 
-class Neighbour(StreamingQueryListener):
+class ActingListener(StreamingQueryListener):
     """A listener of the job; each of its callbacks but that of a start calls ``act``."""
 
     def __init__(self, act):
@@ -51,7 +51,7 @@ def hangs():
 @pytest.fixture(params=["raises", "hangs"])
 def neighbour(request, spark, hangs):
     """A neighbour that raises, and one that never returns."""
-    listener = Neighbour(raises if request.param == "raises" else hangs)
+    listener = ActingListener(raises if request.param == "raises" else hangs)
     spark.streams.addListener(listener)
     yield listener
     spark.streams.removeListener(listener)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from support.healthy_workloads import AFTER, BEFORE, SETTINGS
 from support.queries import until
-from support.spark_harness import Harness
+from support.spark_harness import SparkHarness
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
 SECONDS = MINUTES * 60.0
@@ -53,7 +53,7 @@ def most(samples):
 @pytest.fixture
 def harness(spark, watch, tmp_path):
     """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = Harness(spark, tmp_path)
+    harness = SparkHarness(spark, tmp_path)
     yield harness
     harness.close()
 

@@ -17,7 +17,7 @@ SIBLINGS = range(2, 9)
 BUSY = {"message": "Processing new data", "busy": True}
 
 
-class Batch:
+class BatchBesideSiblings:
     """Query 1 is in a long batch next to seven siblings; each ``poll`` examines its jobs."""
 
     def __init__(self, *, counted):
@@ -47,7 +47,7 @@ class Batch:
 
 @pytest.fixture(params=[True, False], ids=["counted", "tracked"])
 def batch(request):
-    return Batch(counted=request.param)
+    return BatchBesideSiblings(counted=request.param)
 
 
 def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
@@ -130,7 +130,7 @@ def test_counters_that_restart_from_zero_are_no_move():
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
 def test_unowned_jobs_prove_nothing_if_own_jobs_are_unknown(odd):
-    batch = Batch(counted=False)
+    batch = BatchBesideSiblings(counted=False)
     tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
     tracker.answers["getJobIdsForGroup"] = odd
 
@@ -138,7 +138,7 @@ def test_unowned_jobs_prove_nothing_if_own_jobs_are_unknown(odd):
 
 
 def test_siblings_job_that_starts_during_the_poll_is_not_unowned():
-    batch = Batch(counted=False)
+    batch = BatchBesideSiblings(counted=False)
     tracker = batch.spark.sparkContext._jsc.answers["statusTracker"]
 
     def then_start_a_job(group):
@@ -154,7 +154,7 @@ def test_siblings_job_that_starts_during_the_poll_is_not_unowned():
 
 
 def test_status_tracker_is_used_if_the_channel_refuses_to_count():
-    batch = Batch(counted=False)
+    batch = BatchBesideSiblings(counted=False)
     batch.channel.counts = Py4JError("refused")
     batch.spark.jobs["run-1-1"] = [4]
     batch.spark.active_jobs[4] = 2
@@ -260,7 +260,7 @@ def slots_of(batch, waits=True):
 
 
 def test_waiting_batch_names_the_query_that_holds_the_slots():
-    batch = Batch(counted=True)
+    batch = BatchBesideSiblings(counted=True)
     batch.counts[query_id(2)] = JobCounts(5, 1, 20, 3)
     batch.counts[UNOWNED] = JobCounts(5, 1, 20, 1)
 
@@ -268,7 +268,7 @@ def test_waiting_batch_names_the_query_that_holds_the_slots():
 
 
 def test_free_slots_have_no_holder():
-    assert slots_of(Batch(counted=True)) == SlotUse(4)
+    assert slots_of(BatchBesideSiblings(counted=True)) == SlotUse(4)
 
 
 def test_driver_without_executors_has_no_slots(batch):
@@ -282,7 +282,7 @@ def test_driver_without_executors_has_no_slots(batch):
 
 
 def test_slots_are_read_only_while_a_job_waits():
-    batch = Batch(counted=True)
+    batch = BatchBesideSiblings(counted=True)
     waits, runs = slots_of(batch), slots_of(batch, waits=False)
 
     assert (waits, runs) == (SlotUse(4), None)
@@ -290,7 +290,7 @@ def test_slots_are_read_only_while_a_job_waits():
 
 
 def test_slots_are_read_once_for_all_runs():
-    batch = Batch(counted=True)
+    batch = BatchBesideSiblings(counted=True)
     for number in (1, *SIBLINGS):
         batch.counts[query_id(number)] = WAITS
     batch.poll()
@@ -302,7 +302,7 @@ def test_slots_are_read_once_for_all_runs():
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd"), "no number"])
 def test_uncountable_slots_cost_only_this_detail(odd):
-    batch = Batch(counted=True)
+    batch = BatchBesideSiblings(counted=True)
     batch.spark.sparkContext._jsc.answers["sc"].answers["maxNumConcurrentTasks"] = odd
 
     assert slots_of(batch) is None

@@ -120,7 +120,7 @@ def test_pysparks_gateways_are_checked_at_their_port(listening):
 # -- reports of the probe -------------------------------------------------------------------------
 
 
-class Probe:
+class AnsweringProbe:
     """Returns the given report, or raises the given error."""
 
     def __init__(self, answer):
@@ -141,7 +141,7 @@ def poll(answer, *, gone=False, context=Context.RUNNING):
             raise context
         return context
 
-    return ProbeOfLivingJvm(Probe(answer), lambda: gone, ask).poll(Clock(100.0))
+    return ProbeOfLivingJvm(AnsweringProbe(answer), lambda: gone, ask).poll(Clock(100.0))
 
 
 def test_report_of_the_probe_is_passed_on():
@@ -160,7 +160,7 @@ def test_end_of_the_jvm_is_a_report(lost):
 def test_ended_jvm_is_not_polled_again():
     clock, gone = Clock(100.0), iter([True])
     living = ProbeOfLivingJvm(
-        Probe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
+        AnsweringProbe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
     )
     reports = [living.poll(clock) for _ in range(2)]
 
@@ -185,14 +185,14 @@ def test_jvm_that_ends_after_a_stop_by_the_application_is_stopped():
 
 def test_jvm_that_ends_after_announcing_a_signal_is_terminated():
     living = ProbeOfLivingJvm(
-        Probe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
+        AnsweringProbe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
     )
 
     assert living.poll(Clock(100.0)).context is Context.TERMINATED
 
 
 def test_jvm_that_ends_after_a_poll_saw_it_terminated_is_terminated():
-    probe = Probe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
+    probe = AnsweringProbe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
     living = ProbeOfLivingJvm(probe, lambda: True, lambda: Context.RUNNING)
     living.poll(Clock(100.0))
     probe.answer = Py4JNetworkError()
@@ -206,4 +206,4 @@ def test_error_other_than_a_lost_connection_does_not_check_the_jvm(error):
         raise AssertionError
 
     with pytest.raises(type(error), match=str(error)):
-        ProbeOfLivingJvm(Probe(error), unexpected, unexpected).poll(Clock())
+        ProbeOfLivingJvm(AnsweringProbe(error), unexpected, unexpected).poll(Clock())

@@ -267,7 +267,7 @@ def test_storage_error_is_logged_once_until_it_ends(caplog):
     assert len(caplog.records) == 2
 
 
-class Hanging(MemoryCheckpoint):
+class HangingCheckpoint(MemoryCheckpoint):
     """A storage that does not answer until released."""
 
     def __init__(self):
@@ -310,7 +310,7 @@ def test_poke_ends_the_pause(reading):
 
 
 def test_hanging_storage_lets_the_last_report_grow_old(reading):
-    checkpoint = Hanging()
+    checkpoint = HangingCheckpoint()
     reader = reading(checkpoint)
     assert checkpoint.asked_at.wait(PATIENCE_SECONDS)
     assert reader.latest is None

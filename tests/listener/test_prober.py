@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0
 
 
-class Probe:
+class HangingProbe:
     """A probe whose polls may fail or hang; counts the polls."""
 
     def __init__(self):
@@ -42,7 +42,7 @@ def prober(probe, interval=LONG_SECONDS, on_report=lambda: None):
 
 def test_newest_report_replaces_the_last_and_is_announced():
     announced = []
-    one = prober(Probe(), 0, lambda: announced.append(one.latest))
+    one = prober(HangingProbe(), 0, lambda: announced.append(one.latest))
     assert one.latest is None
     one.step()
     one.step()
@@ -53,7 +53,7 @@ def test_newest_report_replaces_the_last_and_is_announced():
 
 
 def test_failed_poll_keeps_the_last_report():
-    probe = Probe()
+    probe = HangingProbe()
     announced = []
     one = prober(probe, 0, lambda: announced.append(1))
     one.step()
@@ -67,7 +67,7 @@ def test_failed_poll_keeps_the_last_report():
 
 
 def test_next_poll_waits_for_the_interval():
-    one = prober(Probe(), 0.05)
+    one = prober(HangingProbe(), 0.05)
     began = time.monotonic()
     one.step()
     one.step()
@@ -76,7 +76,7 @@ def test_next_poll_waits_for_the_interval():
 
 
 def test_failing_probe_is_not_polled_faster():
-    probe = Probe()
+    probe = HangingProbe()
     probe.failures = 1
     began = time.monotonic()
     with pytest.raises(ConnectionError):
@@ -106,7 +106,7 @@ def polling():
 
 
 def test_poke_starts_the_next_poll_at_once(polling):
-    probe = Probe()
+    probe = HangingProbe()
     one = polling(probe)
     until(lambda: one.latest is not None, "the first poll")
     one.poke()
@@ -114,7 +114,7 @@ def test_poke_starts_the_next_poll_at_once(polling):
 
 
 def test_poke_during_a_poll_is_not_lost(polling):
-    probe = Probe()
+    probe = HangingProbe()
     probe.answers.clear()
     one = polling(probe)
     until(lambda: probe.began == 1, "the first poll")
@@ -124,7 +124,7 @@ def test_poke_during_a_poll_is_not_lost(polling):
 
 
 def test_poll_now_does_not_wait_for_the_interval(polling):
-    one = polling(Probe())
+    one = polling(HangingProbe())
     asked_at = time.monotonic()
 
     assert one.poll_now(PATIENCE_SECONDS)
@@ -132,7 +132,7 @@ def test_poll_now_does_not_wait_for_the_interval(polling):
 
 
 def test_poll_now_waits_for_a_poll_that_starts_after_the_call(polling):
-    probe = Probe()
+    probe = HangingProbe()
     probe.answers.clear()
     one = polling(probe)
     until(lambda: probe.began == 1, "the first poll")
@@ -147,7 +147,7 @@ def test_poll_now_waits_for_a_poll_that_starts_after_the_call(polling):
 
 
 def test_poll_now_times_out_when_the_probe_hangs(polling):
-    probe = Probe()
+    probe = HangingProbe()
     probe.answers.clear()
     one = polling(probe)
     began = time.monotonic()
@@ -158,12 +158,12 @@ def test_poll_now_times_out_when_the_probe_hangs(polling):
 
 
 def test_poll_now_without_a_running_thread_returns_false():
-    assert not prober(Probe()).poll_now(0.01)
+    assert not prober(HangingProbe()).poll_now(0.01)
 
 
 @pytest.mark.contains_errors
 def test_poll_now_survives_a_failed_poll(polling):
-    probe = Probe()
+    probe = HangingProbe()
     probe.failures = 1
     one = polling(probe, interval=0.01)
 

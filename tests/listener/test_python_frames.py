@@ -27,7 +27,7 @@ LIBRARY = sysconfig.get_path("purelib")
 JOB = "/jobs/etl/job.py"
 
 
-class Held:
+class HeldCode:
     """Blocks the user's code until ``free`` is set."""
 
     def __init__(self):
@@ -39,7 +39,7 @@ class Held:
         assert self.free.wait(PATIENCE_SECONDS)
 
 
-class Frame:
+class JavaDataFrame:
     """The JVM DataFrame of one batch."""
 
     def sparkSession(self):
@@ -51,10 +51,10 @@ def running(monkeypatch):
     """Call a function as PySpark calls ``foreachBatch`` functions; returns the batch."""
     monkeypatch.setattr("pyspark.sql.session.SparkSession", lambda *_: None)
     monkeypatch.setattr("pyspark.sql.dataframe.DataFrame", lambda jdf, _: jdf)
-    held, threads = Held(), []
+    held, threads = HeldCode(), []
 
     def run(function):
-        batch = Frame()
+        batch = JavaDataFrame()
         session = SimpleNamespace(sparkContext=None)
         call = ForeachBatchFunction(session, lambda df, _: function(held)).call
         threads.append(threading.Thread(target=call, args=(batch, 0)))
@@ -184,7 +184,7 @@ def test_pyspark_is_never_user_code_wherever_it_is_installed(running, monkeypatc
 
 def found_while_running(function, held):
     """The calls that are found while another thread is in ``function``, which waits in ``held``."""
-    other = threading.Thread(target=function, args=(Frame(),))
+    other = threading.Thread(target=function, args=(JavaDataFrame(),))
     other.start()
     assert held.there.acquire(timeout=PATIENCE_SECONDS)
     found = list(foreach_batch_calls())
@@ -303,7 +303,7 @@ class Large:
     """An object that a job wants to free."""
 
 
-class Job:
+class CallInJob:
     """Calls ``between``, then deletes an object and returns whether it is still alive."""
 
     def run(self, between):
@@ -327,7 +327,7 @@ def test_finding_the_main_thread_keeps_no_deleted_object_alive():
     assert threading.current_thread() is threading.main_thread()
     found = []
 
-    assert not Job().run(lambda: found.append(from_another_thread(main_thread)))
+    assert not CallInJob().run(lambda: found.append(from_another_thread(main_thread)))
     assert found[0]
 
 

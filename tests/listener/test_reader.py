@@ -59,7 +59,7 @@ class Handle:
         return self.text
 
 
-class Source:
+class ScriptedQueue:
     """Returns one batch of events per take, or raises the error given in its place."""
 
     def __init__(self):
@@ -88,7 +88,7 @@ class Reading:
     """A reader between a source and the worker's mailbox."""
 
     def __init__(self, *, context=lambda: Context.RUNNING, room=100, jvm_ended=lambda: False):
-        self.source = Source()
+        self.source = ScriptedQueue()
         self.arrived = Mailbox(room)
         self.guard = Guard()
         self.context_asked = self.starts = self.losses = 0

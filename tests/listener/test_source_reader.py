@@ -45,7 +45,7 @@ class FakeSource:
         self.closed += 1
 
 
-class Harness:
+class SourceReaderHarness:
     """A reader on a fake clock, the story with its runs, and their sources by run id."""
 
     def __init__(self, *queries):
@@ -87,14 +87,14 @@ class Harness:
 
 
 def test_no_query_polls_no_source():
-    harness = Harness()
+    harness = SourceReaderHarness()
 
     assert harness.step(at=1) is None
     assert harness.announced == []
 
 
 def test_new_run_is_polled_at_once_and_then_every_interval():
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources["a-1"][0]
     for at in range(1, 40):
         harness.step(at=at)
@@ -108,7 +108,7 @@ def test_new_run_is_polled_at_once_and_then_every_interval():
 
 
 def test_run_is_polled_when_its_sources_become_known():
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources.pop("a-1")
     assert harness.step(at=1) is None
     harness.sources["a-1"] = source
@@ -117,7 +117,7 @@ def test_run_is_polled_when_its_sources_become_known():
 
 
 def test_sources_of_a_dead_run_are_searched_only_once():
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     sources = harness.sources.pop("a-1")
     harness.story.ended("a", at=1, exception=CONFLICT)
     harness.step(at=2)
@@ -127,7 +127,7 @@ def test_sources_of_a_dead_run_are_searched_only_once():
 
 
 def test_run_without_sources_is_in_no_report():
-    harness = Harness("a", "b")
+    harness = SourceReaderHarness("a", "b")
     harness.sources["a-1"] = {}
 
     assert set(harness.step(at=1).polls) == {"b-1"}
@@ -136,7 +136,7 @@ def test_run_without_sources_is_in_no_report():
 
 @pytest.mark.parametrize("how", ["failed", "vanished", "hung"])
 def test_unexpectedly_ended_run_is_still_polled(how):
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources["a-1"][0]
     harness.step(at=1)
     if how == "failed":
@@ -153,7 +153,7 @@ def test_unexpectedly_ended_run_is_still_polled(how):
 
 @pytest.mark.parametrize("how", ["stopped", "completed", "replaced", "driver stopped"])
 def test_finished_run_is_released(how):
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources["a-1"][0]
     harness.step(at=1)
     if how == "replaced":
@@ -171,7 +171,7 @@ def test_finished_run_is_released(how):
 
 
 def test_released_run_leaves_the_report_at_once():
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     harness.step(at=1)
     harness.story.ended("a", at=2)
 
@@ -179,7 +179,7 @@ def test_released_run_leaves_the_report_at_once():
 
 
 def test_refusing_source_keeps_its_last_poll_and_affects_no_other():
-    harness = Harness("a", "b")
+    harness = SourceReaderHarness("a", "b")
     broken = harness.sources["a-1"][0]
     first = harness.step(at=1).polls["a-1"]
     broken.error = SourceError("not allowed")
@@ -191,7 +191,7 @@ def test_refusing_source_keeps_its_last_poll_and_affects_no_other():
 
 
 def test_refusing_source_is_polled_again_after_two_intervals():
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources["a-1"][0]
     source.error = SourceError("not allowed")
     harness.step(at=1)
@@ -205,7 +205,7 @@ def test_refusing_source_is_polled_again_after_two_intervals():
 
 
 def test_silent_broker_costs_one_timeout_for_all_its_queries():
-    harness = Harness(*"abcde")
+    harness = SourceReaderHarness(*"abcde")
     other = harness.begin("z", address="elsewhere:9092")
     for name in "abcde":
         silent = harness.sources[f"{name}-1"][0]
@@ -219,7 +219,7 @@ def test_silent_broker_costs_one_timeout_for_all_its_queries():
 
 
 def test_silent_broker_is_retried_and_then_polled_by_all_queries():
-    harness = Harness("a", "b")
+    harness = SourceReaderHarness("a", "b")
     first = harness.sources["a-1"][0]
     first.error = SourceSilentError("no answer")
     harness.step(at=1)
@@ -233,7 +233,7 @@ def test_silent_broker_is_retried_and_then_polled_by_all_queries():
 
 
 def test_refusal_is_logged_once_until_it_ends(caplog):
-    harness = Harness("a")
+    harness = SourceReaderHarness("a")
     source = harness.sources["a-1"][0]
     with caplog.at_level(logging.WARNING):
         for error in (SourceError("one"), SourceError("two"), None, SourceError("three")):
@@ -247,7 +247,7 @@ def test_refusal_is_logged_once_until_it_ends(caplog):
 
 
 def test_failed_search_for_sources_is_reported_and_retried():
-    harness = Harness("a", "b")
+    harness = SourceReaderHarness("a", "b")
     sources, harness.sources["a-1"] = harness.sources["a-1"], SourceError("no such field")
 
     assert harness.step(at=1).unreadable == {"a-1": "no such field"}
@@ -258,7 +258,7 @@ def test_failed_search_for_sources_is_reported_and_retried():
 
 
 def test_close_releases_every_source():
-    harness = Harness("a", "b")
+    harness = SourceReaderHarness("a", "b")
     harness.step(at=1)
     harness.reader.close()
 
@@ -266,7 +266,7 @@ def test_close_releases_every_source():
 
 
 def test_released_run_is_released_by_the_source_finder():
-    harness = Harness("a", "b", "c")
+    harness = SourceReaderHarness("a", "b", "c")
     harness.sources["a-1"] = None
     harness.step(at=1)
     harness.story.ended("a", at=2)
@@ -282,7 +282,7 @@ def test_released_run_is_released_by_the_source_finder():
 
 def many_queries(extra=50):
     """More queries than one interval polls."""
-    return Harness(*[f"q{number}" for number in range(MAX_RUNS + extra)])
+    return SourceReaderHarness(*[f"q{number}" for number in range(MAX_RUNS + extra)])
 
 
 def asked(harness, index):
@@ -361,7 +361,7 @@ def test_run_without_sources_takes_no_turn(caplog):
 
 
 def test_only_the_newest_dead_runs_are_polled(caplog):
-    harness = Harness()
+    harness = SourceReaderHarness()
     for number in range(MAX_DEAD_RUNS + 2):
         harness.begin(f"dead{number}")
         harness.story.ended(f"dead{number}", at=number, exception=CONFLICT)
@@ -378,7 +378,7 @@ def test_only_the_newest_dead_runs_are_polled(caplog):
 
 
 def test_new_dead_run_replaces_the_oldest_one():
-    harness = Harness()
+    harness = SourceReaderHarness()
     for number in range(MAX_DEAD_RUNS + 1):
         harness.begin(f"q{number}")
     harness.step(at=1)

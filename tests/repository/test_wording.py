@@ -17,12 +17,22 @@ FOUND = [
     ("class ToldTwice:", ["told"]),
     ("TOLD_AT = 1", ["told"]),
     ("the `witnesses`", ["witnesses"]),
+    ("ListenerDeaf fires", ["deaf"]),
+    ("a query is ill or missed", ["ill", "missed"]),
+    ("no Verdict of a Court", ["verdict", "court"]),
+    ("alert: QueryFailed", ["QueryFailed"]),
+    ("rate(querypulse_probe_seconds[5m])", ["querypulse_probe_seconds"]),
+    ("class Trouble(NamedTuple):", ["Trouble"]),
+    ("outbox.take_over()", ["take_over"]),
 ]
 KEPT = [
     "a wardrobe for the retold story, standing outstanding, broadcast forward",
     "the threshold is unheard-of in heartbeat, amended, recommended",
     "install, cancellation, intelligent, satellite, telltale",
     "TOLDAT",
+    "StreamingQueryFailed, querypulse_probe_duration_seconds, test_data_loss_risk",
+    "of course, a pace, calm, trouble, in a roll, still, fill",
+    "rule_group_iterations_total, CAST(value AS STRING), a courtesy",
     "",
 ]
 

@@ -41,7 +41,7 @@ QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""
 
 
-class Probe:
+class IdleDriverProbe:
     """Polls a driver that has no queries, and removes the listener at the end."""
 
     def __init__(self, spark, path, *_):
@@ -63,7 +63,7 @@ def fakes(clean_environment, monkeypatch):
     """Fake everything that asks a real JVM; close all sidecars at the end."""
     monkeypatch.setattr(session, "_known_session", lambda: None)
     monkeypatch.setattr(SparkContext, "_jvm", python_jvm())
-    monkeypatch.setattr(observers, "SparkProbe", Probe)
+    monkeypatch.setattr(observers, "SparkProbe", IdleDriverProbe)
     monkeypatch.setattr(
         observers, "SparkSources", lambda spark: SimpleNamespace(close=lambda: None)
     )

@@ -84,7 +84,7 @@ def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
 @pytest.mark.contains_errors
 def test_failed_sidecar_is_not_registered():
     """A second ``attach`` in a notebook must not return a monitor that watches nothing."""
-    context = Context()
+    context = FakeJavaContext()
     sidecar = Sidecar(Settings(), spark=SimpleNamespace(sparkContext=context, streams=None))
     sidecar.start_or_stand_by()
 
@@ -207,14 +207,14 @@ def test_error_in_any_origin_names_it(monkeypatch, arguments, environment, named
 # -- the registry ---------------------------------------------------------------------------------
 
 
-class Context:
+class FakeJavaContext:
     """PySpark drops ``_jsc`` in ``stop()``."""
 
     def __init__(self):
         self._jsc = object()
 
 
-class Watcher:
+class FakeSidecar:
     """Watches until it is closed."""
 
     closed = False
@@ -224,15 +224,15 @@ class Watcher:
 
 
 def test_registry_finds_the_watcher_of_a_context():
-    registry, context, watcher = Registry(), Context(), Watcher()
+    registry, context, watcher = Registry(), FakeJavaContext(), FakeSidecar()
     registry.remember(context, watcher)
 
     assert registry.find(context) is watcher
-    assert registry.find(Context()) is None
+    assert registry.find(FakeJavaContext()) is None
 
 
 def test_registry_does_not_find_a_closed_watcher():
-    registry, context, watcher = Registry(), Context(), Watcher()
+    registry, context, watcher = Registry(), FakeJavaContext(), FakeSidecar()
     registry.remember(context, watcher)
     watcher.close()
 
@@ -240,14 +240,14 @@ def test_registry_does_not_find_a_closed_watcher():
 
 
 def test_registry_closes_the_watcher_of_a_stopped_context():
-    registry, old, living = Registry(), Context(), Context()
-    watchers = Watcher(), Watcher(), Watcher()
+    registry, old, living = Registry(), FakeJavaContext(), FakeJavaContext()
+    watchers = FakeSidecar(), FakeSidecar(), FakeSidecar()
     registry.remember(old, watchers[0])
     registry.remember(living, watchers[1])
     assert not watchers[0].closed
     old._jsc = None
     registry.close_stale()
-    registry.remember(Context(), watchers[2])
+    registry.remember(FakeJavaContext(), watchers[2])
 
     assert [watcher.closed for watcher in watchers] == [True, False, False]
     assert registry.find(living) is watchers[1]

@@ -15,7 +15,7 @@ from random import SystemRandom
 from .generate import generate
 from .history import report
 from .shrink import shrink
-from .world import Outcome, run
+from .world import PlanOutcome, run
 
 YEAR_SECONDS = 365.25 * 86_400
 PROGRESS_SECONDS = 10.0
@@ -55,7 +55,7 @@ def _one(seed: int) -> int:
     return 1 if outcome.violation else 0
 
 
-def _many(first: int, seconds: float, processes: int) -> list[Outcome]:
+def _many(first: int, seconds: float, processes: int) -> list[PlanOutcome]:
     """Run batches in a pool; at most two batches per process are queued, so it ends in time."""
     tally = _Tally()
     seeds = count(first, AT_ONCE)
@@ -79,10 +79,10 @@ class _Tally:
 
     def __init__(self) -> None:
         self.began = self._shown_at = time.monotonic()
-        self.failed: list[Outcome] = []
+        self.failed: list[PlanOutcome] = []
         self._histories, self._query_seconds, self._notified = 0, 0.0, 0
 
-    def add(self, outcomes: list[Outcome]) -> None:
+    def add(self, outcomes: list[PlanOutcome]) -> None:
         """Count a batch, and print the progress from time to time."""
         for outcome in outcomes:
             self._histories += 1
@@ -108,7 +108,7 @@ class _Tally:
         sys.stdout.flush()
 
 
-def _histories(first: int) -> list[Outcome]:
+def _histories(first: int) -> list[PlanOutcome]:
     return [run(generate(seed)) for seed in range(first, first + AT_ONCE)]
 
 

@@ -66,7 +66,7 @@ PLAN = Plan(
 """One query for each way to run and to end, all in one driver."""
 
 
-class Recording:
+class Observations:
     """The observations by query name and run, in order."""
 
     def __init__(self) -> None:
@@ -119,9 +119,9 @@ class Recording:
 
 
 @contextmanager
-def recording() -> Iterator[Recording]:
+def recording() -> Iterator[Observations]:
     """Record everything that each ``State`` receives within the block."""
-    found = Recording()
+    found = Observations()
     real_event, real_probe = State.apply_event, State.apply_probe
 
     def apply_event(self: Any, event: Event, at: float, context: Context = Context.RUNNING) -> None:

@@ -34,7 +34,7 @@ from .plan import Setup
 from .probe import SimProbe
 from .queries import POLL_SECONDS, SimQuery
 from .receivers import SimReceiver
-from .signals import Bus, Faults
+from .signals import Faults, SimBus
 from .spark import SimSpark, names_of
 from .truth import Health
 
@@ -89,7 +89,7 @@ class SimDriver:
         """Label -> the query that was first shown under it."""
         self.guard = SimGuard()
         self.time = time
-        self.bus = Bus(time, faults, self.step)
+        self.bus = SimBus(time, faults, self.step)
         self.spark = SimSpark(time, rng, self.bus, self._start_later)
         self.probe = SimProbe(time, self.spark, self.bus, faults)
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)

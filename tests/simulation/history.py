@@ -6,12 +6,12 @@ from .clock import BEGIN
 from .plan import Plan
 from .stage import Violation
 from .truth import Health
-from .world import Outcome, World
+from .world import PlanOutcome, World
 
 MOST_LINES = 60
 
 
-def report(outcome: Outcome) -> str:
+def report(outcome: PlanOutcome) -> str:
     """The steps, the true health, the notifications, and the broken property."""
     world = World(outcome.plan)
     broken = ""

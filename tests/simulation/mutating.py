@@ -11,7 +11,7 @@ import msgspec
 from .generate import generate
 from .plan import Plan
 from .terms import Terms
-from .world import Outcome, run
+from .world import PlanOutcome, run
 
 FIRST_SEED = 1
 
@@ -62,7 +62,7 @@ def applied(mutation: Mutation) -> Iterator[None]:
         setattr(mutation.owner, mutation.name, before)
 
 
-def caught(mutation: Mutation) -> Outcome | None:
+def caught(mutation: Mutation) -> PlanOutcome | None:
     """The first history that breaks the property, or None."""
     with applied(mutation):
         for plan in plans(mutation):

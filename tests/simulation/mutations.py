@@ -17,7 +17,7 @@ from querypulse.alerting import incidents
 from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, inhibition, lifecycle
 from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.outbox import outbox, send_schedule
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
+from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
@@ -171,7 +171,7 @@ OF_NOTIFYING = (
                  (one for one in others if one.begun and one.query == new.query), None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("a failed attempt is retried after an hour", "P1",
-             send_schedule, "_pause", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
+             send_schedule, "pause_seconds", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),
     Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
              lifecycle.Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40),

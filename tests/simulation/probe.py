@@ -17,7 +17,7 @@ from querypulse.listener.spark_queries import EndedRuns
 
 from .clock import Time
 from .run import Run
-from .signals import Bus, Faults
+from .signals import Faults, SimBus
 from .spark import SimSpark, trigger_text
 from .storage import SimLogReader
 
@@ -27,7 +27,7 @@ CLOSER_AFTER_SECONDS = 10.0
 class SimProbe:
     """Polls the simulated Spark; remembers ended runs with the product's own code."""
 
-    def __init__(self, time: Time, spark: SimSpark, bus: Bus, faults: Faults) -> None:
+    def __init__(self, time: Time, spark: SimSpark, bus: SimBus, faults: Faults) -> None:
         self.latest: ProbeReport | None = None
         self.answered: dict[str, float] = {}
         """By query: when a poll last showed its true state."""

@@ -15,7 +15,7 @@ POLL_SECONDS = 2.0
 """How often the simulated probe polls."""
 
 
-class Checkpoint:
+class SimCheckpoint:
     """The checkpoint of a query on disk, which outlives runs and drivers."""
 
     def __init__(self, rng: Random) -> None:
@@ -46,7 +46,7 @@ class SimQuery:
     def __init__(self, spec: QuerySpec, rng: Random, time: Time) -> None:
         self.spec = spec
         self.truth = Truth(spec.key)
-        self.checkpoint = Checkpoint(rng)
+        self.checkpoint = SimCheckpoint(rng)
         self.source = SimSource(time)
         self.wanted = False
         """Whether its application runs it: a restarted driver starts it."""
@@ -98,7 +98,7 @@ class SimQuery:
 
     def new_checkpoint(self) -> None:
         """Replace its checkpoint, which was deleted or never kept."""
-        self.checkpoint = Checkpoint(self._rng)
+        self.checkpoint = SimCheckpoint(self._rng)
         self.source.restart()
         self.query_ids.add(self.checkpoint.query_id)
 

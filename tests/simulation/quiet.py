@@ -5,7 +5,7 @@ from __future__ import annotations
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
+from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,

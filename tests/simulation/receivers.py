@@ -11,12 +11,12 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.headline import headline_of, summary_of
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.alerting.receivers.standard_webhooks import message_id
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.outcomes import DeliveryOutcome
 
 from .clock import Time

@@ -7,9 +7,10 @@ from math import inf
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
-from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS, MISCONFIGURED_RETRY_SECONDS
+from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.policy import Limits
+from querypulse.alerting.retries import MISCONFIGURED_WAIT
 from querypulse.alerting.rules import (
     driver_down,
     events_missing,
@@ -383,4 +384,4 @@ def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
         and (rejected.key == one.key or rejected.named & one.shown)
         for rejected in receiver.rejected
     )
-    return MISCONFIGURED_RETRY_SECONDS + 10.0 if rejected else 0.0
+    return MISCONFIGURED_WAIT.wait_fixed + 10.0 if rejected else 0.0

@@ -24,7 +24,7 @@ ESCALATIONS = frozenset({"A7", "B1"})
 UNKEPT = replace(A, checkpoint="new")
 
 
-class Scenario(msgspec.Struct, frozen=True):
+class KnownFinding(msgspec.Struct, frozen=True):
     """A finding, the plan that shows it, and the property that it breaks."""
 
     finding: str
@@ -42,10 +42,10 @@ def _scenario(
     horizon: float = 420.0,
     setup: Setup | None = None,
     without: frozenset[str] = frozenset(),
-) -> Scenario:
+) -> KnownFinding:
     starts = tuple(Step(1.0, "start", one.key) for one in queries)
     plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
-    return Scenario(finding, breaks, what, plan)
+    return KnownFinding(finding, breaks, what, plan)
 
 
 def _processes(count: int, *, since: float, every: float = 120.0) -> tuple[Step, ...]:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from msgspec.structs import replace
 
 from .plan import Plan, Setup
-from .world import Outcome, run
+from .world import PlanOutcome, run
 
 MOST_RUNS = 400
 AFTER_SECONDS = 5.0
 
 
-def shrink(outcome: Outcome, again: Callable[[Plan], Outcome] = run) -> Outcome:
+def shrink(outcome: PlanOutcome, again: Callable[[Plan], PlanOutcome] = run) -> PlanOutcome:
     """The smallest outcome found that breaks the same property."""
     best = _cut(outcome)
     runs, went_on = 0, True
@@ -28,7 +28,7 @@ def shrink(outcome: Outcome, again: Callable[[Plan], Outcome] = run) -> Outcome:
     return again(best.plan)
 
 
-def _cut(outcome: Outcome) -> Outcome:
+def _cut(outcome: PlanOutcome) -> PlanOutcome:
     """Cut the plan after the moment of the violation."""
     end = outcome.at + AFTER_SECONDS
     steps = tuple(step for step in outcome.plan.steps if step.at <= end)

@@ -40,7 +40,7 @@ class Faults:
         return self.size(kind, who) is not None
 
 
-class Bus:
+class SimBus:
     """The queue inside the JVM; the events of one query always keep their order."""
 
     def __init__(self, time: Time, faults: Faults, wake: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from querypulse.listener.probing import Context
 from .clock import Time
 from .queries import SimQuery
 from .run import NOTABLE_SECONDS, Run
-from .signals import Bus
+from .signals import SimBus
 from .truth import LIVES, Health
 
 HOOKS_SECONDS = 0.5
@@ -27,7 +27,7 @@ class SimSpark:
     """All runs of one SparkContext, of all sessions."""
 
     def __init__(
-        self, time: Time, rng: Random, bus: Bus, restart: Callable[[SimQuery, float], None]
+        self, time: Time, rng: Random, bus: SimBus, restart: Callable[[SimQuery, float], None]
     ) -> None:
         self.time = time
         self.rng = rng

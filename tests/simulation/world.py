@@ -30,7 +30,7 @@ from .stage import TICK_SECONDS, Property, Violation
 from .steps import take
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class PlanOutcome(msgspec.Struct, frozen=True):
     """The outcome of a plan. ``at`` is when a property broke, in seconds since the beginning."""
 
     plan: Plan
@@ -73,7 +73,7 @@ class World:
             list(self.queries.values()), self.receivers,
         )  # fmt: skip
 
-    def run(self) -> Outcome:
+    def run(self) -> PlanOutcome:
         """Run to the horizon, or to the first broken property."""
         for name in self.plan.setup.drivers:
             self.boot(name)
@@ -139,14 +139,14 @@ class World:
         """A random generator per part: a part that the shrinker drops changes no other part."""
         return Random(f"{self.plan.seed} {what}")
 
-    def _outcome(self, violation: str = "", text: str = "") -> Outcome:
+    def _outcome(self, violation: str = "", text: str = "") -> PlanOutcome:
         seconds = self.time.passed
-        return Outcome(
+        return PlanOutcome(
             self.plan, violation, text, seconds, seconds, seconds * len(self.queries),
             sum(len(one.notifications) for one in self.receivers),
         )  # fmt: skip
 
 
-def run(plan: Plan, log: Callable[[str], None] | None = None) -> Outcome:
+def run(plan: Plan, log: Callable[[str], None] | None = None) -> PlanOutcome:
     """Run a plan once."""
     return World(plan, log).run()

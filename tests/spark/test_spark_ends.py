@@ -18,7 +18,7 @@ from typing import NamedTuple
 import pyspark
 import pytest
 from support.driver import Driver
-from support.pages import Pages
+from support.pages import PageRecorder
 from support.queries import until
 from support.watching import is_seen, watching
 
@@ -103,7 +103,7 @@ def outcome_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...]
     if end.submit_args:
         environment["PYSPARK_SUBMIT_ARGS"] = end.submit_args
     with (
-        Pages() as pages,
+        PageRecorder() as pages,
         Driver(
             ATTACHED + end.script, folder, command=end.command, PAGES=pages.url, **environment
         ) as driver,

@@ -31,7 +31,7 @@ class Text:
         return self.text
 
 
-class Batch:
+class ExecutionContext:
     """The execution context of the batch in flight."""
 
     def batchId(self):
@@ -45,7 +45,7 @@ class Session:
         return "session"
 
 
-class Java:
+class FakeExecution:
     """A StreamExecution that answers or refuses every call."""
 
     def __init__(self, *, progress=None, refuse=None, called="MicroBatchExecution", active=True):
@@ -70,7 +70,7 @@ class Java:
         return Text(STATUS)
 
     def getLatestExecutionContext(self):
-        return self._answer(Batch())
+        return self._answer(ExecutionContext())
 
     def committedOffsets(self):
         return self._answer(Text("{source: 5}"))
@@ -108,7 +108,7 @@ def execution(java):
 
 
 def test_living_run_is_read_from_its_execution():
-    one, details = execution(Java(progress="{}"))
+    one, details = execution(FakeExecution(progress="{}"))
 
     assert one.living_run(MICRO_BATCH, None) == LivingRun(
         "run", True, WAITING, 7, None, "{source: 5}", "{}"
@@ -117,13 +117,13 @@ def test_living_run_is_read_from_its_execution():
 
 
 def test_continuous_run_has_no_batch_id():
-    one, _ = execution(Java())
+    one, _ = execution(FakeExecution())
 
     assert one.living_run(CONTINUOUS, None).batch_id is None
 
 
 def test_ended_run_has_no_living_run():
-    one, _ = execution(Java(active=False))
+    one, _ = execution(FakeExecution(active=False))
 
     assert one.living_run(MICRO_BATCH, 3) is None
 
@@ -137,21 +137,21 @@ def test_ended_run_has_no_living_run():
     ],
 )
 def test_execution_class_shows_async_progress_tracking(called, is_async):
-    one, _ = execution(Java(called=called))
+    one, _ = execution(FakeExecution(called=called))
 
     assert one.facts("id", "run").async_progress is is_async
 
 
 def test_log_interval_of_async_progress_is_in_seconds():
-    one, _ = execution(Java(called="AsyncProgressTrackingMicroBatchExecution"))
-    plain, _ = execution(Java())
+    one, _ = execution(FakeExecution(called="AsyncProgressTrackingMicroBatchExecution"))
+    plain, _ = execution(FakeExecution())
 
     assert one.facts("id", "run").log_interval_seconds == 12
     assert plain.facts("id", "run").log_interval_seconds == 0
 
 
 def test_refused_details_are_named_and_the_rest_is_read():
-    one, details = execution(Java(refuse=Py4JError("Method does not exist")))
+    one, details = execution(FakeExecution(refuse=Py4JError("Method does not exist")))
 
     facts = one.facts("id", "run")
     assert (facts.run_id, facts.trigger.kind, facts.async_progress) == ("run", "Unknown", False)
@@ -163,7 +163,9 @@ def test_refused_details_are_named_and_the_rest_is_read():
 
 
 def test_lost_jvm_is_not_a_missing_detail():
-    one, details = execution(Java(refuse=Py4JNetworkError("Answer from Java side is empty")))
+    one, details = execution(
+        FakeExecution(refuse=Py4JNetworkError("Answer from Java side is empty"))
+    )
 
     with pytest.raises(Py4JNetworkError):
         one.living_run(MICRO_BATCH, None)

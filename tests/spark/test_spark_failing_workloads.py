@@ -16,7 +16,7 @@ from support.failing_workloads import (
     ExpectedPage,
 )
 from support.queries import until
-from support.spark_harness import Diary, Harness
+from support.spark_harness import Diary, SparkHarness
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -28,7 +28,7 @@ SLACK_SECONDS = 5
 @pytest.fixture
 def harness(spark, watch, tmp_path):
     """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = Harness(spark, tmp_path)
+    harness = SparkHarness(spark, tmp_path)
     yield harness
     harness.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.healthy_workloads import AFTER, BEFORE, GRACE, SETTINGS, TREND
 from support.queries import until
-from support.spark_harness import Diary, Harness
+from support.spark_harness import Diary, SparkHarness
 
 # A busy machine takes minutes to start all workloads.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -18,7 +18,7 @@ assert 2 * max(GRACE, TREND) < WATCH_SECONDS
 @pytest.fixture
 def harness(spark, watch, tmp_path):
     """Depends on ``watch``, so that the sidecar closes before its queries stop."""
-    harness = Harness(spark, tmp_path)
+    harness = SparkHarness(spark, tmp_path)
     yield harness
     harness.close()
 

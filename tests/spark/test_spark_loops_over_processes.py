@@ -7,7 +7,7 @@ import time
 import pytest
 from support.driver import Driver
 from support.pagerduty_double import PagerDutyDouble
-from support.pages import Pages
+from support.pages import PageRecorder
 from support.queries import until
 
 from querypulse.alerting.over_restarts import ANNOTATION
@@ -52,7 +52,7 @@ def run_job(folder, pages, pagerduty, **how):
 
 @pytest.mark.timeout(3 * PATIENCE_SECONDS)
 def test_failure_at_one_batch_in_each_process_is_one_incident(tmp_path):
-    with Pages() as pages, PagerDutyDouble() as pagerduty:
+    with PageRecorder() as pages, PagerDutyDouble() as pagerduty:
         codes = [run_job(tmp_path / f"{number}", pages, pagerduty) for number in range(2)]
         planned_at = (tmp_path / "checkpoint" / "offsets" / "1").stat().st_mtime
         until(lambda: time.time() - planned_at > WINDOW_SECONDS, "the plan is old", timeout=30)
@@ -84,7 +84,7 @@ def wording(pagerduty, key):
 def test_spool_counts_failures_of_all_processes(tmp_path):
     """Batch 1 fails in three processes; the fourth process passes it and fails at batch 4."""
     spool = str(tmp_path / "spool")
-    with Pages() as pages, PagerDutyDouble() as pagerduty:
+    with PageRecorder() as pages, PagerDutyDouble() as pagerduty:
         opened = []
         for number in range(3):
             run_job(tmp_path / f"{number}", pages, pagerduty, spool=spool)

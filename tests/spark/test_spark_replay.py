@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timezone
 
 import pytest
-from support.pages import Pages
+from support.pages import PageRecorder
 from support.replays import replayed
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -51,7 +51,7 @@ def scenarios(tmp_path_factory):
 
 def played(scenario, event_log):
     """The alerts that fired while the demo played that scenario."""
-    with Pages() as pages:
+    with PageRecorder() as pages:
         done = querypulse(
             *("demo", "--scenario", scenario, "--queries", "3", "--after", SCENARIOS[scenario]),
             *("--duration", "20", "--webhook-url", pages.url, "--event-log", event_log),

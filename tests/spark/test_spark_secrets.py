@@ -79,7 +79,7 @@ CONF = {
 }
 
 
-class Died:
+class DriverOutput:
     """Everything a driver with these secrets has published before it ended."""
 
     def __init__(self, pages, folder, lines, *, conf=CONF, token="", **settings):
@@ -116,15 +116,15 @@ class Died:
 
 @pytest.fixture(scope="module")
 def died(tmp_path_factory):
-    from support.pages import Pages
+    from support.pages import PageRecorder
 
     known = [secret.text.replace("\n", "\\n") for secret in PLANTED]
     lines = [
         " | ".join(known[at : at + SECRETS_IN_A_LINE])
         for at in range(0, len(known), SECRETS_IN_A_LINE)
     ]
-    with Pages() as pages:
-        yield Died(pages, tmp_path_factory.mktemp("driver"), lines)
+    with PageRecorder() as pages:
+        yield DriverOutput(pages, tmp_path_factory.mktemp("driver"), lines)
 
 
 def test_every_query_that_fails_with_secrets_is_reported(died):
@@ -160,7 +160,7 @@ def test_webhook_path_is_published_nowhere(died):
 @pytest.fixture(scope="module")
 def died_of_own(tmp_path_factory):
     """A driver whose secrets match no shape: only its settings and its session know them."""
-    from support.pages import Pages
+    from support.pages import PageRecorder
 
     key = tmp_path_factory.mktemp("key") / "key"
     key.write_text(OWN_KEY)
@@ -174,8 +174,8 @@ def died_of_own(tmp_path_factory):
         "spark.redaction.string.regex": r"ACME-\d+-[A-Z]+",
         "spark.redaction.regex": "(?i)acme",
     }
-    with Pages() as pages:
-        yield Died(
+    with PageRecorder() as pages:
+        yield DriverOutput(
             pages,
             tmp_path_factory.mktemp("driver"),
             [*lines, "spark.acme.region=eu-nowhere-7"],

@@ -42,7 +42,7 @@ time.sleep(120)
 EVENT = ("firing", "StreamingQueryFailed", "bronze")
 
 
-class Receiver(HttpDouble):
+class RefusingReceiver(HttpDouble):
     """``reported`` holds what it accepted, ``requests`` everything that was sent to it."""
 
     def __init__(self):
@@ -68,7 +68,7 @@ class Receiver(HttpDouble):
 
 @pytest.fixture
 def receiver():
-    with Receiver() as double:
+    with RefusingReceiver() as double:
         yield double
 
 

@@ -66,7 +66,7 @@ def test_page_shows_the_details_of_a_failure(traps, windows):
     healthy = row(page, "delta")
     assert healthy.get_by_role("meter").get_attribute("aria-valuemax") == "60"
     assert "batches: the last took" in healthy.get_by_role("img").get_attribute("aria-label")
-    assert page.inner_text("#roster") == "Expected queries: 4, all seen."
+    assert page.inner_text("#expected") == "Expected queries: 4, all seen."
     assert "registered, by bus queue" in texts(page, "#monitor dd")[1]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import requests
 
-from .http_double import Handler, HttpDouble, Request
+from .http_double import DoubleHandler, HttpDouble, RecordedRequest
 from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
 
 CONFIG = """
@@ -33,7 +33,7 @@ class Notifications(HttpDouble):
         super().__init__()
         self.bodies: list[dict] = []
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         self.bodies.append(json.loads(request.body))
         super().handle(request, handler)
 

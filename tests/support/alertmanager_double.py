@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .http_double import Answer, Handler, HttpDouble, reply
+from .http_double import Answer, DoubleHandler, HttpDouble, reply
 
 
 class AlertmanagerDouble(HttpDouble):
@@ -20,7 +20,7 @@ class AlertmanagerDouble(HttpDouble):
         self.alerts: list[dict[str, Any]] = []
         self.open: list[dict[str, Any]] = []
 
-    def process(self, handler: Handler) -> None:
+    def process(self, handler: DoubleHandler) -> None:
         request = self.requests[-1]
         if request.method == "GET" and request.path.startswith("/api/v2/alerts?"):
             return reply(200, body=json.dumps(self.open).encode())(handler)

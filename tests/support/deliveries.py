@@ -7,8 +7,9 @@ import threading
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.answer import GONE_WAIT_SECONDS
+from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
+from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.outcomes import DeliveryOutcome
 
 WALL = 1_700_000_000.0
@@ -101,3 +102,17 @@ class Recorder:
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.incidents) >= count, PATIENCE_SECONDS)
         return self.sent[:count]
+
+
+class MemorySpool:
+    """A spool that keeps every offer; ``entries`` has each receiver's newest."""
+
+    def __init__(self) -> None:
+        self.offers: list[tuple[str, tuple[OutboxEntry, ...]]] = []
+
+    @property
+    def entries(self) -> dict[str, tuple[OutboxEntry, ...]]:
+        return dict(self.offers)
+
+    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
+        self.offers.append((receiver, entries))

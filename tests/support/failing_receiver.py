@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 
-from support.http_double import Handler, HttpDouble, Request, reply
+from support.http_double import DoubleHandler, HttpDouble, RecordedRequest, reply
 
 PATIENCE_ASKED_FOR = 3
 
@@ -24,7 +24,7 @@ class FailingReceiver(HttpDouble):
         self._outage = outage
         self._failing_until: float | None = None
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         now = time.monotonic()
         self._failing_until = self._failing_until or now + self._outage
         if now < self._failing_until:

@@ -13,8 +13,8 @@ from uuid import uuid4
 
 from pyspark.java_gateway import ensure_callback_server_started
 from support.queries import Boom, until
-from support.sources import Frozen, Hanging, Rewound, staged
-from support.spark_harness import Harness
+from support.sources import FrozenReader, HangingReader, RewoundReader, staged
+from support.spark_harness import SparkHarness
 
 FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
 SETTINGS = {
@@ -58,7 +58,7 @@ class Failing(NamedTuple):
 class Blow:
     """A ``foreachBatch`` function that hangs, or calls ``then``, once it is struck."""
 
-    def __init__(self, harness: Harness, then: Callable[[Any], None] | None = None) -> None:
+    def __init__(self, harness: SparkHarness, then: Callable[[Any], None] | None = None) -> None:
         self.struck = threading.Event()
         self.free = threading.Event()
         self.began_at = 0.0
@@ -74,10 +74,10 @@ class Blow:
         self.free.wait()
 
 
-class Switch:
+class SourceSwitch:
     """Makes a staged source fail; switched off at the end, so that nothing hangs."""
 
-    def __init__(self, harness: Harness, name: str) -> None:
+    def __init__(self, harness: SparkHarness, name: str) -> None:
         self.path = harness.folder(name) / "switch"
         harness.at_close(lambda: self.path.unlink(missing_ok=True))
 
@@ -241,7 +241,7 @@ def hangs_in_first_batch(harness):
 
 def hangs_in_source(harness):
     return from_staged(
-        harness, "hangs_in_source", Hanging, "StreamingQueryStalled", "source_hung: "
+        harness, "hangs_in_source", HangingReader, "StreamingQueryStalled", "source_hung: "
     )
 
 
@@ -299,22 +299,22 @@ class Storage:
 
 
 def offsets_frozen(harness):
-    return from_staged(harness, "offsets_frozen", Frozen, "StreamingOffsetsStalled")
+    return from_staged(harness, "offsets_frozen", FrozenReader, "StreamingOffsetsStalled")
 
 
 def offsets_rewound(harness):
-    return from_staged(harness, "offsets_rewound", Rewound, "StreamingOffsetsRewound")
+    return from_staged(harness, "offsets_rewound", RewoundReader, "StreamingOffsetsRewound")
 
 
 def from_staged(harness, name, reader, alertname, reason=""):
-    switch = Switch(harness, name)
+    switch = SourceSwitch(harness, name)
     stream = staged(harness.spark, reader, switch.path)
     reported = ExpectedPage(alertname, name, switch.began_at, None, reason)
     return Failing(start_alone(harness, stream, name), switch.path.touch, (reported,))
 
 
 def lagging(harness):
-    name, switch = "lagging", Switch(harness, "lagging")
+    name, switch = "lagging", SourceSwitch(harness, "lagging")
     query = start_alone(harness, harness.backlog(switch.path), name)
     reported = ExpectedPage("StreamingQueryLagging", name, switch.began_at, TREND)
     return Failing(query, switch.path.touch, (reported,))

@@ -103,7 +103,7 @@ class JavaQueue:
     def prepare(self, *arguments: object) -> None:
         self.prepared = arguments
 
-    def listenOnBus(self, bus: Bus) -> bool:
+    def listenOnBus(self, bus: FakeBus) -> bool:
         self.driver.require("bus")
         if not bus.forgets:
             bus.queues.append(self)
@@ -151,7 +151,7 @@ class JavaQueue:
         return f"7{RECORD}id-a{FIELD}3{FIELD}1{FIELD}40{FIELD}2{RECORD}"
 
 
-class Bus:
+class FakeBus:
     """Spark's listener bus: its queues, and its dropped events."""
 
     def __init__(self, driver: FakeDriver) -> None:
@@ -192,7 +192,7 @@ class FakeDriver:
     def __init__(self, **java_errors: Exception) -> None:
         self.java_errors: dict[str, Exception] = java_errors
         self.manager = Manager()
-        self.bus = Bus(self)
+        self.bus = FakeBus(self)
         self.queues: list[JavaQueue] = []
         self.sources: list[str] = []
         self.conf = SimpleNamespace(get=lambda name, default=None: default)
@@ -218,7 +218,7 @@ class FakeDriver:
         (queue,) = self.queues
         return queue
 
-    def listenerBus(self) -> Bus:
+    def listenerBus(self) -> FakeBus:
         self.require("listener_bus")
         return self.bus
 

@@ -16,7 +16,7 @@ from querypulse.listener.spark_probe import SparkProbe
 CLOSER_AFTER = 10.0
 
 
-class Java:
+class FakeJavaObject:
     """A Java object: a method returns, raises or calls the answer that it was given."""
 
     def __init__(self, commands, **answers):
@@ -29,7 +29,11 @@ class Java:
             answer = self.answers.get(name, Py4JError(f"Method {name}([]) does not exist"))
             if isinstance(answer, Exception):
                 raise answer
-            return answer(*args) if callable(answer) and not isinstance(answer, Java) else answer
+            return (
+                answer(*args)
+                if callable(answer) and not isinstance(answer, FakeJavaObject)
+                else answer
+            )
 
         return call
 
@@ -89,7 +93,7 @@ class FakeSpark:
         self._jsparkSession = self.java(sharedState=self.java(activeStreamingQueries=self._map()))
 
     def java(self, **answers):
-        return Java(self.commands, **answers)
+        return FakeJavaObject(self.commands, **answers)
 
     def text(self, text):
         return self.java(toString=text, json=text, getSimpleName=text)
@@ -193,7 +197,7 @@ class FakeSpark:
         return jvm
 
 
-class FakeContext(SimpleNamespace):
+class StoppableContext(SimpleNamespace):
     """PySpark's SparkContext; its ``stop`` calls ``while_stopping``."""
 
     def stop(self):
@@ -203,7 +207,7 @@ class FakeContext(SimpleNamespace):
 
 def fake_probe(spark, channel=None):
     """A probe of the fake Spark."""
-    spark.sparkContext = FakeContext(**vars(spark.sparkContext))
+    spark.sparkContext = StoppableContext(**vars(spark.sparkContext))
     return SparkProbe(spark, channel or FakeChannel(), CLOSER_AFTER)
 
 

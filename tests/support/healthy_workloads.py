@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from support.spark_harness import Harness, Life
+from support.spark_harness import Life, SparkHarness
 
 FLOOR, GRACE, TREND, ALLOWED = 8, 12, 15, 1000
 SETTINGS = {
@@ -20,13 +20,13 @@ SETTINGS = {
 }
 
 
-class Workload(NamedTuple):
+class HealthyWorkload(NamedTuple):
     """``start`` starts the query; ``lived`` checks whether it did what its name says.
 
     A ``leisurely`` workload rightly has a stall window that is longer than the test.
     """
 
-    start: Callable[[Harness], Any]
+    start: Callable[[SparkHarness], Any]
     lived: Callable[[Life, Any], bool]
     state: str = "running"
     leisurely: bool = False
@@ -227,27 +227,27 @@ def runs_again_and_again(life, query):
 
 BEFORE = (
     # Spark's Python process is slow to start, so it starts before the other workloads.
-    Workload(catching_up, lags_less_and_less),
-    Workload(join_of_one_side, keeps_its_watermark),
-    Workload(no_data_batches, has_batches_without_rows),
-    Workload(older, commits_on),
+    HealthyWorkload(catching_up, lags_less_and_less),
+    HealthyWorkload(join_of_one_side, keeps_its_watermark),
+    HealthyWorkload(no_data_batches, has_batches_without_rows),
+    HealthyWorkload(older, commits_on),
 )
 """Started before the sidecar."""
 
 AFTER = (
-    Workload(huge_first_batch, starts_for_longer_than_the_grace, leisurely=True),
-    Workload(slow_batches, works_for_longer_than_the_floor, leisurely=True),
-    Workload(idle_files, never_commits, "idle"),
-    Workload(hourly, commits_once, leisurely=True),
-    Workload(every_ten_seconds, commits_rarely, leisurely=True),
-    Workload(once, finishes_its_batches, "completed"),
-    Workload(available_now, finishes_its_batches, "completed"),
-    Workload(restarted, runs_again_and_again),
-    Workload(unnamed, commits_on),
-    Workload(of_another_session, commits_on),
-    Workload(continuous, commits_on),
-    Workload(async_tracking, commits_on),
-    Workload(async_tracking_rare, commits_on),
-    Workload(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
-    Workload(planned_stop, commits_on, "stopped"),
+    HealthyWorkload(huge_first_batch, starts_for_longer_than_the_grace, leisurely=True),
+    HealthyWorkload(slow_batches, works_for_longer_than_the_floor, leisurely=True),
+    HealthyWorkload(idle_files, never_commits, "idle"),
+    HealthyWorkload(hourly, commits_once, leisurely=True),
+    HealthyWorkload(every_ten_seconds, commits_rarely, leisurely=True),
+    HealthyWorkload(once, finishes_its_batches, "completed"),
+    HealthyWorkload(available_now, finishes_its_batches, "completed"),
+    HealthyWorkload(restarted, runs_again_and_again),
+    HealthyWorkload(unnamed, commits_on),
+    HealthyWorkload(of_another_session, commits_on),
+    HealthyWorkload(continuous, commits_on),
+    HealthyWorkload(async_tracking, commits_on),
+    HealthyWorkload(async_tracking_rare, commits_on),
+    HealthyWorkload(async_tracking_idle, lambda life, query: 2 in life.commits, "idle"),
+    HealthyWorkload(planned_stop, commits_on, "stopped"),
 )

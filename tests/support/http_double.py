@@ -16,7 +16,7 @@ DRIP_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
-class Request:
+class RecordedRequest:
     """One request as it arrived."""
 
     method: str
@@ -25,7 +25,7 @@ class Request:
     body: bytes
 
 
-class Handler(BaseHTTPRequestHandler):
+class DoubleHandler(BaseHTTPRequestHandler):
     """Hands each request to its double."""
 
     protocol_version = "HTTP/1.1"
@@ -47,7 +47,7 @@ class Handler(BaseHTTPRequestHandler):
             self.request.close()  # the server closes only the socket below TLS
 
     def do_POST(self) -> None:
-        request = Request(self.command, self.path, self.headers, self._body())
+        request = RecordedRequest(self.command, self.path, self.headers, self._body())
         self.double.handle(request, self)
 
     def _body(self) -> bytes:
@@ -76,14 +76,14 @@ class Handler(BaseHTTPRequestHandler):
         """Tests print nothing."""
 
 
-Answer = Callable[[Handler], None]
+Answer = Callable[[DoubleHandler], None]
 
 
 def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b"") -> Answer:
     """A complete answer."""
     has_body = status >= 200 and status not in {204, 304}
 
-    def answer(handler: Handler) -> None:
+    def answer(handler: DoubleHandler) -> None:
         handler.send_response(status)
         for name, value in (headers or {}).items():
             handler.send_header(name, value)
@@ -99,7 +99,7 @@ def reply(status: int, headers: Mapping[str, str] | None = None, body: bytes = b
 def held(until: threading.Event, then: Answer) -> Answer:
     """No answer until the event is set (or the double closes), then ``then``."""
 
-    def answer(handler: Handler) -> None:
+    def answer(handler: DoubleHandler) -> None:
         while not until.wait(0.01):
             if handler.double.closing.is_set():
                 return
@@ -111,7 +111,7 @@ def held(until: threading.Event, then: Answer) -> Answer:
 def drip(start: bytes) -> Answer:
     """``start``, then single bytes at intervals, for ever."""
 
-    def answer(handler: Handler) -> None:
+    def answer(handler: DoubleHandler) -> None:
         handler.connection.sendall(start)
         while not handler.double.closing.wait(DRIP_SECONDS):
             try:
@@ -126,7 +126,7 @@ def drip(start: bytes) -> Answer:
 def raw(text: bytes = b"") -> Answer:
     """These bytes, then the end of the connection."""
 
-    def answer(handler: Handler) -> None:
+    def answer(handler: DoubleHandler) -> None:
         handler.connection.sendall(text)
         handler.close_connection = True
 
@@ -145,10 +145,10 @@ class HttpDouble(ThreadingHTTPServer):
         otherwise: Answer | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(("127.0.0.1", 0), DoubleHandler)
         self.script: deque[Answer] = deque(script)
         self.otherwise = otherwise or reply(200)
-        self.requests: list[Request] = []
+        self.requests: list[RecordedRequest] = []
         self.tls = tls
         self.closing = threading.Event()
         self._arrived = threading.Condition()
@@ -159,14 +159,14 @@ class HttpDouble(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http{'s' if self.tls else ''}://127.0.0.1:{self.server_address[1]}"
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         with self._arrived:
             self.requests.append(request)
             answer = self.script.popleft() if self.script else self.otherwise
             self._arrived.notify_all()
         answer(handler)
 
-    def wait_for(self, count: int) -> list[Request]:
+    def wait_for(self, count: int) -> list[RecordedRequest]:
         """Wait for the first ``count`` requests."""
         with self._arrived:
             came = self._arrived.wait_for(lambda: len(self.requests) >= count, PATIENCE_SECONDS)

@@ -11,12 +11,12 @@ from typing import Any
 from confluent_kafka import Consumer, Producer, TopicPartition
 from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import until
-from support.spark_harness import Harness
+from support.spark_harness import SparkHarness
 
 OPEN_SECONDS = 600
 
 
-class KafkaHarness(Harness):
+class KafkaHarness(SparkHarness):
     """Workloads of one broker; the feeding of their topics ends with the harness."""
 
     def __init__(self, spark: Any, folder: Path, kafka: Kafka) -> None:

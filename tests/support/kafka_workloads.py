@@ -18,7 +18,7 @@ SPELL = 2.5 * FLOOR
 """Long enough to look like a stall."""
 
 
-class Workload(NamedTuple):
+class KafkaWorkload(NamedTuple):
     """``start`` starts the query; ``lived`` checks whether it did what its name says.
 
     It ends in one of ``states``. A ``leisurely`` workload rightly has a stall window that is longer
@@ -376,30 +376,30 @@ def end_of(progress):
 
 
 BEFORE = (
-    Workload(compacted, skips_offsets),
-    Workload(catching_up, lags_less_and_less),
-    Workload(steady_backlog, lags_as_before),
-    Workload(transactions, skips_offsets),
-    Workload(aborted_tail, leaves_the_tail, ("idle",)),
-    Workload(open_transaction, leaves_the_undecided, ("idle",)),
-    Workload(trimmed_behind, commits_on),
-    Workload(all_expired, lambda life, query: rows(query) == 5, ("idle",)),
-    Workload(union_of_two, has_one_side),
-    Workload(assigned, reads_one_partition),
-    Workload(to_kafka, writes_what_it_reads),
-    Workload(to_delta, commits_on),
+    KafkaWorkload(compacted, skips_offsets),
+    KafkaWorkload(catching_up, lags_less_and_less),
+    KafkaWorkload(steady_backlog, lags_as_before),
+    KafkaWorkload(transactions, skips_offsets),
+    KafkaWorkload(aborted_tail, leaves_the_tail, ("idle",)),
+    KafkaWorkload(open_transaction, leaves_the_undecided, ("idle",)),
+    KafkaWorkload(trimmed_behind, commits_on),
+    KafkaWorkload(all_expired, lambda life, query: rows(query) == 5, ("idle",)),
+    KafkaWorkload(union_of_two, has_one_side),
+    KafkaWorkload(assigned, reads_one_partition),
+    KafkaWorkload(to_kafka, writes_what_it_reads),
+    KafkaWorkload(to_delta, commits_on),
 )
 """Started before the sidecar: Spark is slow to start so many, which must not count as normal."""
 
 AFTER = (
-    Workload(idle_topic, reads_nothing, ("idle",)),
-    Workload(first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")),
-    Workload(trickle, commits_rarely, ("running", "idle")),
-    Workload(waits_for_more, holds_back, ("waiting",)),
-    Workload(bursts, lags_and_recovers, ("running", "idle")),
-    Workload(every_ten_seconds, commits_rarely, leisurely=True),
-    Workload(hourly, commits_once, leisurely=True),
-    Workload(new_partitions, reads_three_partitions),
-    Workload(one_topic_deleted, goes_on_without_it),
-    Workload(available_now_again, runs_again_and_again, ("completed",)),
+    KafkaWorkload(idle_topic, reads_nothing, ("idle",)),
+    KafkaWorkload(first_message_after_long_idle, is_idle_between_two_batches, ("running", "idle")),
+    KafkaWorkload(trickle, commits_rarely, ("running", "idle")),
+    KafkaWorkload(waits_for_more, holds_back, ("waiting",)),
+    KafkaWorkload(bursts, lags_and_recovers, ("running", "idle")),
+    KafkaWorkload(every_ten_seconds, commits_rarely, leisurely=True),
+    KafkaWorkload(hourly, commits_once, leisurely=True),
+    KafkaWorkload(new_partitions, reads_three_partitions),
+    KafkaWorkload(one_topic_deleted, goes_on_without_it),
+    KafkaWorkload(available_now_again, runs_again_and_again, ("completed",)),
 )

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import yaml
 from support.alertmanager import RealAlertmanager
 from support.driver import SHARES_THE_QUEUE, Driver
-from support.http_double import Handler, HttpDouble, Request
+from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
 from support.observed_play import APP, BACK, FAILING
 from support.prometheus import RealPrometheus
 from support.queries import until
@@ -83,7 +83,7 @@ class AlertReceivers(HttpDouble):
         super().__init__()
         self.reported: list[dict[str, Any]] = []
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         body = json.loads(request.body)
         reported = {"receiver": body["receiver"], "group": body["groupLabels"]}
         self.reported += [{**alert, **reported} for alert in body["alerts"]]

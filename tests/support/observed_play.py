@@ -24,7 +24,7 @@ from support.failing_workloads import (
     watermark_stuck,
 )
 from support.queries import until
-from support.spark_harness import Harness
+from support.spark_harness import SparkHarness
 
 APP = "observed"
 HEALTHY, IDLE, SLOW, HUNG, DEAD = "healthy", "idle", "slow", "hung", "dead"
@@ -53,7 +53,7 @@ WORKLOADS = (offsets_frozen, offsets_rewound, lagging, stopped_and_not_back, wat
 def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], folder: str) -> None:
     """Run until the driver is stopped."""
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
-    harness = Harness(spark, Path(folder))
+    harness = SparkHarness(spark, Path(folder))
     # Python sources are slow to start, so these queries start before the sidecar.
     workloads = [bring(harness) for bring in WORKLOADS]
     sidecar = attach(
@@ -94,14 +94,14 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
     time.sleep(3600)
 
 
-def start_idle(harness: Harness) -> None:
+def start_idle(harness: SparkHarness) -> None:
     """Start a query that commits once and then finds no new data."""
     stream = harness.files(IDLE)
     harness.drop(IDLE, 0, 0)
     harness.start(stream, IDLE, trigger=BRISK)
 
 
-def remembering(harness: Harness) -> Any:
+def remembering(harness: SparkHarness) -> Any:
     """A stream with a watermark and with state, so that both have metrics."""
     return harness.rate().withWatermark("timestamp", "2 seconds").dropDuplicates(["timestamp"])
 
@@ -116,7 +116,7 @@ def working(blow: Blow) -> Callable[[Any, int], None]:
     return work
 
 
-def busy(harness: Harness) -> Blow:
+def busy(harness: SparkHarness) -> Blow:
     """A blow that makes a batch run on and on, while its tasks finish."""
 
     def work(batch: Any) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .http_double import Answer, Handler, HttpDouble, reply
+from .http_double import Answer, DoubleHandler, HttpDouble, reply
 
 MAX_EVENT_BYTES = 512_000
 SEVERITIES = {"critical", "error", "warning", "info"}
@@ -37,7 +37,7 @@ class PagerDutyDouble(HttpDouble):
     def enqueue_url(self) -> str:
         return f"{self.url}/v2/enqueue"
 
-    def process(self, handler: Handler) -> None:
+    def process(self, handler: DoubleHandler) -> None:
         """Answer the newest request as PagerDuty would."""
         request = self.requests[-1]
         if (request.method, request.path) != ("POST", "/v2/enqueue"):

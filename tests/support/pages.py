@@ -7,11 +7,11 @@ import threading
 import time
 from dataclasses import dataclass
 
-from support.http_double import Handler, HttpDouble, Request
+from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
 
 
 @dataclass(frozen=True, repr=False)
-class Page:
+class ReceivedPage:
     """One alert of one POST; ``at`` is when it arrived, in monotonic seconds."""
 
     at: float
@@ -27,24 +27,24 @@ class Page:
         return self.labels["alertname"], self.labels["query"]
 
 
-class Pages(HttpDouble):
+class PageRecorder(HttpDouble):
     """Decodes the alerts that arrive, and can wait for one."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages: list[Page] = []
+        self.pages: list[ReceivedPage] = []
         self._reported = threading.Condition()
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         now = time.monotonic()
         with self._reported:
             for alert in json.loads(request.body)["alerts"]:
-                page = Page(now, alert["status"], alert["labels"], alert["annotations"])
+                page = ReceivedPage(now, alert["status"], alert["labels"], alert["annotations"])
                 self.pages.append(page)
             self._reported.notify_all()
         super().handle(request, handler)
 
-    def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> Page:
+    def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> ReceivedPage:
         """The first page of that alert, once it has arrived."""
 
         def found():

@@ -7,7 +7,7 @@ import threading
 from base64 import b64encode
 from contextlib import suppress
 
-from .http_double import Answer, Handler, HttpDouble
+from .http_double import Answer, DoubleHandler, HttpDouble
 
 PIECE = 65536
 
@@ -15,7 +15,7 @@ PIECE = 65536
 def tunnel(port: int) -> Answer:
     """A tunnel to ``port``, whatever name the client requested."""
 
-    def answer(handler: Handler) -> None:
+    def answer(handler: DoubleHandler) -> None:
         with socket.create_connection(("127.0.0.1", port)) as target:
             handler.send_response(200)
             handler.end_headers()

@@ -31,13 +31,18 @@ METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
 
-def markdown() -> dict[str, str]:
-    """Relative path -> text of every Markdown file that git tracks or would track."""
-    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"]
+def files(pattern: str) -> dict[str, str]:
+    """Relative path -> text of every file that git tracks or would track, such as ``*.py``."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", pattern]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return {
         name: (ROOT / name).read_text() for name in listed.splitlines() if (ROOT / name).exists()
     }
+
+
+def markdown() -> dict[str, str]:
+    """Relative path -> text of every Markdown file."""
+    return files("*.md")
 
 
 def runbooks() -> dict[str, str]:

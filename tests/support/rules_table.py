@@ -602,7 +602,7 @@ CASES = [
      watched(triggered(begins=610, until=610, tasks=0), *((at, at + 4, processing(trigger=TEN_MINUTES, batch=1, tasks=at)) for at in range(615, 701, 5))), 700, {}, "StreamingBatchSlow", "slow"),
     ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
     ("a batch whose tasks finish, within the window", busy_batch(until=150), 150, {}, None, "running"),
-    ("long batches whose tasks finish, as always (p99 of its own past)",
+    ("long batches whose tasks finish, as always (the window follows the longest recent batch)",
      watched(Story().started(at=0).commit(batch=9, at=100, seconds=90), *((at, at + 4, processing(batch=10, tasks=at)) for at in range(101, 330, 5))), 330, {}, None, "running"),
     ("a backlog after an outage: the first batch of the run is huge",
      watched(steady().ended(at=101).started(run=2, at=102), *((at, at + 4, processing(number=2, batch=10, tasks=at)) for at in range(105, 900, 5))), 900, {}, None, "starting"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .http_double import Answer, Handler, HttpDouble, reply
+from .http_double import Answer, DoubleHandler, HttpDouble, reply
 
 MAX_BLOCKS = 50
 MAX_TEXT = 40_000
@@ -22,7 +22,7 @@ class SlackDouble(HttpDouble):
         super().__init__(*script, otherwise=self.process)
         self.messages: list[dict[str, Any]] = []
 
-    def process(self, handler: Handler) -> None:
+    def process(self, handler: DoubleHandler) -> None:
         message = json.loads(self.requests[-1].body)
         if problems(message):
             return reply(400, body=b"invalid_blocks")(handler)

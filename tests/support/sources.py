@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader
 
 
-class Steady(DataSourceStreamReader):
+class SteadyReader(DataSourceStreamReader):
     """Two partitions; each batch reads ``step`` more offsets, all there are. Subclasses differ."""
 
     step = 10
@@ -53,7 +53,7 @@ class Steady(DataSourceStreamReader):
         raise NotImplementedError
 
 
-class Hanging(Steady):
+class HangingReader(SteadyReader):
     """Hangs when Spark asks for its offsets."""
 
     def latestOffset(self, start, limit):
@@ -62,7 +62,7 @@ class Hanging(Steady):
         return super().latestOffset(start, limit)
 
 
-class Frozen(Steady):
+class FrozenReader(SteadyReader):
     """Its second partition is stuck, while its unread data grows."""
 
     def latestOffset(self, start, limit):
@@ -73,7 +73,7 @@ class Frozen(Steady):
         return offsets(first + self.step, second)
 
 
-class Rewound(Steady):
+class RewoundReader(SteadyReader):
     """The topic is recreated once: its offsets begin again from 0."""
 
     def __init__(self, switch):
@@ -88,7 +88,7 @@ class Rewound(Steady):
         return self.latest
 
 
-class Backlog(Steady):
+class BacklogReader(SteadyReader):
     """A large backlog shrinks slowly; when it fails, more arrives than is processed."""
 
     step = 500
@@ -104,7 +104,10 @@ class Backlog(Steady):
         return offsets(first + self.step, second + self.step)
 
 
-READERS = {kind.__name__: kind for kind in (Steady, Hanging, Frozen, Rewound, Backlog)}
+READERS = {
+    kind.__name__: kind
+    for kind in (SteadyReader, HangingReader, FrozenReader, RewoundReader, BacklogReader)
+}
 
 
 class Staged(DataSource):

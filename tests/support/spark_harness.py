@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.sources import Backlog, staged
+from support.sources import BacklogReader, staged
 
 TRIGGER = "2 seconds"
 
 
-class Harness:
+class SparkHarness:
     """A Spark, a folder per workload, and helper threads that act during the test."""
 
     def __init__(self, spark: Any, folder: Path) -> None:
@@ -58,7 +58,7 @@ class Harness:
 
     def backlog(self, switch: Path) -> Any:
         """A source with a large lag, and rows from another source."""
-        return staged(self.spark, Backlog, switch).union(self.rate().select("value"))
+        return staged(self.spark, BacklogReader, switch).union(self.rate().select("value"))
 
     def files(self, name: str) -> Any:
         """A stream of the files in the workload's folder ``in``: ``at`` in seconds, one file per batch."""
@@ -134,7 +134,7 @@ class Life:
 class Diary(defaultdict[str, Life]):
     """The histories of all workloads by their labels, recorded in the background."""
 
-    def __init__(self, harness: Harness, sidecar: Any) -> None:
+    def __init__(self, harness: SparkHarness, sidecar: Any) -> None:
         super().__init__(Life)
         self._harness = harness
         self._sidecar = sidecar

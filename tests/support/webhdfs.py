@@ -11,7 +11,7 @@ import shutil
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from support.http_double import Answer, Handler, HttpDouble, Request, reply
+from support.http_double import Answer, DoubleHandler, HttpDouble, RecordedRequest, reply
 
 PREFIX = "/webhdfs/v1"
 SERVER_DEFAULTS = {
@@ -40,7 +40,7 @@ class WebHdfs(HttpDouble):
     def uri(self) -> str:
         return f"webhdfs://127.0.0.1:{self.server_address[1]}"
 
-    def handle(self, request: Request, handler: Handler) -> None:
+    def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         if self.refuses:
             text = 'Permission denied: user=etl, access=READ_EXECUTE, inode="/cp"'
             answer = refusal(403, "org.apache.hadoop.security.AccessControlException", text)
@@ -48,7 +48,7 @@ class WebHdfs(HttpDouble):
             answer = self._answer(request)
         answer(handler)
 
-    def _answer(self, request: Request) -> Answer:
+    def _answer(self, request: RecordedRequest) -> Answer:
         parts = urlsplit(request.path)
         options = {name: values[0] for name, values in parse_qs(parts.query).items()}
         path = self._local(unquote(parts.path).removeprefix(PREFIX))

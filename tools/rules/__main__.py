@@ -8,13 +8,13 @@ from pathlib import Path
 from tools.rules.drivers import DRIVERS, WATCHDOG
 from tools.rules.queries import QUERIES
 from tools.rules.rendering import manifest, rule_file
-from tools.rules.rule import Group
+from tools.rules.rule import RuleGroup
 
 FOLDER = Path(__file__).parents[2] / "dashboards" / "prometheus"
 GROUPS = (
-    Group("querypulse-queries", QUERIES),
-    Group("querypulse-drivers", DRIVERS),
-    Group("querypulse-watchdog", WATCHDOG),
+    RuleGroup("querypulse-queries", QUERIES),
+    RuleGroup("querypulse-drivers", DRIVERS),
+    RuleGroup("querypulse-watchdog", WATCHDOG),
 )
 
 

@@ -17,7 +17,7 @@ unless on (app) (
   unless {BEAT} == {BEAT} offset 2m
 )"""
 
-DEAF = f"""\
+EVENTS_MISSING = f"""\
 # the probe saw a commit two minutes after the last event
 max by (app) (
   (
@@ -76,7 +76,7 @@ DRIVERS = (
         severity="warning",
         query="*",
         wait="2m",
-        expr=measured("QuerypulseEventsMissing", DEAF, BY_APP),
+        expr=measured("QuerypulseEventsMissing", EVENTS_MISSING, BY_APP),
         summary="querypulse in {{ $labels.app }} does not receive Spark's events",
         description="Queries of {{ $labels.app }} commit without an event, or Spark's "
         "listener queue drops events. The probe still detects failures and stalls; rates, lags "

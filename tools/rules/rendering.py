@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from tools.rules.expressions import indented
-from tools.rules.rule import Group, Rule
+from tools.rules.rule import Rule, RuleGroup
 
 WIDTH = 100
 ABOUT = """\
@@ -46,21 +46,21 @@ spec:
 """
 
 
-def rule_file(groups: Sequence[Group]) -> str:
+def rule_file(groups: Sequence[RuleGroup]) -> str:
     """The rule file for Prometheus."""
     return ABOUT + _groups(groups)
 
 
-def manifest(groups: Sequence[Group]) -> str:
+def manifest(groups: Sequence[RuleGroup]) -> str:
     """The manifest for the Prometheus Operator."""
     return ABOUT + "#\n" + MANIFEST + indented(_groups(groups), 2)
 
 
-def _groups(groups: Sequence[Group]) -> str:
+def _groups(groups: Sequence[RuleGroup]) -> str:
     return "groups:\n" + "\n".join(map(_group, groups))
 
 
-def _group(group: Group) -> str:
+def _group(group: RuleGroup) -> str:
     rules = "\n".join(indented("\n".join(_rule(rule)) + "\n", 6) for rule in group.rules)
     return f"  - name: {group.name}\n    rules:\n{rules}"
 

@@ -28,7 +28,7 @@ class Rule(NamedTuple):
     comment: str = ""
 
 
-class Group(NamedTuple):
+class RuleGroup(NamedTuple):
     """Rules that Prometheus evaluates one after the other."""
 
     name: str

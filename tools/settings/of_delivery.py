@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tools.settings.setting import Group, Setting
+from tools.settings.setting import Setting, SettingGroup
 
-RECEIVERS = Group(
+RECEIVERS = SettingGroup(
     "Receivers",
     (
         Setting(
@@ -67,7 +67,7 @@ RECEIVERS = Group(
     ),
 )
 
-SERVER = Group(
+SERVER = SettingGroup(
     "The HTTP server",
     (
         Setting("http_host", "The address to listen on.", '"0.0.0.0"'),
@@ -89,7 +89,7 @@ SERVER = Group(
     ),
 )
 
-NETWORK = Group(
+NETWORK = SettingGroup(
     "Connections to receivers",
     (
         Setting("allow_http", "Allows plain http to other hosts.", "true"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tools.settings.setting import Group, Setting
+from tools.settings.setting import Setting, SettingGroup
 
-JOB = Group(
+JOB = SettingGroup(
     "The job",
     (
         Setting(
@@ -23,7 +23,7 @@ JOB = Group(
     ),
 )
 
-ALERTS = Group(
+ALERTS = SettingGroup(
     "Alerts",
     (
         Setting(
@@ -81,7 +81,7 @@ ALERTS = Group(
     ),
 )
 
-STALLS = Group(
+STALLS = SettingGroup(
     "Stalls and slow batches",
     (
         Setting(
@@ -127,7 +127,7 @@ STALLS = Group(
     ),
 )
 
-DATA = Group(
+DATA = SettingGroup(
     "Lag, input and data loss",
     (
         Setting("lag_allowed_offsets", "How far behind a query may be, in offsets.", "1000"),

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from querypulse.settings.settings import QuerySettings, Settings
 from tools.settings.groups import GROUPS
-from tools.settings.setting import Group, Setting
+from tools.settings.setting import Setting, SettingGroup
 
 HEAD = """\
 # Settings
@@ -71,7 +71,7 @@ def page() -> str:
     )
 
 
-def _section(group: Group) -> str:
+def _section(group: SettingGroup) -> str:
     rows = "".join(map(_row, group.settings))
     head = "| setting | default | allowed | meaning | example |\n|---|---|---|---|---|\n"
     return f"\n## {group.title}\n\n{head}{rows}"

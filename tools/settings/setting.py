@@ -13,7 +13,7 @@ class Setting(NamedTuple):
     example: str
 
 
-class Group(NamedTuple):
+class SettingGroup(NamedTuple):
     """Settings that belong together."""
 
     title: str
