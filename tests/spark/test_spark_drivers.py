@@ -186,21 +186,63 @@ def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
 
 
 @pytest.mark.fault(
+    "Time and pauses",
+    "The JVM pauses for 6 s, as in a long garbage collection",
+    "No alert during it or afterwards",
+)
+def test_jvm_that_resumes_after_a_pause_does_not_page(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=9, start_grace_seconds=9)
+    query = start("paused")
+    until_commits(sidecar, "paused")
+    say("committing")
+    time.sleep(6)
+    before = sidecar.snapshot().queries[0].last_commit_batch
+    time.sleep(11)
+    say(f"commits again {sidecar.snapshot().queries[0].last_commit_batch > before}, alerts {sidecar.alerts()}")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("committing")
+        driver.signal_jvm(signal.SIGSTOP)
+        time.sleep(6)
+        driver.signal_jvm(signal.SIGCONT)
+
+        assert driver.wait() == 0, driver.errors
+        assert driver.lines[1:] == ["commits again True, alerts ()"]
+        assert pages.pages == []
+
+
+@pytest.mark.fault(
     "Time and pauses", "SIGSTOP of a real driver, then SIGCONT", "Nobody is notified"
 )
 def test_driver_that_resumes_after_a_freeze_does_not_page(pages, tmp_path):
-    script = """
+    freeze(12, pages, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.fault(
+    "Time and pauses", "SIGSTOP of a real driver for 60 s, then SIGCONT", "Nobody is notified"
+)
+def test_driver_that_resumes_after_a_minute_does_not_page(pages, tmp_path):
+    freeze(60, pages, tmp_path)
+
+
+def freeze(seconds, pages, folder):
+    """Stop Python and its JVM for that long, with a window of 5 s."""
+    script = f"""
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)
     start("thawed")
     until_commits(sidecar, "thawed")
     say("committing")
-    time.sleep(24)
-    say(f"alerts {sidecar.alerts()}")
+    end = time.monotonic() + {seconds + 12}
+    while time.monotonic() < end:
+        time.sleep(0.1)
+    say(f"alerts {{sidecar.alerts()}}")
     """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+    with Driver(script, folder, PAGES=pages.url) as driver:
         driver.wait_for_line("committing")
         driver.signal_all(signal.SIGSTOP)
-        time.sleep(12)
+        time.sleep(seconds)
         driver.signal_all(signal.SIGCONT)
         driver.wait_for_line("alerts ()")
 
