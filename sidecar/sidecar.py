@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -94,10 +95,7 @@ class Sidecar:
         return self._runtime.evaluated.alerts if self._runtime is not None else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Evaluate everything received so far and attempt every pending delivery.
-
-        Returns False when that took longer than ``timeout`` seconds, or a delivery failed.
-        """
+        """Evaluate what was received, attempt all deliveries; False if that failed or was late."""
         if self._runtime is None or os.getpid() != self._pid:
             return False
         return self._runtime.flush(Deadline(timeout))
@@ -166,10 +164,9 @@ class Sidecar:
             self._wait.wait_in((self._spark or active_session()).streams)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Flush and stop everything within about ``timeout`` seconds.
+        """Flush and stop everything within about ``timeout`` seconds; an interrupt ends the wait.
 
-        A second call only waits for the first.
-        Alerts stay open at their receivers: closing the monitor fixes no query.
+        A second call only waits for the first. Alerts stay open: a close fixes no query.
         """
         if os.getpid() != self._pid:
             return
@@ -178,15 +175,17 @@ class Sidecar:
         if not first:
             self._ended.wait(timeout)
             return
-        if self._runtime is not None:
-            self._guard.attempt("close", partial(self._runtime.end, timeout))
-        log.removeFilter(self._redacted_log)
-        self.listener.closed = True
-        SIDECARS.forget(self)
-        self._ended.set()
-        # Last: an interpreter exit during ``close`` must wait for the deliveries.
-        atexit.unregister(self._at_exit)
-        self._wait.wake()
+        try:
+            if self._runtime is not None:
+                self._guard.attempt("close", partial(self._runtime.end, timeout))
+        finally:
+            log.removeFilter(self._redacted_log)
+            self.listener.closed = True
+            SIDECARS.forget(self)
+            self._ended.set()
+            # Last: an interpreter exit during ``close`` must wait for the deliveries.
+            atexit.unregister(self._at_exit)
+            self._wait.wake()
 
     def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
         """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
@@ -244,7 +243,8 @@ class Sidecar:
             threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
 
     def _at_exit(self) -> None:
-        self.close(EXIT_SECONDS)
+        with suppress(KeyboardInterrupt):
+            self.close(EXIT_SECONDS)
 
 
 SIDECARS: Registry[Sidecar] = Registry()
