@@ -45,6 +45,9 @@ ALIVE_SECONDS = 5.0
 FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 
+INTERRUPTED_SECONDS = 0.5
+"""The time to close after a second Ctrl-C."""
+
 
 class Runtime:
     """Everything that runs, from ``start`` to ``stop``. Data flows one way:
@@ -137,10 +140,20 @@ class Runtime:
         return polled and evaluated and reported
 
     def end(self, timeout: float) -> None:
-        """Flush and stop within about ``timeout`` seconds."""
+        """Flush and stop within about ``timeout`` seconds, or at once after an interrupt.
+
+        Raises:
+            KeyboardInterrupt: the user does not want to wait; everything is stopped.
+
+        """
         deadline = Deadline(timeout)
-        self._guard.attempt("close", lambda: self._last_flush(Deadline(timeout * FLUSH_SHARE)))
-        self.stop(deadline, self._end)
+        try:
+            self._guard.attempt("close", lambda: self._last_flush(Deadline(timeout * FLUSH_SHARE)))
+        except BaseException:
+            deadline = Deadline(INTERRUPTED_SECONDS)
+            raise
+        finally:
+            self.stop(deadline, self._end)
 
     @property
     def _end(self) -> ProcessEnd:
@@ -168,9 +181,12 @@ class Runtime:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
-        self._notifier.close(deadline)
-        if self._server is not None:
-            self._server.close(deadline.left, notice=end.notice)
+        try:
+            self._notifier.close(deadline)
+        finally:
+            # Even after an interrupt: without the notice, watchers report a crash.
+            if self._server is not None:
+                self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
         self._files.stop()

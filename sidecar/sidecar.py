@@ -6,6 +6,7 @@ import atexit
 import logging
 import os
 import threading
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -96,10 +97,7 @@ class Sidecar:
         return newest.alerts if newest is not None else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
-        """Evaluate everything received so far and attempt every pending delivery.
-
-        Returns False when that took longer than ``timeout`` seconds, or a delivery failed.
-        """
+        """Evaluate what was received, attempt all deliveries; False if that failed or was late."""
         if self._runtime is None or os.getpid() != self._pid:
             return False
         return self._runtime.flush(Deadline(timeout))
@@ -172,9 +170,9 @@ class Sidecar:
         self.close()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Flush and stop everything within about ``timeout`` seconds.
+        """Flush and stop everything within about ``timeout`` seconds; an interrupt ends the wait.
 
-        A second call only waits for the first. Alerts stay open: closing fixes no query.
+        A second call only waits for the first. Alerts stay open: a close fixes no query.
         """
         if os.getpid() != self._pid:
             return
@@ -183,15 +181,17 @@ class Sidecar:
         if not first:
             self._ended.wait(timeout)
             return
-        if self._runtime is not None:
-            self._guard.attempt("close", partial(self._runtime.end, timeout))
-        log.removeFilter(self._redacted_log)
-        self.listener.closed, self._spark = True, None
-        SIDECARS.forget(self)
-        self._ended.set()
-        # Last: an interpreter exit during ``close`` must wait for the deliveries.
-        atexit.unregister(self._at_exit)
-        self._wait.wake()
+        try:
+            if self._runtime is not None:
+                self._guard.attempt("close", partial(self._runtime.end, timeout))
+        finally:
+            log.removeFilter(self._redacted_log)
+            self.listener.closed, self._spark = True, None
+            SIDECARS.forget(self)
+            self._ended.set()
+            # Last: an interpreter exit during ``close`` must wait for the deliveries.
+            atexit.unregister(self._at_exit)
+            self._wait.wake()
 
     def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
         """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
@@ -244,7 +244,15 @@ class Sidecar:
         newest = self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose and not self._closed:
             # The worker calls this and cannot wait for its own end.
+<<<<<<< HEAD
             in_background("close", self._guard, self.close)
+=======
+            threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
+
+    def _at_exit(self) -> None:
+        with suppress(KeyboardInterrupt):
+            self.close(EXIT_SECONDS)
+>>>>>>> faults
 
 
 SIDECARS: Registry[Sidecar] = Registry()

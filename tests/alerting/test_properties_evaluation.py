@@ -92,6 +92,11 @@ def damaged_histories(draw):
     return ends, received, polls
 
 
+@pytest.mark.fault(
+    "Events",
+    "Events that are missing, doubled, or late by up to two minutes",
+    "The final health and the alerts are those of the true history",
+)
 @given(damaged_histories())
 def test_lost_duplicated_and_late_events_do_not_change_the_final_health(damaged):
     ends, received, polls = damaged
@@ -122,6 +127,11 @@ def evaluated(state, now):
     return story.evaluate(now, restart_budget=9)
 
 
+@pytest.mark.fault(
+    "Events",
+    "Events that arrive in any order",
+    "One failure, one alert; no other query's state changes",
+)
 @given(st.permutations(range(6)))
 def test_the_order_of_events_within_a_tick_does_not_matter(order):
     """Spark delivers a start at once and all else by one queue; we read starts and ends first."""
@@ -165,6 +175,7 @@ OBSERVATIONS = st.one_of(
 )
 
 
+@pytest.mark.fault("Events", "Observations of any kind in any order", "Every evaluation succeeds")
 @given(st.lists(st.tuples(st.floats(0, 500), OBSERVATIONS), max_size=30))
 def test_folding_and_evaluating_any_observations_never_raises(observations):
     state = State(0.0)
@@ -182,6 +193,9 @@ def test_folding_and_evaluating_any_observations_never_raises(observations):
         evaluated(state, at + 1000)
 
 
+@pytest.mark.fault(
+    "Events", "A recorded event with some of its bytes replaced", "It is read, or rejected"
+)
 @given(st.sampled_from(recorded(shape="json")), st.integers(0, 2000), st.binary(max_size=3))
 def test_damaged_event_is_decoded_or_raises_only_decode_error(event, place, junk):
     kind, text = event

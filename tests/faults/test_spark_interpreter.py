@@ -1,9 +1,12 @@
-"""A job that keeps Python's interpreter lock for seconds causes no alert. Uses a real driver."""
+"""A job that keeps Python busy, or its interpreter's lock, causes no alert. Uses real Spark."""
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from support.driver import Driver
+from support.queries import commits, rate, start
 
 pytestmark = pytest.mark.spark
 
@@ -48,4 +51,35 @@ def test_job_that_keeps_the_interpreters_lock_causes_no_alert(tmp_path, pages, m
     assert code == 0, driver.errors
     assert held > 1.0
     assert driver.lines[1] == "alerts 0"
+    assert pages.reported == []
+
+
+CPU_SECONDS = 1.5
+WINDOW = {"stall_floor_seconds": 12, "start_grace_seconds": 24}
+
+
+@pytest.mark.fault(
+    "Time and pauses",
+    "`foreachBatch` of two queries computes in Python for seconds, batch after batch",
+    "No alert, for them or for the query beside them",
+)
+def test_batches_that_compute_in_python_cause_no_alert(spark, watch, pages, measured):
+    sidecar, seconds = watch(**WINDOW), []
+
+    def compute(batch, batch_id):
+        began, used = time.monotonic(), time.thread_time()
+        while time.thread_time() - used < CPU_SECONDS:
+            sum(range(1000))
+        seconds.append(time.monotonic() - began)
+
+    for name in ("bronze", "silver"):
+        start(rate(spark), name, compute)
+    start(rate(spark), "beside")
+    for name in ("bronze", "silver"):
+        commits(sidecar, name, batches=4, timeout=90)
+    commits(sidecar, "beside", batches=4)
+    sidecar.flush()
+
+    measured(f"{len(seconds)} batches, up to {max(seconds):.1f} s each")
+    assert sidecar.alerts() == ()
     assert pages.reported == []

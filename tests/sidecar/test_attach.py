@@ -164,6 +164,22 @@ def test_mistake_in_the_second_call_is_an_error(driver, arguments, named):
     assert attach(driver) is first
 
 
+def test_interrupted_close_stops_everything_and_a_second_one_does_not_wait(driver, monkeypatch):
+    sidecar = attach(driver, **QUIET)
+
+    def interrupted(deadline):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sidecar._runtime, "_last_flush", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        sidecar.close()
+    began = time.monotonic()
+    sidecar.close(timeout=60.0)
+
+    assert time.monotonic() - began < PATIENCE_SECONDS
+    until(lambda: not our_threads(), "every thread of ours has ended", PATIENCE_SECONDS)
+
+
 @pytest.mark.fault("Ends and kills", "`attach` again after `close()`", "A new sidecar works")
 def test_other_settings_after_closing_make_another_sidecar(driver):
     first = attach(driver, **QUIET)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import time
 
 import pytest
 from support.driver import Driver
 from support.http_double import reply
+from support.queries import until
+from support.watching import is_seen, watching
 
 pytestmark = pytest.mark.spark
 
@@ -66,8 +70,6 @@ def test_failure_pages_to_a_slow_receiver_before_an_immediate_exit(pages, tmp_pa
     "Ends and kills", "Exit while a receiver does not answer", "The delay is bounded"
 )
 def test_silent_receiver_delays_the_exit_for_a_bounded_time(tmp_path):
-    import socket
-
     script = """
     sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
     query = start("doomed", lambda batch, batch_id: 1 / 0)
@@ -84,6 +86,43 @@ def test_silent_receiver_delays_the_exit_for_a_bounded_time(tmp_path):
 
             assert driver.wait() == 4
             assert time.monotonic() - exiting_at < 10
+
+
+@pytest.mark.fault(
+    "Ends and kills",
+    "SIGINT twice, the second while the exit waits for a receiver",
+    "The process ends at once, by the signal; the watcher knows that a signal ended it",
+)
+def test_second_interrupt_ends_a_slow_exit(tmp_path, measured):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    query = start("doomed", lambda batch, batch_id: 1 / 0)
+    while query.isActive:
+        time.sleep(0.01)
+    say(sidecar.url)
+    time.sleep(60)
+    """
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with Driver(script, tmp_path, PAGES=url) as driver:
+            watched = until(lambda: driver.lines, "the driver prints its URL", 90)[0]
+            with watching(watched, interval=0.5, gone_after=2.0) as reported:
+                until(lambda: is_seen(reported, "driver"), "the driver is seen")
+                os.kill(driver.process.pid, signal.SIGINT)
+                time.sleep(2.5)
+                assert driver.process.poll() is None
+                os.kill(driver.process.pid, signal.SIGINT)
+                interrupted_at = time.monotonic()
+                code = driver.wait()
+                seconds = time.monotonic() - interrupted_at
+                time.sleep(4.0)
+
+            measured(f"{seconds:.1f} s from the second signal to the end")
+            (seen,) = reported.tracker.drivers.values()
+            assert code == -signal.SIGINT
+            assert seconds < 5
+            assert seen.terminated
+            assert reported.firing == {}
 
 
 @pytest.mark.fault("Ends and kills", "`spark.stop()` while queries are busy", "Nobody is notified")
@@ -111,6 +150,46 @@ def test_spark_stop_with_busy_queries_does_not_page(pages, tmp_path):
         assert driver.wait() == 0, driver.errors
         assert pages.pages == []
         assert driver.lines == ["stopped", "closed True", "threads []"]
+
+
+@pytest.mark.fault(
+    "Ends and kills",
+    "`attach` on a new SparkContext after `spark.stop()`, in the same process and at the same port",
+    "The new queries are watched, those of the first context cause no alert",
+)
+def test_new_context_after_a_stop_is_watched(pages, tmp_path):
+    script = """
+    first = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=1)
+    port = int(first.url.rpartition(":")[2])
+    start("bronze"); start("silver")
+    until_commits(first, "bronze", "silver")
+    spark.stop()
+    spark = (
+        SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1").getOrCreate()
+    )
+    second = attach(spark, http_port=port, webhook_url=os.environ["PAGES"], gone_grace_seconds=1)
+    die = threading.Event()
+    def work(batch, batch_id):
+        if die.is_set():
+            raise ValueError("in the second context")
+    query = start("silver", work)
+    until_commits(second, "silver")
+    time.sleep(3)
+    say(f"first closed {first.closed}, same port {second.url.endswith(str(port))}")
+    say(f"watched {[one.name for one in second.snapshot().queries]}, alerts {second.alerts()}")
+    die.set()
+    while query.isActive:
+        time.sleep(0.05)
+    second.flush()
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait(120) == 0, driver.errors
+        assert driver.lines == [
+            "first closed True, same port True",
+            "watched ['silver'], alerts ()",
+        ]
+        assert pages.reported == [("firing", "StreamingQueryFailed", "silver")]
 
 
 def test_spark_context_that_stops_by_itself_is_one_incident(pages, tmp_path):
@@ -186,21 +265,63 @@ def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
 
 
 @pytest.mark.fault(
+    "Time and pauses",
+    "The JVM pauses for 6 s, as in a long garbage collection",
+    "No alert during it or afterwards",
+)
+def test_jvm_that_resumes_after_a_pause_does_not_page(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=9, start_grace_seconds=9)
+    query = start("paused")
+    until_commits(sidecar, "paused")
+    say("committing")
+    time.sleep(6)
+    before = sidecar.snapshot().queries[0].last_commit_batch
+    time.sleep(11)
+    say(f"commits again {sidecar.snapshot().queries[0].last_commit_batch > before}, alerts {sidecar.alerts()}")
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("committing")
+        driver.signal_jvm(signal.SIGSTOP)
+        time.sleep(6)
+        driver.signal_jvm(signal.SIGCONT)
+
+        assert driver.wait() == 0, driver.errors
+        assert driver.lines[1:] == ["commits again True, alerts ()"]
+        assert pages.pages == []
+
+
+@pytest.mark.fault(
     "Time and pauses", "SIGSTOP of a real driver, then SIGCONT", "Nobody is notified"
 )
 def test_driver_that_resumes_after_a_freeze_does_not_page(pages, tmp_path):
-    script = """
+    freeze(12, pages, tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.fault(
+    "Time and pauses", "SIGSTOP of a real driver for 60 s, then SIGCONT", "Nobody is notified"
+)
+def test_driver_that_resumes_after_a_minute_does_not_page(pages, tmp_path):
+    freeze(60, pages, tmp_path)
+
+
+def freeze(seconds, pages, folder):
+    """Stop Python and its JVM for that long, with a window of 5 s."""
+    script = f"""
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, start_grace_seconds=5)
     start("thawed")
     until_commits(sidecar, "thawed")
     say("committing")
-    time.sleep(24)
-    say(f"alerts {sidecar.alerts()}")
+    end = time.monotonic() + {seconds + 12}
+    while time.monotonic() < end:
+        time.sleep(0.1)
+    say(f"alerts {{sidecar.alerts()}}")
     """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+    with Driver(script, folder, PAGES=pages.url) as driver:
         driver.wait_for_line("committing")
         driver.signal_all(signal.SIGSTOP)
-        time.sleep(12)
+        time.sleep(seconds)
         driver.signal_all(signal.SIGCONT)
         driver.wait_for_line("alerts ()")
 

@@ -25,6 +25,7 @@ from support.watching import is_seen, watching
 pytestmark = pytest.mark.spark
 
 GONE_AFTER = 2.0
+AT_MOST_SECONDS = 10.0
 SUBMIT = (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),)
 ATTACHED = """
 import signal
@@ -41,14 +42,33 @@ FAILS = """
 def fail(batch, batch_id):
     raise ValueError("negative amount")
 start("gold", fail)
-sidecar.await_any_failure()
+try:
+    sidecar.await_any_failure()
+finally:
+    say(time.monotonic())
 """
 DIES = "spark._jsc.sc().stop()\n"
 HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 OUT_OF_MEMORY = """
 held = []
-while True:
-    held.append(spark.sparkContext._gateway.new_array(spark._jvm.byte, 1 << 28))
+try:
+    while True:
+        held.append(spark.sparkContext._gateway.new_array(spark._jvm.byte, 1 << 28))
+finally:
+    say(time.monotonic())
+"""
+PYTHON_OUT_OF_MEMORY = """
+import resource
+with open("/proc/self/statm") as now:
+    used = int(now.read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
+held = []
+try:
+    while True:
+        held.append(bytearray(1 << 20))
+except MemoryError:
+    say(time.monotonic())
+    raise
 """
 EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspark-shell"
 
@@ -64,6 +84,7 @@ class End(NamedTuple):
     """The state that ``querypulse watch`` reports: closed, terminated or gone."""
     number: signal.Signals | None = None
     to_jvm: bool = False
+    to_both: bool = False
     command: tuple[str, ...] = (sys.executable, "-Iu")
     submit_args: str = ""
 
@@ -93,11 +114,25 @@ ENDS = {
     "the JVM is out of memory": End(
         OUT_OF_MEMORY, 1, (("StreamingDriverDown", "*"),), "gone", submit_args=EXITS_WITHOUT_MEMORY
     ),
+    "Python is out of memory": End(PYTHON_OUT_OF_MEMORY, 1, (), "gone"),
+    # What the kernel does when it is out of memory.
+    "kill -9 of Python and the JVM": End(
+        WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL, to_both=True
+    ),
 }
 
 
-def outcome_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...], str]:
+class Outcome(NamedTuple):
     """The exit code, the alerts of the driver, and the state the watcher reports."""
+
+    code: int
+    inside: tuple[tuple[str, str], ...]
+    outside: str
+    seconds: float
+    """From the last action or the signal to the end of the process."""
+
+
+def outcome_of(end: End, folder: Path) -> Outcome:
     go = folder / "go"
     environment = {"GO": str(go), "PYSPARK_PYTHON": sys.executable}
     if end.submit_args:
@@ -115,18 +150,28 @@ def outcome_of(end: End, folder: Path) -> tuple[int, tuple[tuple[str, str], ...]
         if end.number is not None:
             # The script must reach its wait first.
             time.sleep(1.0)
-            signal_it(driver, end)
+        began_at = time.monotonic()
+        signal_it(driver, end)
         code = driver.wait(60)
+        seconds = time.monotonic() - began(driver, began_at)
         with suppress(AssertionError):
             until(lambda: reported.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
         fired = tuple(page.what for page in pages.pages if page.status == "firing")
-        return code, fired, seen_from_outside(reported)
+        return Outcome(code, fired, seen_from_outside(reported), seconds)
+
+
+def began(driver, otherwise: float) -> float:
+    """When the end began: a script whose last action takes long prints the moment."""
+    last = driver.lines[-1]
+    return otherwise if last.startswith("http://") else float(last)
 
 
 def signal_it(driver, end):
-    if end.to_jvm:
+    if end.to_both:
+        driver.signal_all(end.number)
+    elif end.to_jvm:
         driver.signal_jvm(end.number)
-    else:
+    elif end.number is not None:
         os.kill(driver.process.pid, end.number)
 
 
@@ -158,13 +203,23 @@ def outcome(tmp_path_factory):
         yield cache(lambda how: running[how].result())
 
 
+@pytest.fixture(scope="module")
+def durations():
+    """How long each end took, in seconds."""
+    return {}
+
+
 @pytest.mark.fault(
     "Ends and kills",
     "Each way to end of [ends](ends.md), on real processes",
-    "The alerts of that table",
+    "The alerts and the exit code of that table, within 10 s",
 )
 @pytest.mark.parametrize("how", ENDS)
-def test_end_of_a_driver_decides_which_alerts_fire(outcome, how):
-    end = ENDS[how]
+def test_end_of_a_driver_decides_which_alerts_fire(outcome, how, durations, measured):
+    end, found = ENDS[how], outcome(how)
+    durations[how] = found.seconds
+    slowest = max(durations, key=durations.get)
 
-    assert outcome(how) == (end.code, end.inside, end.outside)
+    measured(f"{durations[slowest]:.1f} s at most ({slowest})")
+    assert found[:3] == (end.code, end.inside, end.outside)
+    assert found.seconds < AT_MOST_SECONDS

@@ -78,6 +78,11 @@ def due_at(reported, diary):
     return reported.began_at() + window
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "Our listener is removed by Spark, then through the public API",
+    "It is added again; then the missing events are reported",
+)
 def test_dropped_listener_is_registered_again_and_a_removed_one_pages(pages, tmp_path):
     script = """
     sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
@@ -103,6 +108,11 @@ def test_dropped_listener_is_registered_again_and_a_removed_one_pages(pages, tmp
         assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
 
 
+@pytest.mark.fault(
+    "Spark and its listeners",
+    "A slow neighbour makes Spark's listener queue overflow, on a driver that refuses us our own",
+    "The loss is reported; no query's alert fires",
+)
 def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_path):
     script = """
     from pyspark.sql.streaming.listener import StreamingQueryListener

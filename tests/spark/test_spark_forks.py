@@ -62,19 +62,26 @@ fail_and_flush()
     assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
-@pytest.mark.fault("Forks", "Children of `multiprocessing`", "They notify nobody")
+@pytest.mark.fault(
+    "Forks", "Children of `multiprocessing`, with `daemon=True` and without", "They notify nobody"
+)
 def test_multiprocessing_children_page_nothing(pages, tmp_path):
     script = """
 def job(seconds):
     use_sidecar()
     time.sleep(seconds)  # longer than the grace: an evaluation in the child would report the queries as gone
 fork = multiprocessing.get_context("fork")
-processes = [fork.Process(target=job, args=(seconds,)) for seconds in (0, 8)]
+processes = [
+    fork.Process(target=job, args=(seconds,), daemon=daemon)
+    for seconds, daemon in ((0, False), (8, False), (0, True), (8, True))
+]
 for process in processes:
     process.start()
 for process in processes:
     process.join()
 say(f"children {[process.exitcode for process in processes]}")
+# multiprocessing terminates it when the parent exits.
+fork.Process(target=job, args=(100,), daemon=True).start()
 with fork.Pool(2) as pool:
     pool.map(abs, range(8))
 say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
@@ -82,7 +89,7 @@ fail_and_flush()
 """
     lines = lines_of(script, pages, tmp_path)
 
-    assert lines == ["children [0, 0]", "closed False, livez 200, readyz 200", *REPORTED]
+    assert lines == ["children [0, 0, 0, 0]", "closed False, livez 200, readyz 200", *REPORTED]
     assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
