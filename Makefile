@@ -21,15 +21,18 @@ SIDE_BY_SIDE := -n 6 --dist worksteal
 TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
-# How long `make simulate` searches for a history that breaks a promise.
+# How long `make simulate` searches for a history that breaks a promise, and `make fuzz` for an input.
 MINUTES := 5
+FUZZ_TARGETS := events state http settings
 # How long `make soak` runs.
 SOAK_MINUTES := 30
+# Also after a failure: the page says what does not hold. A run of a part (ARGS) leaves it alone.
+WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test test-fast test-oldest simulate lint bench dashboards faults soak pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test all-tests test-fast test-oldest simulate fuzz lint bench dashboards faults soak pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -44,6 +47,9 @@ demo-delta: java $(CONNECTORS)/.spark
 
 ## make test       all tests, real Spark and real Prometheus tools included
 test: system-packages $(VENV)/.tests
+	@$(MAKE) all-tests; failed=$$?; $(WRITE_FAULTS); exit $$failed
+
+all-tests:
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
 	$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)" $(TWO_DRIVERS) $(ARGS) $(OR_NONE)
 	$(MAKE) test-connectors
@@ -68,6 +74,11 @@ test-oldest: $(OLDEST)/.tests
 simulate: $(VENV)/.tests
 	$(BIN)/python -m tests.simulation --minutes $(MINUTES) $(ARGS)
 
+## make fuzz       coverage-guided search for inputs that break a promise, MINUTES for each target
+fuzz: $(VENV)/.fuzz
+	cd tests && for target in $(FUZZ_TARGETS); do \
+	  ../$(BIN)/python -m fuzzing $$target --minutes $(MINUTES) $(ARGS) || exit; done
+
 ## make lint       ruff and retired words in the checkout, mypy --strict on the wheel, the examples and the tools
 lint: $(VENV)/.lint
 	$(BIN)/python -m tools.wording
@@ -91,10 +102,11 @@ dashboards: $(VENV)/.tests
 
 ## make soak       healthy queries for SOAK_MINUTES: no alert, nothing left behind
 soak: java $(VENV)/.tests
-	SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -Im pytest -m soak \
-	  -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 900 )) $(ARGS)
+	@SOAK_MINUTES=$(SOAK_MINUTES) $(BIN)/python -Im pytest -m soak \
+	  -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 900 )) $(ARGS); \
+	  failed=$$?; $(WRITE_FAULTS); exit $$failed
 
-## make faults     write docs/faults.md from the results of the last make test
+## make faults     write docs/faults.md from the results kept so far, as make test and make soak do
 faults:
 	cd tests && ../$(BIN)/python -m support.faults_page > ../docs/faults.md
 
@@ -174,6 +186,10 @@ $(BENCH)/.bench: pyproject.toml constraints.txt
 
 $(OTHERS:%=%/.tests): %/.tests: %/.spark
 	$(OTHER_PIP) --group tests pyspark==$(SPARK)
+	@touch $@
+
+$(VENV)/.fuzz: $(VENV)/.tests
+	$(PIP) --group fuzz
 	@touch $@
 
 # mypy reads what the code imports, so the packages must be installed, too.

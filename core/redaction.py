@@ -73,8 +73,16 @@ class Redactor:
             return WITHHELD if text else ""
         clean = self._replace(text[: self._max])
         if max(len(text), len(clean)) > self._max:
-            clean = self._replace(clean[: self._max][:-CUT_CHARACTERS])
+            clean = self._replace(self._before_cut(clean)) or WITHHELD
         return clean
+
+    def _before_cut(self, clean: str) -> str:
+        """The part of a redacted text that a secret at the cut cannot reach.
+
+        Up to the first replacement, characters stand where they stood in the original text.
+        """
+        unchanged = clean.partition(REDACTED)[0][: self._max - CUT_CHARACTERS]
+        return max(clean[: self._max][:-CUT_CHARACTERS], unchanged, key=len)
 
     def _replace(self, text: str) -> str:
         for secret in self._own:

@@ -29,6 +29,11 @@ WHOLE = (
     re.compile(r"xapp-[\w-]{8,}"),
     re.compile(r"gl(?:sa|c)_[\w=+/-]{8,}"),
     re.compile(r"hv[sb]\.[\w-]{20,}"),
+    # OpenAI, Anthropic; Stripe; npm; SendGrid
+    re.compile(r"(?<![A-Za-z0-9])sk-[\w-]{20,}"),
+    re.compile(r"(?<![A-Za-z0-9])[rs]k_(?:live|test)_[0-9A-Za-z]{10,}"),
+    re.compile(r"npm_[0-9A-Za-z]{36,}"),
+    re.compile(r"(?<![A-Za-z0-9])SG\.[\w-]{16,}\.[\w-]{16,}"),
     # JWT, signed or encrypted
     re.compile(r"(?<![\w-])ey[\w-]{8,}\.ey[\w-]{8,}(?:\.[\w-]*){0,3}"),
 )

@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 import re
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from ..core.redaction import redact
 from .events import Event, EventKind, Idle, Progress, SourceProgress, Started, Terminated
 from .offsets import lag_between, parse_offsets
 
 _Number = float | str | None
+# A larger number is not Spark's, and no float may be able to hold it.
+_Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).
 _IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
 
@@ -45,28 +48,28 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
     description: str = ""
     end_offset: Any = None
     latest_offset: Any = None
-    num_input_rows: int | None = None
+    num_input_rows: _Long | None = None
     metrics: Any = None
 
 
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
-    num_rows_total: int = 0
-    memory_used_bytes: int = 0
-    num_rows_dropped_by_watermark: int = 0
+    num_rows_total: _Long = 0
+    memory_used_bytes: _Long = 0
+    num_rows_dropped_by_watermark: _Long = 0
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
-    num_output_rows: int | None = None
+    num_output_rows: _Long | None = None
 
 
 class _Progress(_Ids, gc=False, rename="camel"):
-    batch_id: int
+    batch_id: _Long
     name: str | None = None
-    batch_duration: int | None = None
-    num_input_rows: int | None = None
+    batch_duration: _Long | None = None
+    num_input_rows: _Long | None = None
     input_rows_per_second: _Number = None
     processed_rows_per_second: _Number = None
-    duration_ms: dict[str, int] | None = None
+    duration_ms: dict[str, _Long] | None = None
     event_time: dict[str, str] | None = None
     state_operators: list[_StateOperator] | None = None
     sources: list[_Source] | None = None
@@ -92,7 +95,7 @@ def decode(kind: EventKind, text: str | bytes) -> Event:
     """
     try:
         return _decode(kind, text)
-    except (msgspec.MsgspecError, UnicodeError, OverflowError) as error:
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
         raise DecodeError(f"not a {kind.value} event: {error}") from error
 
 

@@ -19,6 +19,7 @@ Position = int | tuple[int, ...]
 Offsets = dict[str, Position] | str
 """Partition -> position; or, for an unknown shape, its text."""
 
+LARGEST = 2**63
 WHOLE = ""
 """The key for a source that has no partitions."""
 
@@ -28,7 +29,7 @@ def parse_offsets(value: Any) -> Offsets | None:
     if isinstance(value, str):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return None if value == "None" else str(value)
     if value is None:
         return None
@@ -112,8 +113,7 @@ def _iceberg(value: Any) -> dict[str, Position] | None:
 
 
 def _integer(value: Any) -> int | None:
-    if type(value) is int:
-        return value
     if isinstance(value, float) and math.isfinite(value) and value.is_integer():
-        return int(value)
-    return None
+        value = int(value)
+    # Offsets of all sources are longs; a larger number may fit no float.
+    return value if type(value) is int and -LARGEST <= value < LARGEST else None

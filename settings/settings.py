@@ -20,6 +20,7 @@ from ..alerting.receivers.registry import AnyReceiverSettings
 from . import masking
 from .mistakes import explained
 from .silence_settings import SilenceSettings
+from .utf8 import is_encodable
 
 _Seconds = Annotated[float, Meta(gt=0)]
 _Grace = Annotated[float, Meta(ge=0)]
@@ -189,6 +190,8 @@ def check_value(name: str, value: object, origin: str) -> object:
         SettingsError: it is not allowed.
 
     """
+    if not is_encodable(value):
+        raise SettingsError(f"setting {name!r} from {origin}: a text in it is not UTF-8")
     try:
         return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
     except msgspec.ValidationError as error:

@@ -14,6 +14,7 @@ import msgspec
 from .conf_secrets import refuse_secret
 from .mistakes import suggestion
 from .settings import TYPES, Settings, SettingsError, check_value
+from .utf8 import encodable
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -115,7 +116,8 @@ def parse_text(name: str, text: str) -> object:
         pass
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):
+        # Python reads no number of thousands of digits: a plain ValueError.
         return _parse_words(name, text)
 
 
@@ -145,7 +147,7 @@ def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
     origin = f"file {path}"
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{origin}, named by {CONFIG_VARIABLE}: {error}") from None
     return [(name, value, origin) for name, value in content.items()]
 
@@ -164,7 +166,8 @@ def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, st
         ours = key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS
         if ours and not is_service_link(key, text):
             name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
-            found.append((name, parse_text(name, text), f"environment variable {key}"))
+            origin = f"environment variable {encodable(key)}"
+            found.append((encodable(name), parse_text(name, text), origin))
     return found
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import signal
 import threading
+from collections import Counter
+from datetime import datetime, timezone
 from functools import cache, partial
+from importlib.metadata import version
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -221,7 +225,9 @@ class FaultRecorder:
     """Keeps what held in this run, for docs/faults.md."""
 
     def __init__(self):
-        self._results = faults.Results()
+        date = datetime.now(timezone.utc).date().isoformat()
+        python = ".".join(platform.python_version_tuple()[:2])
+        self._results = faults.Results(faults.Run(date, version("pyspark"), python))
 
     def pytest_runtest_logreport(self, report):
         self._results.add(report)
@@ -252,17 +258,23 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def pytest_group_by_file(items):
+def pytest_group_by_file(config, items):
     """Keep the tests of a file, and those of the observed driver, in one process each.
 
-    Note the fault that a test is about: its reports say so.
+    Note the number of cases of a test about a fault, before any is deselected.
     """
+    cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
-        fault = item.get_closest_marker("fault")
-        if fault is not None:
-            item.user_properties.append((faults.FAULT, fault.args))
+        test = item.nodeid.partition("[")[0]
+        if item.get_closest_marker("fault") and not chooses_cases(config):
+            item.user_properties.append((faults.CASES, cases[test]))
         name = "observed" if "observed" in item.fixturenames else item.path.name
         item.add_marker(pytest.mark.xdist_group(name))
+
+
+def chooses_cases(config):
+    """Whether pytest collects only some cases of a test."""
+    return config.getoption("lf") or any("[" in argument for argument in config.args)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from .poll import Poll, Said
 POLL_SECONDS = 3.0
 """For all requests of one poll together."""
 OK = 200
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
 NOT_READY = 503
 MAX_APP_CHARACTERS = 200
@@ -118,7 +119,7 @@ def await_notice(client: Client) -> WatchAnswer:
     answer = client.get("/watch", WAIT_SECONDS)
     try:
         return msgspec.json.decode(answer.body, type=_Watch).status
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNREADABLE:
         return WatchAnswer.NOTHING
 
 
@@ -131,7 +132,7 @@ def _evaluated(answer: HttpResponse) -> tuple[Said, str]:
 
 def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T:
     """The content of a page, or an empty one: the driver is up in either case."""
-    with suppress(NoAnswer, msgspec.MsgspecError, UnicodeDecodeError):
+    with suppress(NoAnswer, *UNREADABLE):
         answer = client.get(path, deadline.left)
         if answer.code in (OK, NOT_READY):
             return msgspec.json.decode(answer.body, type=kind)

@@ -190,7 +190,7 @@ class SpoolFile:
     def _decoded(self, text: bytes, kind: type[T], what: str) -> T | None:
         try:
             return msgspec.json.decode(text, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
             self.mishap = f"{self.path}: {what} was unreadable: {error}"
             return None
 

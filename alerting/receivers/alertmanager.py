@@ -140,7 +140,7 @@ def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpE
         return shown(member.get(wall, address=lambda url: open_alerts_url(url, app)))
     except HttpError as error:
         return error
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return HttpError(f"{member.place}: no list of alerts", DeliveryOutcome.TRANSIENT)
 
 

@@ -54,7 +54,7 @@ def shown(body: bytes) -> tuple[Shown, ...]:
     """The alerts in the answer to a ``GET``.
 
     Raises:
-        msgspec.MsgspecError: the answer is not a list of alerts.
+        msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is not a list of alerts.
 
     """
     return msgspec.json.decode(body, type=tuple[Shown, ...])

@@ -195,7 +195,7 @@ def test_forked_child_neither_takes_nor_writes_failures(spool):
 
 # -- faults -----------------------------------------------------------------------------------
 
-MALFORMED = [b"{{", b"", b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
+MALFORMED = [b"{{", b"", b'{"x": ' + b"[" * 100_000, b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
            b'{"query_id": "id-1", "mark": "", "deaths": [{"at": 1.0, "batch_id": "7", "error_class": "E"}]}']  # fmt: skip
 
 

@@ -324,7 +324,9 @@ def test_one_answering_cluster_member_is_enough(double):
         assert len(left_open(down, double)) == 1
 
 
-@pytest.mark.parametrize("answer", [reply(401), reply(200, body=b"<html>")])
+@pytest.mark.parametrize(
+    "answer", [reply(401), reply(200, body=b"<html>"), reply(200, body=b'[{"x":' + b"[" * 100_000)]
+)
 def test_no_valid_answer_is_an_error(answer):
     with HttpDouble(otherwise=answer) as other, pytest.raises(HttpError):
         left_open(other)

@@ -142,6 +142,8 @@ def test_words_without_a_secret_are_unchanged(words):
         "get(url, auth=None, timeout=3) with password=null; token: None",
         "HTTPBasicAuth(user, word) at a.BasicAuth(BasicAuth.java:33)",
         "passed=3, bypass=1, compass: 2, pass_rate=0.98, pass-through: on",
+        "risk-adjusted-position-by-account task-0123456789abcdefghijkl disk-usage-of-the-executor-nodes",
+        "locale sk-SK, sk-learn; risk_live_view_of_orders, sk_test_, npm_config_registry_of_the_build, SG.a.b",
         "curl -u",
         "curl -u bob https://host:8080/p",
         "beeline -u jdbc:hive2://host:10000/default",

@@ -13,12 +13,13 @@ from urllib.parse import quote, quote_plus
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from support.planted import HUNTER, PLANTED
+from support.planted import DATABRICKS, HUNTER, PEM, PLANTED
 
 from querypulse.core import redaction
 from querypulse.core.own_secrets import MIN_CHARACTERS, secrets_of_url
 from querypulse.core.redaction import (
     CUT_CHARACTERS,
+    MAX_CHARACTERS,
     MAX_WITH_PATTERNS,
     REDACTED,
     WITHHELD,
@@ -166,6 +167,47 @@ def test_long_text_is_cut_before_custom_patterns_apply():
 
     assert len(once) == MAX_WITH_PATTERNS - CUT_CHARACTERS
     assert redactor.text(once) == once
+
+
+LONG_PEM = PEM.replace("MIIE", "MIIE" * 3000)
+
+
+@pytest.mark.parametrize("redactor", [Redactor(option_patterns=["(?i)url"]), Redactor()])
+def test_text_that_shrinks_below_the_cut_keeps_its_beginning(redactor):
+    """A PEM of 12 KB leaves less than what is dropped at a cut."""
+    start = "FileNotFoundException: no such file: /data/7. "
+
+    shown = redactor.text(start + LONG_PEM + " x" * MAX_CHARACTERS)
+    assert shown.startswith(start)
+    assert "MIIE" not in shown
+
+
+def test_text_before_the_first_secret_is_kept_up_to_the_cut():
+    redactor = Redactor(option_patterns=["(?i)url"])
+    start = "word " * 1200
+
+    shown = redactor.text(start + LONG_PEM)
+    assert shown == start[: MAX_WITH_PATTERNS - CUT_CHARACTERS]
+
+
+@pytest.mark.parametrize("repeated", [f"password={HUNTER} ", PEM, f"{PEM} {DATABRICKS} "])
+def test_long_text_of_secrets_only_is_never_empty(repeated):
+    redactor = Redactor(option_patterns=["(?i)url"])
+
+    shown = redactor.text(repeated * (3 * MAX_WITH_PATTERNS // len(repeated)))
+    assert shown.startswith(("password", WITHHELD))
+    assert HUNTER not in shown
+    assert "MIIE" not in shown
+    assert redactor.text(shown) == shown
+
+
+def test_half_a_secret_at_the_cut_is_dropped_from_a_text_that_shrinks():
+    """What a foreign pattern would hide as a whole begins before a shape that it contains."""
+    redactor = Redactor(patterns=["KEY<.*>"])
+    begun = f"KEY<{HUNTER} {'password=' + 'x' * 3000} "
+    text = f"{'y' * 3000} password={'z' * 1500} {begun}".ljust(MAX_WITH_PATTERNS - 1) + "more>"
+
+    assert HUNTER not in redactor.text(text)
 
 
 # -- unusable patterns --------------------------------------------------------------------------

@@ -43,6 +43,8 @@ HOSTILE = (
     *["token={", "token={}}", "}}", "token=None)", "token=a'a", "token=token=", 'token=a/token="a', "token = ", "pass"],
     *["auth=(", "auth=(a,", "auth=('a','", "tokens=[a, ", "a, ", "auth(' ", "BasicAuth(", "Authorization: token='"],
     *["-u ", "-u a", "-u a:", "-u 'a", "-u 'a:", '-u "a:\\', "--user=a:", "'-u', '", "--pass "],
+    *["sk-", "sk-" + "a" * 19 + " ", " sk-a", "sk_live_", "sk_live_" + "a" * 9 + "-", "rk_test_", "npm_", "npm_" + "a" * 35 + "!"],
+    *["SG.", "SG." + "a" * 16 + ".", "SG." + "a" * 16 + ".aaaaaaaaaaaaaaa ", "SG." + "a" * 15, " SG.aaaaaaaaaaaaaaaa"],
     *[REDACTED, f"{REDACTED}=", f"a={REDACTED}", f"token={REDACTED}a ", "[", "]", "<", ">", "<a>", "{"],
 )  # fmt: skip
 EXCEPTION_PARTS = (

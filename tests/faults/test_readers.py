@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import resource
 import socket
@@ -20,6 +21,8 @@ from querypulse.exporter.pages import Content, Pages
 from querypulse.exporter.reception import Request
 from querypulse.exporter.request_handler import Admission, RequestHandler
 from querypulse.exporter.shutdown_notice import ShutdownNotice
+from querypulse.settings.silencing import Silencing
+from querypulse.sidecar.posted_silence import post_silence
 
 IDLE_CONNECTIONS = 1000
 BODY_BYTES = 100_000_000
@@ -65,12 +68,12 @@ def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured)
 @pytest.mark.fault(
     "Readers over HTTP",
     "A body of 100 MB",
-    "It is refused and not kept; `/livez` answers within 1 s",
+    "401 without the token, 405 where nothing may be posted, else 413; it is not kept; `/livez` answers within 1 s",
 )
 @pytest.mark.parametrize(
     ("path", "token", "code"),
     [
-        ("/silences", "t", b"400"),
+        ("/silences", "t", b"413"),
         ("/metrics", "t", b"405"),
         ("/silences", "wrong", b"401"),
         ("/livez", "wrong", b"401"),
@@ -125,6 +128,31 @@ WORDS = (
 )
 PIECES = st.sampled_from([b" ", *(word.encode("latin-1") for word in WORDS.split(" "))])
 HEADS = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=40).map(b"".join))
+SILENCE = {
+    "queries": "billing",
+    "minutes": 60,
+    "until": "2036-01-01T00:00:00Z",
+    "alertname": "*",
+    "reason": "backfill",
+    "app": "shop",
+    "colour": 1,
+}
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+VALUES = st.one_of(JSON, st.sampled_from(list(SILENCE.values())))
+BODIES = st.one_of(
+    st.binary(max_size=200),
+    JSON.map(json.dumps).map(str.encode),
+    st.dictionaries(st.sampled_from(list(SILENCE)), VALUES).map(json.dumps).map(str.encode),
+    st.lists(st.sampled_from(list(SILENCE)), unique=True).map(
+        lambda names: json.dumps({name: SILENCE[name] for name in names}).encode()
+    ),
+)
 
 
 @pytest.mark.fault(
@@ -132,15 +160,7 @@ HEADS = st.one_of(st.binary(max_size=400), st.lists(PIECES, max_size=40).map(b""
 )
 @given(head=HEADS)
 def test_any_request_gets_an_http_answer_or_none(head):
-    shown, guard = full_board(), Guard()
-    pages = Pages(Content(lambda: shown, lambda: True), ShutdownNotice(), guard)
-    admission = Admission(lambda: None, lambda host: True)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.shutdown(socket.SHUT_WR)
-        RequestHandler(pages, admission, Request(ours, ("127.0.0.1", 1), head + b"\r\n\r\n"))
-        ours.close()
-        answer = b"".join(iter(lambda: theirs.recv(65536), b""))
+    answer, guard = answered(head + b"\r\n\r\n", b"", token=None)
 
     assert not guard.errors
     # A request of one or two words is one of HTTP/0.9, and one whose version cannot be read counts
@@ -148,3 +168,39 @@ def test_any_request_gets_an_http_answer_or_none(head):
     is_old = len(head.split(b"\n")[0].split()) < 3 or answer.startswith(b"<!DOCTYPE HTML>")
     assert answer == b"" or is_old or answer.startswith(b"HTTP/1.")
     assert b"Traceback" not in answer
+
+
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Any body posted as a silence, with the token",
+    "201 and a silence, or 400 and none; no error of ours",
+)
+@given(body=BODIES)
+def test_any_posted_body_is_a_silence_or_a_bad_request(body):
+    silencing = Silencing((), None, Guard())
+    head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: {len(body)}"
+    answer, guard = answered(
+        f"{head}\r\n\r\n".encode(),
+        body,
+        token="t",
+        silence=lambda given: post_silence(given, silencing, ("billing",)),
+    )
+    code, content = int(answer.split()[1]), json.loads(answer.partition(b"\r\n\r\n")[2])
+
+    assert not guard.errors
+    assert (code, len(silencing())) in ((201, 1), (400, 0))
+    assert content["queries"] if code == 201 else content["error"]
+
+
+def answered(head, body, *, token, silence=None):
+    """What a client receives that sends no more than this, and the guard of the server."""
+    shown, guard = full_board(), Guard()
+    pages = Pages(Content(lambda: shown, lambda: True, silence=silence), ShutdownNotice(), guard)
+    admission = Admission(lambda: token, lambda host: True)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(body)
+        theirs.shutdown(socket.SHUT_WR)
+        RequestHandler(pages, admission, Request(ours, ("127.0.0.1", 1), head))
+        ours.close()
+        return b"".join(iter(lambda: theirs.recv(65536), b"")), guard

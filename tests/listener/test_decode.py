@@ -11,6 +11,7 @@ from support.recorded import recorded
 
 from querypulse.listener.decode import DecodeError, decode
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
+from querypulse.listener.offsets import WHOLE, parse_offsets
 
 KINDS = {
     EventKind.STARTED: Started,
@@ -126,6 +127,51 @@ def test_text_that_is_no_event_is_rejected(kind, text):
         decode(kind, text)
 
 
+DEEP = "[" * 100_000
+TOO_LARGE = "9" * 400
+
+
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_text_that_is_nested_too_deeply_is_rejected(kind):
+    for text in (DEEP, f'{{"id": "q", "runId": "r", "x": {DEEP}', f'{{"progress": {{"x": {DEEP}'):
+        with pytest.raises(DecodeError):
+            decode(kind, text)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        '"batchId": N',
+        '"batchId": 1, "numInputRows": N',
+        '"batchId": 1, "batchDuration": -N',
+        '"batchId": 1, "durationMs": {"addBatch": N}',
+        '"batchId": 1, "stateOperators": [{"numRowsTotal": N}]',
+        '"batchId": 1, "sink": {"numOutputRows": N}',
+        '"batchId": 1, "sources": [{"numInputRows": N}]',
+    ],
+)
+def test_number_that_no_long_can_hold_is_rejected(fields):
+    for number in (TOO_LARGE, str(2**63 + 1)):
+        text = fields.replace("N", number)
+        with pytest.raises(DecodeError):
+            decode(EventKind.PROGRESS, f'{{"progress": {{"id": "q", "runId": "r", {text}}}}}')
+
+
+@pytest.mark.parametrize("offset", [TOO_LARGE, str(2**63), f"-{2**63 + 1}", "1e300"])
+def test_offset_that_no_long_can_hold_is_only_text(offset):
+    for text in (offset, f'{{"t": {{"0": {offset}}}}}', f'{{"logOffset": {offset}}}'):
+        assert isinstance(parse_offsets(text), str)
+
+
+def test_offset_that_is_nested_too_deeply_is_only_text():
+    assert parse_offsets(DEEP) == DEEP
+
+
+def test_largest_offsets_are_numbers():
+    assert parse_offsets(str(2**63 - 1)) == {WHOLE: 2**63 - 1}
+    assert parse_offsets(str(-(2**63))) == {WHOLE: -(2**63)}
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (
@@ -147,3 +193,43 @@ def test_progress_of_any_shape_is_decoded_or_rejected(fields):
 
     assert event.input_rows >= 0
     assert all(source.lag_offsets is None or source.lag_offsets >= 0 for source in event.sources)
+
+
+RECORDED = st.sampled_from(recorded())
+CUTS = st.tuples(st.integers(0, 5000), st.integers(0, 40), st.binary(max_size=12))
+
+
+@pytest.mark.fault(
+    "Events",
+    "Recorded events of each kind, with bytes changed, or a value of another type",
+    "They are decoded, or rejected and counted",
+)
+@given(RECORDED, st.lists(CUTS, max_size=3), st.sampled_from(list(EventKind)), st.booleans())
+def test_garbled_event_of_each_kind_is_decoded_or_rejected(event, cuts, other, swapped):
+    kind, text = event
+    data = text.encode()
+    for place, length, inserted in cuts:
+        begin = place % (len(data) + 1)
+        data = data[:begin] + inserted + data[begin + length :]
+
+    assert_decoded_or_rejected(other if swapped else kind, data)
+
+
+@given(RECORDED, st.data())
+def test_event_with_a_value_of_another_type_is_decoded_or_rejected(event, data):
+    kind, text = event
+    fields = json.loads(text)
+    changed = fields.get("progress", fields)
+    changed[data.draw(st.sampled_from(sorted(changed)))] = data.draw(json_values)
+
+    assert_decoded_or_rejected(kind, json.dumps(fields))
+
+
+def assert_decoded_or_rejected(kind, text):
+    try:
+        event = decode(kind, text)
+    except DecodeError:
+        return
+
+    assert isinstance(event, KINDS[kind])
+    assert isinstance(event.query_id, str)

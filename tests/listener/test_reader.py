@@ -175,10 +175,11 @@ def test_start_has_session_and_trigger():
 @pytest.mark.fault("Events", "Garbled events", "They are counted; the next one is read")
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_undecodable_event_is_counted_and_dropped(kind):
-    reading = Reading().receive(kind, "{").receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
+    reading = Reading().receive(kind, "{").receive(kind, '{"x": ' + "[" * 100_000)
+    reading.receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
 
     assert reading.events == [Idle]
-    assert reading.reader.dropped == {"undecodable": 1}
+    assert reading.reader.dropped == {"undecodable": 2}
     assert (reading.starts, reading.context_asked) == (0, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import logging
 import re
 
@@ -123,6 +124,132 @@ def test_any_text_is_a_value_or_a_reported_problem(name, text):
     (reported,) = loaded.problems or [loaded.origins[name]]
 
     assert f"environment variable {variable}" in reported
+
+
+DEEP = "[" * 100_000
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, f"queries = {DEEP}", f"http_port = {LONG}", f"[a{'.a' * 5000}]"]
+)
+def test_hostile_toml_file_is_reported_with_its_path(text, config):
+    named = config(text)
+    assert f"file {named[CONFIG_VARIABLE]}" in refused({}, named)
+
+
+@pytest.mark.parametrize(
+    "name", ["queries", "receivers", "silences", "redact_patterns", "expected_queries"]
+)
+@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, LONG])
+def test_hostile_structure_is_a_value_or_a_reported_problem(name, text):
+    """900 levels are few enough to parse, and too many for a function that calls itself."""
+    loaded = load_settings({}, {f"QUERYPULSE_{name.upper()}": text}, {})
+
+    assert name in loaded.origins or name in loaded.problems[0]
+
+
+NOT_UTF_8 = b"a\xff".decode("utf-8", "surrogateescape")
+
+
+@pytest.mark.parametrize(
+    "name", ["app_name", "http_port", "webhook_url", "expected_queries", "receivers"]
+)
+def test_variable_that_is_not_utf_8_is_a_reported_problem(name):
+    """Python reads other bytes of the environment as lone surrogates, which nothing can encode."""
+    variable = f"QUERYPULSE_{name.upper()}"
+    (problem,) = load_settings({}, {variable: NOT_UTF_8}, {}).problems
+
+    assert f"setting {name!r} from environment variable {variable}" in problem
+    problem.encode()
+
+
+def test_unknown_variable_that_is_not_utf_8_is_a_reported_problem():
+    (problem,) = load_settings({}, {f"QUERYPULSE_{NOT_UTF_8}": "1"}, {}).problems
+
+    assert "unknown setting" in problem
+    problem.encode()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("app_name", "\ud800"),
+        ("expected_queries", ["a", "\ud800"]),
+        ("queries", {"\ud800": {"ignore": True}}),
+        ("redact_patterns", ["\ud800"]),
+    ],
+)
+def test_lone_surrogate_is_refused_wherever_it_is(name, value):
+    conf = value if isinstance(value, str) else json.dumps(value)
+    for message in (refused({name: value}), refused({}, {}, {f"spark.querypulse.{name}": conf})):
+        assert f"setting {name!r} from" in message
+        assert "UTF-8" in message
+        message.encode()
+
+
+TOML_KEYS = st.sampled_from([*sorted(TYPES), "colour", "queries.a", '"', "a b"])
+TOML_VALUES = st.one_of(
+    st.sampled_from(["1", "-1", "1.5", "nan", "inf", "true", '"a"', "[]", '["a"]', "{}", "{a = 1}", "2026-01-01",
+                     "2026-01-01T00:00:00Z", "00:00:00", "'a'", "[[1]]", '[{type = "webhook"}]', "0x1F"]),
+    st.text(max_size=20),
+)  # fmt: skip
+TABLES = st.sampled_from(
+    ["[queries.a]\n", "[[receivers]]\n", "[[silences]]\n", "[queries]\n", "[colour]\n", "# \n"]
+)
+TOML_LINES = st.one_of(
+    st.tuples(TOML_KEYS, TOML_VALUES).map(lambda pair: f"{pair[0]} = {pair[1]}\n"), TABLES
+)
+
+
+@given(st.lists(TOML_LINES, max_size=6))
+def test_any_toml_text_is_settings_or_an_error_that_names_the_file(tmp_path_factory, lines):
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    path.write_bytes("".join(lines).encode("utf-8", "replace"))
+    assert_loaded_or_refused(f"file {path}", {}, {CONFIG_VARIABLE: str(path)}, {})
+
+
+@given(st.sampled_from([*sorted(TYPES), "colour", ""]), st.text(max_size=40))
+def test_any_spark_conf_is_settings_or_an_error_that_names_it(name, text):
+    key = f"spark.querypulse.{name}"
+    assert_loaded_or_refused(f"Spark conf {key}", {}, {}, {key: text})
+
+
+ARGUMENTS = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.binary(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.tuples(inner)
+        | st.frozensets(st.text(max_size=3), max_size=2)
+        | st.dictionaries(
+            st.sampled_from(["type", "url", "queries", "until", "a*", "ignore", ""]),
+            inner,
+            max_size=3,
+        )
+        | st.dictionaries(st.integers() | st.none(), inner, max_size=2)
+    ),
+    max_leaves=8,
+)
+
+
+@given(st.sampled_from([*sorted(TYPES), "colour"]), ARGUMENTS)
+def test_any_argument_is_a_setting_or_an_error_that_names_it(name, value):
+    assert_loaded_or_refused(f"argument {name}", {name: value}, {}, {})
+
+
+def assert_loaded_or_refused(origin, *sources):
+    message = ""
+    try:
+        loaded = load_settings(*sources)
+    except SettingsError as error:
+        message = str(error)
+
+    assert origin in message if message else loaded.problems == ()
 
 
 # -- variables of Kubernetes services -------------------------------------------------------------

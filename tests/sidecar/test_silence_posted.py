@@ -16,6 +16,7 @@ from support.http_double import HttpDouble, reply
 from querypulse.alerting.rules import ALERT_NAMES, ORDER
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
+from querypulse.exporter.request_handler import BODY_BYTES
 from querypulse.settings.silencing import Silencing, silence_until
 from querypulse.sidecar.posted_silence import post_silence
 
@@ -143,14 +144,38 @@ def test_extending_a_silence_does_not_count_twice(driver, silencing):
 
 
 def test_oversized_body_is_refused(driver, silencing):
-    assert post(driver, b" " * 20_000 + json.dumps(HOUR).encode()).status_code == 400
+    assert post(driver, b" " * 20_000 + json.dumps(HOUR).encode()).status_code == 413
     assert quiet(silencing) == []
 
 
-def test_body_without_content_length_is_refused(driver):
-    head = b"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\n\r\n"
+def test_body_of_the_largest_size_is_read(driver, silencing):
+    body = json.dumps(HOUR).encode()
 
-    assert raw_answer(driver, head).startswith(b"HTTP/1.0 400")
+    assert post(driver, body.rjust(BODY_BYTES)).status_code == 201
+    assert post(driver, body.rjust(BODY_BYTES + 1)).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("lengths", "code"),
+    [
+        (["0"], 400),
+        ([], 400),
+        ([""], 400),
+        (["-1"], 400),
+        (["+5"], 400),
+        (["1e3"], 400),
+        (["²"], 400),
+        (["99999"], 413),
+        (["100000"], 413),
+        (["9" * 5000], 413),
+    ],
+)
+def test_content_length_decides_without_a_body(driver, silencing, lengths, code):
+    fields = "".join(f"Content-Length: {length}\r\n" for length in lengths)
+    head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\n{fields}\r\n"
+
+    assert raw_answer(driver, head.encode("latin-1")).startswith(f"HTTP/1.0 {code}".encode())
+    assert quiet(silencing) == []
 
 
 def test_body_in_several_packets_is_read_completely(driver, silencing):

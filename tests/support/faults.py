@@ -1,7 +1,9 @@
-"""Rows of ``docs/faults.md``: which fault a test makes happen, and what held in the last run.
+"""Rows of ``docs/faults.md``: which fault a test makes happen, and what held in its last run.
 
 A test names its row with ``@pytest.mark.fault(subject, done, held)``; the fixture ``measured`` adds
-figures. Each run keeps the tests that passed in ``build/faults.json``, and drops those that did not.
+figures. Each run keeps its results in ``build/faults.json``. A fault holds when a run of all cases of
+its test passed, and does not hold as soon as one case failed in any run. A run of some cases, or a
+test that was left out, changes nothing else.
 """
 
 from __future__ import annotations
@@ -9,13 +11,14 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 from support.repository import ROOT
 
 RESULTS = ROOT / "build" / "faults.json"
-FAULT, MEASURED = "fault", "measured"
+CASES, MEASURED = "cases", "measured"
 MARK = "pytest.mark.fault("
 
 
@@ -27,63 +30,101 @@ class Fault(NamedTuple):
     held: str
 
 
-class Result(NamedTuple):
-    """In how many cases it held, and the figures of the last one."""
+class Run(NamedTuple):
+    """When a test ran, and on what."""
 
-    cases: int = 0
-    figures: str = ""
+    date: str
+    spark: str
+    python: str
+
+
+class Result(NamedTuple):
+    """Whether it holds, in how many cases of how many, the figures, and the run that shows it."""
+
+    holds: bool
+    passed: int
+    cases: int
+    figures: str
+    run: Run
+
+
+class Cases:
+    """The cases of one test in one run."""
+
+    def __init__(self) -> None:
+        self.collected = 0
+        """How many cases there are; 0 if unknown."""
+        self.figures = ""
+        self._outcomes: dict[str, str] = {}
+
+    def add(self, report) -> None:
+        """Add the report of one phase of one case."""
+        said = dict(report.user_properties)
+        self.collected = said.get(CASES, self.collected)
+        self.figures = said.get(MEASURED, self.figures)
+        worse = report.failed or hasattr(report, "wasxfail")
+        if worse or self._outcomes.get(report.nodeid) != "failed":
+            self._outcomes[report.nodeid] = "failed" if worse else report.outcome
+
+    def result(self, run: Run) -> Result | None:
+        """The result to keep; None if the run shows nothing about all cases."""
+        outcomes = list(self._outcomes.values())
+        passed = outcomes.count("passed")
+        if "failed" in outcomes:
+            return Result(False, passed, self.collected, "", run)
+        if passed == 0 or not 0 < self.collected <= len(outcomes):
+            return None
+        return Result(True, passed, self.collected, self.figures, run)
 
 
 class Results:
-    """The results of one run by test; None for a test that did not pass in each case."""
+    """The results of one run by test."""
 
-    def __init__(self) -> None:
-        self._results: dict[str, Result | None] = {}
+    def __init__(self, run: Run, tests: frozenset[str] | None = None) -> None:
+        self._run = run
+        self._tests = frozenset(marked()) if tests is None else tests
+        self._cases: dict[str, Cases] = {}
 
     def add(self, report) -> None:
-        """Add the report of one phase of one test."""
-        said = dict(report.user_properties)
-        if FAULT not in said or (report.when != "call" and report.passed):
-            return
+        """Add the report of one phase of one test; that of a crashed worker has no properties."""
         test = report.nodeid.partition("@")[0].partition("[")[0]
-        known = self._results.get(test, Result())
-        figures = said.get(MEASURED, "")
-        if report.passed and known is not None:
-            self._results[test] = Result(known.cases + 1, figures or known.figures)
-        else:
-            self._results[test] = None
+        if test in self._tests:
+            self._cases.setdefault(test, Cases()).add(report)
 
-    def write(self) -> None:
-        """Replace the kept results of the tests that ran."""
-        if not self._results:
+    def write(self, path: Path = RESULTS) -> None:
+        """Replace the kept results of the tests that this run says something about."""
+        new = {test: cases.result(self._run) for test, cases in self._cases.items()}
+        found = {test: result for test, result in new.items() if result is not None}
+        if not found:
             return
-        RESULTS.parent.mkdir(exist_ok=True)
-        results = read() | self._results
-        kept = {test: result for test, result in sorted(results.items()) if result is not None}
-        RESULTS.write_text(json.dumps(kept, indent=1), encoding="utf-8")
+        path.parent.mkdir(exist_ok=True)
+        kept = sorted((read(path) | found).items())
+        rows = {test: result._asdict() | {"run": result.run._asdict()} for test, result in kept}
+        path.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
 
-def read() -> dict[str, Result]:
-    """The kept results by test."""
-    if not RESULTS.exists():
-        return {}
-    kept = json.loads(RESULTS.read_text("utf-8"))
-    # Ignore what an older version has written.
-    fields = len(Result._fields)
-    return {test: Result(*result) for test, result in kept.items() if len(result) == fields}
+def read(path: Path = RESULTS) -> dict[str, Result]:
+    """The kept results by test, without what another version has written."""
+    kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return {
+        test: Result(**row | {"run": Run(**row["run"])})
+        for test, row in kept.items()
+        if isinstance(row, dict) and row.keys() == set(Result._fields)
+    }
 
 
+@cache
 def marked() -> dict[str, Fault]:
     """The fault of each test that names one."""
     return {
         f"{path.relative_to(ROOT).as_posix()}::{test}": fault
         for path in (ROOT / "tests").rglob("test_*.py")
-        for test, fault in _in_file(path)
+        for test, fault in in_text(path.read_text("utf-8"))
     }
 
 
-def _in_file(path: Path) -> Iterator[tuple[str, Fault]]:
-    text = path.read_text("utf-8")
+def in_text(text: str) -> Iterator[tuple[str, Fault]]:
+    """Test and fault of each marked test of a file."""
     for node in ast.parse(text).body if MARK in text else ():
         for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
             if isinstance(decorator, ast.Call) and ast.unparse(decorator).startswith(MARK):

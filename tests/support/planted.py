@@ -23,6 +23,13 @@ AZURE_APP = "abc8Q~" + "0123456789abcdefghijklmnopqrstuv-Z"
 JWT = "eyJhbGciOiJIUzI1NiJ9" + ".eyJzdWIiOiIxMjM0NTY3ODkwIn0" + ".dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"
 PEM = "-----BEGIN RSA PRIVATE " + "KEY-----\nMIIEowIBAAKCAQEA7\n-----END RSA PRIVATE KEY-----"
 GITHUB = "ghp_" + "16C7e42F292c6912E7710c838347Ae178B4a"
+OPENAI = "sk-" + "proj-0123456789_abcdefghij-ABCDEFGHIJ"
+OPENAI_OLD = "sk-" + "0123456789abcdefghijABCDEFGHIJ0123456789abcdefgh"
+ANTHROPIC = "sk-" + "ant-api03-0123456789_abcdefghij-ABCDEFGHIJ-AA"
+STRIPE = "sk_" + "live_0123456789abcdefghijABCD"
+STRIPE_RESTRICTED = "rk_" + "test_0123456789abcdefghijABCD"
+NPM = "npm_" + "0123456789abcdefghijABCDEFGHIJ012345"
+SENDGRID = "SG." + "0123456789_abcdefghi-A.0123456789_abcdefghij-ABCDEFGHIJ0123456789ab"
 DATABRICKS = "dapi" + "0123456789abcdef" * 2
 
 _PLANTED = (
@@ -135,6 +142,13 @@ _PLANTED = (
     Planted("grafana", f"glsa_{HUNTER}_6d0b1c2e", HUNTER),
     Planted("grafana cloud", f"glc_{HUNTER}==", HUNTER),
     Planted("vault", f"hvs.CAESI{HUNTER}0123456789", HUNTER),
+    Planted("openai", f"Incorrect API key provided: {OPENAI}.", OPENAI),
+    Planted("openai, old", f"key={OPENAI_OLD}", OPENAI_OLD),
+    Planted("anthropic", f"x-api: {ANTHROPIC}\n", ANTHROPIC),
+    Planted("stripe", f"Invalid API Key provided: {STRIPE}", STRIPE),
+    Planted("stripe, restricted", f"('{STRIPE_RESTRICTED}', 1)", STRIPE_RESTRICTED),
+    Planted("npm", f"//registry.example/:_auth {NPM}", NPM),
+    Planted("sendgrid", f"mail refused: {SENDGRID}", SENDGRID),
     Planted("kafka jaas", f'sasl.jaas.config=org.apache.kafka.PlainLoginModule required username="u" password="{HUNTER}";', HUNTER),
     Planted("kafka registry", f"basic.auth.user.info=user:{HUNTER}", HUNTER),
     Planted("kafka ssl", f"ssl.keystore.password -> {HUNTER}", HUNTER),

@@ -178,7 +178,16 @@ def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"<html>", b'{"app": 5}', b"[]", b"\xff", b'{"monitor": null}']
+    "body",
+    [
+        b"",
+        b"<html>",
+        b'{"app": 5}',
+        b"[]",
+        b"\xff",
+        b'{"monitor": null}',
+        b'{"x": ' + b"[" * 100_000,
+    ],
 )
 def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
@@ -263,6 +272,7 @@ def test_a_server_without_tls_is_not_healthy():
         (reply(200, body=b'{"status":"running"}'), WatchAnswer.RUNNING),
         (reply(200, body=b'{"status":"stopped"}'), WatchAnswer.STOPPED),
         (reply(200, body=b'{"status":"dancing"}'), WatchAnswer.NOTHING),
+        (reply(200, body=b'{"x":' + b"[" * 100_000), WatchAnswer.NOTHING),
         (reply(404, body=b"not found"), WatchAnswer.NOTHING),
         (reply(401, body=b"a bearer token is needed"), WatchAnswer.NOTHING),
     ],

@@ -1,0 +1,1 @@
+"""Coverage-guided fuzzing: ``make fuzz``. What it has found is replayed by ``test_fuzzing.py``."""

@@ -1,0 +1,278 @@
+"""The targets: each is a function of bytes that raises when a promise is broken."""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from math import isfinite
+from pathlib import Path
+
+import msgspec
+from support.exporter_boards import board, full_board
+from support.story import Story
+
+from querypulse.alerting.alert import Alert
+from querypulse.core.guard import Guard
+from querypulse.exporter import exposition
+from querypulse.exporter.pages import Content, Pages
+from querypulse.exporter.query_collector import all_families
+from querypulse.exporter.reception import Incoming, Request
+from querypulse.exporter.request_handler import Admission, RequestHandler
+from querypulse.exporter.shutdown_notice import Notice, ShutdownNotice
+from querypulse.exporter.status import status
+from querypulse.listener.commit_log import LogReport
+from querypulse.listener.decode import DecodeError, decode
+from querypulse.listener.events import Event, EventKind, Idle, Progress, Started, Terminated
+from querypulse.listener.probing import ProbeReport
+from querypulse.listener.sources.report import SourceReport
+from querypulse.settings.links import runbook
+from querypulse.settings.settings import SettingsError
+from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings
+from querypulse.settings.silence_file import read_silences
+from querypulse.settings.silencing import Silencing, silence_of
+from querypulse.sidecar.posted_silence import post_silence
+
+MOST_LINES = 60
+MOST_SECONDS = 1e6
+LARGEST = 2**63
+"""Every number of the JVM is a long at most, or a finite double."""
+KINDS = {
+    b"S": (EventKind.STARTED, Started),
+    b"P": (EventKind.PROGRESS, Progress),
+    b"I": (EventKind.IDLE, Idle),
+    b"T": (EventKind.TERMINATED, Terminated),
+}
+REPORTS = {b"R": ProbeReport, b"L": LogReport, b"D": SourceReport}
+TOKEN = "t0ken"
+SHOWN = full_board()
+
+
+class Broken(AssertionError):
+    """A promise is broken."""
+
+
+# -- the event decoder ------------------------------------------------------------------------
+
+
+def events(data: bytes) -> None:
+    """A letter of ``KINDS``, and the JSON of an event: a record of that kind, or ``DecodeError``."""
+    kind, record = KINDS.get(data[:1], KINDS[b"P"])
+    for text in (data[1:], data[1:].decode("utf-8", "surrogateescape")):
+        with suppress(DecodeError):
+            event = decode(kind, text)
+            _require(isinstance(event, record), "another kind of event")
+            _require_plausible(event)
+
+
+def _require_plausible(event: Event) -> None:
+    if isinstance(event, Progress):
+        _require(event.input_rows >= 0, "negative rows")
+        _require(_is_finite(event.watermark_timestamp), "no finite watermark")
+        lags = [source.lag_offsets for source in event.sources]
+        _require(all(lag is None or lag >= 0 for lag in lags), "negative lag")
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is None or isfinite(value)
+
+
+# -- the state of the queries -----------------------------------------------------------------
+
+
+def state(data: bytes) -> None:
+    """Lines of one observation each, then an evaluation and what is published of it."""
+    story, clock = Story(), _Clock()
+    for line in data.splitlines()[:MOST_LINES]:
+        _apply(story, clock, line[:1], line[1:])
+    shown = board(story, now=clock.now, expected=("expected",))
+    exposition.as_text(all_families(shown))
+    exposition.as_openmetrics(all_families(shown))
+    text = msgspec.json.encode(status(shown))
+    _require(json.loads(text) is not None, "no status")
+
+
+class _Clock:
+    now = 1.0
+
+
+def _apply(story: Story, clock: _Clock, letter: bytes, text: bytes) -> None:
+    if letter in KINDS:
+        with suppress(DecodeError):
+            story.state.apply_event(decode(KINDS[letter][0], text), clock.now)
+    elif letter in REPORTS:
+        _apply_report(story, clock, letter, text)
+    else:
+        _command(story, clock, letter, text.decode("utf-8", "replace"))
+
+
+def _apply_report(story: Story, clock: _Clock, letter: bytes, text: bytes) -> None:
+    report = _decoded(text, REPORTS[letter])
+    if report is None:
+        return
+    report = msgspec.structs.replace(report, at=clock.now)
+    if isinstance(report, ProbeReport):
+        began = min(max(0.0, report.began_at), clock.now)
+        story.state.apply_probe(msgspec.structs.replace(report, began_at=began))
+    elif isinstance(report, LogReport):
+        story.state.apply_commit_log(report)
+    else:
+        story.state.apply_sources(report)
+
+
+def _command(story: Story, clock: _Clock, letter: bytes, name: str) -> None:
+    if letter == b"+":
+        clock.now += _seconds(name)
+    elif letter == b"E":
+        story.state.expect_stop(name)
+    elif letter == b"N":
+        story.state.forget_name(name)
+    elif letter == b"F":
+        story.state.forget(clock.now)
+    elif letter == b"Z":
+        story.state.pause(clock.now, min(clock.now, 60.0))
+    elif letter == b"V":
+        story.evaluate(clock.now, expected=("expected",))
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        return 1.0
+    return seconds if 0.0 <= seconds <= MOST_SECONDS else 1.0
+
+
+def _decoded(text: bytes, record: type):
+    """A report as a probe or a reader could have made it; None for any other text."""
+    try:
+        _require_of_the_jvm(json.loads(text))
+        return msgspec.json.decode(text, type=record)
+    except (ValueError, RecursionError, msgspec.MsgspecError):
+        return None
+
+
+def _require_of_the_jvm(value: object) -> None:
+    if isinstance(value, (dict, list)):
+        for one in value.values() if isinstance(value, dict) else value:
+            _require_of_the_jvm(one)
+    elif isinstance(value, (int, float)) and not abs(value) < LARGEST:
+        raise ValueError
+
+
+# -- the HTTP server --------------------------------------------------------------------------
+
+
+def http(data: bytes) -> None:
+    """What a client sends before it sends no more: an answer or none, and no data without a token."""
+    guard, silencing, uses = Guard(), Silencing((), None, Guard()), []
+    notice = ShutdownNotice()
+    notice.say(Notice.STOPPED, 0.0)
+    content = Content(
+        lambda: uses.append("the published state") or SHOWN,
+        lambda: uses.append("the worker's state") or True,
+        runbook,
+        lambda body: uses.append("a silence") or post_silence(body, silencing, ("billing",)),
+    )
+    answer = _answered(Pages(content, notice, guard), data[:60_000])
+    _require(not guard.errors, f"an error of ours: {guard.errors}")
+    _require(b"Traceback" not in answer, "a traceback")
+    _require(not uses or TOKEN.encode() in data, f"{uses} without the token")
+    if answer.startswith(b"HTTP/1."):
+        _require(int(answer.split()[1]) != 500, "an answer of 500")
+
+
+def _answered(pages: Pages, data: bytes) -> bytes:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(data)
+        theirs.shutdown(socket.SHUT_WR)
+        ours.setblocking(False)
+        incoming = Incoming(ours, ("127.0.0.1", 1))
+        with suppress(OSError):
+            if incoming.receive():
+                ours.setblocking(True)
+                request = Request(ours, incoming.peer, incoming.head)
+                RequestHandler(pages, Admission(lambda: TOKEN, lambda _: True), request)
+        ours.close()
+        try:
+            return b"".join(iter(lambda: theirs.recv(65536), b""))
+        except ConnectionResetError:
+            # A socket that is closed with unread data in it.
+            return b""
+
+
+# -- the settings -----------------------------------------------------------------------------
+
+
+def settings(data: bytes) -> None:
+    """A letter for the source, and its text: settings, or an error that names the source."""
+    letter, rest = data[:1], data[1:]
+    if letter == b"S":
+        _silence_file(rest)
+        return
+    text = rest.decode("utf-8", "surrogateescape")
+    pairs = dict(line.split("=", 1) for line in text.splitlines() if "=" in line)
+    environment, conf, arguments = {}, {}, {}
+    if letter == b"E":
+        environment = {f"QUERYPULSE_{key}": value for key, value in pairs.items()}
+        environment.pop(CONFIG_VARIABLE, None)
+    elif letter == b"C":
+        conf = {f"spark.querypulse.{key}": value for key, value in pairs.items()}
+    elif letter == b"A":
+        arguments = _arguments(rest)
+    else:
+        path = _scratch("settings.toml")
+        path.write_bytes(rest)
+        environment = {CONFIG_VARIABLE: str(path)}
+    try:
+        loaded = load_settings(arguments, environment, conf)
+    except SettingsError as error:
+        _require(_names_source(str(error)), f"an error without its source: {error}")
+    else:
+        _require(all(map(_names_source, loaded.problems)), "a problem without its source")
+
+
+def _arguments(text: bytes) -> dict[str, object]:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _names_source(message: str) -> bool:
+    return any(
+        word in message for word in ("variable QUERYPULSE_", "Spark conf", "argument ", "file ")
+    )
+
+
+def _silence_file(data: bytes) -> None:
+    path = _scratch("silences")
+    path.write_bytes(data)
+    with suppress(ValueError):
+        labels = {"alertname": "a", "app": "b", "query": "c", "severity": "critical"}
+        for one in map(silence_of, read_silences(path)):
+            one.covers(Alert(labels, {}, 0.0), 0.0)
+
+
+_FOLDER = tempfile.TemporaryDirectory(prefix="querypulse-fuzzing-")
+
+
+def _scratch(name: str) -> Path:
+    return Path(_FOLDER.name) / name
+
+
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise Broken(otherwise)
+
+
+TARGETS: dict[str, Callable[[bytes], None]] = {
+    "events": events,
+    "state": state,
+    "http": http,
+    "settings": settings,
+}
