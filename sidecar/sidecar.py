@@ -26,7 +26,7 @@ from .awaiting import FailureWait
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
-from .starting import idle_listener, in_background, start_runtime
+from .starting import idle_listener, in_background, report_unmonitored, start_runtime
 
 log = logging.getLogger("querypulse")
 
@@ -61,10 +61,8 @@ class Sidecar:
         self._closing = threading.Lock()
         self._closed, self._ended = False, threading.Event()
         self._pid = os.getpid()
-        self._at_exit = partial(self.close, EXIT_SECONDS)
-        # The caller of ``start_later`` is a thread of Spark's.
-        start_later = partial(in_background, "start", self._guard, self.start_or_stand_by)
-        starts = {"start": self._start_by_hand, "start_later": start_later}
+        later = partial(in_background, "start", self._guard, self.start_or_stand_by)
+        starts = {"start": self._start_by_hand, "start_later": later}
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     def __repr__(self) -> str:
@@ -93,8 +91,7 @@ class Sidecar:
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""
-        newest = self._evaluated()
-        return newest.alerts if newest is not None else ()
+        return newest.alerts if (newest := self._evaluated()) else ()
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Evaluate what was received, attempt all deliveries; False if that failed or was late."""
@@ -164,8 +161,7 @@ class Sidecar:
 
     def stand_by(self, error: Exception) -> None:
         """Watch nothing, because of an internal error."""
-        self._guard.report("attach", error)
-        log.warning("querypulse: this job is not monitored; it continues without querypulse")
+        report_unmonitored(self._guard, error)
         self._wait.wait_in((self._spark or active_session()).streams)
         self.close()
 
@@ -237,22 +233,18 @@ class Sidecar:
         return self._runtime is runtime
 
     def _evaluated(self) -> Evaluated | None:
-        return self._runtime.evaluated if self._runtime is not None else None
+        return self._runtime.evaluated if self._runtime else None
 
     def _on_evaluated(self) -> None:
         self._wait.wake()
-        newest = self._evaluated()
-        if newest is not None and newest.snapshot.context.is_on_purpose and not self._closed:
+        newest = None if self._closed else self._evaluated()
+        if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
-<<<<<<< HEAD
             in_background("close", self._guard, self.close)
-=======
-            threading.Thread(target=self.close, name="querypulse-close", daemon=True).start()
 
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):
             self.close(EXIT_SECONDS)
->>>>>>> faults
 
 
 SIDECARS: Registry[Sidecar] = Registry()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,6 +18,8 @@ from ..listener.health_listener import HealthListener
 from ..listener.java_errors import THROWN
 from .runtime import Runtime
 from .session import NoSessionError, active_session
+
+log = logging.getLogger("querypulse")
 
 ROLLBACK_SECONDS = 2.0
 
@@ -47,6 +50,12 @@ def start_runtime(
         guard.attempt("attach", path.release)
         raise
     return runtime
+
+
+def report_unmonitored(guard: Guard, error: Exception) -> None:
+    """Log an internal error of ``attach`` and what it means for the job."""
+    guard.report("attach", error)
+    log.warning("querypulse: this job is not monitored; it continues without querypulse")
 
 
 def in_background(what: str, guard: Guard, call: Callable[[], None]) -> None:

@@ -87,7 +87,7 @@ def test_neighbours_listener_cannot_delay_a_failure(spark, watch, pages, neighbo
 def slow(spark):
     """A neighbour that takes its time for each event."""
     free = threading.Event()
-    listener = Neighbour(lambda: free.wait(EVENT_SECONDS))
+    listener = ActingListener(lambda: free.wait(EVENT_SECONDS))
     yield listener
     free.set()
     spark.streams.removeListener(listener)

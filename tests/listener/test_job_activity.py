@@ -168,7 +168,7 @@ def test_status_tracker_is_used_if_the_channel_refuses_to_count():
 
 def attached_late(**jobs):
     """The counts begin at job 50; ``jobs`` are older active jobs by run, with finished tasks."""
-    batch = Batch(counted=True)
+    batch = BatchBesideSiblings(counted=True)
     batch.counts.clear()
     batch.channel.first_job = 50
     for number, (group, tasks) in enumerate(jobs.items(), start=1):
