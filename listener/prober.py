@@ -41,6 +41,11 @@ class Prober:
             self._poked.wait(self._interval)
             self._poked.clear()
 
+    @property
+    def silent_seconds(self) -> float:
+        """How old the newest report is; 0 before the first one."""
+        return 0.0 if self.latest is None else time.monotonic() - self.latest.at
+
     def poke(self) -> None:
         """Poll again as soon as possible."""
         self._poked.set()

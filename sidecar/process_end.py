@@ -8,6 +8,9 @@ from enum import Enum
 from ..exporter.shutdown_notice import Notice
 from ..listener.probing import Context
 
+SILENT_SECONDS = 5.0
+"""A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
+
 
 class ProcessEnd(Enum):
     """Decides which notice ``querypulse watch`` receives, and whether grace periods apply."""
@@ -28,9 +31,18 @@ class ProcessEnd(Enum):
 _NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
 
 
-def end_of(context: Context, uncaught: type[BaseException] | None = None) -> ProcessEnd:
-    """How a process ends, from its SparkContext's state and an uncaught Python exception."""
+def end_of(
+    context: Context,
+    uncaught: type[BaseException] | None = None,
+    silent_seconds: float = 0.0,
+) -> ProcessEnd:
+    """How a process ends, from its SparkContext's state and an uncaught Python exception.
+
+    ``silent_seconds``: for how long the JVM has not answered; 0 if it answered the last poll.
+    """
     if context in (Context.JVM_GONE, Context.STOPPED):
+        return ProcessEnd.CRASHED
+    if context is Context.RUNNING and silent_seconds >= SILENT_SECONDS:
         return ProcessEnd.CRASHED
     if context is Context.TERMINATED or uncaught is KeyboardInterrupt:
         return ProcessEnd.TERMINATED

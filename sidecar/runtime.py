@@ -74,6 +74,7 @@ class Runtime:
         self._guard = guard
         self._on_evaluated = on_evaluated
         self._checkpoint_warnings = CheckpointWarnings()
+        self._silent_seconds = 0.0
         self._observers = Observers(
             settings,
             spark,
@@ -157,11 +158,13 @@ class Runtime:
 
     @property
     def _end(self) -> ProcessEnd:
-        return end_of(self.evaluated.snapshot.context, uncaught_exception())
+        context = self.evaluated.snapshot.context
+        return end_of(context, uncaught_exception(), self._silent_seconds)
 
     def _last_flush(self, deadline: Deadline) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
-        self._observers.prober.poll_now(deadline.left / 4)
+        if not self._observers.prober.poll_now(deadline.left / 4):
+            self._silent_seconds = self._observers.prober.silent_seconds
         self._evaluate(deadline)
         self._arrived.put(Ending(self._end is ProcessEnd.CRASHED), lifecycle=True)
         # Some findings are reported only after two evaluations in a row.

@@ -227,7 +227,7 @@ class FaultRecorder:
     def __init__(self):
         date = datetime.now(timezone.utc).date().isoformat()
         python = ".".join(platform.python_version_tuple()[:2])
-        self._results = faults.Results(faults.Run(date, version("pyspark"), python))
+        self._results = faults.Results(faults.SuiteRun(date, version("pyspark"), python))
 
     def pytest_runtest_logreport(self, report):
         self._results.add(report)

@@ -25,7 +25,7 @@ SPRING, AUTUMN = 1_679_792_400.0, 1_698_541_200.0
 """The changes of 2023."""
 
 
-class Life:
+class ClockedQuery:
     """Three queries for some minutes around a moment; ``shown`` is what people saw each second."""
 
     def __init__(self, at: float) -> None:
@@ -36,12 +36,12 @@ class Life:
         for query in ("busy", "quiet", "doomed"):
             self.harness.started(query).commit(query, batch=0)
 
-    def live(self, seconds: int) -> Life:
+    def live(self, seconds: int) -> ClockedQuery:
         for _ in range(seconds):
             self._second()
         return self
 
-    def suspend(self, seconds: float) -> Life:
+    def suspend(self, seconds: float) -> ClockedQuery:
         """The wall clock goes on; the monotonic one does not count (CLOCK_MONOTONIC of Linux)."""
         self.harness.wall += seconds
         return self
@@ -121,9 +121,9 @@ def test_daylight_saving_time_changes_nothing(change, zone):
     zone(BERLIN)
     before, after = (time.localtime(change + seconds).tm_hour for seconds in (-1, 1))
     assert after - before in {2, 0}
-    there = Life(change).live(BEFORE_SECONDS + AFTER_SECONDS)
+    there = ClockedQuery(change).live(BEFORE_SECONDS + AFTER_SECONDS)
     zone("UTC")
-    here = Life(change).live(BEFORE_SECONDS + AFTER_SECONDS)
+    here = ClockedQuery(change).live(BEFORE_SECONDS + AFTER_SECONDS)
 
     assert there.shown == here.shown
     assert there.alerts == REPORTED
@@ -136,8 +136,8 @@ def test_daylight_saving_time_changes_nothing(change, zone):
 )
 @pytest.mark.parametrize("seconds", [8 * HOUR, HOUR, -HOUR])
 def test_suspended_host_or_a_clock_that_is_set_raises_no_alert(seconds):
-    jumped = Life(SPRING).live(BEFORE_SECONDS).suspend(seconds).live(AFTER_SECONDS)
-    steady = Life(SPRING).live(BEFORE_SECONDS).live(AFTER_SECONDS)
+    jumped = ClockedQuery(SPRING).live(BEFORE_SECONDS).suspend(seconds).live(AFTER_SECONDS)
+    steady = ClockedQuery(SPRING).live(BEFORE_SECONDS).live(AFTER_SECONDS)
 
     assert jumped.alerts == REPORTED
     assert jumped.ages == steady.ages
@@ -151,7 +151,7 @@ def test_suspended_host_or_a_clock_that_is_set_raises_no_alert(seconds):
     "No alert, though every query was silent",
 )
 def test_suspended_host_whose_monotonic_clock_goes_on_raises_no_alert():
-    life = Life(SPRING).live(BEFORE_SECONDS)
+    life = ClockedQuery(SPRING).live(BEFORE_SECONDS)
     life.harness.clock.now += 8 * HOUR
     life.live(AFTER_SECONDS)
 
@@ -160,7 +160,7 @@ def test_suspended_host_whose_monotonic_clock_goes_on_raises_no_alert():
 
 
 def test_query_that_fails_while_the_host_is_suspended_is_reported():
-    life = Life(SPRING).live(FAILS_AT - 1)
+    life = ClockedQuery(SPRING).live(FAILS_AT - 1)
     life.harness.clock.now += 8 * HOUR
     life.live(3)
 

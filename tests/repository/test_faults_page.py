@@ -6,7 +6,7 @@ import re
 from types import SimpleNamespace
 
 import pytest
-from support.faults import CASES, MEASURED, Fault, Result, Results, Run, in_text, marked, read
+from support.faults import CASES, MEASURED, Fault, Result, Results, SuiteRun, in_text, marked, read
 from support.faults_page import FAILED, NOT_RUN, line, link, page
 from support.repository import ROOT
 
@@ -14,7 +14,7 @@ ROW = re.compile(
     rf"\| (?P<done>.*) \| (?:(?:{re.escape(FAILED)}|{NOT_RUN}): )?(?P<held>.*)"
     r" \| .* \| (?P<link>\[`[^`]*`\]\([^)]*\)).* \|"
 )
-TODAY, BEFORE = Run("2026-11-24", "4.3.0", "3.11"), Run("2026-11-20", "4.1.3", "3.11")
+TODAY, BEFORE = SuiteRun("2026-11-24", "4.3.0", "3.11"), SuiteRun("2026-11-20", "4.1.3", "3.11")
 FAULT = Fault("Disk", "The disk is full", "It is reported")
 TEST = "tests/alerting/test_spool.py::test_full_disk"
 

@@ -38,6 +38,20 @@ def test_context_and_exception_decide_the_end_of_a_process(context, uncaught, en
     assert end_of(context, uncaught) is end
 
 
+@pytest.mark.parametrize(
+    ("context", "seconds", "end"),
+    [
+        (RUNNING, 5.0, ProcessEnd.CRASHED),
+        (RUNNING, 4.9, ProcessEnd.CLOSED),
+        # The application stopped it: no answer is expected any more.
+        (Context.STOPPED_BY_APPLICATION, 60.0, ProcessEnd.CLOSED),
+        (Context.TERMINATED, 60.0, ProcessEnd.TERMINATED),
+    ],
+)
+def test_jvm_that_does_not_answer_at_the_end_has_crashed(context, seconds, end):
+    assert end_of(context, None, seconds) is end
+
+
 def test_crash_sends_no_shutdown_notice():
     assert {end: end.notice for end in ProcessEnd} == {
         ProcessEnd.CLOSED: Notice.STOPPED,

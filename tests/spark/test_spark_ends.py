@@ -49,6 +49,12 @@ finally:
 """
 DIES = "spark._jsc.sc().stop()\n"
 HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
+FROZEN = """
+os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGSTOP)
+time.sleep(6)
+say(time.monotonic())
+sys.exit(5)
+"""
 OUT_OF_MEMORY = """
 held = []
 try:
@@ -108,6 +114,9 @@ ENDS = {
     "the SparkContext stops by itself and the script closes": End(
         DIES + "sidecar.close()", 0, GONE, "gone"
     ),
+    "kill -9 of Python": End(WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL),
+    "an exception under spark-submit": End("1 / 0", 1, (), "gone", command=SUBMIT),
+    "the JVM does not answer, and the script exits": End(FROZEN, 5, (), "gone"),
     "kill -9 of the JVM": End(
         WAITS, 1, (("StreamingDriverDown", "*"),), "gone", signal.SIGKILL, to_jvm=True
     ),
@@ -122,7 +131,7 @@ ENDS = {
 }
 
 
-class Outcome(NamedTuple):
+class EndOutcome(NamedTuple):
     """The exit code, the alerts of the driver, and the state the watcher reports."""
 
     code: int
@@ -132,7 +141,7 @@ class Outcome(NamedTuple):
     """From the last action or the signal to the end of the process."""
 
 
-def outcome_of(end: End, folder: Path) -> Outcome:
+def outcome_of(end: End, folder: Path) -> EndOutcome:
     go = folder / "go"
     environment = {"GO": str(go), "PYSPARK_PYTHON": sys.executable}
     if end.submit_args:
@@ -157,7 +166,7 @@ def outcome_of(end: End, folder: Path) -> Outcome:
         with suppress(AssertionError):
             until(lambda: reported.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
         fired = tuple(page.what for page in pages.pages if page.status == "firing")
-        return Outcome(code, fired, seen_from_outside(reported), seconds)
+        return EndOutcome(code, fired, seen_from_outside(reported), seconds)
 
 
 def began(driver, otherwise: float) -> float:

@@ -30,7 +30,7 @@ class Fault(NamedTuple):
     held: str
 
 
-class Run(NamedTuple):
+class SuiteRun(NamedTuple):
     """When a test ran, and on what."""
 
     date: str
@@ -45,7 +45,7 @@ class Result(NamedTuple):
     passed: int
     cases: int
     figures: str
-    run: Run
+    run: SuiteRun
 
 
 class Cases:
@@ -66,7 +66,7 @@ class Cases:
         if worse or self._outcomes.get(report.nodeid) != "failed":
             self._outcomes[report.nodeid] = "failed" if worse else report.outcome
 
-    def result(self, run: Run) -> Result | None:
+    def result(self, run: SuiteRun) -> Result | None:
         """The result to keep; None if the run shows nothing about all cases."""
         outcomes = list(self._outcomes.values())
         passed = outcomes.count("passed")
@@ -80,7 +80,7 @@ class Cases:
 class Results:
     """The results of one run by test."""
 
-    def __init__(self, run: Run, tests: frozenset[str] | None = None) -> None:
+    def __init__(self, run: SuiteRun, tests: frozenset[str] | None = None) -> None:
         self._run = run
         self._tests = frozenset(marked()) if tests is None else tests
         self._cases: dict[str, Cases] = {}
@@ -107,7 +107,7 @@ def read(path: Path = RESULTS) -> dict[str, Result]:
     """The kept results by test, without what another version has written."""
     kept = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return {
-        test: Result(**row | {"run": Run(**row["run"])})
+        test: Result(**row | {"run": SuiteRun(**row["run"])})
         for test, row in kept.items()
         if isinstance(row, dict) and row.keys() == set(Result._fields)
     }
