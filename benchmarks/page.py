@@ -4,8 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from .common.result import FOLDER, Row
-from .common.table import sections
+from .common.result import FOLDER, Row, sections
 
 HERE = Path(__file__).parent
 PAGE = HERE.parent / "docs" / "benchmarks.md"

@@ -14,8 +14,7 @@ from ..settings.settings import SettingsError
 from ..watch.arguments import WatchRequest, add_watch_arguments
 from ..watch.command import watch
 from .check import check
-from .demo.demo_arguments import add_demo_arguments
-from .demo.demo_settings import DemoSettings
+from .demo.demo_arguments import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
 from .export_dashboards import (
     ExportError,

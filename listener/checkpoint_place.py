@@ -1,9 +1,16 @@
-"""Whether the next start of a query can find its checkpoint again. Pure."""
+"""Whether the next start of a query can find its checkpoint again, and a warning if not."""
 
 from __future__ import annotations
 
+import logging
 import re
 
+from .snapshot import Snapshot
+
+log = logging.getLogger("querypulse")
+
+MAX_REMEMBERED = 10_000
+"""The most queries remembered; beyond that, the oldest may be warned about again."""
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 """``Utils.createTempDir(namePrefix = "temporary")``, where no ``checkpointLocation`` is set."""
 _OF_THE_MACHINE = re.compile(r"file:/+(tmp|var/tmp|dev/shm)(?:/|$)")
@@ -18,3 +25,25 @@ def checkpoint_problem(checkpoint: str) -> str:
     if found is None:
         return ""
     return f"under /{found.group(1)} on the driver's machine: another machine cannot read it"
+
+
+class CheckpointWarnings:
+    """Remembers, by label, the queries already warned about; used by one thread."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, None] = {}
+
+    def poll(self, snapshot: Snapshot) -> None:
+        """Log a warning for each new query that needs one."""
+        for query in snapshot.queries:
+            if query.facts is None or query.label in self._named:
+                continue
+            problem = checkpoint_problem(query.facts.checkpoint)
+            if problem:
+                self._remember(query.label)
+                log.warning("querypulse: the checkpoint of %s is %s", query.label, problem)
+
+    def _remember(self, label: str) -> None:
+        self._named[label] = None
+        if len(self._named) > MAX_REMEMBERED:
+            del self._named[next(iter(self._named))]

@@ -17,7 +17,7 @@ from .in_flight import in_flight, jobs_per_batch
 from .input_rows import without_input
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, UnreportedCommit
-from .sources.latest_offsets import with_latest
+from .sources.fold_sources import with_latest
 from .starting_point import without_own_plan
 from .trends import Trends, carry_over, follow, reports_lag
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from ..alerting.evaluate import Evaluation
-from ..alerting.redacted import redacted
-from ..core.redaction import Redactor, unusable
+from msgspec.structs import replace
+
+from ..alerting.evaluate import Evaluation, QueryHealth
+from ..alerting.finding import Finding
+from ..core.redaction import WITHHELD, Redactor, redact, unusable
 from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
 from .own_values import own_secrets, secret_parts
 from .settings import Settings, SettingsError
 
 Conf = Callable[[str], str | None]
+ERROR_CLASS = "error_class"
+"""The evidence that is kept when everything else must be withheld."""
 
 
 class Redacting:
@@ -74,3 +78,30 @@ def _require_usable(patterns: Sequence[str]) -> None:
         if problem:
             # The pattern is not shown: it may contain the secret that it hides.
             raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
+
+
+def redacted(evaluation: Evaluation, redactor: Redactor) -> Evaluation:
+    """Redact every text of all findings and of the health; labels stay, since they identify."""
+    findings = tuple(_finding(finding, redactor) for finding in evaluation.findings)
+    health = {label: _health(one, redactor) for label, one in evaluation.health.items()}
+    return replace(evaluation, findings=findings, health=health)
+
+
+def _finding(finding: Finding, redactor: Redactor) -> Finding:
+    evidence = {name: redactor.text(text) for name, text in finding.evidence.items()}
+    reason = redactor.text(finding.reason)
+    if evidence.get(ERROR_CLASS) == WITHHELD:
+        # A page must give a cause; the class was already redacted by pattern on arrival.
+        evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
+        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
+    return replace(
+        finding,
+        reason=reason,
+        summary=redactor.text(finding.summary),
+        evidence=evidence,
+        cause=redactor.text(finding.cause),
+    )
+
+
+def _health(health: QueryHealth, redactor: Redactor) -> QueryHealth:
+    return replace(health, reason=redactor.text(health.reason)) if health.reason else health

@@ -18,6 +18,7 @@ from ..core.guard import Guard
 from ..core.loop import Loop
 from ..exporter.published_state import PublishedState
 from ..exporter.server import Content, HttpServer
+from ..listener.checkpoint_place import CheckpointWarnings
 from ..listener.event_path import EventPath
 from ..listener.health_listener import HealthListener
 from ..listener.mailbox import Mailbox
@@ -27,7 +28,6 @@ from ..settings import wiring
 from ..settings.components import Components
 from ..settings.links import external_url, runbook
 from ..settings.settings import Settings
-from .checkpoint_warnings import CheckpointWarnings
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
 from .observers import Observers

@@ -14,8 +14,7 @@ from ..alert import Incident
 from ..receivers.receiver import DeliveryError, LeftOpen, Receiver
 from .entry import OutboxEntry
 from .outbox import Outbox
-from .portions import Portions
-from .routing import Route
+from .routing import Portions, Route
 from .talk import Talk, log_refusal
 
 POLL_SECONDS = 5.0

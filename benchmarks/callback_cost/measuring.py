@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pyspark.sql import SparkSession
 
-from ..common.orders import balanced
+from ..common.difference import balanced
 from ..common.session import await_quiet_bus
 from .candidates import NAMES, OWN, SHARED
 from .stopwatch import OwnQueue, Timed

@@ -1,4 +1,4 @@
-"""By how much one thing takes longer than another, and how sure that is."""
+"""By how much one thing takes longer than another, how sure that is, and who takes which turn."""
 
 import math
 from collections.abc import Sequence
@@ -51,3 +51,19 @@ def _error(values: Sequence[float]) -> float:
     """The standard error of their median, by their quartiles: a few far out do not count."""
     low, _, high = quantiles(values, n=4)
     return _MEDIAN_ERROR * (high - low) / _STANDARD_DEVIATION / math.sqrt(len(values))
+
+
+def balanced(names: Sequence[str]) -> list[list[str]]:
+    """As many orders as names: each has each place once, and each other before it once.
+
+    A Williams design, which exists in this form for an even number of names.
+
+    Raises:
+        ValueError: the number is odd.
+
+    """
+    count = len(names)
+    if count % 2:
+        raise ValueError(f"no balanced orders of {count} names: the number must be even")
+    first = [(-step // 2 if step % 2 else step // 2) % count for step in range(count)]
+    return [[names[(place + shift) % count] for place in first] for shift in range(count)]

@@ -1,8 +1,9 @@
-"""A row of the table: what was asked, what came out, what was to be reached."""
+"""A row of the table: what was asked, measured and to be reached; all rows in sections."""
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,3 +80,12 @@ def lines(title: str, rows: Sequence[Row]) -> list[str]:
         for texts, row in zip(cells, rows, strict=True)
     ]
     return ["", title, *body]
+
+
+def sections(names: Iterable[str]) -> Iterator[tuple[str, list[Row]]]:
+    """The question of each benchmark, as its package asks it, and its rows."""
+    for name in names:
+        asked = import_module(f"benchmarks.{name}").__doc__ or name
+        rows = read(name)
+        if rows:
+            yield asked.strip().rstrip("."), rows

@@ -18,9 +18,8 @@ from ..common.result import Row, at_least, at_most, lines, short, write
 from ..common.session import session
 from .candidates import all_candidates
 from .job import EightQueries
-from .measuring import Turn, measure, ratios, typical
+from .measuring import Shares, Turn, measure, ratios, steady, typical
 from .meter import KEEP_COMPILERS, Meter
-from .steady import Shares, steady
 
 ALLOWED_MS_A_SECOND = 10
 OF_NOBODY = 0.99

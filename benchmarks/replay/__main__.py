@@ -19,8 +19,7 @@ from ..common.result import Row, at_least, at_most, lines, write
 from .long_logs import ShortLog
 from .long_logs import write as write_log
 from .on_spark import sparks
-from .readers import JSON, OURS, READERS
-from .two_processes import second_core
+from .readers import JSON, OURS, READERS, second_core
 
 MIXED, STREAMING = "mixed log", "streaming only"
 MIXED_BYTES = 100_000_000

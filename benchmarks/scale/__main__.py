@@ -9,15 +9,45 @@ samples. No Spark: it would measure Spark. One thread, so one core.
 import gc
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
+from prometheus_client.core import CollectorRegistry
+from prometheus_client.exposition import generate_latest
+
+from querypulse.exporter.published_state import PublishedState
+from querypulse.exporter.query_collector import QueryCollector
+from querypulse.listener.decode import _PROGRESS
+
 from ..common.recorded_events import RecordedRuns, new_ids
 from ..common.result import lines, write
-from .bare import bare_decode, bare_exposition
 from .line import EventPipeline, scrape_of
 from .table import Samples, details, rows
+
+
+def bare_decode(texts: Sequence[str]) -> None:
+    """Read the same fields of the same texts, with our own decoder and without what follows."""
+    for text in texts:
+        _PROGRESS.decode(text)
+
+
+def bare_exposition(board: PublishedState) -> Callable[[], bytes]:
+    """Write the same samples, which are there already."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Ready(board))
+    return lambda: generate_latest(registry)
+
+
+class _Ready:
+    """A collector that has nothing to do any more: what is left is the writing."""
+
+    def __init__(self, board: PublishedState) -> None:
+        self._families = list(QueryCollector(lambda: board).collect())
+
+    def collect(self) -> list[Any]:
+        return self._families
+
 
 SIZES = (10, 100, 1_000, 10_000)
 EVENTS_A_ROUND = 10_000

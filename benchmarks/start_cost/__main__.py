@@ -18,6 +18,7 @@ from contextlib import ExitStack
 
 from pyspark.sql import SparkSession
 
+from ..common.difference import balanced
 from ..common.interpreter import IDLE, INTERPRETERS, interpreter
 from ..common.listeners import (
     NONE,
@@ -30,7 +31,6 @@ from ..common.listeners import (
     StockListener,
     peer,
 )
-from ..common.orders import balanced
 from ..common.pushgateway import Pushgateway, pushgateway
 from ..common.result import lines, write
 from ..common.session import await_quiet_bus, session

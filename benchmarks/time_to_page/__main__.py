@@ -33,9 +33,8 @@ from .page_receiver import (
     WATCHDOG,
     ReceiverProcess,
 )
-from .phases import CLOGGED, IDLE, PHASES, SHARED
 from .prometheus import prometheus
-from .table import ReportDelay, for_nothing, outcomes, rows, shown
+from .table import CLOGGED, IDLE, PHASES, SHARED, ReportDelay, for_nothing, outcomes, rows, shown
 from .workload import FailingQuery, bystanders, failing_queries, run_all
 
 STALL_FLOOR_SECONDS = 5.0

@@ -8,12 +8,17 @@ from typing import NamedTuple
 from ..common.difference import difference_of_medians
 from ..common.result import Row, at_most
 from .page_receiver import CANDIDATES, DEATH, EVENT_ONLY, HANG, OURS, PROMETHEUS, TimedPage
-from .phases import candidates
 from .workload import FailingQuery
 
 MEDIAN_SECONDS = 0.6
 P99_SECONDS = 1.5
 WORDS = {DEATH: "death", HANG: "hang"}
+IDLE, SHARED, CLOGGED = PHASES = ("idle", "shared", "clogged")
+
+
+def candidates(phase: str) -> tuple[str, ...]:
+    """The candidates of a phase: a stock listener would not leave the bus idle."""
+    return tuple(name for name in CANDIDATES if phase != IDLE or name != EVENT_ONLY)
 
 
 class ReportDelay(NamedTuple):

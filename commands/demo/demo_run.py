@@ -9,8 +9,8 @@ from collections.abc import Callable
 import msgspec
 
 from ...sidecar.sidecar import Sidecar
+from .demo_arguments import DemoSettings
 from .demo_output import DemoOutput
-from .demo_settings import DemoSettings
 from .page_receiver import PageReceiver, ReceivedAlert
 from .pipeline import ALERTS, Pipeline
 from .scenarios import SCENARIOS

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from .telemetry import KINDS
-from .writer_lock import WriterLock
 
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
@@ -132,3 +131,23 @@ def made(folder: Path) -> Path:
     """The folder, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+class WriterLock:
+    """A lock file: while it exists, somebody is writing."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def take(self) -> None:
+        """Make every other writer wait."""
+        self._path.touch()
+
+    def give_back(self) -> None:
+        """Release the lock."""
+        self._path.unlink(missing_ok=True)
+
+    def wait(self) -> None:
+        """Wait until nobody holds it."""
+        while self._path.exists():
+            time.sleep(0.1)

@@ -13,9 +13,9 @@ from typing import Any
 from ...sidecar.attachment import attach
 from ...sidecar.sidecar import Sidecar
 from ..exit_code import INTERRUPTED
+from .demo_arguments import DemoSettings
 from .demo_output import DemoOutput
 from .demo_run import DemoRun, DemoSetup
-from .demo_settings import DemoSettings
 from .file_pipeline import FilePipeline
 from .page_receiver import PageReceiver
 from .pipeline import Pipeline, made

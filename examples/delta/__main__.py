@@ -6,8 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ...commands.demo.demo_arguments import add_demo_arguments
-from ...commands.demo.demo_settings import DemoSettings
+from ...commands.demo.demo_arguments import DemoSettings, add_demo_arguments
 from ...commands.demo.run import run
 from ...commands.exit_code import exit_code
 from ...core.installed import NotInstalledError, require_spark

@@ -10,7 +10,7 @@ from support.lifecycle_table import HEALTHY, all_of
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
-from querypulse.alerting.outbox.portions import singly
+from querypulse.alerting.outbox.routing import singly
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):

@@ -39,7 +39,7 @@ ENDED_BY_FAILURE = 3
                 "alertname    StreamingQueryStalled",
                 "query        alert_resolution",
                 "(batch_hung)",
-                "writer_lock.py:",
+                "pipeline.py:",
                 "7 of 8 queries healthy (alert_resolution stalled)",
                 "result             as expected",
             ],

@@ -12,9 +12,8 @@ from support.repository import ROOT
 from querypulse.commands.demo import pipeline as pipeline_module
 from querypulse.commands.demo.alert_table import AlertTable, ConcurrentAppendException
 from querypulse.commands.demo.file_pipeline import FilePipeline
-from querypulse.commands.demo.pipeline import ALERTS
+from querypulse.commands.demo.pipeline import ALERTS, WriterLock
 from querypulse.commands.demo.scenarios import NONE, SCENARIOS
-from querypulse.commands.demo.writer_lock import WriterLock
 
 RUNBOOKS = ROOT / "dashboards" / "runbooks"
 PATIENCE_SECONDS = 10.0

@@ -10,10 +10,10 @@ from support.messages import IN_PYTHON
 from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.redacted import redacted
 from querypulse.core.redaction import REDACTED, Redactor
 from querypulse.listener.failure import describe_failure
 from querypulse.listener.python_traceback import MAX_CHARACTERS, raised_at
+from querypulse.settings.redacting import redacted
 
 HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
 

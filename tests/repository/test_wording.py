@@ -18,7 +18,7 @@ FOUND = [
     ("TOLD_AT = 1", ["told"]),
     ("the `witnesses`", ["witnesses"]),
     ("ListenerDeaf fires", ["deaf"]),
-    ("a query is ill or missed", ["ill", "missed"]),
+    ("a query is ill", ["ill"]),
     ("no Verdict of a Court", ["verdict", "court"]),
     ("alert: QueryFailed", ["QueryFailed"]),
     ("rate(querypulse_probe_seconds[5m])", ["querypulse_probe_seconds"]),

@@ -10,12 +10,12 @@ from support.story import CONFLICT, processing, progress, run
 from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.lifecycle.silences import Silence
-from querypulse.alerting.redacted import redacted
 from querypulse.core.redaction import Redactor
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Arrived, Ending, Marker
+from querypulse.settings.redacting import redacted
 from querypulse.sidecar.worker import TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

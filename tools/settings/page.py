@@ -9,8 +9,12 @@ import msgspec
 from msgspec import Meta
 
 from querypulse.settings.settings import QuerySettings, Settings
-from tools.settings.groups import GROUPS
+from tools.settings.of_delivery import NETWORK, RECEIVERS, SERVER
+from tools.settings.of_rules import ALERTS, DATA, JOB, STALLS
 from tools.settings.setting import Setting, SettingGroup
+
+GROUPS = (JOB, RECEIVERS, ALERTS, STALLS, DATA, SERVER, NETWORK)
+"""In the order of the page."""
 
 HEAD = """\
 # Settings

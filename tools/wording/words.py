@@ -20,7 +20,6 @@ RETIRED = {
     "heard": "received",
     "judge, judged, judgement, judgements, judges, judging, verdict, verdicts": "evaluate, health",
     "mend, mended, mends": "fix",
-    "missed": "missing",
     "outfit": "components",
     "roster": "expected queries",
     "shelf": "bounded store",
@@ -30,7 +29,7 @@ RETIRED = {
     "whoever": "who",
     "witness, witnesses": "signal",
 }
-"""Retired words, and what to write instead. "cast" is not one of them: SQL has it."""
+"""Retired words, and what to write instead. "cast" and "missed" have other uses."""
 RETIRED_NAMES = {
     "QueryFailed": "StreamingQueryFailed",
     "QueryGone": "StreamingQueryStopped",

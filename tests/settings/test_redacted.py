@@ -12,9 +12,9 @@ from querypulse.alerting.evaluate import Evaluation, QueryHealth
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.alerting.redacted import ERROR_CLASS, redacted
 from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 from querypulse.core.states import QueryState
+from querypulse.settings.redacting import ERROR_CLASS, redacted
 
 planted = st.sampled_from(PLANTED)
 
