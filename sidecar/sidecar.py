@@ -62,7 +62,7 @@ class Sidecar:
         self._closed, self._ended = False, threading.Event()
         self._pid = os.getpid()
         later = partial(in_background, "start", self._guard, self.start_or_stand_by)
-        starts = {"start": self._start_by_hand, "start_later": later}
+        starts: dict[str, Any] = {"start": self._start_by_hand, "start_later": later}
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     def __repr__(self) -> str:

@@ -21,7 +21,9 @@ def main() -> int:
         message
         for name in names
         if Path(name).suffix not in NOT_READ
-        for message in unexpected(name, Path(name).read_text(encoding="utf-8"), used)
+        for message in unexpected(
+            name, Path(name).read_text(encoding="utf-8", errors="replace"), used
+        )
     ]
     found += [f"{name}: {word!r} needs no exception" for name, word in EXCEPTIONS.keys() - used]
     sys.stdout.writelines(f"{message}\n" for message in found)
