@@ -126,6 +126,7 @@ class HealthListener(StreamingQueryListener):
     @property
     def _jlistener(self) -> Any:
         """The object PySpark passes to the JVM; always the same one, so that it can be removed."""
+        # PySpark reads this attribute in addListener and removeListener, and calls nothing else.
         self.wirings += 1
         return self._start()
 

@@ -285,6 +285,35 @@ def test_constructor_has_at_most_ten_parameters():
     assert breaking(too_many) == {}
 
 
+# -- properties -------------------------------------------------------------------------------
+
+
+def assigned_in_properties(name):
+    """The properties of a file that assign, delete or set an attribute of an object."""
+    found = [node for node in nodes(name, ast.FunctionDef) if is_property(node)]
+    return {node.name for node in found if any(map(is_side_effect, ast.walk(node)))}
+
+
+def is_property(function):
+    decorators = [ast.unparse(one) for one in function.decorator_list]
+    return any(one in {"property", "cached_property"} for one in decorators)
+
+
+def is_side_effect(node):
+    if isinstance(node, ast.Attribute):
+        return not isinstance(node.ctx, ast.Load)
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in {
+        "setattr",
+        "delattr",
+        "object.__setattr__",
+    }
+
+
+def test_property_assigns_no_attribute():
+    """Reading an attribute must change nothing; PySpark reads the one exception to wire itself."""
+    assert breaking(assigned_in_properties) == {"listener/health_listener.py": {"_jlistener"}}
+
+
 # -- blocking, printing, threads --------------------------------------------------------------
 
 
