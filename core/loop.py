@@ -9,8 +9,6 @@ from collections.abc import Callable
 from .guard import Guard
 
 PAUSE_AFTER_ERROR_SECONDS = 0.2
-END_SECONDS = 0.2
-"""How long the end of a thread that reads files is waited for."""
 
 
 class Loop:
@@ -70,23 +68,3 @@ class Loop:
     def _has_stepped(self) -> bool:
         self._step()
         return True
-
-
-def file_loop(name: str, read: Callable[[], object], seconds: float, guard: Guard) -> Loop:
-    """An unstarted thread that calls ``read`` every ``seconds``; ``end_file_loop`` stops it.
-
-    It has a thread of its own because on a hanging mount, a read may never return.
-    """
-
-    def step() -> None:
-        guard.attempt(name, read)
-        loop.stopping.wait(seconds)
-
-    loop = Loop(name, step, guard)
-    return loop
-
-
-def end_file_loop(loop: Loop) -> None:
-    """Stop the thread and wait briefly: a hanging read must not delay a close."""
-    loop.stop()
-    loop.join(END_SECONDS)

@@ -17,6 +17,8 @@ class Secret:
         self._value = value.strip()
         self._path: Path | None = None
         self._seen: tuple[int, int, int] | None = None
+        self.problem = ""
+        """Why the file could not be read the last time; it never holds its content."""
 
     @classmethod
     def from_file(cls, path: str | Path, *, setting: str) -> Secret:
@@ -31,8 +33,7 @@ class Secret:
         try:
             secret._read()
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or "it is not UTF-8"
-            raise ValueError(f"{setting}: cannot read {path}: {reason}") from None
+            raise ValueError(f"{setting}: cannot read {path}: {_reason(error)}") from None
         if not secret._value:
             raise ValueError(f"{setting}: {path} is empty")
         return secret
@@ -42,8 +43,9 @@ class Secret:
         if self._path is not None:
             try:
                 self._read()
-            except (OSError, ValueError):
-                return self._value
+                self.problem = ""
+            except (OSError, ValueError) as error:
+                self.problem = f"cannot read {self._path}: {_reason(error)}"
         return self._value
 
     @property
@@ -70,3 +72,7 @@ class Secret:
             return
         self._value = self._path.read_text(encoding="utf-8").strip() or self._value
         self._seen = seen
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it is not UTF-8"

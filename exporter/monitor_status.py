@@ -37,6 +37,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     alerts_lost: Mapping[str, Mapping[str, int]]
     circuits_open: Mapping[str, bool]
     spool_problem: str
+    file_problems: Mapping[str, str]
     app_name_problem: str
     callback_duration_seconds: Timing
     probe_duration_seconds: Timing
@@ -61,6 +62,7 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         alerts_lost=_by_receiver(monitor, monitor.alerts_lost),
         circuits_open=monitor.circuits_open,
         spool_problem=monitor.spool_problem,
+        file_problems=monitor.file_problems,
         app_name_problem=monitor.app_name_problem,
         callback_duration_seconds=_timing(monitor.callback_duration_seconds),
         probe_duration_seconds=_timing(monitor.probe_duration_seconds),

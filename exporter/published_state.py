@@ -110,6 +110,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     receivers: tuple[str, ...] = ()
     spool_problem: str = ""
     """Why undelivered alerts would be lost with this driver, although they are to be kept."""
+    file_problems: Mapping[str, str] = {}
+    """By what the files hold (silences, secrets, http): why what was read last may be old."""
     app_name_problem: str = ""
     """The effect of an app name that other drivers may share."""
     callback_duration_seconds: Buckets = CALLBACK_BUCKETS

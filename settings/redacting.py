@@ -56,6 +56,11 @@ class Redacting:
         """Whether any key comes from a file."""
         return any(secret.is_from_file for secret in self._secrets)
 
+    @property
+    def problem(self) -> str:
+        """Why a key may be old; empty if each file was readable."""
+        return next((one.problem for one in self._secrets if one.problem), "")
+
     def refresh(self) -> None:
         """Read our own keys again, because files may change; for a separate thread."""
         values = tuple(secret.reveal() for secret in self._secrets)

@@ -15,8 +15,8 @@ import msgspec
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.lifecycle.silences import Silence
 from ..alerting.rules import ALERT_NAMES
+from ..core.file_loop import FileLoop
 from ..core.guard import Guard
-from ..core.loop import end_file_loop, file_loop
 from .mistakes import suggestion
 from .silence_file import read_silences
 from .silence_settings import SilenceSettings
@@ -58,7 +58,7 @@ class Silencing:
         self._signature: Signature = None
         self._problem = ""
         self._was_read = threading.Event()
-        self._loop = file_loop("silence-file", self.refresh, READ_EVERY_SECONDS, guard)
+        self._loop = FileLoop("silence-file", self.refresh, READ_EVERY_SECONDS, guard)
 
     def add(self, silence: SilenceSettings) -> None:
         """Add a silence from now on; any thread may call it.
@@ -93,7 +93,12 @@ class Silencing:
 
     def stop(self) -> None:
         """Stop reading."""
-        end_file_loop(self._loop)
+        self._loop.end()
+
+    @property
+    def problem(self) -> str:
+        """Why the file's silences may be old; empty without a problem."""
+        return self._loop.problem or self._problem
 
     def __call__(self) -> tuple[Silence, ...]:
         """All silences that have not ended."""

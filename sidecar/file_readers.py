@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ..core.file_loop import FileLoop
 from ..core.guard import Guard
-from ..core.loop import end_file_loop, file_loop
 from ..exporter.server import HttpServer
 from ..settings.components import Components
 from ..settings.wiring import HttpAccess
@@ -27,6 +27,12 @@ class _Rotation:
         self._server = server
         self._problem = ""
 
+    @property
+    def problem(self) -> str:
+        """Why the token or the certificate may be old; empty without a problem."""
+        token = self._access.token
+        return self._problem or (token.problem if token is not None else "")
+
     def __call__(self) -> None:
         """Read the files that have changed; for a separate thread."""
         if self._access.token is not None:
@@ -46,22 +52,36 @@ class FileReaders:
 
     def __init__(self, components: Components, server: HttpServer | None, guard: Guard) -> None:
         self._silencing = components.silencing
-        self._loops = []
-        if components.redacting.reads_files:
-            read = components.redacting.refresh
-            self._loops.append(file_loop("secret-files", read, READ_SECONDS, guard))
-        if server is not None and components.access != HttpAccess():
-            rotation = _Rotation(components.access, server)
-            self._loops.append(file_loop("http-files", rotation, READ_SECONDS, guard))
+        self._redacting = components.redacting
+        self._rotation = None if server is None else _Rotation(components.access, server)
+        self._loops: dict[str, FileLoop] = {}
+        if self._redacting.reads_files:
+            self._loops["secrets"] = FileLoop(
+                "secret-files", self._redacting.refresh, READ_SECONDS, guard
+            )
+        if self._rotation is not None and components.access != HttpAccess():
+            self._loops["http"] = FileLoop("http-files", self._rotation, READ_SECONDS, guard)
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By what the files hold: why what was read last may be old. Reads no file."""
+        read = {
+            "silences": self._silencing.problem,
+            "secrets": self._redacting.problem,
+            "http": "" if self._rotation is None else self._rotation.problem,
+        }
+        hanging = {name: loop.problem for name, loop in self._loops.items()}
+        found = {name: hanging.get(name) or problem for name, problem in read.items()}
+        return {name: problem for name, problem in found.items() if problem}
 
     def start(self) -> None:
         """Start reading; the silences are known when this returns."""
         self._silencing.start()
-        for loop in self._loops:
+        for loop in self._loops.values():
             loop.start()
 
     def stop(self) -> None:
         """Stop reading."""
         self._silencing.stop()
-        for loop in self._loops:
-            end_file_loop(loop)
+        for loop in self._loops.values():
+            loop.end()

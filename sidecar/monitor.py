@@ -19,6 +19,7 @@ from ..listener.health_listener import HealthListener
 from ..listener.prober import Prober
 from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
+from .file_readers import FileReaders
 from .worker import Worker
 
 
@@ -44,6 +45,7 @@ class MonitorFacts:
         worker: Worker,
         guard: Guard,
         notifier: Notifier,
+        files: FileReaders,
     ) -> None:
         self._origin = origin
         self._path = path
@@ -53,6 +55,7 @@ class MonitorFacts:
         self._worker = worker
         self._guard = guard
         self._notifier = notifier
+        self._files = files
         self._callback_durations = CALLBACK_BUCKETS
         self._probe_durations = PROBE_BUCKETS
 
@@ -95,6 +98,7 @@ class MonitorFacts:
             circuits_open={one.name: one.circuit_open for one in deliveries},
             receivers=self._notifier.names,
             spool_problem=self._notifier.spool_problem,
+            file_problems=self._files.problems,
             app_name_problem=problem_of(self._origin.app),
             callback_duration_seconds=self._callback_durations,
             probe_duration_seconds=self._probe_durations,

@@ -44,7 +44,6 @@ MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
 FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
-
 INTERRUPTED_SECONDS = 0.5
 """The time to close after a second Ctrl-C."""
 
@@ -89,6 +88,8 @@ class Runtime:
         lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
         self._notifier = self._make_notifier(app, lifecycle)
         self._worker = self._make_worker(lifecycle)
+        self._server = make_server(settings, components.access, self._content(), guard)
+        self._files = FileReaders(components, self._server, guard)
         self._facts = MonitorFacts(
             Origin(app, spark.version, lag_by_partition=settings.lag_by_partition),
             path=path,
@@ -98,12 +99,11 @@ class Runtime:
             worker=self._worker,
             guard=guard,
             notifier=self._notifier,
+            files=self._files,
         )
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
         self.board: PublishedState = self._facts.board(self.evaluated)
-        self._server = make_server(settings, components.access, self._content(), guard)
-        self._files = FileReaders(components, self._server, guard)
 
     @property
     def url(self) -> str | None:

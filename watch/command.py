@@ -15,8 +15,8 @@ from ..alerting.alert import Incident
 from ..alerting.lifecycle.silences import why_muted
 from ..alerting.notifier import Notifier
 from ..core.deadline import Deadline
+from ..core.file_loop import FileLoop
 from ..core.guard import Guard
-from ..core.loop import end_file_loop, file_loop
 from ..core.redacted_log import RedactedLog
 from ..settings import receivers_from_settings, wiring
 from ..settings.links import guidance_from_outside
@@ -80,7 +80,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
 
     for number in ENDING_SIGNALS:
         signal.signal(number, end)
-    files = file_loop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
+    files = FileLoop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
     files.start()
     silencing.start()
     notifier.start()
@@ -88,7 +88,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     ended.wait()
     close(watcher, notifier)
     silencing.stop()
-    end_file_loop(files)
+    files.end()
     return 0
 
 

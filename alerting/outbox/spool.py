@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ...core.file_loop import HangDetector
 from ...core.guard import Guard
 from ...core.loop import Loop
 from ...listener.past_failures import FailedQuery
@@ -26,10 +27,9 @@ Essence = tuple[object, ...]
 class Spool:
     """Stores the newest entries of every receiver, and the failures of queries.
 
-    It writes as soon as an important part changes. ``problem`` says what is wrong, and is empty
-    without a problem. Deliveries do not depend on it: without a disk everything works while the
-    process runs. The entries of an earlier process are not overwritten before ``load`` has
-    returned them. A forked child does nothing.
+    It writes as soon as an important part changes. Deliveries do not depend on it: without a disk
+    everything works while the process runs. The entries of an earlier process are not overwritten
+    before ``load`` has returned them. A forked child does nothing.
     """
 
     def __init__(
@@ -40,7 +40,8 @@ class Spool:
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.problem = ""
+        self._problem = ""
+        self._hang = HangDetector()
         self.is_taken = False
         """Whether another running process of the same app uses the file."""
         self._file = SpoolFile(folder, app)
@@ -59,6 +60,12 @@ class Spool:
         self._on_disk: dict[tuple[str, str], Essence] = {}
         # Guards what was found and offered; never held while the disk is at work.
         self._changed = threading.Condition()
+
+    @property
+    def problem(self) -> str:
+        """Why what was offered may not be on the disk; empty without a problem."""
+        hangs = self._hang.problem
+        return f"{self._file.path}: {hangs}" if hangs else self._problem
 
     def start(self) -> None:
         """Start the thread."""
@@ -155,7 +162,8 @@ class Spool:
             self._wait()
 
     def _open(self) -> None:
-        entries = self._file.open(self._wall())
+        with self._hang:
+            entries = self._file.open(self._wall())
         with self._changed:
             if not self._was_opened:
                 self._found = entries if self._file.existed else None
@@ -185,7 +193,8 @@ class Spool:
             if failures.get(key) != known.get(key)
         }
         if changes or failed:
-            self._file.write(changes, failed)
+            with self._hang:
+                self._file.write(changes, failed)
         with self._changed:
             self._on_disk, self._failures_on_disk = on_disk, failures
             self._written = offered
@@ -216,9 +225,9 @@ class Spool:
 
     def _say(self, problem: str) -> None:
         """Log a problem if it is new."""
-        if problem and problem != self.problem:
+        if problem and problem != self._problem:
             log.warning("querypulse: the alerts' spool: %s", problem)
-        self.problem = problem
+        self._problem = problem
 
 
 def essence(entry: OutboxEntry) -> Essence:

@@ -27,6 +27,7 @@ from .encoding import to_json
 from .http import TOTAL_SECONDS, HttpError, HttpPoster
 from .http_options import HttpOptions
 from .receiver import LeftOpen, ReceiverCapabilities
+from .web_page import not_a_page
 
 log = logging.getLogger("querypulse")
 
@@ -152,7 +153,7 @@ def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None
 
     """
     try:
-        member.post(to_json(alerts), wall)
+        not_a_page(member.post(to_json(alerts), wall), member.place)
     except HttpError as error:
         if error.answer is not DeliveryOutcome.REJECTED or len(alerts) == 1:
             raise
@@ -169,7 +170,7 @@ def _post_singly(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) 
 def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpError | None:
     """Why this alert is refused, None if it is accepted; raises any error but a refusal."""
     try:
-        member.post(to_json([alert]), wall)
+        not_a_page(member.post(to_json([alert]), wall), member.place)
     except HttpError as error:
         if error.answer is not DeliveryOutcome.REJECTED:
             raise

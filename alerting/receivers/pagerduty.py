@@ -31,6 +31,7 @@ from .pagerduty_event import (
     trigger_event,
 )
 from .receiver import ReceiverCapabilities
+from .web_page import not_a_page
 
 EVENTS_URLS = {
     "us": "https://events.pagerduty.com/v2/enqueue",
@@ -108,7 +109,7 @@ class PagerDuty:
 
     def _post(self, body: bytes, wall: float) -> bytes:
         try:
-            return self._poster.post(body, wall)
+            return not_a_page(self._poster.post(body, wall), self._poster.place)
         except HttpError as error:
             if error.status != BAD_REQUEST or not is_about_the_key(error.body):
                 raise

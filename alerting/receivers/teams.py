@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...core.outcomes import DeliveryOutcome
 from ..alert import Incident
 from ..details import NEXT_STEPS, details, links, members, next_steps
 from ..headline import called, headline_of
 from .channel import Channel, channel_type
 from .declaration import UrlReceiverSettings
 from .encoding import shorten, to_json, utc
-from .http import HttpError
+from .web_page import not_a_page
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
@@ -43,11 +42,8 @@ class Teams(Channel):
         return full if len(full) <= MAX_MESSAGE_BYTES else less, less
 
     def _checked(self, answer: bytes) -> bytes:
-        """A page of HTML comes from something else, such as the login of a proxy."""
-        if answer.lstrip().startswith(b"<"):
-            text = f"{self._poster.place} answered 2xx with a page of HTML"
-            raise HttpError(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=True)
-        return answer
+        """A workflow never answers with HTML."""
+        return not_a_page(answer, self._poster.place)
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:

@@ -35,6 +35,9 @@ function monitorFacts(monitor, now, elapsed) {
     ["errors", itemised(monitor.internal_errors), total(monitor.internal_errors) ? "bad" : ""],
   ];
   if (monitor.spool_problem) facts.push(["spool", monitor.spool_problem, "bad"]);
+  for (const [what, problem] of Object.entries(monitor.file_problems)) {
+    facts.push([`${what} file`, problem, "bad"]);
+  }
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);
   if (!monitor.receivers.length) facts.push(["receivers", "none: alerts are not sent", "note"]);
   return facts;

@@ -70,6 +70,9 @@ def test_credentials_and_proxies_of_the_environment_are_ignored(double, tmp_path
     assert double.requests[0].headers["Authorization"] is None
 
 
+@pytest.mark.fault(
+    "Receivers", "A receiver that redirects", "The redirect is not followed; the error is reported"
+)
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_redirect_counts_as_a_rejection(double, status):
     """A redirect is not followed, because the alert could vanish or leak."""

@@ -57,6 +57,9 @@ def test_retry_after_is_seconds_or_a_date(text, seconds):
     assert parse_retry_after(text, NOW) == seconds
 
 
+@pytest.mark.fault(
+    "Receivers", "Any text as `Retry-After`", "It is ignored, or a pause of at most five minutes"
+)
 @given(st.text())
 def test_retry_after_never_raises(text):
     """Whatever a server sends, the result is None or a limited number of seconds."""

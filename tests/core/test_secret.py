@@ -50,6 +50,7 @@ def test_broken_file_keeps_the_last_good_value(path, broken):
     secret = Secret.from_file(path, setting=SETTING)
     path.write_bytes(broken)
     assert secret.reveal() == "first"
+    assert ("UTF-8" in secret.problem) == (broken == b"\xff\xfe\xfa")
     path.write_text("the next one")
 
     assert secret.reveal() == "the next one"

@@ -203,6 +203,7 @@ def test_monitor_shows_all_its_fields():
     assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"rejected": 1}}
     assert shown["circuits_open"] == {"webhook": True, "pagerduty": False}
     assert shown["spool_problem"] == "/spool: no space left on device"
+    assert shown["file_problems"] == {"silences": "no answer for 12 s"}
     assert shown["app_name_problem"] == "the app is called 'pyspark-shell'"
     assert shown["probe_duration_seconds"] == {
         "count": 2,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -511,6 +512,7 @@ def shown(reading, forged=0):
         worker=worker,
         guard=reading.guard,
         notifier=Notifier([]),
+        files=SimpleNamespace(problems={}),
     )
     dropped = facts.board(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)

@@ -115,7 +115,9 @@ def test_driver_is_ready_when_all_queries_are_healthy(spark, watch):
 
 
 @pytest.mark.fault(
-    "Disk, port and mounts", "The HTTP port is taken", "One error in the log; monitoring goes on"
+    "Disk, port and mounts",
+    "The HTTP port is taken",
+    "One error in the log; `sidecar.url` is None; monitoring goes on",
 )
 def test_taken_port_logs_one_error_and_monitoring_continues(spark, watch, pages, caplog):
     import socket
@@ -131,6 +133,7 @@ def test_taken_port_logs_one_error_and_monitoring_continues(spark, watch, pages,
         pages.wait_for("StreamingQueryFailed", "unserved")
 
     assert sidecar.url is None
+    assert [query.state for query in sidecar.snapshot().queries] == ["failed"]
     ours = [r for r in caplog.records if r.name == "querypulse"]
     (line,) = [r.getMessage() for r in ours if r.levelno >= logging.ERROR]
     assert str(port) in line

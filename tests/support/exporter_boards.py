@@ -29,6 +29,7 @@ MONITOR = Monitor(
     alerts_lost={("pagerduty", "rejected"): 1},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
+    file_problems={"silences": "no answer for 12 s"},
     app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),
     callback_duration_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),

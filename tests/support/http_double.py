@@ -144,8 +144,10 @@ class HttpDouble(ThreadingHTTPServer):
         *script: Answer,
         otherwise: Answer | None = None,
         tls: ssl.SSLContext | None = None,
+        address: tuple[str, int] = ("127.0.0.1", 0),
     ) -> None:
-        super().__init__(("127.0.0.1", 0), DoubleHandler)
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        super().__init__(address, DoubleHandler)
         self.script: deque[Answer] = deque(script)
         self.otherwise = otherwise or reply(200)
         self.requests: list[RecordedRequest] = []
@@ -157,7 +159,9 @@ class HttpDouble(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        return f"http{'s' if self.tls else ''}://127.0.0.1:{self.server_address[1]}"
+        host, port = self.server_address[:2]
+        host = f"[{host}]" if ":" in host else host
+        return f"http{'s' if self.tls else ''}://{host}:{port}"
 
     def handle(self, request: RecordedRequest, handler: DoubleHandler) -> None:
         with self._arrived:

@@ -16,7 +16,7 @@ BEGAN = 1000.0
 """The story's clock when the driver is created."""
 HOSTILE = "<img src=x onerror=\"document.title='owned'\">"
 QUIET_MONITOR = msgspec.structs.replace(
-    MONITOR, reregistrations=0, events_dropped={}, internal_errors={}, spool_problem="",
+    MONITOR, reregistrations=0, events_dropped={}, internal_errors={}, spool_problem="", file_problems={},
     circuits_open={}, alerts_lost={}, outbox_pending={},
 )  # fmt: skip
 

@@ -30,8 +30,8 @@ class ReceivedPage:
 class PageRecorder(HttpDouble):
     """Decodes the alerts that arrive, and can wait for one."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        super().__init__(address=address)
         self.pages: list[ReceivedPage] = []
         self._reported = threading.Condition()
 

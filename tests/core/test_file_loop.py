@@ -1,0 +1,68 @@
+"""A read that does not return is reported, and delays nobody."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from support.clock import Clock
+from support.queries import until
+
+from querypulse.core import file_loop
+from querypulse.core.file_loop import HANGS_SECONDS, FileLoop, HangDetector
+from querypulse.core.guard import Guard
+
+PATIENCE_SECONDS = 10.0
+
+
+def test_work_that_takes_long_is_a_problem_until_it_returns():
+    clock = Clock(100.0)
+    detector = HangDetector(clock)
+    with detector:
+        clock.now += HANGS_SECONDS
+        assert detector.problem == ""
+        clock.now += 2.0
+        assert detector.problem == f"no answer for {HANGS_SECONDS + 2.0:.0f} s"
+
+    assert detector.problem == ""
+
+
+def test_pause_between_reads_is_no_problem():
+    clock = Clock()
+    detector = HangDetector(clock)
+    with detector:
+        clock.now += 1.0
+    clock.now += 10 * HANGS_SECONDS
+
+    assert detector.problem == ""
+
+
+def test_hanging_read_is_reported_and_does_not_delay_the_end(monkeypatch):
+    monkeypatch.setattr(file_loop, "HANGS_SECONDS", 0.05)
+    free = threading.Event()
+    loop = FileLoop("test", lambda: free.wait(PATIENCE_SECONDS), 1.0, Guard())
+    loop.start()
+    until(lambda: loop.problem.startswith("no answer for "), "it is reported")
+    began = time.monotonic()
+    loop.end()
+    assert time.monotonic() - began < PATIENCE_SECONDS / 2
+    free.set()
+
+    until(lambda: not loop.problem, "the problem is gone")
+
+
+@pytest.mark.contains_errors
+def test_read_that_fails_is_tried_again():
+    guard, reads = Guard(), []
+
+    def fail():
+        reads.append(1)
+        raise OSError("gone")
+
+    loop = FileLoop("test", fail, 0.01, guard)
+    loop.start()
+    until(lambda: len(reads) > 2, "it is read again")
+    loop.end()
+
+    assert guard.errors["test"] > 2

@@ -1,0 +1,149 @@
+"""Receivers that lie, or whose clock is wrong, cost bounded time and memory, and lose no alert."""
+
+from __future__ import annotations
+
+import time
+import tracemalloc
+from email.utils import formatdate
+
+import pytest
+from support.deliveries import PATIENCE_SECONDS, incident
+from support.http_double import HttpDouble, raw, reply
+
+from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.receivers.alertmanager import Alertmanager
+from querypulse.alerting.receivers.answer import MAX_RETRY_AFTER_SECONDS
+from querypulse.alerting.receivers.http import TOTAL_SECONDS, HttpError
+from querypulse.alerting.receivers.pagerduty import PagerDuty
+from querypulse.alerting.receivers.slack import Slack
+from querypulse.alerting.receivers.teams import Teams
+from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.core.guard import Guard
+from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.core.secret import Secret
+
+CHUNK = b"x" * 1_000_000
+HUGE_MEGABYTES = 200
+AT_MOST_BYTES = 5_000_000
+AT_MOST_SECONDS = TOTAL_SECONDS + 2.0
+LOGIN_PAGE = b"\n<!DOCTYPE html><html>Please log in</html>"
+MAKE = {
+    "pagerduty": lambda url: PagerDuty(Secret("R" * 32), url=url),
+    "alertmanager": lambda url: Alertmanager([url]),
+    "slack": lambda url: Slack(Secret(url)),
+    "teams": lambda url: Teams(Secret(url)),
+}
+
+
+@pytest.mark.fault(
+    "Receivers",
+    "A proxy answers 200 with its login page, in place of PagerDuty, an Alertmanager, Slack or Teams",
+    "It does not count as delivered; the alert is kept",
+)
+@pytest.mark.parametrize("kind", MAKE)
+def test_login_page_is_no_delivery(kind):
+    with HttpDouble(otherwise=reply(200, {"Content-Type": "text/html"}, LOGIN_PAGE)) as double:
+        delivery = Delivery(MAKE[kind](double.url), Guard())
+        delivery.start()
+        delivery.offer((incident(),))
+        assert delivery.flush(PATIENCE_SECONDS) is False
+        pending = delivery.pending
+        delivery.close(PATIENCE_SECONDS)
+
+    assert pending == 1
+    assert delivery.outcomes[DeliveryOutcome.MISCONFIGURED.value] == 1
+    assert delivery.outcomes[DeliveryOutcome.DELIVERED.value] == 0
+
+
+def endless(head):
+    """``head``, and then megabytes as fast as they are read."""
+
+    def answer(handler):
+        try:
+            handler.connection.sendall(head)
+            for _ in range(HUGE_MEGABYTES):
+                handler.connection.sendall(CHUNK)
+        except OSError:
+            pass
+        handler.close_connection = True
+
+    return answer
+
+
+def redirect_to_itself(handler):
+    reply(307, {"Location": f"{handler.double.url}/hook"})(handler)
+
+
+LIES = {
+    "200 and a huge body": (endless(b"HTTP/1.1 200 OK\r\n\r\n"), None),
+    "503 and a huge body": (
+        endless(b"HTTP/1.1 503 Busy\r\n\r\n"),
+        DeliveryOutcome.TRANSIENT,
+    ),
+    "200 that claims gzip": (
+        raw(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 9\r\n\r\nnot gzip!"),
+        None,
+    ),
+    "200 shorter than it claims": (
+        raw(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000000\r\n\r\nshort"),
+        None,
+    ),
+    "a header line without end": (
+        endless(b"HTTP/1.1 200 OK\r\nX-Long: "),
+        DeliveryOutcome.TRANSIENT,
+    ),
+    "a thousand headers": (
+        raw(b"HTTP/1.1 200 OK\r\n" + b"X-Many: 1\r\n" * 1000 + b"\r\n"),
+        DeliveryOutcome.TRANSIENT,
+    ),
+    "no HTTP": (endless(b"220 mail.example ESMTP\r\n"), DeliveryOutcome.TRANSIENT),
+    "a redirect to itself": (redirect_to_itself, DeliveryOutcome.MISCONFIGURED),
+}
+
+
+@pytest.mark.fault(
+    "Receivers",
+    "Answers that are huge, cut, mislabelled, no HTTP, or redirect to themselves",
+    "The attempt ends, memory is bounded, and only a 200 counts as delivered",
+)
+@pytest.mark.parametrize("lie", LIES)
+def test_lying_answer_costs_bounded_time_and_memory(lie, measured):
+    answer, meant = LIES[lie]
+    receiver, outcome = None, None
+    with HttpDouble(otherwise=answer) as double:
+        receiver = Webhook(Secret(f"{double.url}/hook"))
+        tracemalloc.start()
+        began = time.monotonic()
+        try:
+            receiver.send(incident(), time.time())
+        except HttpError as error:
+            outcome = error.answer
+        seconds = time.monotonic() - began
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        receiver.close()
+
+    measured(f"{peak / 1e6:.1f} MB, {seconds:.1f} s")
+    assert outcome is meant
+    assert seconds < AT_MOST_SECONDS
+    assert peak < AT_MOST_BYTES
+
+
+@pytest.mark.fault(
+    "Receivers",
+    "A receiver with a wrong clock asks for a pause until 1970 or 2099",
+    "The next attempt is due within five minutes",
+)
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("year", [1970, 2099])
+def test_receiver_with_a_wrong_clock_delays_no_page_for_long(status, year):
+    wrong = formatdate((year - 1970) * 365.25 * 86400.0, usegmt=True)
+    with HttpDouble(otherwise=reply(status, {"Retry-After": wrong, "Date": wrong})) as double:
+        delivery = Delivery(Webhook(Secret(double.url)), Guard())
+        delivery.start()
+        delivery.offer((incident(),))
+        assert delivery.flush(PATIENCE_SECONDS) is False
+        due = delivery._outbox.next_at(time.monotonic(), time.time()) - time.monotonic()
+        delivery.close(PATIENCE_SECONDS)
+
+    assert due <= MAX_RETRY_AFTER_SECONDS
