@@ -13,7 +13,10 @@ ICEBERG_SPARK := 4.1.3
 # With the peer that the benchmarks measure.
 BENCH := .venv-bench
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# With the hash of every file. pip builds PySpark and the project with what this installs first, not
+# with what it would download for each build.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
+HASHED := $(PIP) --require-hashes --requirement
 # Many tests wait for sockets and other processes. Those with Spark share a driver in each of two
 # processes; the groups stay in order, so the tests whose own processes keep the machine busy are last.
 # Beside a broker, Delta Lake needs the whole machine.
@@ -32,7 +35,7 @@ GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test all-tests test-fast test-oldest simulate fuzz lint bench dashboards faults soak pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test all-tests test-fast test-oldest simulate fuzz lint bench dashboards faults dependencies soak pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -110,6 +113,10 @@ soak: java $(VENV)/.tests
 faults:
 	cd tests && ../$(BIN)/python -m support.faults_page > ../docs/faults.md
 
+## make dependencies  write the hashes of the versions in constraints.txt to requirements/
+dependencies: $(VENV)/.lint
+	$(BIN)/python -m tools.dependencies
+
 ## make pictures   draw the pictures of README and docs from a real driver
 pictures: $(VENV)/.tests
 	$(BIN)/python -m tools.pictures
@@ -147,16 +154,17 @@ system-packages:
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade pip
+	$(HASHED) requirements/build.txt
 
 # One stamp for each purpose: the demo does not wait for test tools.
-$(VENV)/.spark: $(BIN)/python pyproject.toml constraints.txt
+$(VENV)/.spark: $(BIN)/python pyproject.toml requirements/spark.txt
 	@echo "installing querypulse with PySpark into $(VENV) (the first time takes a while)"
-	$(PIP) --editable '.[spark]'
+	$(HASHED) requirements/spark.txt
+	$(PIP) --editable .
 	@touch $@
 
-$(VENV)/.tests: $(VENV)/.spark
-	$(PIP) --group tests
+$(VENV)/.tests: $(VENV)/.spark requirements/tests.txt
+	$(HASHED) requirements/tests.txt
 	@touch $@
 
 $(OLDEST)/.%: SPARK := $(OLDEST_SPARK)
@@ -188,11 +196,11 @@ $(OTHERS:%=%/.tests): %/.tests: %/.spark
 	$(OTHER_PIP) --group tests pyspark==$(SPARK)
 	@touch $@
 
-$(VENV)/.fuzz: $(VENV)/.tests
-	$(PIP) --group fuzz
+$(VENV)/.fuzz: $(VENV)/.tests requirements/fuzz.txt
+	$(HASHED) requirements/fuzz.txt
 	@touch $@
 
 # mypy reads what the code imports, so the packages must be installed, too.
-$(VENV)/.lint: $(VENV)/.tests
-	$(PIP) --group lint
+$(VENV)/.lint: $(VENV)/.tests requirements/lint.txt
+	$(HASHED) requirements/lint.txt
 	@touch $@
