@@ -7,6 +7,7 @@ import platform
 import shutil
 import signal
 import threading
+import time
 from collections import Counter
 from datetime import datetime, timezone
 from functools import cache, partial
@@ -16,9 +17,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support import connectors, faults, grafana
 from support.compose import engine_trouble
+from support.minutes import summary
 
 from querypulse.core.guard import Guard
 
+BEGAN = time.monotonic()
 DUMP_SECONDS = 280
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; tests send SIGINT to themselves and to their children.
@@ -298,6 +301,10 @@ def pytest_terminal_summary(terminalreporter):
     for marker, (here, reason) in needs().items():
         if REQUIRE_ALL and marker in OPT_IN and not here:
             terminalreporter.write_line(f"deselected: tests of {marker}: {reason}")
+    reports = [one for group in terminalreporter.stats.values() for one in group]
+    took = [(one.nodeid, one.duration) for one in reports if isinstance(one, pytest.TestReport)]
+    if line := summary(took, (time.monotonic() - BEGAN) / 60):
+        terminalreporter.write_line(line)
 
 
 @cache
