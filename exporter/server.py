@@ -85,7 +85,7 @@ class HttpServer:
         """Stop listening; a second call does nothing.
 
         Clients waiting at ``/watch`` first receive the ``notice``; a crash sends none. Takes up
-        to 0.8 s if there are such clients.
+        to 1 s if there are such clients.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:

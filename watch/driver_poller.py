@@ -10,7 +10,7 @@ import msgspec
 
 from ..core.guard import Guard
 from ..core.loop import Loop
-from ..exporter.shutdown_notice import Notice
+from ..exporter.shutdown_notice import RETURN_SECONDS, WAIT_SECONDS, Notice
 from .client import Access, Client, NoAnswer
 from .poll import Endpoint, Poll, Said
 from .polling import WatchAnswer, await_notice, poll
@@ -20,6 +20,8 @@ RETRY_SECONDS = 0.5
 PATIENCE = 10
 """A driver that has been down for a time is polled again after a tenth of that time."""
 REST_SECONDS = 1.0
+DISPLACED_SECONDS = RETURN_SECONDS / 2
+"""How soon to ask again after another watcher took this one's place."""
 
 
 class Polled(msgspec.Struct, frozen=True):
@@ -101,8 +103,10 @@ class DriverPoller:
         self._broken = False
         if received.notice is not None:
             self._report(Closing(self._endpoint, time.monotonic(), received.notice))
-        if received is not WatchAnswer.RUNNING or time.monotonic() - began < REST_SECONDS:
+        if received is not WatchAnswer.RUNNING:
             self._rest(self._interval)
+        elif time.monotonic() - began < WAIT_SECONDS / 2:
+            self._rest(DISPLACED_SECONDS)
 
     def _rest(self, seconds: float) -> None:
         self._loops[1].stopping.wait(seconds)

@@ -371,6 +371,6 @@ def test_page_gives_its_slot_to_watchers(windows):
         for watcher in watchers:
             watcher.start()
         until(
-            lambda: shutdown_notice._waiting == 4 and shutdown_notice._pages == 0,
+            lambda: len(shutdown_notice._waiting) == 4 and shutdown_notice._pages == 0,
             "the page has given up its slot",
         )

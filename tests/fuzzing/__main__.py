@@ -1,6 +1,6 @@
 """``python -m fuzzing TARGET --minutes N``, run in ``tests/``: searches for inputs that break a promise.
 
-An input that does is kept in ``build/fuzzing/TARGET/``; move it to ``tests/fuzzing/found/TARGET/``.
+An input that does is kept in ``build/fuzzing/TARGET/``; add it to ``tests/fuzzing/found.py``.
 """
 
 from __future__ import annotations

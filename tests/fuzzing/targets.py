@@ -233,6 +233,8 @@ def settings(data: bytes) -> None:
         _require(_names_source(str(error)), f"an error without its source: {error}")
     else:
         _require(all(map(_names_source, loaded.problems)), "a problem without its source")
+        # All texts can leave the process.
+        msgspec.json.encode((loaded.settings, loaded.problems))
 
 
 def _arguments(text: bytes) -> dict[str, object]:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from fuzzing import targets
+from fuzzing.found import FOUND
 from fuzzing.seeds import LETTERS, SEEDS, events
 from fuzzing.targets import TARGETS, Broken
 
 from querypulse.listener.decode import DecodeError
 
-FOUND = sorted((Path(__file__).parent / "found").glob("*/*"))
 INPUTS = [(name, data) for name, seeds in SEEDS.items() for data in seeds()]
 
 
@@ -20,15 +18,21 @@ def test_promises_hold_for_the_seeds(target, data):
     TARGETS[target](data)
 
 
-@pytest.mark.parametrize("path", FOUND, ids=lambda path: f"{path.parent.name}-{path.name}")
-def test_promises_hold_for_what_fuzzing_has_found(path):
-    TARGETS[path.parent.name](path.read_bytes())
+@pytest.mark.fault(
+    "Events",
+    "What coverage-guided fuzzing found at the decoder, the state, the HTTP server and the settings",
+    "A value, or a rejection that is counted or reported",
+)
+@pytest.mark.parametrize(
+    ("target", "what", "data"), FOUND, ids=[f"{one[0]}: {one[1]}" for one in FOUND]
+)
+def test_promises_hold_for_what_fuzzing_has_found(target, what, data):
+    TARGETS[target](data)
 
 
 def test_each_target_has_seeds_and_each_kind_of_event_is_one():
     assert SEEDS.keys() == TARGETS.keys()
     assert {data[:1] for data in events()} == set(LETTERS.values())
-    assert FOUND
 
 
 def test_an_error_of_the_decoder_is_noticed(monkeypatch):

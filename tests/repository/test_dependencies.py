@@ -101,7 +101,7 @@ def test_everything_asked_for_is_installed_in_its_step_or_before(name):
     assert required(layer=name) - installed == set()
 
 
-def test_no_address_stands_in_a_file():
+def test_no_file_names_an_address():
     for text in FILES.values():
         assert not re.search(
             r"https?:|://|--(?:extra-)?index|--find-links|\w\.(?:org|com|net)\b|@", text

@@ -29,7 +29,8 @@ def seen(reported, app="etl"):
 
 def waits_for_shutdown_notice(server):
     until(
-        lambda: server._shutdown_notice._waiting == 1, "the watcher waits for the shutdown notice"
+        lambda: len(server._shutdown_notice._waiting) == 1,
+        "the watcher waits for the shutdown notice",
     )
 
 

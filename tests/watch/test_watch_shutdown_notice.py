@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 import requests
@@ -13,8 +14,18 @@ from support.clock import Clock
 from support.queries import until
 from support.watching import address, get, serving
 
+from querypulse.core.guard import Guard
 from querypulse.exporter import shutdown_notice
-from querypulse.exporter.shutdown_notice import MAX_PAGES, MAX_WAITING, Notice, ShutdownNotice
+from querypulse.exporter.shutdown_notice import (
+    MAX_PAGES,
+    MAX_WAITING,
+    RETURN_SECONDS,
+    Notice,
+    ShutdownNotice,
+)
+from querypulse.watch.client import Access
+from querypulse.watch.driver_poller import Closing, DriverPoller, Polled
+from querypulse.watch.targets import endpoint_of
 
 
 @pytest.fixture
@@ -24,7 +35,7 @@ def short_wait(monkeypatch):
 
 
 def waiting(server, count=1):
-    return server._shutdown_notice._waiting == count
+    return len(server._shutdown_notice._waiting) == count
 
 
 def test_a_watcher_is_notified_of_a_graceful_shutdown_at_once():
@@ -78,16 +89,77 @@ def test_a_watcher_of_a_running_driver_is_answered_after_the_wait(short_wait):
         assert time.monotonic() - began >= 0.2
 
 
-def test_the_fifth_watcher_is_answered_at_once_and_other_pages_are_served():
+def test_the_fifth_watcher_takes_the_place_of_the_oldest():
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING + 1) as pool:
+        answers = []
+        for count in range(1, MAX_WAITING + 1):
+            answers.append(pool.submit(get, server, "/watch"))
+            until(lambda count=count: waiting(server, count), "one more waits")
+        answers.append(pool.submit(get, server, "/watch"))
+        assert answers[0].result(5).json() == {"status": "running"}
+        assert waiting(server, MAX_WAITING)
+        assert get(server, "/livez").status_code == 200
+        server.close()
+        assert {answer.result().json()["status"] for answer in answers[1:]} == {"stopped"}
+
+
+def test_shutdown_waits_for_a_watcher_whose_place_was_taken():
+    """Those who took it may ask again sooner."""
+    with serving() as server, ThreadPoolExecutor(MAX_WAITING + 2) as pool:
+        for _ in range(MAX_WAITING + 1):
+            pool.submit(get, server, "/watch")
+        until(lambda: server._shutdown_notice._displaced_at > 0, "a place is taken")
+        closing = pool.submit(server.close)
+        until(lambda: server._shutdown_notice.said, "the shutdown notice is set")
+        for _ in range(3):
+            assert get(server, "/watch").json() == {"status": "stopped"}
+        closing.result()
+
+
+def test_shutdown_does_not_wait_long_for_places_taken_earlier(short_wait):
+    clock = Clock()
+    notice = ShutdownNotice(clock)
+    with ThreadPoolExecutor(MAX_WAITING + 1) as pool:
+        for _ in range(MAX_WAITING + 1):
+            pool.submit(notice.wait)
+    clock.now += RETURN_SECONDS
+    began = time.monotonic()
+    assert not notice.say(Notice.STOPPED, 60.0)
+    assert time.monotonic() - began < RETURN_SECONDS
+
+
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Neighbours keep all places at `/watch`, or take them again and again",
+    "`querypulse watch` still receives the shutdown notice",
+)
+@pytest.mark.parametrize("again", [False, True], ids=["keep", "again and again"])
+def test_neighbours_at_all_places_hide_no_shutdown_notice(again):
+    ended, signs = threading.Event(), []
+
+    def occupy(server):
+        with suppress(requests.RequestException):
+            get(server, "/watch")
+            while again and not ended.is_set():
+                get(server, "/watch")
+
     with serving() as server, ThreadPoolExecutor(MAX_WAITING) as pool:
         for _ in range(MAX_WAITING):
-            pool.submit(get, server, "/watch")
-        until(lambda: waiting(server, MAX_WAITING), "four wait")
-        began = time.monotonic()
-        assert get(server, "/watch").json() == {"status": "running"}
-        assert get(server, "/livez").status_code == 200
-        assert time.monotonic() - began < 2
+            pool.submit(occupy, server)
+        until(lambda: waiting(server, MAX_WAITING), "all places are taken")
+        poller = DriverPoller(endpoint_of(server.url, "here"), Access(), 5.0, signs.append, Guard())
+        poller.start()
+        until(lambda: any(isinstance(one, Polled) for one in signs), "the driver is polled")
+        time.sleep(2 * RETURN_SECONDS)
         server.close()
+        until(lambda: closings(signs), "the shutdown notice arrives", 5)
+        ended.set()
+        poller.stop()
+    assert closings(signs)[0].notice is Notice.STOPPED
+
+
+def closings(signs):
+    return [one for one in signs if isinstance(one, Closing)]
 
 
 def test_an_answered_watcher_frees_its_slot(short_wait):
