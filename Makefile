@@ -154,11 +154,11 @@ system-packages:
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(HASHED) requirements/build.txt
 
 # One stamp for each purpose: the demo does not wait for test tools.
-$(VENV)/.spark: $(BIN)/python pyproject.toml requirements/spark.txt
+$(VENV)/.spark: $(BIN)/python pyproject.toml requirements/build.txt requirements/spark.txt
 	@echo "installing querypulse with PySpark into $(VENV) (the first time takes a while)"
+	$(HASHED) requirements/build.txt
 	$(HASHED) requirements/spark.txt
 	$(PIP) --editable .
 	@touch $@
