@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from typing import Any
@@ -38,8 +37,6 @@ from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
 from .worker import Inputs, Worker
 
-log = logging.getLogger("querypulse")
-
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
 FLUSH_SHARE = 0.7
@@ -72,8 +69,7 @@ class Runtime:
         self._components = components
         self._guard = guard
         self._on_evaluated = on_evaluated
-        self._checkpoint_warnings = CheckpointWarnings()
-        self._silent_seconds = 0.0
+        self._checkpoint_warnings, self._silent_seconds = CheckpointWarnings(), 0.0
         self._observers = Observers(
             settings,
             spark,
@@ -118,8 +114,8 @@ class Runtime:
         self._notifier.start()
         for loop in self._loops:
             loop.start()
-        page = external_url(self._settings) or self.url
-        log_start(self.board.app, self._notifier.names, page if self.url else None)
+        page = (external_url(self._settings) or self.url) if self.url else None
+        log_start(self.board.app, self._notifier.names, page)
 
     def expect_stop(self, name: str) -> None:
         """Announce a planned stop to the worker, before the stop itself arrives."""
@@ -158,8 +154,7 @@ class Runtime:
 
     @property
     def _end(self) -> ProcessEnd:
-        context = self.evaluated.snapshot.context
-        return end_of(context, uncaught_exception(), self._silent_seconds)
+        return end_of(self.evaluated.snapshot.context, uncaught_exception(), self._silent_seconds)
 
     def _last_flush(self, deadline: Deadline) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
