@@ -6,7 +6,7 @@ import socket
 
 import pytest
 import requests
-from support.pages import Pages
+from support.pages import PageRecorder
 from support.queries import Trap, commits, rate, start, until
 from support.watching import is_seen, watching
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 @pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
 def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
     trap = Trap()
-    with Pages(("::1", 0)) as pages:
+    with PageRecorder(("::1", 0)) as pages:
         sidecar = watch(app_name="six", http_host="::1", webhook_url=pages.url)
         query = start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")

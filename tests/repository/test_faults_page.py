@@ -16,7 +16,7 @@ ROW = re.compile(
 )
 TODAY, BEFORE = SuiteRun("2026-11-24", "4.3.0", "3.11"), SuiteRun("2026-11-20", "4.1.3", "3.11")
 FAULT = Fault("Disk", "The disk is full", "It is reported")
-TEST = "tests/alerting/test_spool.py::test_full_disk"
+TEST = "tests/alerting/outbox/test_spool.py::test_full_disk"
 
 
 @pytest.fixture

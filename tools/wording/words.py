@@ -65,7 +65,7 @@ EXCEPTIONS = {
     ("tools/wording/words.py", "*"): "lists the words",
     ("tests/repository/test_wording.py", "*"): "tests the list",
     ("alerting/outbox/entry.py", "told"): "names in a spool's file, which earlier versions wrote",
-    ("tests/alerting/test_spool.py", "told"): "tests these names",
+    ("tests/alerting/outbox/test_spool.py", "told"): "tests these names",
 }
 """A file and a word, ``*`` for all, and why the word stays there."""
 _INSTEAD = {
