@@ -33,7 +33,7 @@ class Secret:
         try:
             secret._read()
         except (OSError, ValueError) as error:
-            raise ValueError(f"{setting}: cannot read {path}: {_reason(error)}") from None
+            raise ValueError(f"{setting}: cannot read {_shown(path)}: {_reason(error)}") from None
         if not secret._value:
             raise ValueError(f"{setting}: {path} is empty")
         return secret
@@ -72,6 +72,11 @@ class Secret:
             return
         self._value = self._path.read_text(encoding="utf-8").strip() or self._value
         self._seen = seen
+
+
+def _shown(path: str | Path) -> str:
+    """The path, unless it may be the secret itself, given where its file belongs."""
+    return str(path) if Path(path).is_absolute() else "a file with this name (not shown)"
 
 
 def _reason(error: Exception) -> str:

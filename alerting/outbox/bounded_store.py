@@ -16,7 +16,8 @@ class BoundedStore:
     """Entries by key, at most ``max_entries`` of them and ``max_bytes`` as JSON.
 
     A full store evicts delivered and resolved entries first, then the least severe and oldest. It
-    never evicts an unsent critical entry for a less severe, a newer or a rejected one.
+    never evicts an unsent critical entry that fires for a less severe, a newer or a rejected one.
+    An unsent one that is over gives way: a fallback gets no alert that has no room here.
     ``evicted`` counts the evicted entries, once each. A firing incident is offered again and comes
     back when there is room. A single entry may be larger than ``max_bytes``.
     """
@@ -86,9 +87,13 @@ class BoundedStore:
         entry = self._entries[key]
         if _is_done(entry):
             return 0, False, entry.queued_at
-        if entry.is_critical and entry.is_unsent and not entry.dead:
-            return 3, key not in self._outside, -entry.queued_at
-        return 2 if entry.is_critical else 1, key not in self._outside, entry.queued_at
+        if not entry.is_critical:
+            return 1, key not in self._outside, entry.queued_at
+        if entry.is_unsent and entry.is_over:
+            return 2, key not in self._outside, entry.queued_at
+        if entry.is_unsent and not entry.dead:
+            return 4, key not in self._outside, -entry.queued_at
+        return 3, key not in self._outside, entry.queued_at
 
 
 def _is_done(entry: OutboxEntry) -> bool:

@@ -57,6 +57,24 @@ def test_broken_file_keeps_the_last_good_value(path, broken):
 
 
 @pytest.mark.fault(
+    "Settings", "A secret where the path of its file belongs", "The error does not show it"
+)
+@pytest.mark.parametrize(
+    "secret", ["R0hunter2", "https://hooks.example/T0/hunter2", "whsec_hunter2"]
+)
+def test_secret_given_as_its_file_is_not_shown(secret):
+    with pytest.raises(ValueError, match=f"{SETTING}: cannot read a file") as error:
+        Secret.from_file(secret, setting=SETTING)
+
+    assert "hunter2" not in str(error.value)
+
+
+def test_file_that_cannot_be_read_is_shown(tmp_path):
+    with pytest.raises(ValueError, match=f"cannot read {tmp_path}/none: No such file"):
+        Secret.from_file(tmp_path / "none", setting=SETTING)
+
+
+@pytest.mark.fault(
     "Disk, port and mounts", "A secret file vanishes", "The last good value stays in use"
 )
 def test_missing_file_keeps_the_last_good_value(path):

@@ -204,6 +204,11 @@ def test_invalid_url_of_an_alertmanager_member_is_refused(url):
     assert "hidden-path" not in message
 
 
+@pytest.mark.fault(
+    "Settings",
+    "A receiver's URL that cannot be used",
+    "The error names the receiver, and does not show the URL",
+)
 @pytest.mark.parametrize("kind", ["webhook", "slack"])
 @pytest.mark.parametrize("url", INVALID_URLS)
 def test_invalid_url_of_a_receiver_table_is_refused(kind, url):

@@ -387,6 +387,11 @@ NESTED = [
 ]
 
 
+@pytest.mark.fault(
+    "Settings",
+    "Nested settings of wrong types, unknown fields or values",
+    "The error names the setting, the place in it and what is allowed",
+)
 @pytest.mark.parametrize(("settings", "message"), NESTED)
 def test_error_in_a_nested_setting_names_its_path_and_choices(settings, message):
     """B14"""

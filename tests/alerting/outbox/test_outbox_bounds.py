@@ -57,6 +57,27 @@ def test_unsent_critical_incident_is_not_evicted():
     assert outbox.losses["evicted"] == 2
 
 
+def test_unsent_critical_incident_that_is_over_gives_way_to_one_that_fires():
+    """Otherwise a receiver that was down for long would hide new failures from its fallback."""
+    outbox = Outbox(max_entries=1)
+    outbox.offer([incident("over")], WALL)
+    outbox.offer([], WALL + 1)
+    assert queries(outbox) == ["over"]
+    outbox.offer([incident("dead")], WALL + 2)
+
+    assert queries(outbox) == ["dead"]
+    assert outbox.losses["evicted"] == 1
+
+
+def test_warning_does_not_evict_an_unsent_critical_incident_that_is_over():
+    outbox = Outbox(max_entries=1)
+    outbox.offer([incident("over")], WALL)
+    outbox.offer([], WALL + 1)
+    outbox.offer([warning("slow")], WALL + 2)
+
+    assert queries(outbox) == ["over"]
+
+
 def test_rejected_critical_entry_is_evicted_before_an_unsent_one():
     outbox = Outbox(max_entries=1)
     outbox.offer([incident("rejected")], WALL)
