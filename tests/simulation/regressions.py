@@ -74,5 +74,6 @@ SEEDS = (
     Seed(872003010, "a failure in batch 0 whose checkpoint is not read", Terms()),
     Seed(872102605, "a failure that nothing showed, after a planned stop", Terms()),
     Seed(872200795, "a slow batch of an unnamed query that no poll shows", Terms()),
+    Seed(5343, "a driver that is killed again as its first alert resolves late", Terms()),
     Seed(872201181, "a failure under a silence, and then a slow batch", Terms()),
 )

@@ -179,7 +179,8 @@ class Resolving:
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
             if name == driver_down.NAME and is_down and not later and not by_other:
-                raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
+                text = f"{one.key} ended, and driver {driver.name} is down"
+                self._early.append((receiver, closed, Violation("P3", text)))
             if name == driver_down.NAME or not driver.attached or driver in self._forgetful:
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
