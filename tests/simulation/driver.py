@@ -28,7 +28,7 @@ from querypulse.sidecar.runtime import Runtime
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
-from .courier import Courier, SimSpool
+from .courier import Courier
 from .messages import Named
 from .plan import Setup
 from .probe import SimProbe
@@ -36,6 +36,7 @@ from .queries import POLL_SECONDS, SimQuery
 from .receivers import SimReceiver
 from .signals import Faults, SimBus
 from .spark import SimSpark, names_of
+from .spool import Disk
 from .truth import Health
 
 STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
@@ -67,7 +68,7 @@ class SimDriver:
         faults: Faults,
         queries: list[SimQuery],
         receivers: list[SimReceiver],
-        spool: SimSpool | None,
+        disk: Disk | None,
         setup: Setup,
         silences: list[Silence],
         on_evaluated: Callable[[SimDriver, Evaluated], None],
@@ -76,7 +77,7 @@ class SimDriver:
         self.app = setup.app
         self.queries = queries
         self.born_at = time.now
-        self.inherits = spool is not None
+        self.inherits = disk is not None
         self.alive = True
         self.attached = False
         self.attached_at = float("inf")
@@ -88,6 +89,7 @@ class SimDriver:
         self.owners: dict[str, str] = {}
         """Label -> the query that was first shown under it."""
         self.guard = SimGuard()
+        self._spool = spool = disk.spool(self.app, self.guard, time) if disk is not None else None
         self.time = time
         self.bus = SimBus(time, faults, self.step)
         self.spark = SimSpark(time, rng, self.bus, self._start_later)
@@ -145,7 +147,6 @@ class SimDriver:
             clock=time,
             wall=time.wall,
         )
-        self._spool = spool
         time.after(max(0.0, setup.attach_at), self._attach)
 
     @property
@@ -198,7 +199,13 @@ class SimDriver:
     def kill(self, health: Health = Health.DOWN) -> None:
         """End the process; nothing runs any more."""
         self.alive = self.attached = False
+        self.release()
         self.spark.die(health)
+
+    def release(self) -> None:
+        """Close its files."""
+        if self._spool is not None:
+            self._spool.kill()
 
     def close(self, uncaught: type[BaseException] | None = None) -> None:
         """End the application, perhaps by an exception: like ``Runtime.end`` without threads."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from querypulse.alerting import incidents
+from querypulse.alerting import incidents, remembering
 from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, inhibition, lifecycle
 from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.outbox import outbox, send_schedule
@@ -128,6 +128,13 @@ OF_NOTIFYING = (
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver, finding="A10", plan=plan_of("A10")),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
              flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
+    Mutation("the next process does not know how often an alert has fired", "P5",
+             remembering.Remembering, "restore_flaps", lambda *_: None, finding="A11", plan=plan_of("A11", 1)),
+    Mutation("an alert that an earlier process left open is not held open", "P5",
+             lifecycle.Lifecycle, "restore_flaps",
+             lambda self, found, now: self._flaps.restore(found, now), finding="A11", plan=plan_of("A11", 3)),
+    Mutation("a failure that lasts is no news while its alert is held open", "P1",
+             lifecycle, "is_news", lambda *_: False, finding="A7", plan=plan_of("A7", 3)),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import flap_guard
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
@@ -35,6 +36,7 @@ from .stage import (
     Violation,
     WorldView,
     is_end_unreported,
+    is_lasting,
     is_of_all,
     is_of_unnamed,
     is_up,
@@ -337,17 +339,27 @@ class Quiet:
         if is_of_all(one.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return
-        since = one.at - 24 * 3600.0
-        if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
-            # As in ``looping``: a new process cannot know what a webhook knows.
+        since = one.at - flap_guard.WITHIN_SECONDS
+        if not self._stage.plan.setup.spool:
+            # Without a spool, each process counts for itself.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
             since = max([since, *boots[-1:]])
         same = [
-            other for other in receiver.notifications
+            other.at for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
             if (other.key, other.driver) == (one.key, one.driver) and since <= other.at <= one.at
         ]  # fmt: skip
-        if len(same) > SLOW_FLAPS:
+        if len(same) <= SLOW_FLAPS or is_lasting(one.key):
+            return
+        first, *_, last, now = same[-SLOW_FLAPS - 1 :]
+        if any(
+            is_lasting(other.key) and last < other.at and one.named & other.named
+            for other in receiver.notifications
+        ):
+            # That it lasted was news, under the other key; now it lasts again.
+            return
+        calm = max(flap_guard.SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
+        if now - last < min(flap_guard.LONGEST_CALM_SECONDS, calm):
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:

@@ -6,6 +6,7 @@ from math import inf
 
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
+from querypulse.alerting.lifecycle.flap_guard import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
@@ -80,6 +81,9 @@ class Reaching:
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
+        if any(one.held and self._names(one, query, episode) for one in receiver.open.values()):
+            # That it fires again is news only once it lasts longer than before.
+            promised += _news_seconds(query)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
             # An alert that still holds when the silence ends is sent then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
@@ -153,25 +157,31 @@ class Reaching:
         return held.received_severity == "critical"
 
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
-        """Whether an open incident covers the episode."""
-        says = SAYS[episode.health]
+        """Whether an open incident covers the episode: it began just after the one before it."""
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
         before = min(episode.previous, episode.began_at - held.opened_at)
         relapse = before < calm + self._left_open_seconds(held, query)
+        if query.spec.name is None and is_of_unnamed(held.key):
+            # They share one incident, and further members notify nobody.
+            relapse = True
+        # A warning waits until a critical alert of the same query ends.
+        slow = episode.health in WARNINGS
+        # Further failures of a flapping query are not news.
+        flaps = (query.key, query_flapping.NAME) in held.received
+        return (relapse or slow or flaps) and self._names(held, query, episode, relapse=relapse)
+
+    @staticmethod
+    def _names(held: Open, query: SimQuery, episode: Episode, *, relapse: bool = False) -> bool:
+        """Whether an open incident names the problem of this query."""
+        says = SAYS[episode.health]
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
-        # A warning waits until a critical alert of the same query ends.
         slow = episode.health in WARNINGS
-        speaks = any(key == query.key and (slow or name in says) for key, name in held.received)
         if query.spec.name is None and is_of_unnamed(held.key):
-            # They share one incident, and further members notify nobody.
-            speaks |= any(name in says for _, name in held.received)
-            relapse = True
-        # Further failures of a flapping query are not news.
-        flaps = (query.key, query_flapping.NAME) in held.received
-        return speaks and (relapse or held.held or slow or flaps)
+            return any(name in says for _, name in held.received)
+        return any(key == query.key and (slow or name in says) for key, name in held.received)
 
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
         """How much longer a receiver shows an incident of an earlier process without a spool.
@@ -354,3 +364,13 @@ class Reaching:
 
     def _since(self, episode: Episode) -> str:
         return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
+
+
+def _news_seconds(query: SimQuery) -> float:
+    """After how long it is news that a problem is back whose alert is held open."""
+    longest = max(
+        (one.ended_at - one.began_at for one in query.truth.episodes if one.ended_at is not None),
+        default=0.0,
+    )
+    longest += recovery_seconds(query)
+    return min(LONGEST_NEWS_SECONDS, max(SHORTEST_NEWS_SECONDS, longest))

@@ -49,7 +49,11 @@ SLOW_SECONDS = 20.0
 """Two messages to a slow receiver."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
-    map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
+    len(names)
+    for names in (
+        *(reconciliation.CRITICAL, reconciliation.CRITICAL),
+        *(reconciliation.ESCALATING, reconciliation.WARNINGS),
+    )
 )
 SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})

@@ -188,6 +188,40 @@ SCENARIOS = (
         horizon=4200.0,
     ),
     _scenario(
+        "A11", "P5", "the same in a new process each time, with a spool",
+        (replace(A, every=20.0, takes=2.0),),
+        *(step for n in range(4) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "raise"),
+            Step(107.0 + 1200 * n, "boot"))),
+        horizon=4200.0,
+    ),
+    _scenario(
+        "A11", "P5", "the same at Alertmanager",
+        (replace(A, every=20.0, takes=2.0),),
+        *(step for n in range(4) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "raise"),
+            Step(107.0 + 1200 * n, "boot"))),
+        horizon=4200.0, setup=Setup(("alertmanager",)),
+    ),
+    _scenario(
+        "A11", "P5", "a planned restart of the driver while the alert is held open",
+        (replace(A, recovers=2.0),), *(Step(100.0 + 1200 * n, "die", "a") for n in range(4)),
+        Step(2800.0, "close"), Step(2805.0, "boot"), horizon=4200.0,
+    ),
+    _scenario(
+        "A7", "P1", "a failure no longer recovers by itself, and its alert is held open",
+        (A,), *(step for n in range(3) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "restart", "a"))),
+        Step(3700.0, "die", "a"), horizon=4200.0,
+    ),
+    _scenario(
+        "A7", "P1", "the same at Alertmanager, whose alert has the same labels",
+        (A,), *(step for n in range(3) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "restart", "a"))),
+        Step(3700.0, "die", "a"), Step(4000.0, "restart", "a"), Step(4300.0, "die", "a"),
+        horizon=4800.0, setup=Setup(("alertmanager",)),
+    ),
+    _scenario(
         "A21", "P3", "without a spool, the warning of a slow batch stays open for ever",
         (A, B), Step(100, "crawl", "a", 150.0), Step(200, "kill"), Step(205, "boot"),
         horizon=700.0, setup=Setup(spool=False),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
+from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.rules import (
     batch_slow,
@@ -111,6 +112,11 @@ def is_of_all(key: str) -> bool:
 def is_of_unnamed(key: str) -> bool:
     """Whether it is the key of the shared alert of unnamed queries, at any receiver."""
     return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
+
+
+def is_lasting(key: str) -> bool:
+    """Whether it is the other key of an alert that flaps, for when it lasts, at any receiver."""
+    return key.endswith(f"/{LASTING}") or f'"{OCCURRENCE}": "{LASTING}"' in key
 
 
 def is_up(receiver: SimReceiver, since: float = inf) -> bool:

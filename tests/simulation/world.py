@@ -12,7 +12,6 @@ from querypulse.listener import forgetting
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
-from .courier import SimSpool
 from .driver import SimDriver, SimGuard
 from .feeding import Feeding
 from .looping import Looping
@@ -26,6 +25,7 @@ from .resolving import Resolving
 from .seeing import Seeing
 from .signals import Faults
 from .silencing import Silences
+from .spool import Disk
 from .stage import TICK_SECONDS, Property, Violation
 from .steps import take
 
@@ -62,7 +62,8 @@ class World:
         ]
         self.longest_delay = max((s.seconds for s in plan.steps if s.do == "delay"), default=0.0)
         self.drivers: dict[str, SimDriver] = {}
-        self._spools = {name: SimSpool(self.time) for name in plan.setup.drivers}
+        names = plan.setup.drivers if plan.setup.spool else ()
+        self._disks = {name: Disk() for name in names}
         self._log = log
         self._properties: list[Property] = [
             Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
@@ -90,7 +91,14 @@ class World:
             return self._outcome(broken.name, broken.text)
         finally:
             forgetting.MAX_GONE_QUERIES = kept
+            self._end()
         return self._outcome()
+
+    def _end(self) -> None:
+        for driver in self.drivers.values():
+            driver.release()
+        for disk in self._disks.values():
+            disk.remove()
 
     def boot(self, name: str) -> None:
         """Start a process; restart the queries that ran in the last one."""
@@ -104,7 +112,7 @@ class World:
             faults=self.faults,
             queries=mine,
             receivers=self.receivers,
-            spool=self._spools[name] if self.plan.setup.spool else None,
+            disk=self._disks.get(name),
             setup=self.plan.setup if first else msgspec.structs.replace(
                 self.plan.setup, attach_at=0.0),
             silences=self.silences.given,
