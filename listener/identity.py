@@ -43,7 +43,8 @@ no name                                         a new query: only its id identif
 
 A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
-``-<first 8 of the id>``. It stays with its query for the life of the process.
+``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
+query first known by a failure whose start event was lost gets its label again with its name.
 """
 
 from __future__ import annotations
@@ -170,6 +171,14 @@ class Identity:
             self._past.take(old.label)
         self._labels[query.query_id] = query.label
         return query
+
+    def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
+        """The query, under the label of the name that it did not have before."""
+        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+        label = self._free_label(new, queries)
+        self._past.rename(query.label, label)
+        self._labels[query.query_id] = label
+        return replace(query, label=label)
 
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""

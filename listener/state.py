@@ -241,6 +241,10 @@ class State:
         return query
 
     def _put(self, query: Query) -> None:
+        before = self._queries.get(query.label)
+        if before is not None and before.is_unnamed and not query.is_unnamed:
+            del self._queries[query.label]
+            query = self._identity.named(query, self._queries)
         self._queries[query.label] = query
 
     def _drop(self, query: Query) -> None:

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from ...core.file_loop import HangDetector
 from ...core.guard import Guard
@@ -16,7 +15,7 @@ from ...core.loop import Loop
 from ...listener.past_failures import FailedQuery
 from ..lifecycle.flap_guard import FlapHistory
 from .entry import OutboxEntry
-from .kept_records import KeptRecords
+from .kept_records import KeptRecords, T
 from .spool_file import Change, Entries, SpoolBusyError, SpoolFile, is_corruption
 
 log = logging.getLogger("querypulse")
@@ -24,7 +23,6 @@ log = logging.getLogger("querypulse")
 LOAD_SECONDS = 2.0
 RETRY_SECONDS = 3.0
 
-T = TypeVar("T")
 Essence = tuple[object, ...]
 
 
@@ -142,8 +140,10 @@ class Spool:
         self._loop.join(timeout - (time.monotonic() - began))
 
     def _take(self, records: KeptRecords[T]) -> tuple[T, ...]:
+        if self._loop.is_forked:
+            return ()
         with self._changed:
-            return () if self._loop.is_forked else records.take()
+            return records.take()
 
     def _offer(self, records: KeptRecords[T], newest: dict[str, T]) -> None:
         if self._loop.is_forked:

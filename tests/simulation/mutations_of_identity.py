@@ -94,6 +94,8 @@ IDENTITY = (
              identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0), finding="L15"),
     Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
              identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,)), finding="L15"),
+    Mutation("a query keeps the label of its id although its name is known", "P2",
+             identity.Identity, "named", lambda _, query, __: query, finding="L25", plan=plan_of("L25")),
     Mutation("an event of a run more than sixteen runs ago replaces the present run", "P1|P2|P3",
              identity.Identity, "met_by_event", _sixteen_past_runs,
              finding="L16", plan=plan_of("L16")),

@@ -42,8 +42,10 @@ def _scenario(
     horizon: float = 420.0,
     setup: Setup | None = None,
     without: frozenset[str] = frozenset(),
+    idle: str = "",
 ) -> KnownFinding:
-    starts = tuple(Step(1.0, "start", one.key) for one in queries)
+    """The plan of a finding: all queries but ``idle`` are started in the first second."""
+    starts = tuple(Step(1.0, "start", one.key) for one in queries if one.key != idle)
     plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
     return KnownFinding(finding, breaks, what, plan)
 
@@ -67,6 +69,12 @@ SCENARIOS = (
         "L15", "P4|P6", "two sessions with a query of one name: one fails, the other runs on",
         (A, TWIN), Step(100, "die", "a"), Step(101, "restart", "a", arg="new"),
         Step(160, "die", "twin"), Step(190, "restart", "twin", arg="new"),
+    ),
+    _scenario(
+        "L25", "P1|P2|P6", "the name of a query is known only from its second run: a silence of the name",
+        (A, B), Step(20.9, "fail_first", "a"), Step(21.0, "drop", "a", 0.003), Step(21.0, "start", "a"),
+        Step(40, "restart", "a"), Step(120, "silence", "a", 200.0), Step(150, "die", "a"),
+        horizon=300.0, idle="a",
     ),
     _scenario(
         "L16", "P2|P3", "a late event of a run more than sixteen runs ago replaces a failure",
