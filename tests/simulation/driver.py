@@ -159,9 +159,9 @@ class SimDriver:
         if not self.attached or not self.awake:
             return
         if self.spark.alive:
-            self.reader.step()
+            self.guard.attempt("reader", self.reader.step)
         self.inbox.wake()
-        self.worker.step()
+        self.guard.attempt("worker", self.worker.step)
         for courier in self.couriers:
             courier.pump()
 

@@ -123,6 +123,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """``slow_critical_seconds``: small numbers bring critical alerts into reach."""
     failed_grace: float = 0.0
     """``failed_grace_seconds``."""
+    broken_rule: str = ""
+    """The module of a rule that raises."""
     mailbox: int = 2000
     """How many progress events may be queued for the worker."""
 

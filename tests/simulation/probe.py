@@ -86,7 +86,7 @@ class SimProbe:
 
     def _publish(self, runs: tuple[ProbedRun, ...], context: Context) -> None:
         now = self._time.now
-        listener = ListenerHealth(registered=True, dropped_events=self._bus.lost)
+        listener = ListenerHealth(registered=True, dropped_events=self._bus.dropped)
         self.latest = ProbeReport(now, now, runs, context, listener)
 
     def _living(self, run: Run) -> ProbedRun | None:

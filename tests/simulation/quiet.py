@@ -72,7 +72,7 @@ class Quiet:
         self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: resolves of incidents that were never open, and their times."""
-        self._blind_at = 0.0
+        self._blind_at = self._lossy_at = 0.0
         self._away_at = float("-inf")
         self._aways = 0
         """How often a driver has gone away, for any reason."""
@@ -108,7 +108,8 @@ class Quiet:
                     f"{receiver.name} notified of {name} of {key}, which was healthy "
                     f"(now {query.truth.health.value})",
                 )
-            if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
+            faulty_at = self._lossy_at if name == events_missing.NAME else self._blind_at
+            if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > faulty_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
     def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
@@ -403,8 +404,11 @@ class Quiet:
                 self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
+            late |= bool(self._stage.plan.setup.broken_rule)
+            lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
+            if driver.bus.lost or late:
+                self._lossy_at = self._stage.time.now + lasts
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
-                lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts
 
 

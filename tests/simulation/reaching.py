@@ -116,7 +116,9 @@ class Reaching:
                 lost |= Health.HEALTHY not in seen
             return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
+            # An event shows the end of a run as well as a poll does.
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+            known |= driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
         if is_reported(driver, query, episode):
             return True

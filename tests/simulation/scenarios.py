@@ -153,6 +153,12 @@ SCENARIOS = (
         Step(220, "die", "b"),
     ),
     _scenario(
+        "A6", "P1|P4", "a silenced stall of the whole driver suppresses that a query has stopped",
+        (A, B, C), Step(90, "silence", "*", 600.0, "StreamingQueryStalled"),
+        Step(90, "probe_refused", "", 450.0), Step(95, "hang", "a", 400.0),
+        Step(95, "hang", "c", 400.0), Step(220, "stop", "b"),
+    ),
+    _scenario(
         "A7", "P1|P4", "a member of a group recovers and fails again: nobody is paged",
         (A, B, C, D), *(Step(100, "die", key) for key in "abc"),
         Step(102, "restart", "a"), Step(200, "die", "a"),
@@ -180,6 +186,32 @@ SCENARIOS = (
         "A8", "P1", "two drivers with one app name are killed, one after the other",
         (A, replace(B, driver="d2")), Step(100, "kill", "d1"), Step(150, "kill", "d2"),
         setup=Setup(drivers=("d1", "d2"), watched=True),
+    ),
+    _scenario(
+        "A7", "P1", "a warning becomes critical, and its key is open",
+        (A, B), Step(100, "skew", "a", 300.0),
+    ),
+    _scenario(
+        "L6", "P2", "the application stops its SparkContext, which takes longer than the grace",
+        (A, B), Step(100, "app_stops", "", 90.0),
+    ),
+    _scenario(
+        "L14", "P2", "Spark dropped events before the attach",
+        (A, B), Step(5, "drop", "*", 8.0), setup=Setup(attach_at=15.0),
+    ),
+    _scenario(
+        "L24", "P7", "a query has a name of 10,000 characters, and fails",
+        (replace(A, name="a" * 10_000), B), Step(100, "die", "a"), horizon=200.0,
+    ),
+    _scenario(
+        "A26", "P1|P8", "a rule raises, and a query fails",
+        (A, B), Step(100, "die", "a"), horizon=200.0, setup=Setup(broken_rule="query_lagging"),
+    ),
+    _scenario(
+        "L3", "P2|P4|P6", "a new checkpoint, while the session of the first run is not known yet",
+        (replace(A, every=1.0, takes=0.2, expected=True), B), Step(0.9, "probe_refused", "", 5.0),
+        Step(0.95, "drop", "a", 0.1), Step(2.85, "drop", "a", 0.1), Step(2.9, "stop", "a"),
+        Step(3.0, "restart", "a", arg="new"), horizon=200.0,
     ),
     _scenario(
         "A18", "P1", "a receiver answers 410 for a minute, and a query fails later",
@@ -313,12 +345,12 @@ SCENARIOS = (
         *_processes(6, since=80.0), horizon=1200.0,
     ),
     _scenario(
-        "S2", "P9", "two failures in other batches, then one batch fails repeatedly",
+        "S1", "P9", "two failures in other batches, then one batch fails repeatedly",
         (replace(A, recovers=2.0),), Step(100, "die", "a"), Step(150, "die", "a"),
         Step(240, "bad_batch", "a", 60.0), horizon=300.0,
     ),
     _scenario(
-        "S2", "P9", "an unnamed query fails in two batches, then one batch fails repeatedly, at a webhook",
+        "S1", "P9", "an unnamed query fails in two batches, then one batch fails repeatedly, at a webhook",
         (replace(UNNAMED, recovers=2.0),), Step(100, "die", "u"), Step(150, "die", "u"),
         Step(240, "bad_batch", "u", 60.0), horizon=300.0, setup=Setup(("webhook",)),
     ),

@@ -50,8 +50,8 @@ SAYS = {
 """The alerts that may report each problem."""
 
 
-class Violation(Exception):
-    """A property did not hold at a moment of a history."""
+class Violation(BaseException):
+    """A property did not hold at a moment of a history; no guard of the product contains it."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")

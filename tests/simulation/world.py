@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -28,6 +32,8 @@ from .silencing import Silences
 from .spool import Disk
 from .stage import TICK_SECONDS, Property, Violation
 from .steps import take
+
+EVALUATION = import_module("querypulse.alerting.evaluate")
 
 
 class PlanOutcome(msgspec.Struct, frozen=True):
@@ -83,16 +89,19 @@ class World:
         for step in sorted(self.plan.steps, key=lambda one: one.at):
             self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
-        kept = forgetting.MAX_GONE_QUERIES
-        forgetting.MAX_GONE_QUERIES = self.plan.setup.memory
         try:
-            self.time.run(BEGIN + self.plan.horizon)
+            with _set(forgetting, "MAX_GONE_QUERIES", self.plan.setup.memory):
+                with _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))):
+                    self.time.run(BEGIN + self.plan.horizon)
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
-            forgetting.MAX_GONE_QUERIES = kept
             self._end()
         return self._outcome()
+
+    def _rule(self, rule: Any) -> Any:
+        name = rule.__module__.rpartition(".")[2]
+        return rule if name != self.plan.setup.broken_rule else _raising(rule)
 
     def _end(self) -> None:
         for driver in self.drivers.values():
@@ -153,6 +162,24 @@ class World:
             self.plan, violation, text, seconds, seconds, seconds * len(self.queries),
             sum(len(one.notifications) for one in self.receivers),
         )  # fmt: skip
+
+
+@contextmanager
+def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _raising(rule: Any) -> Any:
+    @wraps(rule)
+    def raises(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    return raises
 
 
 def run(plan: Plan, log: Callable[[str], None] | None = None) -> PlanOutcome:
