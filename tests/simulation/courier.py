@@ -17,6 +17,10 @@ from .receivers import SimReceiver
 from .spool import SimSpool
 
 
+class Killed(BaseException):
+    """The process is killed at this moment; nothing in it handles that."""
+
+
 class NoNetwork:
     """A placeholder for a receiver: a courier sends by itself."""
 
@@ -44,6 +48,8 @@ class Courier(Delivery):
         driver: str,
         about: About,
         is_alive: Callable[[], bool],
+        between: Callable[[], None] = lambda: None,
+        kill: Callable[[], None] = lambda: None,
         spool: SimSpool | None = None,
         route: Route | None = None,
     ) -> None:
@@ -55,6 +61,8 @@ class Courier(Delivery):
         self._driver = driver
         self._about = about
         self._is_alive = is_alive
+        self._between = between
+        self._kill = kill
 
     @property
     def rows(self) -> tuple[OutboxEntry, ...]:
@@ -81,6 +89,7 @@ class Courier(Delivery):
         self._in_flight = True
         with self._changed:
             self._save()
+        self._between()
         rejected = self.receiver.reject(incident, self._driver, self._about)
         refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
         latency = self.receiver.latency
@@ -88,15 +97,20 @@ class Courier(Delivery):
             doubted = refusal is not None
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
+        self._between()
 
     def _ask_what_is_open(self, asked: tuple[Incident, ...]) -> None:
         found = self.receiver.left_open(asked) if self.receiver.takes else None
         self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
 
     def _found(self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None) -> None:
-        if self._is_alive():
-            self._answered_question(asked, found)
+        if not self._is_alive():
+            return
+        self._answered_question(asked, found)
+        try:
             self.pump()
+        except Killed:
+            self._kill()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
         # A request on its way arrives even if its sender is killed meanwhile.
@@ -106,6 +120,11 @@ class Courier(Delivery):
     def _answered(self, incident: Incident, refusal: DeliveryError | None) -> None:
         if not self._is_alive():
             return
-        self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
-        self._record(incident, refusal, self._round)
-        self.pump()
+        try:
+            self._between()
+            self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
+            self._record(incident, refusal, self._round)
+            self._between()
+            self.pump()
+        except Killed:
+            self._kill()

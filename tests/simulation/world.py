@@ -90,9 +90,11 @@ class World:
             self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
         try:
-            with _set(forgetting, "MAX_GONE_QUERIES", self.plan.setup.memory):
-                with _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))):
-                    self.time.run(BEGIN + self.plan.horizon)
+            with (
+                _set(forgetting, "MAX_GONE_QUERIES", self.plan.setup.memory),
+                _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
+            ):
+                self.time.run(BEGIN + self.plan.horizon)
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
