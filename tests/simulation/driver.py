@@ -86,6 +86,7 @@ class SimDriver:
         setup: Setup,
         silences: list[Silence],
         on_evaluated: Callable[[SimDriver, Evaluated], None],
+        before: SimDriver | None = None,
     ) -> None:
         self.name = name
         self.app = f"{setup.app}-{name}" if setup.apart else setup.app
@@ -134,7 +135,10 @@ class SimDriver:
             on_started=self.probe.poll, pause=lambda _: None,
         )  # fmt: skip
         named = [one for one in queries if one.spec.name]
-        self._called = {one.spec.name: one.key for one in reversed(named)}
+        self._called = {str(one.spec.name): one.key for one in reversed(named)}
+        if before is not None:
+            # Until it has seen its queries, it repeats what the process before has reported.
+            self._called |= before._called | before.owners
         expected = tuple(str(one.spec.name) for one in named if one.spec.expected)
         self.worker = Worker(
             Inputs(

@@ -45,7 +45,7 @@ class _Maker:
         if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
             steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
-        if any(one.key == "twin" for one in queries):
+        if any(one.key == "twin" for one in queries) and not self._terms.twins_end:
             # A new process gives the name to the first query that it sees.
             steps = [one for one in steps if one.do not in (*_ENDS, "boot")]
         steps.sort(key=lambda one: one.at)

@@ -104,7 +104,7 @@ IDENTITY = (
     Mutation("an event of a run more than sixteen runs ago replaces the present run", "P1|P2|P3",
              identity.Identity, "met_by_event", _sixteen_past_runs,
              finding="L16", plan=plan_of("L16")),
-    Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P7",
+    Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P6|P7",
              identity.Identity, "_namesakes", _no_namesakes,
              only("crash_loop", kept=0.0, named=1.0), finding="L23"),
     Mutation("a forgotten query reappears through the probe's memory", "P2|P5|P6",

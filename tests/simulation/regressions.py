@@ -11,7 +11,7 @@ from .terms import Terms
 
 BEFORE = Terms(
     every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
-    jumps_back=0.0, late_kinds=("idle",),
+    jumps_back=0.0, late_kinds=("idle",), twins_end=False,
     to_query=(
         ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
         ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),

@@ -227,7 +227,7 @@ class Resolving:
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
-        if self._was_resolved_before(query, closed):
+        if self._was_resolved_before(query, closed) or self._is_of_namesake(query, closed):
             return ""
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
@@ -259,6 +259,13 @@ class Resolving:
         if opened_at >= born_at or closed.at - born_at >= RESOLVE_SECONDS:
             return False
         return query.truth.was_calm(opened_at, born_at, PROVEN_SECONDS)
+
+    def _is_of_namesake(self, query: SimQuery, closed: Closed) -> bool:
+        """Whether a new process may have given the label to the other query of the name."""
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        mine = (query.spec.name, query.spec.driver)
+        same = [q for q in self._stage.queries.values() if (q.spec.name, q.spec.driver) == mine]
+        return bool(query.spec.name) and len(same) > 1 and closed.incident.opened_at < born_at
 
     def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process that resolved the incident could not know the present problem."""

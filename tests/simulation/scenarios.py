@@ -274,7 +274,7 @@ SCENARIOS = (
     _scenario(
         "A21", "P3", "without a spool, a group stays open",
         (A, B, C), *(Step(100, "die", key) for key in "abc"), Step(110, "kill"), Step(115, "boot"),
-        horizon=420.0, setup=Setup(spool=False),
+        horizon=700.0, setup=Setup(spool=False),
     ),
     _scenario(
         "B1", "P5", "a start resolves all incidents at once, which were never open",

@@ -25,6 +25,8 @@ class Terms(msgspec.Struct, frozen=True):
     kept: float = 0.8
     """The share of queries that keep their checkpoint when a supervisor restarts them."""
     twins: float = 0.15
+    twins_end: bool = True
+    """Whether a driver with namesakes may end."""
     logs_rarely: float = 0.15
     """The share of queries with async progress tracking."""
     small_memory: float = 0.3

@@ -128,6 +128,7 @@ class World:
                 self.plan.setup, attach_at=0.0),
             silences=self.silences.given,
             on_evaluated=self._evaluated,
+            before=self.drivers.get(name),
         )  # fmt: skip
         for query in mine:
             if query.wanted:
