@@ -43,6 +43,7 @@ class State:
         self._probe: ProbeReport | None = None
         self._log: LogReport | None = None
         self._context_stopped_at: float | None = None
+        self._context_ran_at: float | None = None
         self._events_dropped_at: float | None = None
         self._pauses: tuple[Pause, ...] = ()
         self._ownership = ALONE
@@ -140,6 +141,7 @@ class State:
             probe=self._probe,
             log=self._log,
             context_stopped_at=self._context_stopped_at,
+            context_ran_at=self._context_ran_at,
             events_dropped_at=self._events_dropped_at,
             pauses=self._pauses,
             ownership=self._ownership,
@@ -151,7 +153,9 @@ class State:
         dropped = report.listener.dropped_events
         if before is not None and dropped is not None and dropped > before:
             self._events_dropped_at = report.at
-        if report.context is not Context.RUNNING and self._context_stopped_at is None:
+        if report.context is Context.RUNNING:
+            self._context_ran_at = report.began_at
+        elif self._context_stopped_at is None:
             self._context_stopped_at = report.at
         self._probe = report
 

@@ -9,13 +9,13 @@ from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle.flap_guard import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.rules import driver_down, query_failed, query_flapping
+from querypulse.alerting.rules import driver_down, query_failed, query_flapping, query_stopped
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
 from querypulse.watch.target_tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Open
+from .messages import Notification, Open
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import DEATH_SECONDS, GONE_SECONDS, is_reported, promised_seconds
 from .queries import SimQuery
@@ -144,6 +144,8 @@ class Reaching:
         for one in reversed(receiver.notifications):
             if one.at < episode.began_at - 1.0:
                 break
+            if episode.health is Health.GONE and self._is_about_context(one, query):
+                return True
             loud = one.severity == "critical" or not critical
             if loud and any(key == query.key and name in says for key, name in one.named):
                 return True
@@ -152,6 +154,15 @@ class Reaching:
             for held in receiver.open.values()
             if not critical or self._is_loud(held)
         )
+
+    def _is_about_context(self, one: Notification, query: SimQuery) -> bool:
+        """Whether it reports that the SparkContext of the query has stopped by itself.
+
+        Whoever reads that knows that every query is gone, also those that it does not list yet.
+        """
+        driver = self._stage.drivers[query.spec.driver]
+        stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name
+        return stopped and (WHOLE_DRIVER, query_stopped.NAME) in one.named
 
     @staticmethod
     def _is_loud(held: Open) -> bool:

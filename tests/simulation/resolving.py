@@ -115,6 +115,8 @@ class Resolving:
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(map(recovery_seconds, active))
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
+        # Polls show the begin of the recovery late, and its end.
+        bound += 4 * self._stage.plan.setup.polls
         bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))

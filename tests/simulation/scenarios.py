@@ -384,6 +384,11 @@ SCENARIOS = (
         "seed 870001779", "P2", "a single poll lacks a running query, and the probe is refused afterwards",
         (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_refused", "", 80.0),
     ),
+    _scenario(
+        "seed 2000821", "P1", "slow polls show late that the SparkContext has cut off a finite run",
+        (replace(LOOP, every=20.0, takes=5.0, loop=5.0),), Step(90.3, "context_dies"),
+        horizon=240.0, setup=Setup(polls=3.0),
+    ),
 )  # fmt: skip
 
 

@@ -85,7 +85,9 @@ class Property(Protocol):
 def recovery_seconds(query: SimQuery) -> float:
     """How long an alert may stay open after the query's first sign of life."""
     spec = query.spec
-    return RESOLVE_SECONDS + max(2 * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
+    # The first commit that a log shows may be that of the run before.
+    commits = 3 if spec.is_continuous else 2
+    return RESOLVE_SECONDS + max(commits * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
 
 
 def is_seen(driver: SimDriver, key: str) -> bool:
