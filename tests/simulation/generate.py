@@ -106,7 +106,11 @@ class _Maker:
             log_every=self._log_every(finite),
             expected_input=self._expected_input(name),
         )  # fmt: skip
-        if query.trigger == "ProcessingTime" and not query.log_every and self._happens(terms.real_time):
+        if (
+            query.trigger == "ProcessingTime"
+            and not query.log_every
+            and self._happens(terms.real_time)
+        ):
             lasts = rng.choice([20.0, 60.0])
             query = replace(query, trigger="RealTime", every=lasts, takes=lasts)
         return query
@@ -280,7 +284,9 @@ class _Maker:
 
 
 _STUCK = frozenset({"hang", "crawl", "ask", "skew", "starve"})
-_ENDS = frozenset({"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"})
+_ENDS = frozenset(
+    {"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"}
+)
 
 
 _OF_OFFSETS = ("lag", "stall", "rewind")

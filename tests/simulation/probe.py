@@ -137,9 +137,7 @@ class SimProbe:
 
     def _publish(self, sample: Sample) -> None:
         listener = ListenerHealth(registered=True, dropped_events=sample.dropped)
-        self.latest = ProbeReport(
-            sample.at, self._time.now, sample.runs, sample.context, listener
-        )
+        self.latest = ProbeReport(sample.at, self._time.now, sample.runs, sample.context, listener)
         for shown, key, at in sample.shown:
             shown[key] = at
         if sample.context in (Context.JVM_GONE, Context.TERMINATED) and not sample.runs:

@@ -158,7 +158,7 @@ class Reaching:
     def _is_about_context(self, one: Notification, query: SimQuery) -> bool:
         """Whether it reports that the SparkContext of the query has stopped by itself.
 
-        Whoever reads that knows that every query is gone, also those that it does not list yet.
+        A person who reads that knows that every query is gone, also those that it does not list yet.
         """
         driver = self._stage.drivers[query.spec.driver]
         stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name

@@ -37,7 +37,7 @@ class Disk:
 
 
 class NoThread:
-    """Stands in for the spool's ``Loop``."""
+    """Takes the place of the spool's ``Loop``."""
 
     is_forked = False
 
