@@ -50,20 +50,17 @@ query first known by a failure whose start event was lost gets its label again w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
 from .events import Event, Idle, Started, Terminated
 from .fold import begin, succeed
+from .labels import ID_CHARACTERS, base_label
 from .past_queries import PastQueries
 from .probing import ProbedRun, ProbeReport
 from .query import Query
 
-LABEL_CHARACTERS = 100
-HASH_CHARACTERS = 12
-ID_CHARACTERS = 8
 UNDECIDED_SECONDS = 5.0
 """Ten polls of the probe at its default interval."""
 
@@ -230,16 +227,6 @@ class Identity:
             label = f"{base}-{new.query_id[:ID_CHARACTERS]}-{number}"
             number += 1
         return label
-
-
-def base_label(name: str | None, query_id: str = "") -> str:
-    """A query's label as long as no other query has it: bounded in length."""
-    text = name or query_id[:ID_CHARACTERS]
-    if len(text) <= LABEL_CHARACTERS:
-        return text
-    # Long names often differ only at the end.
-    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
-    return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:

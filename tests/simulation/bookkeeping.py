@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
-from querypulse.listener.identity import ID_CHARACTERS, LABEL_CHARACTERS
+from querypulse.listener.labels import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.query import Query, Totals
 
 from .courier import Courier

@@ -44,7 +44,7 @@ from .scenarios import plan_of
 EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
-_apply_driver = state.State._apply_driver
+_with_poll = state.with_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 
@@ -115,10 +115,10 @@ def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     )
 
 
-def _counts_old_drops(self: state.State, report: Any) -> None:
-    if self._probe is None and report.listener.dropped_events:
-        self._events_dropped_at = report.at
-    _apply_driver(self, report)
+def _counts_old_drops(known: Any, report: Any) -> Any:
+    if known.probe is None and report.listener.dropped_events:
+        known = replace(known, events_dropped_at=report.at)
+    return _with_poll(known, report)
 
 
 HUNGRY = only(
@@ -136,7 +136,7 @@ OF_NOTIFYING = (
     Mutation("the end of the application explains no end of a query", "P2",
              Context, "explains_ends", property(lambda _: False), finding="L6", plan=plan_of("L6")),
     Mutation("events that Spark dropped before the attach count", "P2",
-             state.State, "_apply_driver", _counts_old_drops, finding="L14", plan=plan_of("L14")),
+             state, "with_poll", _counts_old_drops, finding="L14", plan=plan_of("L14")),
     Mutation("an error in one rule ends the evaluation", "P1|P8",
              EVALUATION._RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
              finding="A26", plan=plan_of("A26")),

@@ -131,7 +131,7 @@ class SimProbe:
                     sample.shown.append((self.failures, run.spec.key, run.ended_at))
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
-        sample.runs = (*present, *self._ended.report())
+        sample.runs = (*present, *self._ended.report(self._time.now))
         sample.dropped = self._bus.dropped
         return sample
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
+from functools import partial
 from math import inf
 from random import Random
 
@@ -120,6 +121,14 @@ class SimSpark:
             for run in self.living.values():
                 if run.query.truth.health in LIVES:
                     run.query.truth.becomes(Health.STUCK, self.time.now)
+                    self.time.at(self.paused_until, partial(self._resume, run))
+
+    def _resume(self, run: Run) -> None:
+        """Once the JVM runs again, a query that waits for its next trigger is not stuck."""
+        if self._is_paused:
+            self.time.at(self.paused_until, partial(self._resume, run))
+        elif not (run.ended or run.busy) and run.query.truth.health is Health.STUCK:
+            run.query.truth.becomes(Health.MOVING, self.time.now)
 
     def die(self, health: Health) -> None:
         """End the process without any event."""
