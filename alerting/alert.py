@@ -18,6 +18,10 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 ESCALATED = "critical"
 """Ends the key of an alert that was a warning first, because the warning's key is still open."""
+LASTING = "lasting"
+"""Ends the key of an alert that was held open because it flapped, and then lasted: its usual key is
+still open. Also the value of its label ``OCCURRENCE``, by which Alertmanager keeps both apart."""
+OCCURRENCE = "occurrence"
 DRIVER = "driver"
 """Ends the key of a whole driver's alert while a group of the same name uses the usual key."""
 
@@ -44,6 +48,11 @@ class Alert(msgspec.Struct, frozen=True):
         """The key that identifies the alert: ``querypulse/<app>/<query>/<alertname>``."""
         return self.key_ending()
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it was held open because it flapped, and then lasted longer than before."""
+        return self.labels.get(OCCURRENCE) == LASTING
+
     def key_ending(self, *more: str) -> str:
         """The key with ``more`` appended, see ``alert_key``."""
         return alert_key(self.labels["app"], self.labels["query"], self.name, *more)
@@ -58,9 +67,10 @@ class Alert(msgspec.Struct, frozen=True):
 class Incident(msgspec.Struct, frozen=True):
     """One page: one alert, or several of one name that began together.
 
-    ``opened_as`` is the key of a group, and of a warning that has become critical; otherwise it is
-    empty and the key is that of the only alert. ``revision`` grows with every reminder. ``muted``
-    says why no notification is sent now ("silenced until ..."); a page sent before stays open.
+    ``opened_as`` is the key of a group, of a warning that has become critical, and of a flapping
+    alert that lasts; otherwise it is empty and the key is that of the only alert. ``revision``
+    grows with every reminder. ``muted`` says why no notification is sent now ("silenced until
+    ..."); a page sent before stays open.
     ``silenced`` says the same of single alerts, by their keys: a receiver that groups by itself
     gets each alert separately. ``known`` are facts that were sent after they had become known
     later, so that no process sends one twice.
@@ -120,7 +130,7 @@ class Incident(msgspec.Struct, frozen=True):
 def alert_key(app: str, query: str, name: str, *more: str) -> str:
     """``querypulse/<app>/<query>/<alertname>``, with a hash if longer than PagerDuty's limit.
 
-    The query of a group is ``*``. ``more`` is appended: ``ESCALATED`` and ``DRIVER``.
+    The query of a group is ``*``. ``more`` is appended: ``ESCALATED``, ``LASTING``, ``DRIVER``.
     """
     key = "/".join(("querypulse", app, query, name, *more))
     if len(key) <= MAX_KEY_CHARACTERS:

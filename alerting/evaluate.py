@@ -8,7 +8,7 @@ from typing import ParamSpec
 import msgspec
 
 from ..core.states import QueryState
-from ..listener.identity import base_label
+from ..listener.labels import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot

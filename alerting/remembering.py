@@ -1,4 +1,4 @@
-"""Failures that outlive the process: read from the spool, applied to queries, and kept there."""
+"""Failures and flapping that outlive the process: read from the spool, applied, and kept there."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from ..listener.past_failures import FailedQuery, PastFailures, shifted
 from ..listener.snapshot import Snapshot
 from ..listener.state import State
 from .kept_failures import kept_failures
+from .lifecycle.flap_guard import FlapHistory
+from .lifecycle.lifecycle import Lifecycle
 from .policy import Policy
 
 CLOCK_SET_SECONDS = 5.0
@@ -18,7 +20,7 @@ CLOCK_SET_SECONDS = 5.0
 
 
 class KeepsFailures(Protocol):
-    """Where failures outlive the process; their times are Unix seconds there."""
+    """Where failures and flapping outlive the process; their times are Unix seconds there."""
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
         """The failures of an earlier process, returned once; empty while not yet known."""
@@ -28,9 +30,17 @@ class KeepsFailures(Protocol):
         """Store exactly these; never waits."""
         ...
 
+    def take_flaps(self) -> tuple[FlapHistory, ...]:
+        """How often alerts fired in earlier processes; like ``take_failures``."""
+        ...
+
+    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
+        """Store exactly these; never waits."""
+        ...
+
 
 class Remembering:
-    """Restores and keeps failures; used by the worker's thread. Without a spool it does nothing.
+    """Restores and keeps them; used by the worker's thread. Without a spool it does nothing.
 
     ``redact`` cleans the error classes before they are kept.
     """
@@ -43,6 +53,7 @@ class Remembering:
         self._past = PastFailures()
         self._wall_of_zero: float | None = None
         self._offered: tuple[tuple[FailedQuery, ...], float] | None = None
+        self._flaps: tuple[tuple[FlapHistory, ...], float] | None = None
 
     def restore(self, state: State, now: float, wall: float) -> None:
         """Apply kept failures to the queries that have appeared since the last call."""
@@ -63,6 +74,22 @@ class Remembering:
         if (kept, seconds) != self._offered:
             self._offered = kept, seconds
             self._spool.offer_failures(tuple(self._written(one, seconds) for one in kept))
+
+    def restore_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Add how often alerts fired in earlier processes."""
+        left = self._spool.take_flaps() if self._spool is not None else ()
+        if left:
+            lifecycle.restore_flaps([one.shifted(now - wall) for one in left], now)
+            self._flaps = None
+
+    def keep_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Store how often alerts have fired."""
+        if self._spool is None:
+            return
+        newest = lifecycle.flaps, self._clock(now, wall)
+        if newest != self._flaps:
+            self._flaps = newest
+            self._spool.offer_flaps(tuple(one.shifted(newest[1]) for one in newest[0]))
 
     def _written(self, one: FailedQuery, seconds: float) -> FailedQuery:
         deaths = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ..listener.events import Progress
-from ..listener.identity import base_label
+from ..listener.labels import base_label
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
 from ..listener.sources.report import SourcePoll

@@ -43,26 +43,24 @@ no name                                         a new query: only its id identif
 
 A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
-``-<first 8 of the id>``. It stays with its query for the life of the process.
+``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
+query first known by a failure whose start event was lost gets its label again with its name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
 from .events import Event, Idle, Started, Terminated
 from .fold import begin, succeed
+from .labels import ID_CHARACTERS, base_label
 from .past_queries import PastQueries
 from .probing import ProbedRun, ProbeReport
 from .query import Query
 
-LABEL_CHARACTERS = 100
-HASH_CHARACTERS = 12
-ID_CHARACTERS = 8
 UNDECIDED_SECONDS = 5.0
 """Ten polls of the probe at its default interval."""
 
@@ -171,6 +169,14 @@ class Identity:
         self._labels[query.query_id] = query.label
         return query
 
+    def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
+        """The query, under the label of the name that it did not have before."""
+        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+        label = self._free_label(new, queries)
+        self._past.rename(query.label, label)
+        self._labels[query.query_id] = label
+        return replace(query, label=label)
+
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""
         self._labels.pop(query.query_id, None)
@@ -221,16 +227,6 @@ class Identity:
             label = f"{base}-{new.query_id[:ID_CHARACTERS]}-{number}"
             number += 1
         return label
-
-
-def base_label(name: str | None, query_id: str = "") -> str:
-    """A query's label as long as no other query has it: bounded in length."""
-    text = name or query_id[:ID_CHARACTERS]
-    if len(text) <= LABEL_CHARACTERS:
-        return text
-    # Long names often differ only at the end.
-    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
-    return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 from .checkpoint import CheckpointLogs, StorageError
 from .commit_log import LoggedBatches, LogReport
-from .identity import base_label
+from .labels import base_label
 from .log_choice import ChosenRun, LogChoice
 from .probing import ProbedRun, ProbeReport, RunFacts
 from .starting_points import ReadableCheckpoint, StartingPoints

@@ -51,6 +51,11 @@ class PastQueries:
         """The label that a query id had before it was replaced or forgotten."""
         return self._ids.get(query_id)
 
+    def rename(self, old: str, new: str) -> None:
+        """Record that the query with the label ``old`` has the label ``new`` from now on."""
+        self._runs = {run: new if label == old else label for run, label in self._runs.items()}
+        self._ids = {one: new if label == old else label for one, label in self._ids.items()}
+
     def forget(self, query: Query) -> None:
         """Keep only what its next run needs: its identity, and counters that never decrease."""
         self.add_run(query.query_id, query.run_id, query.label)

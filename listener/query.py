@@ -105,7 +105,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     name: str | None
     """The full name; everything that leaves the driver shows ``label``."""
     label: str
-    """The name that is shown, for the life of the process; see ``identity.py``."""
+    """The name that is shown; see ``identity.py`` for the one time that it may change."""
     started_at: float
     start: Started | None = None
     """The start event of the current run, if it has arrived."""

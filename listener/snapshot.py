@@ -27,6 +27,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     log: LogReport | None = None
     context_stopped_at: float | None = None
     """When the probe first saw the SparkContext stopped, for any reason."""
+    context_ran_at: float | None = None
+    """When the last poll that saw it running began; None without such a poll."""
     events_dropped_at: float | None = None
     """When the probe last saw that Spark's listener queue had dropped more events."""
     pauses: tuple[Pause, ...] = ()

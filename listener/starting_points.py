@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from .checkpoint import COMMITS, OFFSETS, Checkpoint, StorageError
-from .identity import base_label
+from .labels import base_label
 from .probing import ProbedRun, RunFacts
 from .starting_point import StartingPoint, starting_point
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from .commit_log import LogReport
+from .driver_facts import DriverFacts, with_poll
 from .ending import end_past_run, expect_stop
 from .events import KIND_OF, Event, Terminated
 from .fold import fold_event, fold_logs, fold_probe
@@ -40,10 +41,8 @@ class State:
         self._undecided = Undecided()
         self._has_ended = False
         self._queries: dict[str, Query] = {}
-        self._probe: ProbeReport | None = None
+        self._driver = DriverFacts()
         self._log: LogReport | None = None
-        self._context_stopped_at: float | None = None
-        self._events_dropped_at: float | None = None
         self._pauses: tuple[Pause, ...] = ()
         self._ownership = ALONE
 
@@ -58,7 +57,7 @@ class State:
 
         After the JVM has ended nothing more is known and its runs keep their state.
         """
-        self._apply_driver(report)
+        self._driver = with_poll(self._driver, report)
         if report.context is Context.JVM_GONE:
             return
         for run in report.runs:
@@ -137,23 +136,15 @@ class State:
             at=now,
             began_at=self.began_at,
             queries=tuple(self._queries.values()),
-            probe=self._probe,
+            probe=self._driver.probe,
             log=self._log,
-            context_stopped_at=self._context_stopped_at,
-            events_dropped_at=self._events_dropped_at,
+            context_stopped_at=self._driver.context_stopped_at,
+            context_ran_at=self._driver.context_ran_at,
+            events_dropped_at=self._driver.events_dropped_at,
             pauses=self._pauses,
             ownership=self._ownership,
             expected=self.expected,
         )
-
-    def _apply_driver(self, report: ProbeReport) -> None:
-        before = self._probe.listener.dropped_events if self._probe is not None else None
-        dropped = report.listener.dropped_events
-        if before is not None and dropped is not None and dropped > before:
-            self._events_dropped_at = report.at
-        if report.context is not Context.RUNNING and self._context_stopped_at is None:
-            self._context_stopped_at = report.at
-        self._probe = report
 
     def _apply_known(self, run: ProbedRun, report: ProbeReport) -> None:
         if not run.active:
@@ -241,6 +232,10 @@ class State:
         return query
 
     def _put(self, query: Query) -> None:
+        before = self._queries.get(query.label)
+        if before is not None and before.is_unnamed and not query.is_unnamed:
+            del self._queries[query.label]
+            query = self._identity.named(query, self._queries)
         self._queries[query.label] = query
 
     def _drop(self, query: Query) -> None:

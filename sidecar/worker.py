@@ -165,6 +165,7 @@ class Worker:
         self.state.own(self._inputs.ownership())
         wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, now, wall)
+        self._remembering.restore_flaps(self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
         self._remembering.keep(snapshot, self.policy, wall)
         evaluation = evaluate(snapshot, now, self.policy)
@@ -172,6 +173,7 @@ class Worker:
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
         incidents = self._lifecycle.update(evaluation, snapshot, now, wall, silences)
+        self._remembering.keep_flaps(self._lifecycle, now, wall)
         self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
         self.evaluated = Evaluated(
             snapshot, evaluation, self._lifecycle.alerts, self._lifecycle.suppressed

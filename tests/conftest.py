@@ -32,6 +32,9 @@ REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 OPT_IN = {"docker", "grafana", "soak"}
 """Markers of what no system package provides, or takes too long: these tests run where they can."""
 
+SUMMARY = "summary"
+"""A property of a test whose value is printed at the end of the run."""
+
 # A busy CI machine is slow, not wrong; under CI, each run uses the same examples.
 settings.register_profile(
     "querypulse",
@@ -286,6 +289,12 @@ def measured(record_property):
     return partial(record_property, faults.MEASURED)
 
 
+@pytest.fixture
+def summarised(record_property):
+    """Add a line to the summary of the run, also of a test that passes in another process."""
+    return partial(record_property, SUMMARY)
+
+
 def deselect(config, items, markers):
     out = [item for item in items if needed(item) & markers]
     config.hook.pytest_deselected(items=out)
@@ -305,6 +314,10 @@ def pytest_terminal_summary(terminalreporter):
     took = [(one.nodeid, one.duration) for one in reports if isinstance(one, pytest.TestReport)]
     if line := summary(took, (time.monotonic() - BEGAN) / 60):
         terminalreporter.write_line(line)
+    for report in terminalreporter.stats.get("passed", []):
+        for name, line in report.user_properties:
+            if name == SUMMARY:
+                terminalreporter.write_line(line)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from ..alert import Alert
+from ..alert import LASTING, OCCURRENCE, Alert
 from ..finding import Severity
 from ..rules import query_failed
 from .flap_guard import note
@@ -25,6 +25,8 @@ class ActiveAlert(msgspec.Struct, frozen=True):
     ``polls`` counts the evaluations with its finding. ``held_seconds``: the alert has fired too
     often, and stays open until its finding is absent for this long. ``unseen_since`` (monotonic
     seconds): an earlier driver left the alert open, and this one has not seen its query since then.
+    ``found_since`` is when the finding appeared, None while it is absent; ``is_relapse``: the alert
+    was open by then, so nobody was notified of that.
     """
 
     alert: Alert
@@ -34,6 +36,8 @@ class ActiveAlert(msgspec.Struct, frozen=True):
     recovery: RecoveryWindow | None = None
     held_seconds: float = 0.0
     unseen_since: float | None = None
+    found_since: float | None = None
+    is_relapse: bool = False
 
     @property
     def query(self) -> str:
@@ -63,7 +67,8 @@ def found_again(course: ActiveAlert, alert: Alert, health: DriverHealth) -> Acti
     """
     seen = health.knows(course.query)
     known = course.alert
-    labels = known.labels if course.begun and _is_milder(alert, known) else alert.labels
+    labels = _labels(alert, known) if course.begun else alert.labels
+    is_back = not course.found
     return replace(
         course,
         alert=_worded(
@@ -73,6 +78,8 @@ def found_again(course: ActiveAlert, alert: Alert, health: DriverHealth) -> Acti
         found=True,
         recovery=None,
         unseen_since=None if seen else course.unseen_since,
+        found_since=health.now if is_back else course.found_since,
+        is_relapse=course.begun if is_back else course.is_relapse,
     )
 
 
@@ -81,12 +88,30 @@ def escalates(course: ActiveAlert, alert: Alert) -> bool:
     return course.begun and _is_milder(course.alert, alert)
 
 
+def is_news(course: ActiveAlert, health: DriverHealth, news_seconds: float) -> bool:
+    """Whether a critical alert that is held open fires again, and for so long that it is news."""
+    if not (course.is_relapse and course.held_seconds and course.found_since is not None):
+        return False
+    critical = course.severity == Severity.CRITICAL.value
+    return critical and health.watched_since(course.found_since) > news_seconds
+
+
+def as_news(course: ActiveAlert) -> ActiveAlert:
+    """The alert under the other one of its two identities, which is not open."""
+    labels = {**course.alert.labels, OCCURRENCE: LASTING}
+    if course.alert.is_lasting:
+        del labels[OCCURRENCE]
+    alert = _worded(replace(course.alert, labels=labels), held=course.held_seconds, lasts=True)
+    return replace(course, alert=alert, is_relapse=False)
+
+
 def not_found(course: ActiveAlert, health: DriverHealth) -> ActiveAlert:
     """The alert without its finding: it recovers unless its query is unhealthy in another way."""
+    course = replace(course, found=False, found_since=None)
     if course.unseen_since is not None and not health.knows(course.query):
-        return replace(course, found=False, recovery=None)
+        return replace(course, recovery=None)
     recovery = health.recovery(course.query, course.severity, course.recovery)
-    return replace(course, found=False, recovery=recovery, unseen_since=None)
+    return replace(course, recovery=recovery, unseen_since=None)
 
 
 def begin(course: ActiveAlert, held_seconds: float) -> ActiveAlert:
@@ -118,7 +143,16 @@ def _is_milder(new: Alert, old: Alert) -> bool:
     return old.labels["severity"] == critical != new.labels["severity"]
 
 
-def _worded(alert: Alert, *, held: float) -> Alert:
+def _labels(new: Alert, known: Alert) -> dict[str, str]:
+    """The labels of an open alert, which only becomes more severe."""
+    if _is_milder(known, new):
+        return new.labels
+    kept = {name: known.labels[name] for name in (OCCURRENCE, "severity") if name in known.labels}
+    return new.labels | kept
+
+
+def _worded(alert: Alert, *, held: float, lasts: bool = False) -> Alert:
     if not held:
         return alert
-    return replace(alert, annotations={**alert.annotations, "flapping": note(held)})
+    text = note(held, lasts=lasts or alert.is_lasting)
+    return replace(alert, annotations={**alert.annotations, "flapping": text})

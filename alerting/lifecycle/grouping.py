@@ -14,14 +14,14 @@ import msgspec
 from msgspec.structs import replace
 
 from ...listener.identity import UNNAMED
-from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
+from ..alert import DRIVER, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER
 from ..over_restarts import ANNOTATION
 from ..rules import query_failed, query_flapping
 from .silences import Silence, why_muted
 
-Kind = tuple[str, bool]
-"""The name of an alert, and whether it was a warning first."""
+Kind = tuple[str, str]
+"""The name of an alert, and how its key ends: empty, ``ESCALATED`` or ``LASTING``."""
 
 
 class OpenIncident(msgspec.Struct, frozen=True):
@@ -67,16 +67,16 @@ class Grouping:
             if page is not None:
                 self._pages[page.incident.key] = _with_members(page, {alert.key: alert})
 
-    def begin(self, alerts: Sequence[Alert], now: float, escalated: Collection[str] = ()) -> None:
+    def begin(self, alerts: Sequence[Alert], now: float, suffixes: Mapping[str, str]) -> None:
         """Put each alert that begins to fire into its own incident or that of a group.
 
-        ``escalated`` are the keys of alerts that were warnings until now.
+        ``suffixes`` has how the keys of these incidents end, for alerts that were open before.
         """
         self._began = [(at, kind) for at, kind in self._began if now - at <= self._window_seconds]
         kinds: dict[Kind, list[Alert]] = {}
         for alert in alerts:
             self._leave_others(alert)
-            kind = (alert.name, alert.key in escalated)
+            kind = (alert.name, suffixes.get(alert.key, ""))
             if alert.labels["query"] == WHOLE_DRIVER:
                 self._open((alert,), self._key_of_driver(alert, *_suffix(kind)))
             elif alert.labels["query"] == UNNAMED:
@@ -159,7 +159,7 @@ class Grouping:
 
 
 def _suffix(kind: Kind) -> tuple[str, ...]:
-    return (ESCALATED,) if kind[1] else ()
+    return (kind[1],) if kind[1] else ()
 
 
 def _with_members(page: OpenIncident, alerts: Mapping[str, Alert]) -> OpenIncident:

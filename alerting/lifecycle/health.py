@@ -168,7 +168,11 @@ class DriverHealth:
 
     def lasted(self, recovery: RecoveryWindow) -> float:
         """Seconds of ``recovery``, without the time in which querypulse was paused."""
-        return self._snapshot.watched(recovery.since, self.now)
+        return self.watched_since(recovery.since)
+
+    def watched_since(self, at: float) -> float:
+        """Seconds since then, without the time in which querypulse was paused."""
+        return self._snapshot.watched(at, self.now)
 
 
 def _recovering(

@@ -11,11 +11,22 @@ import msgspec
 from msgspec.structs import replace
 
 from ...listener.snapshot import Snapshot
-from ..alert import Alert, Incident
+from ..alert import ESCALATED, LASTING, Alert, Incident
 from ..evaluate import Evaluation
 from ..headline import UNSEEN
-from .active_alert import ActiveAlert, begin, escalates, found_again, is_expired, is_over, not_found
-from .flap_guard import FlapGuard
+from ..rules import driver_down
+from .active_alert import (
+    ActiveAlert,
+    as_news,
+    begin,
+    escalates,
+    found_again,
+    is_expired,
+    is_news,
+    is_over,
+    not_found,
+)
+from .flap_guard import FlapGuard, FlapHistory
 from .grouping import Grouping
 from .guidance import Guidance
 from .health import DriverHealth
@@ -68,8 +79,26 @@ class Lifecycle:
         for incident in sorted(incidents, key=_weight, reverse=True):
             for alert in self._grouping.restore(incident, now):
                 self._courses[alert.key] = ActiveAlert(
-                    alert, polls=0, begun=True, found=False, unseen_since=now
+                    alert,
+                    polls=0,
+                    begun=True,
+                    found=False,
+                    unseen_since=now,
+                    held_seconds=self._flaps.held_seconds(alert.key),
                 )
+
+    @property
+    def flaps(self) -> tuple[FlapHistory, ...]:
+        """How often alerts have fired, for the next process."""
+        return self._flaps.histories
+
+    def restore_flaps(self, histories: Iterable[FlapHistory], now: float) -> None:
+        """Add how often alerts fired in earlier processes; call before an update."""
+        self._flaps.restore(histories, now)
+        for key, course in self._courses.items():
+            if course.begun:
+                held = max(course.held_seconds, self._flaps.held_seconds(key))
+                self._courses[key] = replace(course, held_seconds=held)
 
     def update(
         self,
@@ -82,12 +111,12 @@ class Lifecycle:
         """All open incidents, and those that have ended since the last update."""
         health = DriverHealth(evaluation, snapshot, now)
         over = self._follow(evaluation, health, wall)
-        escalated = [alert.key for alert in over if alert.key in self._courses]
+        renewed = {one.key: self._suffix(one) for one in over if one.key in self._courses}
         begun = self._begin(health, lambda course: self._is_silenced(course, silences, wall))
         over += self._supersede(begun, wall)
         self._grouping.end(over)
-        new = [*(course.alert.key for course in begun), *escalated]
-        self._grouping.begin([self._courses[key].alert for key in new], now, escalated)
+        new = [*(course.alert.key for course in begun), *renewed]
+        self._grouping.begin([self._courses[key].alert for key in new], now, renewed)
         incidents = self._grouping.update(
             {alert.key: alert for alert in self._open()},
             {key for key, course in self._courses.items() if course.is_firing},
@@ -108,29 +137,45 @@ class Lifecycle:
     def _follow(self, evaluation: Evaluation, health: DriverHealth, wall: float) -> list[Alert]:
         """Update every alert; remove and return those that have ended by themselves.
 
-        Also return each warning that has become critical, whose alert continues.
+        Also return each alert that continues under another key: a warning that has become
+        critical, and a flapping alert that lasts.
         """
         alerts = [alert_of(one, self._app, self._guidance, wall) for one in evaluation.findings]
         found = {alert.key: alert for alert in alerts}
         over = []
         for key, alert in found.items():
-            known = self._courses.get(key)
-            if known is not None and escalates(known, alert):
-                over.append(known.alert.ended(wall, superseded_by=f"{alert.name}, critical"))
-            self._courses[key] = (
-                ActiveAlert(alert) if known is None else found_again(known, alert, health)
-            )
+            over += self._find(key, alert, health, wall)
         for key in [key for key in self._courses if key not in found]:
-            course = self._courses[key] = not_found(self._courses[key], health)
-            if not course.begun:
-                del self._courses[key]
-            elif is_expired(course, health.now):
-                notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
-                over.append(self._end(key, wall, **notes))
-            elif is_over(course, health, self._terms.resolve_after_seconds):
-                outcome = health.outcome(course.query, course.alert.name, course.recovery)
-                over.append(self._end(key, wall, outcome=outcome))
+            over += self._miss(key, health, wall)
         return over
+
+    def _find(self, key: str, alert: Alert, health: DriverHealth, wall: float) -> list[Alert]:
+        known = self._courses.get(key)
+        if known is None:
+            self._courses[key] = ActiveAlert(alert, found_since=health.now)
+            return []
+        course, why = found_again(known, alert, health), ""
+        if escalates(known, alert):
+            course, why = replace(course, is_relapse=False), f"{alert.name}, critical"
+        elif is_news(course, health, self._flaps.news_seconds(key)):
+            course, why = as_news(course), f"{alert.name}, which lasts"
+        self._courses[key] = course
+        return [known.alert.ended(wall, superseded_by=why)] if why else []
+
+    def _miss(self, key: str, health: DriverHealth, wall: float) -> list[Alert]:
+        since = self._courses[key].found_since
+        if since is not None:
+            self._flaps.lasted(key, health.watched_since(since))
+        course = self._courses[key] = not_found(self._courses[key], health)
+        if not course.begun:
+            del self._courses[key]
+        elif is_expired(course, health.now):
+            notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
+            return [self._end(key, wall, **notes)]
+        elif is_over(course, health, self._terms.resolve_after_seconds):
+            outcome = health.outcome(course.query, course.alert.name, course.recovery)
+            return [self._end(key, wall, outcome=outcome)]
+        return []
 
     def _begin(
         self, health: DriverHealth, is_silenced: Callable[[ActiveAlert], bool]
@@ -144,7 +189,10 @@ class Lifecycle:
                 suppressed.append(Suppressed(course.alert, by.alert))
                 continue
             key = course.alert.key
-            held = self._flaps.fires(key, health.now)
+            # The end of a driver is final: the next one is another incident, which ``querypulse
+            # watch`` may report under the same key.
+            is_final = course.alert.name == driver_down.NAME
+            held = 0.0 if is_final else self._flaps.fires(key, health.now)
             begun.append(begin(course, held))
             self._courses[key] = begun[-1]
         self.suppressed = tuple(suppressed)
@@ -164,6 +212,13 @@ class Lifecycle:
             for key, old in list(self._courses.items())
             if supersedes(new, old)
         ]
+
+    def _suffix(self, ended: Alert) -> str:
+        """How the key ends under which an alert continues that was open as ``ended``."""
+        alert = self._courses[ended.key].alert
+        if alert.labels["severity"] != ended.labels["severity"]:
+            return ESCALATED
+        return LASTING if alert.is_lasting else ""
 
     def _end(self, key: str, wall: float, **notes: str) -> Alert:
         return self._courses.pop(key).alert.ended(wall, **notes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...listener.identity import RESERVED, UNNAMED
-from ..alert import DRIVER, ESCALATED, Alert, Incident, alert_key
+from ..alert import DRIVER, ESCALATED, LASTING, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER, Severity
 from ..generic_apps import is_generic
 from ..headline import recovered
@@ -124,6 +124,9 @@ class Reconciliation:
         for name in ESCALATING:
             for label in labels:
                 yield self._over(label, name, Severity.CRITICAL, wall, ESCALATED)
+        for name in CRITICAL:
+            for label in labels:
+                yield self._over(label, name, Severity.CRITICAL, wall, LASTING)
         for name in WARNINGS:
             yield from (self._over(label, name, Severity.WARNING, wall) for label in labels)
 
@@ -146,6 +149,7 @@ class Reconciliation:
             yield from self._of_queries([WHOLE_DRIVER], wall)
             for name in SHARED:
                 yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall, DRIVER)
+                yield self._over(WHOLE_DRIVER, name, Severity.CRITICAL, wall, LASTING, DRIVER)
 
     def _are_newly_healthy(self, labels: list[str], shared: str) -> bool:
         """Whether all queries are healthy now, and were not at the last call."""

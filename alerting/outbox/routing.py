@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from ..alert import ESCALATED, Alert, Incident
+from ..alert import ESCALATED, LASTING, Alert, Incident
 from ..finding import WHOLE_DRIVER
 
 
@@ -83,7 +83,7 @@ def _is_group(incident: Incident) -> bool:
 
 
 def _single(incident: Incident, alert: Alert) -> Incident:
-    suffix = (ESCALATED,) if incident.is_escalated else ()
-    key = alert.key_ending(*suffix) if suffix else ""
+    suffix = LASTING if alert.is_lasting else ESCALATED if incident.is_escalated else ""
+    key = alert.key_ending(suffix) if suffix else ""
     muted = incident.muted or incident.silenced.get(alert.key, "")
     return Incident((alert,), incident.revision, muted, key)

@@ -1,4 +1,4 @@
-"""Keeps outboxes and failures on disk, in its own thread, so that they outlive the driver."""
+"""Keeps outboxes, failures and flapping on disk, in a thread, so that they outlive the driver."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from ...core.file_loop import HangDetector
 from ...core.guard import Guard
 from ...core.loop import Loop
 from ...listener.past_failures import FailedQuery
+from ..lifecycle.flap_guard import FlapHistory
 from .entry import OutboxEntry
-from .spool_file import Change, Entries, Failures, SpoolBusyError, SpoolFile, is_corruption
+from .kept_records import KeptRecords, T
+from .spool_file import Change, Entries, SpoolBusyError, SpoolFile, is_corruption
 
 log = logging.getLogger("querypulse")
 
@@ -25,7 +27,7 @@ Essence = tuple[object, ...]
 
 
 class Spool:
-    """Stores the newest entries of every receiver, and the failures of queries.
+    """Stores the newest entries of every receiver, the failures of queries, and flapping alerts.
 
     It writes as soon as an important part changes. Deliveries do not depend on it: without a disk
     everything works while the process runs. The entries of an earlier process are not overwritten
@@ -51,10 +53,9 @@ class Spool:
         self._found: Entries | None = None
         self._was_opened = False
         self._fails = False
-        self._left: Failures = {}
         self._newest: dict[str, tuple[OutboxEntry, ...]] = {}
-        self._failures: Failures | None = None
-        self._failures_on_disk: Failures = {}
+        self._failures = KeptRecords[FailedQuery]()
+        self._flaps = KeptRecords[FlapHistory]()
         self._offered = 0
         self._written = 0
         self._on_disk: dict[tuple[str, str], Essence] = {}
@@ -87,8 +88,8 @@ class Spool:
             if found is not None:
                 # Entries offered before do not include them; the next offers will.
                 self._newest.clear()
-                self._left = self._failures_on_disk
-                self._failures = None if self._left else self._failures
+                self._failures.restore()
+                self._flaps.restore()
             self._changed.notify_all()
             return found
 
@@ -104,22 +105,19 @@ class Spool:
 
     def take_failures(self) -> tuple[FailedQuery, ...]:
         """The failures that were stored with the entries of ``load``; returned once."""
-        if self._loop.is_forked:
-            return ()
-        with self._changed:
-            left, self._left = self._left, {}
-            return tuple(left.values())
+        return self._take(self._failures)
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
         """Store exactly these failures; never waits for the disk."""
-        newest = {one.query_id: one for one in kept}
-        if self._loop.is_forked:
-            return
-        with self._changed:
-            if self._failures != newest:
-                self._failures = newest
-                self._offered += 1
-                self._changed.notify_all()
+        self._offer(self._failures, {one.query_id: one for one in kept})
+
+    def take_flaps(self) -> tuple[FlapHistory, ...]:
+        """How often alerts have fired, as stored with the entries of ``load``; returned once."""
+        return self._take(self._flaps)
+
+    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
+        """Store exactly these; never waits for the disk."""
+        self._offer(self._flaps, {one.key: one for one in kept})
 
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
@@ -140,6 +138,20 @@ class Spool:
         with self._changed:
             self._changed.notify_all()
         self._loop.join(timeout - (time.monotonic() - began))
+
+    def _take(self, records: KeptRecords[T]) -> tuple[T, ...]:
+        if self._loop.is_forked:
+            return ()
+        with self._changed:
+            return records.take()
+
+    def _offer(self, records: KeptRecords[T], newest: dict[str, T]) -> None:
+        if self._loop.is_forked:
+            return
+        with self._changed:
+            if records.offer(newest):
+                self._offered += 1
+                self._changed.notify_all()
 
     def _step(self) -> None:
         """Open the file, or write what is new; after a failure, wait a little."""
@@ -172,7 +184,8 @@ class Spool:
                 for receiver, held in entries.items()
                 for entry in held
             }
-            self._failures_on_disk = self._file.failures
+            self._failures.opened(self._file.failures)
+            self._flaps.opened(self._file.flaps)
             self._was_opened = True
             self._offered += 1
             self._changed.notify_all()
@@ -183,20 +196,17 @@ class Spool:
                 if not self._loop.stopping.is_set():
                     self._changed.wait()
                 return
-            newest, failures, offered = dict(self._newest), self._failures, self._offered
-            known = self._failures_on_disk
+            newest, offered = dict(self._newest), self._offered
+            failures, flaps = self._failures.wanted, self._flaps.wanted
+            failed, flapped = self._failures.changes(failures), self._flaps.changes(flaps)
         changes, on_disk = self._differences(newest)
-        failures = known if failures is None else failures
-        failed = {
-            key: failures.get(key)
-            for key in {**known, **failures}
-            if failures.get(key) != known.get(key)
-        }
-        if changes or failed:
+        if changes or failed or flapped:
             with self._hang:
-                self._file.write(changes, failed)
+                self._file.write(changes, failed, flapped)
         with self._changed:
-            self._on_disk, self._failures_on_disk = on_disk, failures
+            self._on_disk = on_disk
+            self._failures.opened(failures)
+            self._flaps.opened(flaps)
             self._written = offered
             self._fails = False
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""The SQLite file with the entries of outboxes and the failures of queries; for one thread."""
+"""The SQLite file with entries of outboxes, failures of queries and flapping; for one thread."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from ...listener.past_failures import FailedQuery
+from ..lifecycle.flap_guard import FlapHistory
 from .entry import OutboxEntry
 from .spool_lock import SpoolLock
 
@@ -28,6 +29,10 @@ CREATE_FAILURES = "CREATE TABLE IF NOT EXISTS failures (query TEXT PRIMARY KEY, 
 READ_FAILURES = "SELECT query, kept FROM failures ORDER BY rowid"
 WRITE_FAILURES = "INSERT OR REPLACE INTO failures VALUES (?, ?)"
 DELETE_FAILURES = "DELETE FROM failures WHERE query = ?"
+CREATE_FLAPS = "CREATE TABLE IF NOT EXISTS flaps (key TEXT PRIMARY KEY, kept BLOB)"
+READ_FLAPS = "SELECT key, kept FROM flaps ORDER BY rowid"
+WRITE_FLAPS = "INSERT OR REPLACE INTO flaps VALUES (?, ?)"
+DELETE_FLAPS = "DELETE FROM flaps WHERE key = ?"
 
 Entries = dict[str, tuple[OutboxEntry, ...]]
 """All rows by receiver."""
@@ -35,6 +40,8 @@ Change = tuple[str, str, OutboxEntry | None]
 """Receiver, key, and the new row; None deletes it."""
 Failures = dict[str, FailedQuery]
 """The failures of all queries by query id; times are Unix seconds."""
+Flaps = dict[str, FlapHistory]
+"""How often alerts have fired, by their keys; times are Unix seconds."""
 
 
 class SpoolBusyError(Exception):
@@ -48,9 +55,9 @@ class UnreadableError(Exception):
 class SpoolFile:
     """The file of one application in ``folder``; only its owner can ever read it.
 
-    ``existed``: the file existed before. ``failures`` are those that it held when it was opened.
-    ``mishap`` says what could not be read and where it was moved. Errors are those of the file
-    system (``OSError``) and of SQLite (``sqlite3.Error``).
+    ``existed``: the file existed before. ``failures`` and ``flaps`` are what it held when it was
+    opened. ``mishap`` says what could not be read and where it was moved. Errors are those of the
+    file system (``OSError``) and of SQLite (``sqlite3.Error``).
     """
 
     def __init__(self, folder: Path, app: str) -> None:
@@ -58,6 +65,7 @@ class SpoolFile:
         self.path = folder / f"{name}.sqlite"
         self.existed = False
         self.failures: Failures = {}
+        self.flaps: Flaps = {}
         self.mishap = ""
         self._lock = SpoolLock(folder / f"{name}.lock")
         self._connection: sqlite3.Connection | None = None
@@ -95,11 +103,14 @@ class SpoolFile:
         self.mishap = f"{error}; put aside as {target}"
 
     def write(
-        self, changes: Iterable[Change], failed: Mapping[str, FailedQuery | None] | None = None
+        self,
+        changes: Iterable[Change],
+        failed: Mapping[str, FailedQuery | None] | None = None,
+        flapped: Mapping[str, FlapHistory | None] | None = None,
     ) -> None:
         """Write all changes or none; they are on the disk when this returns.
 
-        ``failed`` by query id; None deletes its failures.
+        ``failed`` by query id, ``flapped`` by the key of the alert; None deletes a record.
         """
         connection = self._connection
         if connection is None:
@@ -111,11 +122,8 @@ class SpoolFile:
                     connection.execute(DELETE, (receiver, key))
                 else:
                     connection.execute(WRITE, (receiver, key, msgspec.json.encode(entry)))
-            for query_id, kept in (failed or {}).items():
-                if kept is None:
-                    connection.execute(DELETE_FAILURES, (query_id,))
-                else:
-                    connection.execute(WRITE_FAILURES, (query_id, msgspec.json.encode(kept)))
+            _write_kept(connection, failed or {}, WRITE_FAILURES, DELETE_FAILURES)
+            _write_kept(connection, flapped or {}, WRITE_FLAPS, DELETE_FLAPS)
 
     def disconnect(self) -> None:
         """Close the file, but keep its lock."""
@@ -162,7 +170,12 @@ class SpoolFile:
         elif version != VERSION:
             raise UnreadableError(f"{self.path}: version {version}, this is for {VERSION}")
         connection.execute(CREATE_FAILURES)
-        self.failures = self._decode_failures(connection)
+        connection.execute(CREATE_FLAPS)
+        failures = connection.execute(READ_FAILURES).fetchall()
+        self.failures = self._kept(failures, FailedQuery, "what is kept of query")
+        flaps = connection.execute(READ_FLAPS).fetchall()
+        self.flaps = self._kept(flaps, FlapHistory, "the flapping of")
+        self._drop_unread(connection, failures, flaps)
         return self._decode(connection)
 
     def _decode(self, connection: sqlite3.Connection) -> Entries:
@@ -176,16 +189,22 @@ class SpoolFile:
                 entries[receiver] = (*entries.get(receiver, ()), entry)
         return entries
 
-    def _decode_failures(self, connection: sqlite3.Connection) -> Failures:
-        """The failures of all queries; damaged ones do not affect the others."""
-        failures: Failures = {}
-        for query_id, text in connection.execute(READ_FAILURES).fetchall():
-            kept = self._decoded(text, FailedQuery, f"what is kept of query {query_id}")
-            if kept is None:
-                connection.execute(DELETE_FAILURES, (query_id,))
-            else:
-                failures[query_id] = kept
-        return failures
+    def _kept(self, found: list[tuple[str, bytes]], kind: type[T], what: str) -> dict[str, T]:
+        """All records of one table by key; damaged ones do not affect the others."""
+        read = ((key, self._decoded(text, kind, f"{what} {key}")) for key, text in found)
+        return {key: one for key, one in read if one is not None}
+
+    def _drop_unread(
+        self,
+        connection: sqlite3.Connection,
+        failures: list[tuple[str, bytes]],
+        flaps: list[tuple[str, bytes]],
+    ) -> None:
+        for sql, found, known in (
+            (DELETE_FAILURES, failures, self.failures),
+            (DELETE_FLAPS, flaps, self.flaps),
+        ):
+            connection.executemany(sql, [(key,) for key, _ in found if key not in known])
 
     def _decoded(self, text: bytes, kind: type[T], what: str) -> T | None:
         try:
@@ -193,6 +212,19 @@ class SpoolFile:
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
             self.mishap = f"{self.path}: {what} was unreadable: {error}"
             return None
+
+
+def _write_kept(
+    connection: sqlite3.Connection,
+    changes: Mapping[str, msgspec.Struct | None],
+    write: str,
+    delete: str,
+) -> None:
+    for key, kept in changes.items():
+        if kept is None:
+            connection.execute(delete, (key,))
+        else:
+            connection.execute(write, (key, msgspec.json.encode(kept)))
 
 
 def is_corruption(error: Exception) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from ..alert import Alert, Incident
+from ..alert import OCCURRENCE, Alert, Incident
 from ..details import shown_annotations
 from ..finding import Severity
 from .encoding import rfc3339
@@ -73,8 +73,12 @@ def still_open(stale_resolves: Iterable[Incident], alerts: Iterable[Shown]) -> t
 
 
 def _identity(labels: dict[str, str]) -> tuple[str, ...]:
-    """All labels but the severity, which may have been another."""
-    return tuple(f"{name}={value}" for name, value in sorted(labels.items()) if name != "severity")
+    """All labels but the severity and the occurrence, which may have been another."""
+    return tuple(
+        f"{name}={value}"
+        for name, value in sorted(labels.items())
+        if name not in {"severity", OCCURRENCE}
+    )
 
 
 def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) -> LeftOpen | None:

@@ -11,6 +11,7 @@ from ..rule_context import RuleContext
 
 NAME = "StreamingQueryStopped"
 NOTICED_SECONDS = 5.0
+SLOWLY_NOTICED_SECONDS = 15.0
 """The next poll detects that a SparkContext stopped; its queries may have ended before that."""
 CONTEXT_GONE = "the SparkContext stopped by itself"
 
@@ -79,11 +80,18 @@ def _should_run(context: RuleContext, *, with_context: bool) -> bool:
 
 
 def _ended_with_context(context: RuleContext, gone_at: float) -> bool:
-    """Whether the SparkContext ended the query; a query that ended earlier has another cause."""
-    stopped_at = context.snapshot.context_stopped_at
+    """Whether the SparkContext ended the query; a query that ended earlier has another cause.
+
+    The context stopped after the last poll that saw it running, which may be some seconds ago if
+    polls are slow.
+    """
+    stopped_at, ran_at = context.snapshot.context_stopped_at, context.snapshot.context_ran_at
     if context.snapshot.context is not Context.STOPPED or stopped_at is None:
         return False
-    return gone_at >= stopped_at - NOTICED_SECONDS
+    earliest = stopped_at - NOTICED_SECONDS
+    if ran_at is not None:
+        earliest = min(earliest, max(ran_at, stopped_at - SLOWLY_NOTICED_SECONDS))
+    return gone_at >= earliest
 
 
 def _how_it_ended(context: RuleContext, *, with_context: bool) -> str:

@@ -9,7 +9,8 @@ from support.id_story import IdStory, polled
 from support.story import CONFLICT
 
 from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
-from querypulse.listener.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
+from querypulse.listener.identity import UNDECIDED_SECONDS
+from querypulse.listener.labels import LABEL_CHARACTERS, base_label
 from querypulse.listener.query import Outcome
 from querypulse.listener.state import State
 
@@ -316,6 +317,68 @@ def test_restart_of_one_query_does_not_affect_its_namesake():
     labels = {label: one.query_id for label, one in story.shown().items()}
     assert labels == {"q": "11111111-a", "q-22222222": "33333333-c"}
     assert story.found(5) == [("StreamingQueryFailed", "q")]
+
+
+def nameless():
+    """A query whose start event was lost, and that failed before a poll saw it."""
+    return IdStory().fails("aaaaaaaa-1", "run-0", at=1)
+
+
+@pytest.mark.parametrize(
+    "shows_name",
+    [
+        lambda story: story.start("aaaaaaaa-1", "run-1", "bronze", at=5),
+        lambda story: story.probe(polled("aaaaaaaa-1", "run-1", "bronze"), at=5),
+        lambda story: story.probe(
+            polled("aaaaaaaa-1", "run-0", "bronze", active=False, exception=CONFLICT), at=5
+        ),
+        lambda story: story.start("aaaaaaaa-1", "run-1", None, at=5).commits(
+            "aaaaaaaa-1", "run-1", "bronze", at=6, batch=3
+        ),
+    ],
+    ids=["start", "poll", "poll of the ended run", "progress"],
+)
+def test_query_first_known_by_its_failure_gets_the_label_of_its_name(shows_name):
+    story = nameless()
+    assert list(story.shown(2)) == ["aaaaaaaa"]
+    shows_name(story)
+
+    assert list(story.shown()) == ["bronze"]
+    assert story.shown()["bronze"].totals.failed == 1
+    assert story.state.query("aaaaaaaa-1").label == "bronze"
+
+
+def test_label_moves_only_once():
+    story = nameless()
+    story.start("aaaaaaaa-1", "run-1", "bronze", at=5)
+    story.start("aaaaaaaa-1", "run-2", "silver", at=9)
+
+    assert list(story.shown()) == ["bronze"]
+
+
+def test_late_end_of_a_run_before_the_name_was_known_counts_for_its_query():
+    story = nameless()
+    story.start("aaaaaaaa-1", "run-1", None, at=4).start("aaaaaaaa-1", "run-2", "bronze", at=5)
+    story.fails("aaaaaaaa-1", "run-1", at=6)
+
+    assert story.shown()["bronze"].totals.failed == 2
+    assert story.shown()["bronze"].run_id == "run-2"
+
+
+def test_query_whose_name_another_one_has_gets_the_label_with_its_id():
+    story = IdStory().start("id", "run", "bronze", at=0, session="s1")
+    story.fails("aaaaaaaa-1", "run-0", at=1)
+    story.start("aaaaaaaa-1", "run-1", "bronze", at=5, session="s2")
+
+    assert sorted(story.shown()) == ["bronze", "bronze-aaaaaaaa"]
+
+
+def test_query_that_never_has_a_name_keeps_its_label():
+    story = (
+        nameless().start("aaaaaaaa-1", "run-1", None, at=5).start("aaaaaaaa-1", "run-2", None, at=6)
+    )
+
+    assert list(story.shown()) == ["aaaaaaaa"]
 
 
 def test_label_does_not_move_when_its_first_query_is_forgotten():
@@ -632,7 +695,8 @@ def test_labels_stay_and_counters_only_grow_in_any_order(script):
         present = {query.query_id: label for label, query in shown.items()}
         assert len(present) == len(shown)
         for query_id, label in present.items():
-            assert labels.get(query_id, label) == label
+            # A query without a name gets the label of its name, once.
+            assert labels.get(query_id, label) in {label, query_id}
         for label, query in shown.items():
             before = totals.get(label, query.totals)
             for field in ("commits", "restarts", "failed", "stopped", "completed", "input_rows"):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
+from querypulse.listener.labels import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.query import Query, Totals
 
 from .courier import Courier
@@ -15,6 +19,8 @@ from .stage import Violation, WorldView
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
 LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
 LONGEST_LIST = 50
+LONGEST_LABEL = LABEL_CHARACTERS + ID_CHARACTERS + 5
+"""With the id that is appended if another query has the name."""
 MOST_ROWS = 1000
 FORGET_SECONDS = 65.0
 """The worker forgets once a minute."""
@@ -36,8 +42,10 @@ class Bookkeeping:
     def tick(self) -> None:
         """Check that the counts of a driver match its input, and that it contained no error."""
         for driver in self._stage.drivers.values():
-            if driver.guard.contained:
-                where, error = driver.guard.contained[0]
+            broken = f"rule {self._stage.plan.setup.broken_rule}"
+            contained = [one for one in driver.guard.contained if one[0] != broken]
+            if contained:
+                where, error = contained[0]
                 raise Violation("P8", f"an error was contained in {where}: {error!r}")
             if driver.attached and driver.awake:
                 _check_events(driver)
@@ -50,6 +58,7 @@ class Bookkeeping:
         for label, query in labels.items():
             self._check_label(driver, label, query)
             self._check_counters(driver, label, query)
+        self._check_twice(driver, labels)
         # Expected queries are never forgotten.
         expected = {one.name for one in self._stage.plan.queries if one.expected}
         gone = sum(
@@ -64,9 +73,20 @@ class Bookkeeping:
         if len(labels) > most:
             raise Violation("P7", f"{len(labels)} queries are shown: {', '.join(labels)}")
 
+    def _check_twice(self, driver: SimDriver, labels: Iterable[str]) -> None:
+        """Check that no query with a name of its own is shown under two labels."""
+        names = Counter(one.spec.name for one in self._stage.queries.values())
+        shown = Counter(driver.owners.get(label, label) for label in labels)
+        for key, count in shown.items():
+            query = self._stage.queries.get(key)
+            if query is not None and query.spec.name and names[query.spec.name] == 1 and count > 1:
+                raise Violation("P6", f"{key} is shown under {count} labels: {sorted(labels)}")
+
     def _check_label(self, driver: SimDriver, label: str, query: Query) -> None:
         if query.query_id not in self._names:
             self._names = names_of(self._stage.queries.values())
+        if len(label) > LONGEST_LABEL:
+            raise Violation("P7", f"a label has {len(label)} characters")
         owner = self._names.get(query.query_id, query.query_id)
         before = self._owners.setdefault((driver, label), owner)
         if before != owner:

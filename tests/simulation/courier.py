@@ -1,10 +1,8 @@
-"""A delivery whose requests take simulated time, and a spool that writes with a delay."""
+"""A delivery whose requests take simulated time."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-
-import msgspec
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.outbox.delivery import Delivery
@@ -12,79 +10,15 @@ from querypulse.alerting.outbox.entry import OutboxEntry
 from querypulse.alerting.outbox.routing import Route
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.core.guard import Guard
-from querypulse.listener.past_failures import FailedQuery
 
 from .clock import Time
 from .messages import About
 from .receivers import SimReceiver
-
-WRITE_SECONDS = 0.05
-"""The delay of a write to disk."""
+from .spool import SimSpool
 
 
-class SimSpool:
-    """Rows on disk. Rows offered less than ``WRITE_SECONDS`` ago are lost with the process."""
-
-    def __init__(self, time: Time) -> None:
-        self._time = time
-        self._exists = False
-        self._disk: dict[str, tuple[OutboxEntry, ...]] = {}
-        self._offered: dict[str, list[tuple[float, tuple[OutboxEntry, ...]]]] = {}
-        self._failures: tuple[FailedQuery, ...] = ()
-        self._left: tuple[FailedQuery, ...] = ()
-        self._failures_offered: list[tuple[float, tuple[FailedQuery, ...]]] = []
-
-    def offer(self, receiver: str, rows: tuple[OutboxEntry, ...]) -> None:
-        """Accept all rows of one receiver."""
-        waiting = self._offered.setdefault(receiver, [])
-        waiting.append((self._time.now, rows))
-        self._write(receiver)
-
-    def load(self) -> dict[str, tuple[OutboxEntry, ...]] | None:
-        """The rows for a new process, or None where there was no spool; unwritten rows are lost."""
-        existed, self._exists = self._exists, True
-        if not existed:
-            return None
-        for receiver in self._offered:
-            self._write(receiver)
-        self._offered.clear()
-        self._write_failures()
-        self._failures_offered.clear()
-        kept = msgspec.json.encode(self._failures)
-        self._left = msgspec.json.decode(kept, type=tuple[FailedQuery, ...])
-        text = msgspec.json.encode(self._disk)
-        return msgspec.json.decode(text, type=dict[str, tuple[OutboxEntry, ...]])
-
-    def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures that the last process left; returned once."""
-        left, self._left = self._left, ()
-        return left
-
-    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Accept the failures of all queries."""
-        self._failures_offered.append((self._time.now, kept))
-        self._write_failures()
-
-    def flush(self) -> None:
-        """Write everything."""
-        if self._failures_offered:
-            self._failures = self._failures_offered[-1][1]
-            self._failures_offered.clear()
-        for receiver, waiting in self._offered.items():
-            self._disk[receiver] = waiting[-1][1]
-        self._offered.clear()
-
-    def _write_failures(self) -> None:
-        waiting = self._failures_offered
-        while waiting and self._time.now - waiting[0][0] >= WRITE_SECONDS:
-            self._failures = waiting.pop(0)[1]
-        del waiting[:-2]
-
-    def _write(self, receiver: str) -> None:
-        waiting = self._offered[receiver]
-        while waiting and self._time.now - waiting[0][0] >= WRITE_SECONDS:
-            self._disk[receiver] = waiting.pop(0)[1]
-        del waiting[:-2]
+class Killed(BaseException):
+    """The process is killed at this moment; nothing in it handles that."""
 
 
 class NoNetwork:
@@ -114,6 +48,8 @@ class Courier(Delivery):
         driver: str,
         about: About,
         is_alive: Callable[[], bool],
+        between: Callable[[], None] = lambda: None,
+        kill: Callable[[], None] = lambda: None,
         spool: SimSpool | None = None,
         route: Route | None = None,
     ) -> None:
@@ -125,6 +61,8 @@ class Courier(Delivery):
         self._driver = driver
         self._about = about
         self._is_alive = is_alive
+        self._between = between
+        self._kill = kill
 
     @property
     def rows(self) -> tuple[OutboxEntry, ...]:
@@ -151,6 +89,7 @@ class Courier(Delivery):
         self._in_flight = True
         with self._changed:
             self._save()
+        self._between()
         rejected = self.receiver.reject(incident, self._driver, self._about)
         refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
         latency = self.receiver.latency
@@ -158,15 +97,20 @@ class Courier(Delivery):
             doubted = refusal is not None
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
+        self._between()
 
     def _ask_what_is_open(self, asked: tuple[Incident, ...]) -> None:
         found = self.receiver.left_open(asked) if self.receiver.takes else None
         self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
 
     def _found(self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None) -> None:
-        if self._is_alive():
-            self._answered_question(asked, found)
+        if not self._is_alive():
+            return
+        self._answered_question(asked, found)
+        try:
             self.pump()
+        except Killed:
+            self._kill()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
         # A request on its way arrives even if its sender is killed meanwhile.
@@ -176,6 +120,11 @@ class Courier(Delivery):
     def _answered(self, incident: Incident, refusal: DeliveryError | None) -> None:
         if not self._is_alive():
             return
-        self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
-        self._record(incident, refusal, self._round)
-        self.pump()
+        try:
+            self._between()
+            self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
+            self._record(incident, refusal, self._round)
+            self._between()
+            self.pump()
+        except Killed:
+            self._kill()

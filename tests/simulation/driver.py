@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 
-from querypulse.alerting.alert import Alert
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.lifecycle.guidance import Guidance
@@ -28,7 +28,7 @@ from querypulse.sidecar.runtime import Runtime
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
-from .courier import Courier, SimSpool
+from .courier import Courier, Killed
 from .messages import Named
 from .plan import Setup
 from .probe import SimProbe
@@ -36,6 +36,7 @@ from .queries import POLL_SECONDS, SimQuery
 from .receivers import SimReceiver
 from .signals import Faults, SimBus
 from .spark import SimSpark, names_of
+from .spool import Disk
 from .truth import Health
 
 STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
@@ -55,6 +56,20 @@ class SimGuard(Guard):
         self.contained.append((where, error))
 
 
+class Handing:
+    """The hand-over of incidents: the process may be killed before it, and after it."""
+
+    def __init__(self, dispatch: Dispatch, between: Callable[[], None]) -> None:
+        self._dispatch = dispatch
+        self._between = between
+
+    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
+        """Hand them over."""
+        self._between()
+        self._dispatch.offer(incidents, stale_resolves)
+        self._between()
+
+
 class SimDriver:
     """A process from its start to its end; objects that outlive it are passed to it."""
 
@@ -67,31 +82,38 @@ class SimDriver:
         faults: Faults,
         queries: list[SimQuery],
         receivers: list[SimReceiver],
-        spool: SimSpool | None,
+        disk: Disk | None,
         setup: Setup,
         silences: list[Silence],
         on_evaluated: Callable[[SimDriver, Evaluated], None],
+        before: SimDriver | None = None,
     ) -> None:
         self.name = name
-        self.app = setup.app
+        self.app = f"{setup.app}-{name}" if setup.apart else setup.app
+        self.dies_after = 0
+        """At which of the next moments between two of its steps it is killed; 0 for none."""
         self.queries = queries
         self.born_at = time.now
-        self.inherits = spool is not None
+        self.inherits = disk is not None
         self.alive = True
         self.attached = False
         self.attached_at = float("inf")
         self.announced: Notice | None = None
         self.end: ProcessEnd | None = None
         self.closed_at: float | None = None
+        self._closes = False
         self.awake_since = time.now
         self.asleep_until = 0.0
         self.owners: dict[str, str] = {}
         """Label -> the query that was first shown under it."""
         self.guard = SimGuard()
+        self._spool = spool = disk.spool(self.app, self.guard, time) if disk is not None else None
         self.time = time
         self.bus = SimBus(time, faults, self.step)
-        self.spark = SimSpark(time, rng, self.bus, self._start_later)
-        self.probe = SimProbe(time, self.spark, self.bus, faults)
+        self.spark = SimSpark(time, rng, self.bus, self._start_later, dated=setup.dated)
+        self.probe = SimProbe(
+            time, self.spark, self.bus, faults, seconds=setup.polls, on_report=self.step
+        )
         self.inbox: Mailbox[Item] = Mailbox(setup.mailbox)
         self._on_evaluated = on_evaluated
         self._names: dict[str, str] = {}
@@ -100,7 +122,7 @@ class SimDriver:
         )
         self.couriers = [
             Courier(one, self.guard, time=time, driver=name, about=self.about,
-                    is_alive=lambda: self.alive, spool=spool)
+                    is_alive=lambda: self.alive, between=self.between, kill=self.kill, spool=spool)
             for one in receivers
         ]  # fmt: skip
         self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
@@ -113,7 +135,10 @@ class SimDriver:
             on_started=self.probe.poll, pause=lambda _: None,
         )  # fmt: skip
         named = [one for one in queries if one.spec.name]
-        self._called = {one.spec.name: one.key for one in reversed(named)}
+        self._called = {str(one.spec.name): one.key for one in reversed(named)}
+        if before is not None:
+            # Until it has seen its queries, it repeats what the process before has reported.
+            self._called |= before._called | before.owners
         expected = tuple(str(one.spec.name) for one in named if one.spec.expected)
         self.worker = Worker(
             Inputs(
@@ -137,7 +162,7 @@ class SimDriver:
                 probe_expected=True,
             ),
             self.lifecycle,
-            self.dispatch,
+            Handing(self.dispatch, self.between),
             remembering=Remembering(spool),
             redact=_unchanged,
             on_error=self.guard.report,
@@ -145,7 +170,6 @@ class SimDriver:
             clock=time,
             wall=time.wall,
         )
-        self._spool = spool
         time.after(max(0.0, setup.attach_at), self._attach)
 
     @property
@@ -157,12 +181,26 @@ class SimDriver:
         """Run the threads of the product, one after the other."""
         if not self.attached or not self.awake:
             return
+        try:
+            self._step()
+        except Killed:
+            self.kill()
+
+    def _step(self) -> None:
         if self.spark.alive:
-            self.reader.step()
+            self.guard.attempt("reader", self.reader.step)
         self.inbox.wake()
-        self.worker.step()
+        self.between()
+        self.guard.attempt("worker", self.worker.step)
         for courier in self.couriers:
             courier.pump()
+
+    def between(self) -> None:
+        """A moment between two steps: perhaps the one at which the process is killed."""
+        if self.dies_after:
+            self.dies_after -= 1
+            if not self.dies_after:
+                raise Killed
 
     def about(self, alert: Alert) -> Named:
         """The queries of an alert; for an alert of the whole driver, the queries that it names."""
@@ -198,7 +236,13 @@ class SimDriver:
     def kill(self, health: Health = Health.DOWN) -> None:
         """End the process; nothing runs any more."""
         self.alive = self.attached = False
+        self.release()
         self.spark.die(health)
+
+    def release(self) -> None:
+        """Close its files."""
+        if self._spool is not None:
+            self._spool.kill()
 
     def close(self, uncaught: type[BaseException] | None = None) -> None:
         """End the application, perhaps by an exception: like ``Runtime.end`` without threads."""
@@ -206,18 +250,33 @@ class SimDriver:
             # A paused process ends once it resumes.
             self.time.at(self.asleep_until, lambda: self.close(uncaught))
             return
-        self.closed_at = self.time.now
         if not self.attached:
+            self.closed_at = self.time.now
             self.kill(Health.STOPPED)
+        elif not self._closes:
+            self._closes = True
+            self.probe.poll()
+            # It waits for a poll that begins now; the one under way, if any, is older.
+            waits = 2 * self.probe.seconds
+            if waits:
+                self.time.after(waits + 0.1, lambda: self._end(uncaught))
+            else:
+                self._end(uncaught)
+
+    def _end(self, uncaught: type[BaseException] | None) -> None:
+        """Report what waits, and end."""
+        self.closed_at = self.time.now
+        if not self.attached or not self.awake:
             return
-        self.probe.poll()
         self.step()
+        if not self.alive:
+            return
         self.end = end = end_of(self.worker.evaluated.snapshot.context, uncaught)
         for item in (Ending(end is ProcessEnd.CRASHED), Marker(), Marker()):
             self.inbox.put(item, lifecycle=True)
             self.step()
-        for courier in self.couriers:
-            courier.pump()
+        if not self.alive:
+            return
         if self._spool is not None:
             self._spool.flush()
         Runtime.stop(self._as_parts(), Deadline(1.0), end)

@@ -56,7 +56,7 @@ class Feeding:
             is_late = now - query.fed_at <= self._stage.longest_delay
             fed_at = query.known_fed_at if is_late else query.fed_at
             # A restart does not reset the time.
-            hungry = now - max(fed_at, query.kept[0][0])
+            hungry = now - max(fed_at, query.runs[0].started_at)
             if hungry < query.spec.expected_input - late or not query.spec.expected_input:
                 raise Violation(
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from random import Random
 
 from msgspec.structs import replace
@@ -28,6 +29,7 @@ class _Maker:
     def make(self, seed: int) -> Plan:
         setup = self._setup()
         queries = tuple(self._query(index, setup) for index in range(self._chosen("queries")))
+        queries = _with_common_names(queries) if setup.apart else queries
         steps = [Step(round(self._rng.uniform(0.0, 20.0), 1), "start", one.key) for one in queries]
         has_twin = self._rng.random() < self._terms.twins and not setup.attach_at
         if has_twin and _can_have_a_twin(queries[0]):
@@ -43,7 +45,7 @@ class _Maker:
         if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
             steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
-        if any(one.key == "twin" for one in queries):
+        if any(one.key == "twin" for one in queries) and not self._terms.twins_end:
             # A new process gives the name to the first query that it sees.
             steps = [one for one in steps if one.do not in (*_ENDS, "boot")]
         steps.sort(key=lambda one: one.at)
@@ -60,7 +62,11 @@ class _Maker:
         apps = ["pyspark-shell"] if "pagerduty" in receivers else ["pyspark-shell", Setup().app]
         watched = rng.random() < 0.4
         drivers = ("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",)
+        apart = len(drivers) > 1 and self._happens(terms.apart)
         return Setup(
+            apart=apart,
+            polls=self._one_of(terms.polls),
+            dated=self._happens(terms.dated),
             receivers=receivers,
             drivers=drivers,
             app=rng.choice(apps) if len(drivers) > 1 else Setup().app,
@@ -72,20 +78,27 @@ class _Maker:
             slow_critical=rng.choice(terms.slow_critical),
         )
 
+    def _happens(self, share: float) -> bool:
+        """Chance, which is not drawn without a share: older terms must give the same plans."""
+        return bool(share) and self._rng.random() < share
+
+    def _one_of(self, choices: tuple[float, ...]) -> float:
+        return self._rng.choice(choices) if len(choices) > 1 else choices[0]
+
     def _query(self, index: int, setup: Setup) -> QuerySpec:
         rng, terms = self._rng, self._terms
         kinds = ["ProcessingTime"] * 7 + ["Continuous"]
         finite = rng.random() < terms.finite
         name = NAMES[index] if rng.random() < terms.named else None
         kept = rng.random() < terms.kept
-        return QuerySpec(
+        query = QuerySpec(
             key=f"q{index}",
             name=name,
             trigger=rng.choice(["AvailableNow", "Once"]) if finite else rng.choice(kinds),
             every=rng.choice(terms.every),
             takes=rng.choice(terms.takes),
             # Unnamed queries share a label, which two drivers of one app must not.
-            driver=rng.choice(setup.drivers if name is not None else setup.drivers[:1]),
+            driver=rng.choice(setup.drivers if name is not None or setup.apart else setup.drivers[:1]),
             recovers=rng.choice([0.0, 0.0, 0.0, 2.0, 10.0, 40.0]),
             loop=rng.choice([0.0, 5.0, 30.0]) if finite else 0.0,
             checkpoint="kept" if kept else "new",
@@ -93,6 +106,14 @@ class _Maker:
             log_every=self._log_every(finite),
             expected_input=self._expected_input(name),
         )  # fmt: skip
+        if (
+            query.trigger == "ProcessingTime"
+            and not query.log_every
+            and self._happens(terms.real_time)
+        ):
+            lasts = rng.choice([20.0, 60.0])
+            query = replace(query, trigger="RealTime", every=lasts, takes=lasts)
+        return query
 
     def _log_every(self, finite: bool) -> float:
         share = self._terms.logs_rarely
@@ -130,6 +151,8 @@ class _Maker:
         if kind == "crash_loop":
             return Step(at, kind, query.key, self._lasts(10.0, 120.0), arg)
         seconds = self._rng.choice(_SECONDS[kind]) if kind in _SECONDS else 0.0
+        if kind == "late" and len(self._terms.late_kinds) > 1:
+            arg += f" {self._rng.choice(self._terms.late_kinds)}"
         if kind == "probe_misses":
             seconds = 2.0
         elif kind == "delay":
@@ -198,19 +221,28 @@ class _Maker:
             return self._end(kind, setup, at)
         if kind == "silence all":
             return [self._silence("*", at)]
+        return [self._to_signals(kind, setup, at)]
+
+    def _to_signals(self, kind: str, setup: Setup, at: float) -> Step:
+        """A step for a receiver, the signals, a clock or the executors."""
         if kind == "poison":
-            return [Step(at, kind)]
+            return Step(at, kind)
         if kind == "receiver":
             modes = ["down", "busy", "slow", "cut", "cut before", "wrong token"]
             modes += ["gone"] if self._terms.has("A18") else []
-            return [Step(at, kind, "", self._lasts(2.0, 150.0), self._rng.choice(modes))]
+            return Step(at, kind, "", self._lasts(2.0, 150.0), self._rng.choice(modes))
         if kind in ("delay all", "drop all"):
             size = self._rng.choice([3.0, 30.0])
-            return [Step(at, kind.split()[0], "*", size, "40" if kind == "delay all" else "")]
+            do = kind.removesuffix(" all")
+            return Step(at, do, "*", size, "40" if do == "delay" else "")
+        if kind == "no_executors":
+            return Step(at, kind, self._rng.choice(setup.drivers), self._rng.choice(_LONG))
         longest = {"jvm_pause": 3.0, "probe_refused": 40.0, "pause": 120.0, "jump": 3600.0}
         if self._terms.has("A5") and self._terms.has("A10"):
             longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
-        return [Step(at, kind, "", self._lasts(1.0, longest.get(kind, 1.0)))]
+        back = kind == "jump" and self._happens(self._terms.jumps_back)
+        seconds = self._lasts(1.0, longest.get(kind, 1.0))
+        return Step(at, kind, "", -seconds if back else seconds)
 
     def _die_together(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
         """All queries of one driver fail for one cause; some restart sooner, and may fail again."""
@@ -231,7 +263,8 @@ class _Maker:
         driver = self._rng.choice(setup.drivers)
         longest = {"app_stops": 30.0, "terminate": 3.0}
         seconds = self._lasts(1.0, longest[kind]) if kind in longest else 0.0
-        steps = [Step(at, kind, driver, seconds)]
+        arg = str(self._rng.randint(1, 30)) if kind == "kill_within" else ""
+        steps = [Step(at, kind, driver, seconds, arg)]
         gone = at + seconds + 2.0
         if kind in ("jvm_crash", "context_dies"):
             gone += self._rng.choice([1.0, 20.0, 70.0])
@@ -251,7 +284,9 @@ class _Maker:
 
 
 _STUCK = frozenset({"hang", "crawl", "ask", "skew", "starve"})
-_ENDS = frozenset({"kill", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"})
+_ENDS = frozenset(
+    {"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"}
+)
 
 
 _OF_OFFSETS = ("lag", "stall", "rewind")
@@ -268,6 +303,17 @@ _ARGS: dict[str, tuple[object, ...]] = {
     "late": (1, 2, 5, 17, 25),
     "crash_loop": ("0.3", "2", "10", "40"),
 }
+
+
+def _with_common_names(queries: tuple[QuerySpec, ...]) -> tuple[QuerySpec, ...]:
+    """Name the queries of each driver from the beginning of the list."""
+    counts: Counter[str] = Counter()
+    named = []
+    for query in queries:
+        name = NAMES[counts[query.driver]] if query.name is not None else None
+        counts[query.driver] += 1
+        named.append(replace(query, name=name))
+    return tuple(named)
 
 
 def _can_have_a_twin(query: QuerySpec) -> bool:

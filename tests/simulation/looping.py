@@ -23,6 +23,7 @@ from .stage import Violation, WorldView, is_of_unnamed, is_up
 
 OLD_SECONDS = 130.0
 """Older than the window of a run that has not committed yet."""
+SLACK_SECONDS = 10.0
 KNOWN_SECONDS = 14.0
 """The same as after any failure."""
 WORDS = "never committed, over restarts"
@@ -134,7 +135,8 @@ class Looping:
             # The storage refused at the start of each run: nothing shows when it was planned.
             return False
         is_old = planned_at <= driver.born_at - KNOWN_SECONDS
-        old = is_old and failed_at - planned_at >= OLD_SECONDS
+        window = (Limits().stall_tolerance + 2) * query.spec.every + SLACK_SECONDS
+        old = is_old and failed_at - planned_at >= max(OLD_SECONDS, window)
         return old and not self._is_silenced(query, query_failed.NAME)
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:

@@ -42,6 +42,9 @@ def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
     """Short histories with little besides the named steps."""
     return Terms(
         **{
+            "every": (1.0, 2.0, 5.0, 10.0, 20.0), "real_time": 0.0, "polls": (0.0,), "dated": 0.0,
+            "apart": 0.0, "jumps_back": 0.0, "late_kinds": ("idle",),
+            "twins_end": False,
             "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0, "declares": 0.0,
             "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
             "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from querypulse.alerting import incidents
+from querypulse.alerting import incidents, remembering
 from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, inhibition, lifecycle
 from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.outbox import outbox, send_schedule
@@ -44,6 +44,7 @@ from .scenarios import plan_of
 EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
+_with_poll = state.with_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 
@@ -114,6 +115,12 @@ def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     )
 
 
+def _counts_old_drops(known: Any, report: Any) -> Any:
+    if known.probe is None and report.listener.dropped_events:
+        known = replace(known, events_dropped_at=report.at)
+    return _with_poll(known, report)
+
+
 HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
@@ -124,10 +131,26 @@ OF_NOTIFYING = (
              only(around=("context_dies",), around_share=1.0), 60, finding="A1"),
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
+    Mutation("a silenced alert of the whole driver suppresses others", "P4",
+             lifecycle.Lifecycle, "_is_silenced", lambda *_: False, finding="A6", plan=plan_of("A6", 1)),
+    Mutation("the end of the application explains no end of a query", "P2",
+             Context, "explains_ends", property(lambda _: False), finding="L6", plan=plan_of("L6")),
+    Mutation("events that Spark dropped before the attach count", "P2",
+             state, "with_poll", _counts_old_drops, finding="L14", plan=plan_of("L14")),
+    Mutation("an error in one rule ends the evaluation", "P1|P8",
+             EVALUATION._RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
+             finding="A26", plan=plan_of("A26")),
     Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver, finding="A10", plan=plan_of("A10")),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
              flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
+    Mutation("the next process does not know how often an alert has fired", "P5",
+             remembering.Remembering, "restore_flaps", lambda *_: None, finding="A11", plan=plan_of("A11", 1)),
+    Mutation("an alert that an earlier process left open is not held open", "P5",
+             lifecycle.Lifecycle, "restore_flaps",
+             lambda self, found, now: self._flaps.restore(found, now), finding="A11", plan=plan_of("A11", 3)),
+    Mutation("a failure that lasts is no news while its alert is held open", "P1",
+             lifecycle, "is_news", lambda *_: False, finding="A7", plan=plan_of("A7", 4)),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.lifecycle import reconciliation
+from querypulse.alerting.lifecycle import grouping, lifecycle, reconciliation
 from querypulse.alerting.lifecycle.grouping import Grouping
 from querypulse.alerting.outbox import outbox, send_schedule, stale_resolves
 from querypulse.alerting.outbox.entry import DeliveryState
@@ -54,6 +54,10 @@ def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
     return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.CLOSING)]
 
 
+def _keeps_labels(course: Any) -> Any:
+    return replace(course, is_relapse=False)
+
+
 KEYS = (
     Mutation("a group has the key of its first alert", "P1|P3|P4",
              Grouping, "_open", _open_as_the_first, finding="A7", plan=plan_of("A7")),
@@ -61,6 +65,12 @@ KEYS = (
              Grouping, "_place", _join_the_group,
              only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60,
              finding="A7"),
+    Mutation("a warning that becomes critical keeps its open key", "P1",
+             grouping, "_suffix", lambda _: (), finding="A7", plan=plan_of("A7", 3)),
+    Mutation("an alert that lasts keeps its open key", "P1",
+             lifecycle.Lifecycle, "_suffix", lambda *_: "", finding="A7", plan=plan_of("A7", 4)),
+    Mutation("an alert that lasts keeps its labels at Alertmanager", "P1|P3",
+             lifecycle, "as_news", _keeps_labels, finding="A7", plan=plan_of("A7", 5)),
     Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
              reconciliation, "is_generic", lambda _: False, finding="A8", plan=plan_of("A8")),
     Mutation("an alert that another driver keeps posting is resolved at Alertmanager", "P3|P4",

@@ -23,5 +23,5 @@ LOOPS = (
     Mutation("a failure with a time in the future does not count", "P9",
              past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, finding="S1", plan=plan_of("S1", 4)),
     Mutation("an open incident is not updated when one batch fails repeatedly", "P9",
-             grouping, "_more", lambda _: frozenset(), finding="S2", plan=plan_of("S2")),
+             grouping, "_more", lambda _: frozenset(), plan=plan_of("S1", 6)),
 )  # fmt: skip

@@ -41,6 +41,8 @@ STEPS = {
     "silence": "alerts of a query are silenced for this long (arg: alert name)",
     "jump": "the wall clock jumps by this much",
     "kill": "the driver (who) is killed",
+    "kill_within": "the driver is killed at one of the next moments between two of its steps (arg: which)",
+    "no_executors": "the driver (who) has no executors for this long",
     "close": "the driver's application ends normally",
     "raise": "the driver's application ends by an exception",
     "terminate": "the driver's JVM gets SIGTERM, and Python ends this much later",
@@ -48,7 +50,7 @@ STEPS = {
     "context_dies": "the SparkContext stops by itself",
     "app_stops": "the application stops its SparkContext, which takes this long",
     "boot": "the driver restarts",
-    "late": "an event of a run long ago arrives (arg: how many runs ago)",
+    "late": "an event of a run long ago arrives (arg: how many runs ago, and which kind)",
 }
 
 
@@ -113,7 +115,13 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     receivers: tuple[str, ...] = ("pagerduty",)
     drivers: tuple[str, ...] = ("d1",)
     app: str = "etl"
-    """The app name of all drivers."""
+    """The app name of all drivers ..."""
+    apart: bool = False
+    """... unless each has its own: then their queries may have the same names."""
+    polls: float = 0.0
+    """How long a poll of the probe takes."""
+    dated: bool = False
+    """Whether start events have a timestamp."""
     spool: bool = True
     watched: bool = False
     attach_at: float = 0.0
@@ -123,6 +131,8 @@ class Setup(msgspec.Struct, frozen=True, omit_defaults=True):
     """``slow_critical_seconds``: small numbers bring critical alerts into reach."""
     failed_grace: float = 0.0
     """``failed_grace_seconds``."""
+    broken_rule: str = ""
+    """The module of a rule that raises."""
     mailbox: int = 2000
     """How many progress events may be queued for the worker."""
 

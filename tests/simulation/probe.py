@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import msgspec
+
 from querypulse.listener.commit_log import LogReport
 from querypulse.listener.job_counts import JobCounts, SlotUse
 from querypulse.listener.probing import (
@@ -24,10 +28,33 @@ from .storage import SimLogReader
 CLOSER_AFTER_SECONDS = 10.0
 
 
-class SimProbe:
-    """Polls the simulated Spark; remembers ended runs with the product's own code."""
+class Sample(msgspec.Struct):
+    """What one poll saw, and what it will show once it is published."""
 
-    def __init__(self, time: Time, spark: SimSpark, bus: SimBus, faults: Faults) -> None:
+    at: float
+    runs: tuple[ProbedRun, ...] = ()
+    context: Context = Context.RUNNING
+    dropped: int = 0
+    shown: list[tuple[dict[str, float], str, float]] = []
+
+
+class SimProbe:
+    """Polls the simulated Spark; remembers ended runs with the product's own code.
+
+    A poll takes ``seconds``: it shows what Spark was when it began.
+    """
+
+    def __init__(
+        self,
+        time: Time,
+        spark: SimSpark,
+        bus: SimBus,
+        faults: Faults,
+        *,
+        seconds: float = 0.0,
+        on_report: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.seconds = seconds
         self.latest: ProbeReport | None = None
         self.answered: dict[str, float] = {}
         """By query: when a poll last showed its true state."""
@@ -42,7 +69,10 @@ class SimProbe:
         self._bus = bus
         self._faults = faults
         self._ended = EndedRuns()
-        self._logs = SimLogReader(spark.living, faults, lambda: self.latest, time)
+        self._logs = SimLogReader(spark.newest, faults, lambda: self.latest, time)
+        self._on_report = on_report
+        self._polls = False
+        self._again = False
         self._seen: dict[str, ProbedRun] = {}
         self._facts: dict[str, RunFacts] = {}
 
@@ -58,45 +88,70 @@ class SimProbe:
         return not paused and not self._faults.holds("probe_refused", "*")
 
     def poll(self) -> None:
-        """Poll once; if the JVM does not answer, the newest report stays."""
+        """Begin a poll, unless one is under way: then another one follows it."""
         if not self._spark.alive:
             # Its process has ended, whatever else is wrong.
-            self._publish((), Context.JVM_GONE)
-            return
-        if self._time.now >= self._spark.exits_at:
+            self._publish(Sample(self._time.now, context=Context.JVM_GONE))
+        elif self._time.now >= self._spark.exits_at:
             # So it has here, and its event queue has reported why.
-            self._publish((), Context.TERMINATED)
+            self._publish(Sample(self._time.now, context=Context.TERMINATED))
+        elif self._polls:
+            self._again = True
+        elif self.answers and not self.seconds:
+            self._publish(self._sample())
+        elif self.answers:
+            self._polls = True
+            sample = self._sample()
+            self._time.after(self.seconds, lambda: self._arrives(sample))
+
+    def _arrives(self, sample: Sample) -> None:
+        """The answer of a poll; a paused JVM or process delays it."""
+        if self._time.now < self._spark.paused_until:
+            self._time.at(self._spark.paused_until, lambda: self._arrives(sample))
             return
-        if not self.answers:
+        self._polls, again, self._again = False, self._again, False
+        if not self._spark.alive or self._time.now >= self._spark.exits_at:
             return
-        runs = [self._living(run) for run in self._spark.living.values()]
+        self._publish(sample)
+        self._on_report()
+        if again:
+            self.poll()
+
+    def _sample(self) -> Sample:
+        sample = Sample(self._time.now, context=self._spark.context, shown=[])
+        runs = [self._living(run, sample) for run in self._spark.living.values()]
         for run in self._spark.ended_runs:
             # The probe never had the handle of a run that began and ended between two polls.
             if run.run_id in self._seen:
                 self._ended.add(self._ended_run(run))
                 self._seen.pop(run.run_id)
                 self._facts.pop(run.run_id)
-                self.ends[run.spec.key] = run.ended_at
+                sample.shown.append((self.ends, run.spec.key, run.ended_at))
                 if run.exception is not None:
-                    self.failures[run.spec.key] = run.ended_at
+                    sample.shown.append((self.failures, run.spec.key, run.ended_at))
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
-        self._publish((*present, *self._ended.report(self._time.now)), self._spark.context)
+        sample.runs = (*present, *self._ended.report(self._time.now))
+        sample.dropped = self._bus.dropped
+        return sample
+
+    def _publish(self, sample: Sample) -> None:
+        listener = ListenerHealth(registered=True, dropped_events=sample.dropped)
+        self.latest = ProbeReport(sample.at, self._time.now, sample.runs, sample.context, listener)
+        for shown, key, at in sample.shown:
+            shown[key] = at
+        if sample.context in (Context.JVM_GONE, Context.TERMINATED) and not sample.runs:
+            return
         self._read_logs()
 
-    def _publish(self, runs: tuple[ProbedRun, ...], context: Context) -> None:
-        now = self._time.now
-        listener = ListenerHealth(registered=True, dropped_events=self._bus.lost)
-        self.latest = ProbeReport(now, now, runs, context, listener)
-
-    def _living(self, run: Run) -> ProbedRun | None:
+    def _living(self, run: Run, sample: Sample) -> ProbedRun | None:
         key = run.spec.key
         if self._faults.holds("probe_misses", key):
             return None
         if self._faults.holds("probe_partial", key):
             return self._seen.get(run.run_id)
         if not run.spec.needs_log:
-            self.answered[key] = self._time.now
+            sample.shown.append((self.answered, key, self._time.now))
         if run.run_id not in self._seen and not self._faults.holds("unreadable", key):
             self.dated.add(key)
         probed = self._seen[run.run_id] = ProbedRun(
@@ -116,8 +171,19 @@ class SimProbe:
             return before.work if before is not None else None
         own = JobCounts(run.jobs, 0 if run.fans_out else 1, run.tasks, run.tasks_active)
         pool = self._spark.pool_tasks
-        slots = SlotUse(4, 4, "of another query", 4) if run.waits_for_slots else SlotUse(4)
-        return JobActivity(own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=slots)
+        return JobActivity(
+            own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=self._slots(run)
+        )
+
+    def _slots(self, run: Run) -> SlotUse:
+        if self._time.now < self._spark.bare_until:
+            return SlotUse(0)
+        if not run.waits_for_slots:
+            return SlotUse(4)
+        # The query that runs tasks, or else another application's.
+        holders = (one for one in self._spark.living.values() if one is not run and one.busy)
+        holder = next(holders, None)
+        return SlotUse(4, 4, holder.query_id if holder is not None else "of another query", 4)
 
     def _ended_run(self, run: Run) -> ProbedRun:
         return ProbedRun(

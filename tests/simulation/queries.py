@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,6 +11,9 @@ from .clock import Time
 from .plan import QuerySpec
 from .sources import SimSource
 from .truth import Truth
+
+if TYPE_CHECKING:
+    from .run import Run
 
 POLL_SECONDS = 2.0
 """How often the simulated probe polls."""
@@ -74,8 +78,8 @@ class SimQuery:
         self.known_fed_at = float("-inf")
         """The same, without the first commit of a run: only events report its rows."""
         self._first_fed_at = float("-inf")
-        self.kept: list[tuple[float, str, str]] = []
-        """The starts of all runs with query and run ids, for events that are far too late."""
+        self.runs: list[Run] = []
+        """All its runs, for events that are far too late."""
         self._rng = rng
 
     def is_fed(self, at: float, *, first_of_run: bool) -> None:

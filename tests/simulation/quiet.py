@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import flap_guard
 from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
@@ -35,6 +36,7 @@ from .stage import (
     Violation,
     WorldView,
     is_end_unreported,
+    is_lasting,
     is_of_all,
     is_of_unnamed,
     is_up,
@@ -70,7 +72,7 @@ class Quiet:
         self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: resolves of incidents that were never open, and their times."""
-        self._blind_at = 0.0
+        self._blind_at = self._lossy_at = 0.0
         self._away_at = float("-inf")
         self._aways = 0
         """How often a driver has gone away, for any reason."""
@@ -106,7 +108,8 @@ class Quiet:
                     f"{receiver.name} notified of {name} of {key}, which was healthy "
                     f"(now {query.truth.health.value})",
                 )
-            if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > self._blind_at:
+            faulty_at = self._lossy_at if name == events_missing.NAME else self._blind_at
+            if key == WHOLE_DRIVER and name in SIGNALS and self._stage.time.now > faulty_at:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
     def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
@@ -337,17 +340,27 @@ class Quiet:
         if is_of_all(one.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return
-        since = one.at - 24 * 3600.0
-        if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
-            # As in ``looping``: a new process cannot know what a webhook knows.
+        since = one.at - flap_guard.WITHIN_SECONDS
+        if not self._stage.plan.setup.spool:
+            # Without a spool, each process counts for itself.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
             since = max([since, *boots[-1:]])
         same = [
-            other for other in receiver.notifications
+            other.at for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
             if (other.key, other.driver) == (one.key, one.driver) and since <= other.at <= one.at
         ]  # fmt: skip
-        if len(same) > SLOW_FLAPS:
+        if len(same) <= SLOW_FLAPS or is_lasting(one.key):
+            return
+        first, *_, last, now = same[-SLOW_FLAPS - 1 :]
+        if any(
+            is_lasting(other.key) and last < other.at and one.named & other.named
+            for other in receiver.notifications
+        ):
+            # That it lasted was news, under the other key; now it lasts again.
+            return
+        calm = max(flap_guard.SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
+        if now - last < min(flap_guard.LONGEST_CALM_SECONDS, calm):
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:
@@ -391,8 +404,11 @@ class Quiet:
                 self._away_at = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
+            late |= bool(self._stage.plan.setup.broken_rule)
+            lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
+            if driver.bus.lost or late:
+                self._lossy_at = self._stage.time.now + lasts
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
-                lasts = 2 * BEFORE_SECONDS + self._stage.longest_delay
                 self._blind_at = self._stage.time.now + lasts
 
 

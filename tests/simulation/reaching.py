@@ -6,15 +6,16 @@ from math import inf
 
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
+from querypulse.alerting.lifecycle.flap_guard import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.rules import driver_down, query_failed, query_flapping
+from querypulse.alerting.rules import driver_down, query_failed, query_flapping, query_stopped
 from querypulse.listener.probing import Context
 from querypulse.sidecar.process_end import ProcessEnd
 from querypulse.watch.target_tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Open
+from .messages import Notification, Open
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import DEATH_SECONDS, GONE_SECONDS, is_reported, promised_seconds
 from .queries import SimQuery
@@ -80,6 +81,9 @@ class Reaching:
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
+        if any(one.held and self._names(one, query, episode) for one in receiver.open.values()):
+            # That it fires again is news only once it lasts longer than before.
+            promised += _news_seconds(query)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
             # An alert that still holds when the silence ends is sent then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
@@ -112,7 +116,9 @@ class Reaching:
                 lost |= Health.HEALTHY not in seen
             return not lost and is_seen(driver, query.key)
         if episode.health is not Health.DEAD:
+            # An event shows the end of a run as well as a poll does.
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
+            known |= driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
             return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
         if is_reported(driver, query, episode):
             return True
@@ -138,6 +144,8 @@ class Reaching:
         for one in reversed(receiver.notifications):
             if one.at < episode.began_at - 1.0:
                 break
+            if episode.health is Health.GONE and self._is_about_context(one, query):
+                return True
             loud = one.severity == "critical" or not critical
             if loud and any(key == query.key and name in says for key, name in one.named):
                 return True
@@ -147,31 +155,46 @@ class Reaching:
             if not critical or self._is_loud(held)
         )
 
+    def _is_about_context(self, one: Notification, query: SimQuery) -> bool:
+        """Whether it reports that the SparkContext of the query has stopped by itself.
+
+        A person who reads that knows that every query is gone, also those that it does not list yet.
+        """
+        driver = self._stage.drivers[query.spec.driver]
+        stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name
+        return stopped and (WHOLE_DRIVER, query_stopped.NAME) in one.named
+
     @staticmethod
     def _is_loud(held: Open) -> bool:
         """Whether a person was notified with severity critical."""
         return held.received_severity == "critical"
 
     def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
-        """Whether an open incident covers the episode."""
-        says = SAYS[episode.health]
+        """Whether an open incident covers the episode: it began just after the one before it."""
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
         before = min(episode.previous, episode.began_at - held.opened_at)
         relapse = before < calm + self._left_open_seconds(held, query)
+        if query.spec.name is None and is_of_unnamed(held.key):
+            # They share one incident, and further members notify nobody.
+            relapse = True
+        # A warning waits until a critical alert of the same query ends.
+        slow = episode.health in WARNINGS
+        # Further failures of a flapping query are not news.
+        flaps = (query.key, query_flapping.NAME) in held.received
+        return (relapse or slow or flaps) and self._names(held, query, episode, relapse=relapse)
+
+    @staticmethod
+    def _names(held: Open, query: SimQuery, episode: Episode, *, relapse: bool = False) -> bool:
+        """Whether an open incident names the problem of this query."""
+        says = SAYS[episode.health]
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
-        # A warning waits until a critical alert of the same query ends.
         slow = episode.health in WARNINGS
-        speaks = any(key == query.key and (slow or name in says) for key, name in held.received)
         if query.spec.name is None and is_of_unnamed(held.key):
-            # They share one incident, and further members notify nobody.
-            speaks |= any(name in says for _, name in held.received)
-            relapse = True
-        # Further failures of a flapping query are not news.
-        flaps = (query.key, query_flapping.NAME) in held.received
-        return speaks and (relapse or held.held or slow or flaps)
+            return any(name in says for _, name in held.received)
+        return any(key == query.key and (slow or name in says) for key, name in held.received)
 
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
         """How much longer a receiver shows an incident of an earlier process without a spool.
@@ -354,3 +377,13 @@ class Reaching:
 
     def _since(self, episode: Episode) -> str:
         return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
+
+
+def _news_seconds(query: SimQuery) -> float:
+    """After how long it is news that a problem is back whose alert is held open."""
+    longest = max(
+        (one.ended_at - one.began_at for one in query.truth.episodes if one.ended_at is not None),
+        default=0.0,
+    )
+    longest += recovery_seconds(query)
+    return min(LONGEST_NEWS_SECONDS, max(SHORTEST_NEWS_SECONDS, longest))

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from .generate import generate
 from .plan import Plan
 from .terms import Terms
 
-THEN = Terms(
+BEFORE = Terms(
+    every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
+    jumps_back=0.0, late_kinds=("idle",), twins_end=False,
+    to_query=(
+        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
+        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
+        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
+        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
+        ("die unreported", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
+        ("silence", 1.5), ("die in silence", 1.0),
+        ("log_stuck", 1.0), ("unreadable", 1.0),
+        ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
+    ),
+    around=(
+        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
+        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
+        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
+        ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
+        ("die together", 1.5),
+    ),
+)  # fmt: skip
+THEN = replace(
+    BEFORE,
     to_query=(
         ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
         ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
@@ -58,21 +81,22 @@ SEEDS = (
     Seed(869342383, "a stalled unnamed query that is stopped"),
     Seed(869342679, "a failed unnamed query whose next process only starts it"),
     Seed(175117727, "a failed query whose first batch hangs over a restart of its driver"),
-    Seed(860000134, "a batch whose log is stuck as soon as it has committed", Terms()),
+    Seed(860000134, "a batch whose log is stuck as soon as it has committed", BEFORE),
     Seed(
-        860000719, "batches of async progress tracking that run again under an open alert", Terms()
+        860000719, "batches of async progress tracking that run again under an open alert", BEFORE
     ),
-    Seed(860001697, "a storage that refuses at the start of each run", Terms()),
-    Seed(860006781, "expect_stop for a name that the driver has not seen yet", Terms()),
-    Seed(860007286, "a signal to the JVM while the probe is refused", Terms()),
-    Seed(870001159, "an availableNow loop with a bad batch, stopped in the middle of it", Terms()),
-    Seed(870001779, "one poll that lacks a running query, and none after it", Terms()),
-    Seed(871001796, "flapping behind an alert of the whole driver", Terms()),
-    Seed(871100958, "a poll that lacks a starting availableNow run after its failure", Terms()),
-    Seed(871104022, "a stuck log, and then a batch that waits for slots", Terms()),
-    Seed(871200347, "an Alertmanager with a wrong token forgets an alert", Terms()),
-    Seed(872003010, "a failure in batch 0 whose checkpoint is not read", Terms()),
-    Seed(872102605, "a failure that nothing showed, after a planned stop", Terms()),
-    Seed(872200795, "a slow batch of an unnamed query that no poll shows", Terms()),
-    Seed(872201181, "a failure under a silence, and then a slow batch", Terms()),
+    Seed(860001697, "a storage that refuses at the start of each run", BEFORE),
+    Seed(860006781, "expect_stop for a name that the driver has not seen yet", BEFORE),
+    Seed(860007286, "a signal to the JVM while the probe is refused", BEFORE),
+    Seed(870001159, "an availableNow loop with a bad batch, stopped in the middle of it", BEFORE),
+    Seed(870001779, "one poll that lacks a running query, and none after it", BEFORE),
+    Seed(871001796, "flapping behind an alert of the whole driver", BEFORE),
+    Seed(871100958, "a poll that lacks a starting availableNow run after its failure", BEFORE),
+    Seed(871104022, "a stuck log, and then a batch that waits for slots", BEFORE),
+    Seed(871200347, "an Alertmanager with a wrong token forgets an alert", BEFORE),
+    Seed(872003010, "a failure in batch 0 whose checkpoint is not read", BEFORE),
+    Seed(872102605, "a failure that nothing showed, after a planned stop", BEFORE),
+    Seed(872200795, "a slow batch of an unnamed query that no poll shows", BEFORE),
+    Seed(5343, "a driver that is killed again as its first alert resolves late", BEFORE),
+    Seed(872201181, "a failure under a silence, and then a slow batch", BEFORE),
 )

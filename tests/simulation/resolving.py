@@ -49,7 +49,11 @@ SLOW_SECONDS = 20.0
 """Two messages to a slow receiver."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
 KEYS_OF_QUERY = sum(
-    map(len, (reconciliation.CRITICAL, reconciliation.ESCALATING, reconciliation.WARNINGS))
+    len(names)
+    for names in (
+        *(reconciliation.CRITICAL, reconciliation.CRITICAL),
+        *(reconciliation.ESCALATING, reconciliation.WARNINGS),
+    )
 )
 SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
@@ -111,6 +115,8 @@ class Resolving:
         calm = self._calm[place] = self._calm.get(place, 0.0) + TICK_SECONDS
         bound = max(map(recovery_seconds, active))
         bound += self._stage.longest_delay + self._closing_seconds(receiver, one)
+        # Polls show the begin of the recovery late, and its end.
+        bound += 4 * self._stage.plan.setup.polls
         bound += _rejected_seconds(receiver, one)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
@@ -179,7 +185,8 @@ class Resolving:
             # Drivers of one app name share the key of this alert.
             by_other = closed.by not in {"watch", driver.name}
             if name == driver_down.NAME and is_down and not later and not by_other:
-                raise Violation("P3", f"{one.key} ended, and driver {driver.name} is down")
+                text = f"{one.key} ended, and driver {driver.name} is down"
+                self._early.append((receiver, closed, Violation("P3", text)))
             if name == driver_down.NAME or not driver.attached or driver in self._forgetful:
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
@@ -222,7 +229,7 @@ class Resolving:
         if of_driver or (query.spec.name is None and not truth.health.is_bad):
             # An alert of the whole driver, or of unnamed queries, resolves by time.
             return ""
-        if self._was_resolved_before(query, closed):
+        if self._was_resolved_before(query, closed) or self._is_of_namesake(query, closed):
             return ""
         if truth.health.is_bad:
             late = SLACK_SECONDS + self._stage.longest_delay + self._lateness(receiver)
@@ -254,6 +261,13 @@ class Resolving:
         if opened_at >= born_at or closed.at - born_at >= RESOLVE_SECONDS:
             return False
         return query.truth.was_calm(opened_at, born_at, PROVEN_SECONDS)
+
+    def _is_of_namesake(self, query: SimQuery, closed: Closed) -> bool:
+        """Whether a new process may have given the label to the other query of the name."""
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        mine = (query.spec.name, query.spec.driver)
+        same = [q for q in self._stage.queries.values() if (q.spec.name, q.spec.driver) == mine]
+        return bool(query.spec.name) and len(same) > 1 and closed.incident.opened_at < born_at
 
     def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process that resolved the incident could not know the present problem."""

@@ -31,6 +31,8 @@ class Run:
         self.ended = False
         self.ended_at = float("inf")
         self.exception: str | None = None
+        self.is_end_lost = False
+        """Whether the event of its end was lost."""
         self.announced = False
         """Whether ``expect_stop`` was called for it."""
         self.message = "Initializing sources"
@@ -43,7 +45,7 @@ class Run:
         self.busy_since = spark.time.now
         self._spark = spark
         self._idle_at: float | None = None
-        query.kept.append((self.started_at, self.query_id, self.run_id))
+        query.runs.append(self)
 
     @property
     def spec(self) -> QuerySpec:

@@ -42,8 +42,10 @@ def _scenario(
     horizon: float = 420.0,
     setup: Setup | None = None,
     without: frozenset[str] = frozenset(),
+    idle: str = "",
 ) -> KnownFinding:
-    starts = tuple(Step(1.0, "start", one.key) for one in queries)
+    """The plan of a finding: all queries but ``idle`` are started in the first second."""
+    starts = tuple(Step(1.0, "start", one.key) for one in queries if one.key != idle)
     plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
     return KnownFinding(finding, breaks, what, plan)
 
@@ -67,6 +69,12 @@ SCENARIOS = (
         "L15", "P4|P6", "two sessions with a query of one name: one fails, the other runs on",
         (A, TWIN), Step(100, "die", "a"), Step(101, "restart", "a", arg="new"),
         Step(160, "die", "twin"), Step(190, "restart", "twin", arg="new"),
+    ),
+    _scenario(
+        "L25", "P1|P2|P6", "the name of a query is known only from its second run: a silence of the name",
+        (A, B), Step(20.9, "fail_first", "a"), Step(21.0, "drop", "a", 0.003), Step(21.0, "start", "a"),
+        Step(40, "restart", "a"), Step(120, "silence", "a", 200.0), Step(150, "die", "a"),
+        horizon=300.0, idle="a",
     ),
     _scenario(
         "L16", "P2|P3", "a late event of a run more than sixteen runs ago replaces a failure",
@@ -145,6 +153,12 @@ SCENARIOS = (
         Step(220, "die", "b"),
     ),
     _scenario(
+        "A6", "P1|P4", "a silenced stall of the whole driver suppresses that a query has stopped",
+        (A, B, C), Step(90, "silence", "*", 600.0, "StreamingQueryStalled"),
+        Step(90, "probe_refused", "", 450.0), Step(95, "hang", "a", 400.0),
+        Step(95, "hang", "c", 400.0), Step(220, "stop", "b"),
+    ),
+    _scenario(
         "A7", "P1|P4", "a member of a group recovers and fails again: nobody is paged",
         (A, B, C, D), *(Step(100, "die", key) for key in "abc"),
         Step(102, "restart", "a"), Step(200, "die", "a"),
@@ -174,6 +188,32 @@ SCENARIOS = (
         setup=Setup(drivers=("d1", "d2"), watched=True),
     ),
     _scenario(
+        "A7", "P1", "a warning becomes critical, and its key is open",
+        (A, B), Step(100, "skew", "a", 300.0),
+    ),
+    _scenario(
+        "L6", "P2", "the application stops its SparkContext, which takes longer than the grace",
+        (A, B), Step(100, "app_stops", "", 90.0),
+    ),
+    _scenario(
+        "L14", "P2", "Spark dropped events before the attach",
+        (A, B), Step(5, "drop", "*", 8.0), setup=Setup(attach_at=15.0),
+    ),
+    _scenario(
+        "L24", "P7", "a query has a name of 10,000 characters, and fails",
+        (replace(A, name="a" * 10_000), B), Step(100, "die", "a"), horizon=200.0,
+    ),
+    _scenario(
+        "A26", "P1|P8", "a rule raises, and a query fails",
+        (A, B), Step(100, "die", "a"), horizon=200.0, setup=Setup(broken_rule="query_lagging"),
+    ),
+    _scenario(
+        "L3", "P2|P4|P6", "a new checkpoint, while the session of the first run is not known yet",
+        (replace(A, every=1.0, takes=0.2, expected=True), B), Step(0.9, "probe_refused", "", 5.0),
+        Step(0.95, "drop", "a", 0.1), Step(2.85, "drop", "a", 0.1), Step(2.9, "stop", "a"),
+        Step(3.0, "restart", "a", arg="new"), horizon=200.0,
+    ),
+    _scenario(
         "A18", "P1", "a receiver answers 410 for a minute, and a query fails later",
         (A, B), Step(90, "receiver", "", 60.0, "gone"), Step(100, "die", "a"), Step(200, "die", "b"),
     ),
@@ -188,6 +228,40 @@ SCENARIOS = (
         horizon=4200.0,
     ),
     _scenario(
+        "A11", "P5", "the same in a new process each time, with a spool",
+        (replace(A, every=20.0, takes=2.0),),
+        *(step for n in range(4) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "raise"),
+            Step(107.0 + 1200 * n, "boot"))),
+        horizon=4200.0,
+    ),
+    _scenario(
+        "A11", "P5", "the same at Alertmanager",
+        (replace(A, every=20.0, takes=2.0),),
+        *(step for n in range(4) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "raise"),
+            Step(107.0 + 1200 * n, "boot"))),
+        horizon=4200.0, setup=Setup(("alertmanager",)),
+    ),
+    _scenario(
+        "A11", "P5", "a planned restart of the driver while the alert is held open",
+        (replace(A, recovers=2.0),), *(Step(100.0 + 1200 * n, "die", "a") for n in range(4)),
+        Step(2800.0, "close"), Step(2805.0, "boot"), horizon=4200.0,
+    ),
+    _scenario(
+        "A7", "P1", "a failure no longer recovers by itself, and its alert is held open",
+        (A,), *(step for n in range(3) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "restart", "a"))),
+        Step(3700.0, "die", "a"), horizon=4200.0,
+    ),
+    _scenario(
+        "A7", "P1", "the same at Alertmanager, whose alert has the same labels",
+        (A,), *(step for n in range(3) for step in (
+            Step(100.0 + 1200 * n, "die", "a"), Step(102.0 + 1200 * n, "restart", "a"))),
+        Step(3700.0, "die", "a"), Step(4000.0, "restart", "a"), Step(4300.0, "die", "a"),
+        horizon=4800.0, setup=Setup(("alertmanager",)),
+    ),
+    _scenario(
         "A21", "P3", "without a spool, the warning of a slow batch stays open for ever",
         (A, B), Step(100, "crawl", "a", 150.0), Step(200, "kill"), Step(205, "boot"),
         horizon=700.0, setup=Setup(spool=False),
@@ -200,7 +274,7 @@ SCENARIOS = (
     _scenario(
         "A21", "P3", "without a spool, a group stays open",
         (A, B, C), *(Step(100, "die", key) for key in "abc"), Step(110, "kill"), Step(115, "boot"),
-        horizon=420.0, setup=Setup(spool=False),
+        horizon=700.0, setup=Setup(spool=False),
     ),
     _scenario(
         "B1", "P5", "a start resolves all incidents at once, which were never open",
@@ -271,12 +345,12 @@ SCENARIOS = (
         *_processes(6, since=80.0), horizon=1200.0,
     ),
     _scenario(
-        "S2", "P9", "two failures in other batches, then one batch fails repeatedly",
+        "S1", "P9", "two failures in other batches, then one batch fails repeatedly",
         (replace(A, recovers=2.0),), Step(100, "die", "a"), Step(150, "die", "a"),
         Step(240, "bad_batch", "a", 60.0), horizon=300.0,
     ),
     _scenario(
-        "S2", "P9", "an unnamed query fails in two batches, then one batch fails repeatedly, at a webhook",
+        "S1", "P9", "an unnamed query fails in two batches, then one batch fails repeatedly, at a webhook",
         (replace(UNNAMED, recovers=2.0),), Step(100, "die", "u"), Step(150, "die", "u"),
         Step(240, "bad_batch", "u", 60.0), horizon=300.0, setup=Setup(("webhook",)),
     ),
@@ -309,6 +383,11 @@ SCENARIOS = (
     _scenario(
         "seed 870001779", "P2", "a single poll lacks a running query, and the probe is refused afterwards",
         (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_refused", "", 80.0),
+    ),
+    _scenario(
+        "seed 2000821", "P1", "slow polls show late that the SparkContext has cut off a finite run",
+        (replace(LOOP, every=20.0, takes=5.0, loop=5.0),), Step(90.3, "context_dies"),
+        horizon=240.0, setup=Setup(polls=3.0),
     ),
 )  # fmt: skip
 

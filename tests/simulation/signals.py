@@ -45,8 +45,10 @@ class SimBus:
 
     def __init__(self, time: Time, faults: Faults, wake: Callable[[], None]) -> None:
         self.listens_since = float("inf")
-        self.lost = 0
+        self.dropped = 0
         """Events that Spark's own queue has dropped, as Spark counts them."""
+        self.lost = 0
+        """The same since the attach."""
         self.lost_at = float("-inf")
         self.given = 0
         self.repeated = 0
@@ -66,14 +68,19 @@ class SimBus:
         """The number of events that have arrived and are queued."""
         return sum(at <= self._time.now for at, *_ in self._under_way)
 
+    def drops_now(self, who: str) -> bool:
+        """Whether an event of this query is lost now."""
+        return self._faults.holds("drop", who)
+
     def post(
         self, who: str, kind: EventKind, text: str, session: str = "", trigger: str = ""
     ) -> None:
         """Post an event of the query ``who``."""
-        now = self._time.now
+        now, drops = self._time.now, self.drops_now(who)
+        self.dropped += drops
         if now < self.listens_since:
             return
-        if self._faults.holds("drop", who):
+        if drops:
             self.lost, self.lost_at = self.lost + 1, now
             self.lost_until[who] = now
             return

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import datetime, timezone
+from functools import partial
 from math import inf
 from random import Random
 
@@ -11,7 +13,7 @@ import msgspec
 from querypulse.listener.events import EventKind
 from querypulse.listener.probing import Context
 
-from .clock import Time
+from .clock import WALL, Time
 from .queries import SimQuery
 from .run import NOTABLE_SECONDS, Run
 from .signals import SimBus
@@ -27,8 +29,16 @@ class SimSpark:
     """All runs of one SparkContext, of all sessions."""
 
     def __init__(
-        self, time: Time, rng: Random, bus: SimBus, restart: Callable[[SimQuery, float], None]
+        self,
+        time: Time,
+        rng: Random,
+        bus: SimBus,
+        restart: Callable[[SimQuery, float], None],
+        *,
+        dated: bool = False,
     ) -> None:
+        self.dated = dated
+        """Whether start events have a timestamp."""
         self.time = time
         self.rng = rng
         self.context = Context.RUNNING
@@ -40,6 +50,10 @@ class SimSpark:
         """The number of finished tasks of jobs that name no query."""
         self.living: dict[str, Run] = {}
         """By the name of the query in the plan."""
+        self.newest: dict[str, Run] = {}
+        """The newest run of each query id."""
+        self.bare_until = 0.0
+        """Until when there is no executor."""
         self.ended_runs: list[Run] = []
         """Runs that ended since the last poll of the probe."""
         self._bus = bus
@@ -82,12 +96,14 @@ class SimSpark:
             # It has restarted; a failure lasts until the query shows life.
             query.truth.becomes(Health.STARTING, self.time.now)
         run = self.living[query.key] = Run(query, self)
+        self.newest[run.query_id] = run
         run.begin()
 
     def ended(self, run: Run, health: Health) -> None:
         """Handle the end of a run: post the event and update the truth."""
         del self.living[run.spec.key]
         self.ended_runs.append(run)
+        run.is_end_lost = self._bus.drops_now(run.spec.key)
         text = {"id": run.query_id, "runId": run.run_id, "exception": run.exception}
         self._bus.post(run.spec.key, EventKind.TERMINATED, _encode(text).decode())
         dead = run.query.truth.health in (Health.DEAD, Health.GONE)
@@ -105,6 +121,14 @@ class SimSpark:
             for run in self.living.values():
                 if run.query.truth.health in LIVES:
                     run.query.truth.becomes(Health.STUCK, self.time.now)
+                    self.time.at(self.paused_until, partial(self._resume, run))
+
+    def _resume(self, run: Run) -> None:
+        """Once the JVM runs again, a query that waits for its next trigger is not stuck."""
+        if self._is_paused:
+            self.time.at(self.paused_until, partial(self._resume, run))
+        elif not (run.ended or run.busy) and run.query.truth.health is Health.STUCK:
+            run.query.truth.becomes(Health.MOVING, self.time.now)
 
     def die(self, health: Health) -> None:
         """End the process without any event."""
@@ -131,8 +155,13 @@ class SimSpark:
 
     def post_started(self, run: Run) -> None:
         """Post a start event, of any session."""
-        text = _encode({"id": run.query_id, "runId": run.run_id, "name": run.spec.name}).decode()
+        text = _encode(self._started(run)).decode()
         self._bus.post(run.spec.key, EventKind.STARTED, text, run.spec.session, trigger_text(run))
+
+    def _started(self, run: Run) -> dict[str, object]:
+        text = {"id": run.query_id, "runId": run.run_id, "name": run.spec.name}
+        stamp = datetime.fromtimestamp(WALL + run.started_at, timezone.utc)
+        return text | ({"timestamp": stamp.isoformat()} if self.dated else {})
 
     def post_progress(self, run: Run, seconds: float) -> None:
         """Post the commit of a batch with rows."""
@@ -145,12 +174,26 @@ class SimSpark:
         text = {"id": run.query_id, "runId": run.run_id, "timestamp": stamp}
         self._bus.post(run.spec.key, EventKind.IDLE, _encode(text).decode())
 
-    def post_late(self, query: SimQuery, runs_ago: int) -> None:
-        """Post an event of an earlier run now."""
-        known = [one for one in query.kept if one[0] >= self._bus.listens_since]
-        if len(known) > runs_ago:
-            _, query_id, run_id = known[-1 - runs_ago]
-            text = {"id": query_id, "runId": run_id, "timestamp": f"late {self.time.now:.3f}"}
+    def post_late(self, query: SimQuery, runs_ago: int, kind: str = "idle") -> None:
+        """Post an event of an earlier run now, which has not arrived before."""
+        known = [one for one in query.runs if one.started_at >= self._bus.listens_since]
+        if len(known) <= runs_ago:
+            return
+        run, stamp = known[-1 - runs_ago], f"late {self.time.now:.3f}"
+        text: dict[str, object] = {"id": run.query_id, "runId": run.run_id}
+        if kind == "started":
+            self._bus.post(
+                query.key, EventKind.STARTED, _encode(self._started(run) | {"late": stamp}).decode(),
+                run.spec.session, trigger_text(run),
+            )  # fmt: skip
+        elif kind == "progress" and run.ended and run.committed >= 0:
+            late = _encode({"late": stamp}).decode()[1:]
+            self._bus.post(query.key, EventKind.PROGRESS, f"{_progress(run, 1.0)[:-1]},{late}")
+        elif kind == "failed" and run.is_end_lost and run.exception is not None:
+            text |= {"exception": run.exception, "late": stamp}
+            self._bus.post(query.key, EventKind.TERMINATED, _encode(text).decode())
+        elif kind == "idle":
+            text["timestamp"] = stamp
             self._bus.post(query.key, EventKind.IDLE, _encode(text).decode())
 
     def _all_become(self, health: Health) -> None:

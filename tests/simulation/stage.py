@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
+from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.rules import (
     batch_slow,
@@ -49,8 +50,8 @@ SAYS = {
 """The alerts that may report each problem."""
 
 
-class Violation(Exception):
-    """A property did not hold at a moment of a history."""
+class Violation(BaseException):
+    """A property did not hold at a moment of a history; no guard of the product contains it."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(f"{name}: {text}")
@@ -84,7 +85,9 @@ class Property(Protocol):
 def recovery_seconds(query: SimQuery) -> float:
     """How long an alert may stay open after the query's first sign of life."""
     spec = query.spec
-    return RESOLVE_SECONDS + max(2 * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
+    # The first commit that a log shows may be that of the run before.
+    commits = 3 if spec.is_continuous else 2
+    return RESOLVE_SECONDS + max(commits * (spec.every + spec.takes), 12.0 + spec.every) + 20.0
 
 
 def is_seen(driver: SimDriver, key: str) -> bool:
@@ -111,6 +114,11 @@ def is_of_all(key: str) -> bool:
 def is_of_unnamed(key: str) -> bool:
     """Whether it is the key of the shared alert of unnamed queries, at any receiver."""
     return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
+
+
+def is_lasting(key: str) -> bool:
+    """Whether it is the other key of an alert that flaps, for when it lasts, at any receiver."""
+    return key.endswith(f"/{LASTING}") or f'"{OCCURRENCE}": "{LASTING}"' in key
 
 
 def is_up(receiver: SimReceiver, since: float = inf) -> bool:

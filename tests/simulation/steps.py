@@ -124,7 +124,8 @@ def _bad_runs(driver: SimDriver, query: SimQuery, step: Step) -> None:
 
 
 def _late(driver: SimDriver, query: SimQuery, step: Step) -> None:
-    driver.spark.post_late(query, int(step.arg))
+    ago, _, kind = step.arg.partition(" ")
+    driver.spark.post_late(query, int(ago), kind or "idle")
 
 
 def _fault(world: World, step: Step) -> None:
@@ -191,6 +192,16 @@ def _app_stops(driver: SimDriver, step: Step) -> None:
     driver.time.after(step.seconds, driver.close)
 
 
+def _no_executors(driver: SimDriver, step: Step) -> None:
+    driver.spark.bare_until = driver.time.now + step.seconds
+    for query in driver.queries:
+        _until("starve_until")(driver, query, step)
+
+
+def _kill_within(driver: SimDriver, step: Step) -> None:
+    driver.dies_after = int(step.arg)
+
+
 def _context_dies(driver: SimDriver, _: Step) -> None:
     if driver.spark.context is Context.RUNNING:
         driver.spark.context_ends(Context.STOPPED, Health.GONE)
@@ -232,6 +243,8 @@ _OF_DRIVER: dict[str, Callable[[SimDriver, Step], None]] = {
     "jvm_pause": lambda driver, step: driver.spark.pause(step.seconds, watched=True),
     "pause": lambda driver, step: driver.pause(step.seconds),
     "kill": lambda driver, _: driver.kill(),
+    "kill_within": _kill_within,
+    "no_executors": _no_executors,
     "close": lambda driver, _: driver.close(),
     "raise": lambda driver, _: driver.close(RuntimeError),
     "terminate": _once_the_jvm_resumes(_terminate),

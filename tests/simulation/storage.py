@@ -16,9 +16,9 @@ from .signals import Faults
 class SimLogs:
     """The checkpoint of one query: the batches in its two logs."""
 
-    def __init__(self, query_id: str, living: Mapping[str, Run], faults: Faults) -> None:
+    def __init__(self, query_id: str, newest: Mapping[str, Run], faults: Faults) -> None:
         self._query_id = query_id
-        self._living = living
+        self._newest_runs = newest
         self._faults = faults
 
     def ids(self, log: str) -> list[int]:
@@ -43,12 +43,11 @@ class SimLogs:
         return run.planned if log == OFFSETS else run.logged
 
     def _run(self) -> Run:
-        for run in self._living.values():
-            if run.query_id == self._query_id:
-                if self._faults.holds("unreadable", run.spec.key):
-                    break
-                return run
-        raise StorageError("AccessControlException: Permission denied")
+        """The newest run with this checkpoint."""
+        run = self._newest_runs.get(self._query_id)
+        if run is None or self._faults.holds("unreadable", run.spec.key):
+            raise StorageError("AccessControlException: Permission denied")
+        return run
 
 
 class SimLogReader(LogReader):
@@ -56,13 +55,13 @@ class SimLogReader(LogReader):
 
     def __init__(
         self,
-        living: Mapping[str, Run],
+        newest: Mapping[str, Run],
         faults: Faults,
         latest_probe: Callable[[], ProbeReport | None],
         time: Time,
     ) -> None:
         super().__init__(
-            lambda _, query_id: SimLogs(query_id, living, faults),
+            lambda _, query_id: SimLogs(query_id, newest, faults),
             latest_probe, lambda: None, clock=time, wall=time.wall,
         )  # fmt: skip
 

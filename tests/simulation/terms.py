@@ -25,12 +25,25 @@ class Terms(msgspec.Struct, frozen=True):
     kept: float = 0.8
     """The share of queries that keep their checkpoint when a supervisor restarts them."""
     twins: float = 0.15
+    twins_end: bool = True
+    """Whether a driver with namesakes may end."""
     logs_rarely: float = 0.15
     """The share of queries with async progress tracking."""
     small_memory: float = 0.3
     """The share of drivers that remember only ``memory`` ended queries."""
     memory: int = 3
-    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0)
+    every: tuple[float, ...] = (1.0, 2.0, 5.0, 10.0, 20.0, 60.0, 600.0)
+    real_time: float = 0.05
+    """The share of queries whose batches last as long as the trigger interval."""
+    polls: tuple[float, ...] = (0.0, 0.0, 0.0, 0.5, 1.5, 3.0)
+    """How long polls of the probe take."""
+    dated: float = 0.5
+    """The share of histories in which start events have a timestamp."""
+    apart: float = 0.5
+    """The share of pairs of drivers with app names of their own, and the same query names."""
+    jumps_back: float = 0.5
+    """The share of jumps of the wall clock that set it back."""
+    late_kinds: tuple[str, ...] = ("idle", "started", "progress", "failed")
     takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
     outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
     around_share: float = 0.25
@@ -46,10 +59,10 @@ class Terms(msgspec.Struct, frozen=True):
     )  # fmt: skip
     around: tuple[tuple[str, float], ...] = (
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
-        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
+        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 1.0),
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
-        ("die together", 1.5),
+        ("die together", 1.5), ("no_executors", 0.7), ("kill_within", 1.0),
     )  # fmt: skip
 
     def has(self, finding: str) -> bool:

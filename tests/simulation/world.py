@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from importlib import import_module
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -12,7 +16,6 @@ from querypulse.listener import forgetting
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
-from .courier import SimSpool
 from .driver import SimDriver, SimGuard
 from .feeding import Feeding
 from .looping import Looping
@@ -26,8 +29,11 @@ from .resolving import Resolving
 from .seeing import Seeing
 from .signals import Faults
 from .silencing import Silences
+from .spool import Disk
 from .stage import TICK_SECONDS, Property, Violation
 from .steps import take
+
+EVALUATION = import_module("querypulse.alerting.evaluate")
 
 
 class PlanOutcome(msgspec.Struct, frozen=True):
@@ -62,7 +68,8 @@ class World:
         ]
         self.longest_delay = max((s.seconds for s in plan.steps if s.do == "delay"), default=0.0)
         self.drivers: dict[str, SimDriver] = {}
-        self._spools = {name: SimSpool(self.time) for name in plan.setup.drivers}
+        names = plan.setup.drivers if plan.setup.spool else ()
+        self._disks = {name: Disk() for name in names}
         self._log = log
         self._properties: list[Property] = [
             Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
@@ -82,15 +89,27 @@ class World:
         for step in sorted(self.plan.steps, key=lambda one: one.at):
             self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
-        kept = forgetting.MAX_GONE_QUERIES
-        forgetting.MAX_GONE_QUERIES = self.plan.setup.memory
         try:
-            self.time.run(BEGIN + self.plan.horizon)
+            with (
+                _set(forgetting, "MAX_GONE_QUERIES", self.plan.setup.memory),
+                _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
+            ):
+                self.time.run(BEGIN + self.plan.horizon)
         except Violation as broken:
             return self._outcome(broken.name, broken.text)
         finally:
-            forgetting.MAX_GONE_QUERIES = kept
+            self._end()
         return self._outcome()
+
+    def _rule(self, rule: Any) -> Any:
+        name = rule.__module__.rpartition(".")[2]
+        return rule if name != self.plan.setup.broken_rule else _raising(rule)
+
+    def _end(self) -> None:
+        for driver in self.drivers.values():
+            driver.release()
+        for disk in self._disks.values():
+            disk.remove()
 
     def boot(self, name: str) -> None:
         """Start a process; restart the queries that ran in the last one."""
@@ -104,11 +123,12 @@ class World:
             faults=self.faults,
             queries=mine,
             receivers=self.receivers,
-            spool=self._spools[name] if self.plan.setup.spool else None,
+            disk=self._disks.get(name),
             setup=self.plan.setup if first else msgspec.structs.replace(
                 self.plan.setup, attach_at=0.0),
             silences=self.silences.given,
             on_evaluated=self._evaluated,
+            before=self.drivers.get(name),
         )  # fmt: skip
         for query in mine:
             if query.wanted:
@@ -145,6 +165,24 @@ class World:
             self.plan, violation, text, seconds, seconds, seconds * len(self.queries),
             sum(len(one.notifications) for one in self.receivers),
         )  # fmt: skip
+
+
+@contextmanager
+def _set(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+def _raising(rule: Any) -> Any:
+    @wraps(rule)
+    def raises(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    return raises
 
 
 def run(plan: Plan, log: Callable[[str], None] | None = None) -> PlanOutcome:

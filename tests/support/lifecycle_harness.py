@@ -42,6 +42,7 @@ STATES = {
     "StreamingDataLossRisk": QueryState.LAGGING,
     "StreamingQueryLagging": QueryState.LAGGING,
     "StreamingWatermarkStuck": QueryState.WATERMARK_STUCK,
+    "StreamingDriverDown": QueryState.STOPPED_UNEXPECTEDLY,
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }

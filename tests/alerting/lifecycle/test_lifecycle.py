@@ -164,8 +164,125 @@ def test_hold_time_grows_from_the_third_firing_within_a_day():
     guard = FlapGuard()
     minutes = (0, 1, 2, 3, 30, 60, 600, 1600, 3100)
 
-    assert [guard.fires("a", at * 60) / 60 for at in minutes] == [0, 0, 15, 15, 28, 57, 570, 0, 0]
+    assert [guard.fires("a", at * 60) / 60 for at in minutes] == [0, 0, 15, 15, 28, 57, 120, 0, 0]
     assert guard.fires("b", 100 * 60) == 0
+
+
+def relapsing(*more, until, healed=3, every=1200, failing=5):
+    """Failures that heal in a few seconds, then what follows; the alert is held open by then."""
+    failures = [(every * n, "a", "StreamingQueryFailed") for n in range(healed)]
+    recoveries = [(every * n + failing, "a", "idle") for n in range(healed)]
+    return LifecycleHarness().play([*failures, *recoveries, *more], until)
+
+
+def news(harness):
+    """What people are notified of, and under which keys, after the third failure."""
+    return [text for text in harness.reported if int(text.split(" ")[0]) > 2400]
+
+
+def test_failure_that_lasts_under_a_held_alert_opens_the_other_key():
+    harness = relapsing((3600, "a", "StreamingQueryFailed"), until=3721)
+
+    assert news(harness) == ["3721 + StreamingQueryFailed a", "3721 - StreamingQueryFailed a"]
+    lasting, replaced = sorted(harness.incidents, key=lambda one: one.ends_at is not None)
+    assert lasting.key == "querypulse/etl/a/StreamingQueryFailed/lasting"
+    assert lasting.alerts[0].labels["occurrence"] == "lasting"
+    assert "this time it lasts longer" in lasting.alerts[0].annotations["flapping"]
+    assert replaced.key == "querypulse/etl/a/StreamingQueryFailed"
+    assert replaced.alerts[0].annotations["superseded_by"] == "StreamingQueryFailed, which lasts"
+
+
+def test_failure_that_heals_as_quickly_as_before_is_no_news():
+    harness = relapsing((3600, "a", "StreamingQueryFailed"), (3715, "a", "idle"), until=5000)
+
+    assert news(harness) == []
+
+
+@pytest.mark.parametrize(("failing", "after"), [(300, 300), (1000, 900)])
+def test_failure_is_news_once_it_lasts_longer_than_each_time_before(failing, after):
+    harness = relapsing((3600, "a", "StreamingQueryFailed"), until=4800, failing=failing)
+
+    assert news(harness)[0] == f"{3600 + after + 1} + StreamingQueryFailed a"
+
+
+def test_next_failure_that_lasts_opens_the_usual_key_again():
+    """A key that is open notifies nobody, so the two take turns."""
+    harness = relapsing(
+        *((3600, "a", "StreamingQueryFailed"), (3800, "a", "idle")),
+        (5000, "a", "StreamingQueryFailed"), until=5400,
+    )  # fmt: skip
+
+    assert [one.key for one in harness.incidents] == ["querypulse/etl/a/StreamingQueryFailed"]
+    assert news(harness)[-2:] == ["5201 + StreamingQueryFailed a", "5201 - StreamingQueryFailed a"]
+
+
+def test_pause_of_the_driver_does_not_make_a_failure_last():
+    harness = relapsing((3600, "a", "StreamingQueryFailed"), until=3601)
+    harness.now = 4202.0
+    harness.pauses = (Pause(at=4202.0, seconds=600.0),)
+    harness.tick()
+
+    assert news(harness) == []
+
+
+def test_warning_that_lasts_is_no_news():
+    story = [(1200 * n, "a", "StreamingBatchSlow") for n in range(4)]
+    story += [(1200 * n + 5, "a", "idle") for n in range(3)]
+
+    assert news(LifecycleHarness().play(story, 5000)) == ["2401 + StreamingBatchSlow a"]
+
+
+def test_first_long_occurrence_of_a_held_alert_is_notified_once():
+    story = [(1200 * n, "a", "StreamingQueryFailed") for n in range(3)]
+    story += [(1200 * n + 5, "a", "idle") for n in range(2)]
+    harness = LifecycleHarness().play(story, 6000)
+
+    assert [text for text in harness.reported if " + " in text][2:] == [
+        "2400 + StreamingQueryFailed a"
+    ]
+
+
+def test_alert_that_comes_every_eight_hours_is_held_for_two_hours_only():
+    hours = [(hour * 3600, "a", "StreamingQueryFailed") for hour in (1, 9, 17)]
+    healed = [(at + 10, "a", "idle") for at, *_ in hours]
+    harness = LifecycleHarness().play([*hours, *healed], 20 * 3600, every=5.0)
+
+    assert harness.incidents == ()
+    assert [text for text in harness.reported if " - " in text][-1].startswith("68410 ")
+
+
+def test_next_process_knows_how_often_an_alert_has_fired():
+    """It restores the times; the alert that was left open is held as long as before."""
+    before = relapsing(until=2450)
+    after = LifecycleHarness()
+    after.now = 2460.0
+    after.lifecycle.restore(before.incidents, after.now)
+    after.lifecycle.restore_flaps(before.lifecycle.flaps, after.now)
+    after.play([(0, "a", "idle")], 4800)
+    assert after.incidents[0].ends_at is None
+    after.play([], 4900)
+
+    assert after.incidents == ()
+    assert after.lifecycle.flaps == before.lifecycle.flaps
+
+
+def test_restored_times_count_before_the_alert_fires_again():
+    after = LifecycleHarness()
+    after.lifecycle.restore_flaps(relapsing(until=1300, healed=2).lifecycle.flaps, 2400.0)
+    after.now = 2400.0
+    after.play([(0, "a", "StreamingQueryFailed"), (2405, "a", "idle")], 3000)
+
+    assert [one.ends_at for one in after.incidents] == [None]
+
+
+def test_end_of_a_driver_is_never_held_open():
+    """``querypulse watch`` reports the next one under the same key."""
+    harness = LifecycleHarness()
+    for at in range(0, 400, 100):
+        harness.lifecycle.restore_flaps((), harness.now)
+        harness.play([(at, "*", "StreamingDriverDown"), (at + 5, "*", "healthy")], at + 99)
+
+    assert harness.incidents == ()
 
 
 # -- time -------------------------------------------------------------------------------------
@@ -332,7 +449,8 @@ WARNED = [
     "StreamingWatermarkStuck",
     "StreamingInputMissing",
 ]
-NAMES = [*CRITICAL, *ESCALATED, *WARNED]
+LASTED = [f"{name}/lasting" for name in CRITICAL]
+NAMES = [*CRITICAL, *ESCALATED, *LASTED, *WARNED]
 CLOSED = {f"a/{name}" for name in NAMES}
 DRIVER_CLOSED = {
     "*/StreamingDriverDown",
@@ -342,6 +460,8 @@ DRIVER_CLOSED = {
 GROUPS_CLOSED = {f"*/{name}" for name in NAMES} | {
     "*/StreamingQueryStalled/driver",
     "*/StreamingQueryStopped/driver",
+    "*/StreamingQueryStalled/lasting/driver",
+    "*/StreamingQueryStopped/lasting/driver",
 }
 
 

@@ -14,6 +14,7 @@ from support.spooling import entry
 from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
+from querypulse.alerting.lifecycle.flap_guard import FlapHistory
 from querypulse.alerting.outbox.spool import Spool
 from querypulse.alerting.remembering import Remembering
 from querypulse.core.guard import Guard
@@ -75,6 +76,46 @@ def run_sql(folder, *statements):
 
 
 # -- storing failures -------------------------------------------------------------------------
+
+
+def kept_flaps(spool, *histories):
+    """A spool with these on the disk, closed."""
+    spool.load(PATIENCE_SECONDS)
+    spool.offer_flaps(histories)
+    assert spool.flush(PATIENCE_SECONDS)
+    spool.close(PATIENCE_SECONDS)
+
+
+def left_flaps(spool):
+    """How often alerts have fired, as a new process restores it."""
+    spool.load(PATIENCE_SECONDS)
+    return spool.take_flaps()
+
+
+def test_next_process_restores_how_often_alerts_fired(spool):
+    history = FlapHistory("querypulse/etl/a/StreamingQueryFailed", (WALL, WALL + 9.5), 7.0)
+    kept_flaps(spool(), history)
+    successor = spool()
+
+    assert left_flaps(successor) == (history,)
+    assert successor.take_flaps() == ()
+
+
+def test_file_without_a_table_of_flapping_alerts_is_upgraded(spool, folder):
+    kept(spool(), failed())
+    run_sql(folder, "DROP TABLE flaps")
+    kept_flaps(spool(), FlapHistory("a", (WALL,)))
+    successor = spool()
+
+    assert left_flaps(successor) == (FlapHistory("a", (WALL,)),)
+    assert successor.take_failures() == (failed(),)
+
+
+def test_malformed_flapping_is_dropped_and_the_rest_is_kept(spool, folder):
+    kept_flaps(spool(), FlapHistory("a", (WALL,)), FlapHistory("b", (WALL,)))
+    run_sql(folder, "UPDATE flaps SET kept = x'5b' WHERE key = 'a'")
+
+    assert [one.key for one in left_flaps(spool())] == ["b"]
 
 
 def test_next_process_restores_failures_and_entries(spool):
@@ -356,6 +397,12 @@ class FakeSpool:
     def offer_failures(self, kept):
         if not self.offers or self.offers[-1] != kept:
             self.offers.append(kept)
+
+    def take_flaps(self):
+        return ()
+
+    def offer_flaps(self, kept):
+        """Another test covers them."""
 
 
 def times(fake_spool):
