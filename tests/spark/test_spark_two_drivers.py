@@ -79,8 +79,8 @@ def test_healthy_start_of_one_driver_does_not_resolve_the_alert_of_another(app, 
                 until(lambda: len(reported.tracker.drivers) == 2, "both drivers are known")
                 until(lambda: all(one.seen for one in reported.tracker.drivers.values()), "seen")
                 healthy.signal_all(signal.SIGKILL)
-                reported.wait_for(app)
+                killed = f"{app}@{healthy_url.removeprefix('http://').rstrip('/')}"
+                reported.wait_for(killed)
 
-            assert healthy_url in str(reported.pages[app])
-            assert failing_url not in str(reported.pages[app])
+            assert set(reported.firing) == {killed}
             assert failing.process.poll() is None
