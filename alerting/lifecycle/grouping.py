@@ -56,7 +56,8 @@ class Grouping:
             return ()
         for alert in firing:
             self._leave_others(alert)
-        self._put(replace(incident, alerts=alerts), notified_at=now)
+        # One that a silence mutes may never have been sent: it is not, if it recovers meanwhile.
+        self._put(replace(incident, alerts=alerts), None if incident.muted else now)
         return firing
 
     def end(self, alerts: Iterable[Alert]) -> None:

@@ -37,7 +37,7 @@ MOST_ATTEMPTS = 2 * 24 * 60
 MORE_OBJECTS = 2000
 
 
-class Line:
+class DayReceiver:
     """A receiver whose attempts take ``seconds`` each and end as ``outcomes`` say, in turn."""
 
     capabilities = ReceiverCapabilities(per_minute=60.0, resend_seconds=60.0)
@@ -69,10 +69,10 @@ class Day:
     def __init__(self):
         self.clock, self.wall = Clock(), Clock(WALL)
         self.lines = [
-            Line("down", self.clock, [outage]),
-            Line("slow", self.clock, [lost_answer], SLOW_SECONDS),
-            Line("lying", self.clock, LIES),
-            Line("works", self.clock, [None]),
+            DayReceiver("down", self.clock, [outage]),
+            DayReceiver("slow", self.clock, [lost_answer], SLOW_SECONDS),
+            DayReceiver("lying", self.clock, LIES),
+            DayReceiver("works", self.clock, [None]),
         ]
         self.deliveries = [
             Delivery(
@@ -85,7 +85,7 @@ class Day:
             for line in self.lines
         ]
         for delivery in self.deliveries:
-            delivery._outbox = Outbox(Line.capabilities, max_entries=ROOM)
+            delivery._outbox = Outbox(DayReceiver.capabilities, max_entries=ROOM)
         self.dispatch = Dispatch(self.deliveries, wall=self.wall)
 
     def pass_until(self, seconds):

@@ -385,6 +385,11 @@ SCENARIOS = (
         (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_refused", "", 80.0),
     ),
     _scenario(
+        "seed 116548268", "P2", "a failure under a silence recovers slowly, and its driver restarts meanwhile",
+        (replace(A, every=60.0, takes=0.2),), Step(50, "silence", "*", 140.0, "StreamingQueryFailed"),
+        Step(68, "die", "a"), Step(70, "restart", "a"), Step(90, "kill"), Step(95, "boot"),
+    ),
+    _scenario(
         "seed 2000821", "P1", "slow polls show late that the SparkContext has cut off a finite run",
         (replace(LOOP, every=20.0, takes=5.0, loop=5.0),), Step(90.3, "context_dies"),
         horizon=240.0, setup=Setup(polls=3.0),

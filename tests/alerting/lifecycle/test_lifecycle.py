@@ -11,6 +11,7 @@ from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.lifecycle.flap_guard import FlapGuard
+from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.rules import ORDER
 from querypulse.listener.snapshot import Pause
 
@@ -364,6 +365,16 @@ def test_restored_alert_that_is_found_again_updates_without_notifying():
 
     assert harness.reported == ["0 + StreamingQueryFailed a"]
     assert (alert.annotations["reason"], alert.starts_at) == ("as found", WALL - 500)
+
+
+@pytest.mark.parametrize("still_fails", [True, False])
+def test_restored_alert_that_a_silence_muted_is_sent_only_if_it_still_holds(still_fails):
+    """It may never have been sent; a page that was sent before is not repeated by the outbox."""
+    harness = successor(replace(left(), muted="silenced"))
+    harness.silences = [Silence("*", WALL + 20)]
+    harness.play([(0, "a", "StreamingQueryFailed" if still_fails else "starts")], 40)
+
+    assert [bool(one.muted) for one in harness.incidents] == [not still_fails]
 
 
 def test_restored_alert_is_superseded_by_a_new_finding():
