@@ -113,3 +113,29 @@ def test_failure_that_returns_before_its_resolve_was_accepted_is_paged(pager):
     assert pager.delivery.flush(PATIENCE_SECONDS)
 
     assert pager.double.notified == ["[etl] a is unhealthy", "[etl] a is unhealthy"]
+
+
+def test_process_without_a_spool_resolves_everything_that_the_last_one_left_open(pager):
+    pager.play(
+        [
+            *all_of(0, "commits", "abcde"),
+            *all_of(1, "StreamingQueryFailed", "abc"),
+            (2, "a", "idle"),
+            (10, "d", "StreamingDataLossRisk"),
+            (20, "d", "StreamingDataLossRisk!"),
+            (30, "e", "StreamingQueryLagging"),
+            (60, "a", "StreamingQueryFailed"),
+        ],
+        61,
+    )
+    assert pager.keys == [
+        "*/StreamingQueryFailed",
+        "a/StreamingQueryFailed",
+        "d/StreamingDataLossRisk/critical",
+        "e/StreamingQueryLagging",
+    ]
+
+    # It sends them one by one, for minutes; see test_stale_resolves.py.
+    restarted = LifecycleHarness()
+    restarted.play(all_of(0, "commits", "abcde"), 60)
+    assert pager.double.open <= {one.key for one in restarted.lifecycle.stale_resolves}
