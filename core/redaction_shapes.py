@@ -50,6 +50,10 @@ _TWICE = (
         r"(?i)(jdbc:oracle:\w{1,8}:[\w.$\"-]{1,128}/)"
         r"(?:\"[^\"\r\n]{1,256}\"|[^\s@]{1,256}(?:@[^\s@]{1,256}){0,3})(?=@)"
     ),
+    # curl -uuser:PASS
+    re.compile(
+        r"(\bcurl\b(?:\s{1,3}-[\w-]{1,20}){0,5}\s{1,3}-[sSkLfvi]{0,6}[uU])[^\s:\"'-][^\s:\"']{0,127}:[^\s\"']+"
+    ),
     # curl -u user:PASS, --user 'user:PASS', ['-u', 'user:PASS'], -u TOKEN:
     re.compile(
         r"((?<![\w-])(?:-[sSkLfvi]{0,6}[uU]|--(?:proxy-)?user)"

@@ -97,6 +97,8 @@ _PLANTED = (
     Planted("list of tokens", f'"tokens": ["one", "{HUNTER}"]', HUNTER),
     Planted("curl", f"curl -u user:{HUNTER} https://h/p", HUNTER),
     Planted("curl, many options", f"curl -sSLu bob:p:{HUNTER} -X POST https://h", HUNTER),
+    Planted("curl, no space", f"curl -uuser:{HUNTER} https://h/p", HUNTER),
+    Planted("curl, no space, options", f"curl -s --fail -kubob:p:{HUNTER} https://h", HUNTER),
     Planted("curl, long", f"curl --user user:{HUNTER}", HUNTER),
     Planted("curl, long, equals", f"curl --proxy-user=user:{HUNTER} https://h", HUNTER),
     Planted("curl, quoted", f"curl -u 'user:p {HUNTER}' https://h", HUNTER),
