@@ -18,7 +18,7 @@ from ..settings.settings_sources import load_strictly
 from ..settings.silence_file import Silences, add_silence, end_silences, in_force, read_silences
 from ..settings.silence_settings import SilenceSettings
 from ..settings.silencing import unmatched
-from .silence_drivers import silence_drivers
+from .silence_drivers import require_private, silence_drivers
 
 _DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 LONGEST = timedelta(days=366)
@@ -37,6 +37,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     urls: tuple[str, ...] = ()
     token_file: str | None = None
     ca_file: str | None = None
+    allow_http: bool = False
 
 
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
@@ -68,11 +69,16 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="urls",
         metavar="URL",
-        help="send it to a driver, such as http://HOST:9719, not to a file; may be repeated",
+        help="send it to a driver, such as https://HOST:9719, not to a file; may be repeated",
     )
     parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
     parser.add_argument(
         "--ca-file", metavar="FILE", help="the CA certificates that verify the drivers"
+    )
+    parser.add_argument(
+        "--allow-http",
+        action="store_true",
+        help="send the token to another machine over http://: the network can read it",
     )
 
 
@@ -88,6 +94,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     if request.urls:
         # A driver that gets a silence over HTTP knows its own app.
         one = _requested(request, now, request.app)
+        require_private(request.urls, allow_http=request.allow_http)
         return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
     path = _path(request, environment)
     try:

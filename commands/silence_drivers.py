@@ -3,18 +3,36 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import requests
 
+from ..alerting.receivers.address import is_loopback
 from ..core.secret import Secret
 from ..settings.settings import SettingsError
 from ..settings.silence_settings import SilenceSettings
 
 SECONDS = 10.0
 CREATED = 201
+
+
+def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
+    """Refuse to send the token where anybody on the network can read it, unless that is allowed.
+
+    Raises:
+        SettingsError: a URL of another machine has no TLS.
+
+    """
+    readable = [url for url in urls if _is_readable(url)]
+    if readable and not allow_http:
+        raise SettingsError(
+            f"silence: {', '.join(readable)}: the token of another machine needs https://; "
+            "--allow-http sends it over plain http:// where the network is trusted"
+        )
 
 
 def silence_drivers(
@@ -60,6 +78,14 @@ def _silence(session: requests.Session, url: str, one: SilenceSettings) -> bool:
     note = _field(answer, "note")
     sys.stdout.write(f"{url}: silenced{': ' + note if note else ''}\n")
     return True
+
+
+def _is_readable(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def _reason(answer: requests.Response) -> str:

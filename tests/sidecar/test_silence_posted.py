@@ -249,8 +249,8 @@ def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silenci
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (("a", "--for", "1h", "--url", "http://a:9719"), "--token-file"),
-        (("a", "--for", "1h", "--url", "http://a:9719", "--token-file", "/nowhere"), "/nowhere"),
+        (("a", "--for", "1h", "--url", "http://127.0.0.1:9719"), "--token-file"),
+        (("a", "--for", "1h", "--url", "https://a", "--token-file", "/nowhere"), "/nowhere"),
         (("a", "--for", "1h", "--url", "http://a:9719", "--file", "/f"), "no --file"),
         (("--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
         (("--end", "a", "--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
@@ -266,6 +266,53 @@ def test_invalid_options_give_one_error_line(silence, arguments, word):
     assert (code, output) == (2, "")
     assert errors.count("\n") == 1
     assert word in errors
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://driver-a:9719",
+        "HTTP://10.0.0.1",
+        "http://127.0.0.1.example.com:9719",
+        "http://[fe80::1]:9719",
+    ],
+)
+def test_token_is_not_sent_to_another_machine_over_plain_http(silence, driver, silencing, url):
+    """Not even to a driver before it in the list."""
+    code, output, errors = silence(
+        *("billing", "--for", "2h", "--url", driver.url, "--url", url, "--token-file", "TOKEN")
+    )
+
+    assert (code, output) == (2, "")
+    assert url in errors
+    assert "--allow-http" in errors
+    assert quiet(silencing) == []
+
+
+def test_allow_http_sends_the_token_to_another_machine(silence, monkeypatch):
+    sent = []
+
+    def post(session, url, **_):
+        sent.append((url, session.headers["Authorization"]))
+        raise requests.ConnectionError
+
+    monkeypatch.setattr(requests.Session, "post", post)
+    code, _, errors = silence(
+        *("billing", "--for", "2h", "--url", "http://driver-a:9719", "--token-file", "TOKEN"),
+        "--allow-http",
+    )
+
+    assert (code, sent) == (1, [("http://driver-a:9719/silences", "Bearer t0ken")])
+    assert "http://driver-a:9719: ConnectionError: not silenced" in errors
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::1]", "127.1.2.3"])
+def test_this_machine_may_be_silenced_over_plain_http(silence, host):
+    _, _, errors = silence(
+        *("billing", "--for", "2h", "--url", f"http://{host}:1", "--token-file", "TOKEN")
+    )
+
+    assert f"http://{host}:1: ConnectionError: not silenced" in errors
 
 
 def test_unknown_alert_gives_a_hint_when_writing_a_file(silence, tmp_path):
