@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+LONGEST_NAME = 28
+"""Longer names, of 32 characters and more, may be keys."""
+
 
 class Secret:
     """A secret that is never shown: ``repr`` and ``str`` are masked; only ``reveal`` returns it.
@@ -76,7 +79,10 @@ class Secret:
 
 def _shown(path: str | Path) -> str:
     """The path, unless it may be the secret itself, given where its file belongs."""
-    return str(path) if Path(path).is_absolute() else "a file with this name (not shown)"
+    place = Path(path)
+    # A key may begin with a slash.
+    is_place = place.is_absolute() and place.parent.is_dir() and len(place.name) <= LONGEST_NAME
+    return str(path) if is_place else "a file with this name (not shown)"
 
 
 def _reason(error: Exception) -> str:

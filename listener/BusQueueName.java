@@ -24,6 +24,11 @@ class BusQueueName {
     return name;
   }
 
+  /** The name that is taken; empty without one. */
+  synchronized String get() {
+    return name;
+  }
+
   /** Leaves the name to others. */
   synchronized void release() {
     if (!name.isEmpty()) {

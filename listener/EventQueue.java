@@ -77,7 +77,7 @@ public class EventQueue {
    * @param listenerBus a LiveListenerBus, called by name: on a driver with another bus class
    *     only this way of listening fails
    */
-  public boolean listenOnBus(Object listenerBus) throws Exception {
+  public synchronized boolean listenOnBus(Object listenerBus) throws Exception {
     open();
     // While we were not on the bus, jobs may have started and ended.
     counter.loseTrack();
@@ -91,7 +91,7 @@ public class EventQueue {
     } finally {
       if (!listening) {
         bus = null;
-        leave(listenerBus);
+        leave(listenerBus, true);
       }
     }
     return listening;
@@ -99,8 +99,13 @@ public class EventQueue {
 
   /** Whether the listener bus still feeds this queue, and how many events it has dropped for us. */
   public String busHealth() throws Exception {
-    Object registry = call(call(bus, "metrics"), "metricRegistry");
-    String name = "queue." + busQueue.take() + ".numDroppedEvents";
+    Object from = bus;
+    String queue = busQueue.get();
+    if (from == null || queue.isEmpty()) {
+      return false + FIELD + droppedBefore;
+    }
+    Object registry = call(call(from, "metrics"), "metricRegistry");
+    String name = "queue." + queue + ".numDroppedEvents";
     Object counted = call(registry, "counter", new Object[] {name});
     long dropped = ((Long) call(counted, "getCount")).longValue();
     if (dropped > droppedBefore) {
@@ -150,7 +155,7 @@ public class EventQueue {
     bus = null;
     urgent.release();
     if (from != null) {
-      leave(from);
+      leave(from, true);
     }
   }
 
@@ -289,7 +294,7 @@ public class EventQueue {
       Thread leaving = new Thread("querypulse-leaves") {
         public void run() {
           try {
-            leave(from);
+            leave(from, false);
           } catch (Exception refused) {
             failed();
           }
@@ -300,11 +305,14 @@ public class EventQueue {
     }
   }
 
-  private void leave(Object from) throws Exception {
-    try {
-      call(from, "removeListener", new Object[] {busListener});
-    } finally {
-      busQueue.release();
+  private synchronized void leave(Object from, boolean isOpen) throws Exception {
+    // Unless it listens again by now.
+    if (isOpen || closed) {
+      try {
+        call(from, "removeListener", new Object[] {busListener});
+      } finally {
+        busQueue.release();
+      }
     }
   }
 

@@ -27,12 +27,14 @@ class Prober:
         self._on_report = on_report
         self._poked = threading.Event()
         self._polled = threading.Condition()
+        self._asking_since: float | None = None
 
     def step(self) -> None:
         """Poll once, then wait until the next poll is due."""
+        self._asking_since = self._asking_since or time.monotonic()
         try:
             report = self._probe.poll(time.monotonic)
-            self.latest = report
+            self.latest, self._asking_since = report, None
             self.probe_durations.append(report.at - report.began_at)
             with self._polled:
                 self._polled.notify_all()
@@ -43,8 +45,9 @@ class Prober:
 
     @property
     def silent_seconds(self) -> float:
-        """How old the newest report is; 0 before the first one."""
-        return 0.0 if self.latest is None else time.monotonic() - self.latest.at
+        """For how long polls have had no answer; 0 while none waits for one."""
+        since = self._asking_since
+        return 0.0 if since is None else time.monotonic() - since
 
     def poke(self) -> None:
         """Poll again as soon as possible."""

@@ -91,7 +91,7 @@ class PolledJobs:
             by_query = self._counts.by_query
             own, unowned = by_query.get(facts.query_id, NONE), by_query.get(UNOWNED, NONE)
             counted = JobActivity(own, unowned, counted=True)
-        if counted.jobs.jobs_active:
+        if counted.jobs.jobs_active or counted.own.jobs_started:
             return counted
         tracked = self._ask("jobs", lambda: self._tracked(facts.run_id), None)
         if tracked is None:

@@ -30,9 +30,14 @@ class FailureWait:
         with self._news:
             self._news.notify_all()
 
-    def wait_in(self, streams: Any) -> None:
-        """Wait in this ``StreamingQueryManager`` from now on, because nothing is watched."""
-        self._streams = streams
+    def wait_in(self, spark: Any) -> None:
+        """Wait in this session's ``StreamingQueryManager`` from now on: nothing is watched.
+
+        Raises:
+            Py4JError: the JVM refuses to answer.
+
+        """
+        self._streams = spark.streams
 
     def wait(self, timeout: float | None, *, on_stall: bool = False) -> None:
         """Wait up to ``timeout`` seconds; with ``on_stall`` a critical stall is a failure, too.

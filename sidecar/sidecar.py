@@ -162,7 +162,7 @@ class Sidecar:
     def stand_by(self, error: Exception) -> None:
         """Watch nothing, because of an internal error."""
         report_unmonitored(self._guard, error)
-        self._wait.wait_in((self._spark or active_session()).streams)
+        self._guard.attempt("attach", lambda: self._wait.wait_in(self._spark or active_session()))
         self.close()
 
     def close(self, timeout: float = 5.0) -> None:

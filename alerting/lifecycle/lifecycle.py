@@ -67,6 +67,8 @@ class Lifecycle:
         self._terms = terms
         self._courses: dict[str, ActiveAlert] = {}
         self._flaps = FlapGuard()
+        self._lasting: dict[str, float] = {}
+        """For how many whole minutes, in seconds, each finding has held without a break."""
         self._grouping = Grouping(terms.group_min_queries, terms.group_window_seconds)
         self._reconciliation = Reconciliation(app)
 
@@ -89,8 +91,11 @@ class Lifecycle:
 
     @property
     def flaps(self) -> tuple[FlapHistory, ...]:
-        """How often alerts have fired, for the next process."""
-        return self._flaps.histories
+        """How often alerts have fired and how long they lasted, for the next process."""
+        return tuple(
+            replace(one, longest_seconds=max(one.longest_seconds, self._lasting.get(one.key, 0.0)))
+            for one in self._flaps.histories
+        )
 
     def restore_flaps(self, histories: Iterable[FlapHistory], now: float) -> None:
         """Add how often alerts fired in earlier processes; call before an update."""
@@ -125,6 +130,11 @@ class Lifecycle:
             wall=wall,
             repeat_interval_seconds=self._terms.repeat_interval_seconds,
         )
+        self._lasting = {
+            key: health.watched_since(course.found_since) // 60.0 * 60.0
+            for key, course in self._courses.items()
+            if course.found_since is not None
+        }
         self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
         self.stale_resolves = self._reconciliation.update(
             health, wall, self._terms.resolve_after_seconds

@@ -61,6 +61,8 @@ MAX_REMEMBERED = 10_000
 """The most queries remembered as healthy; then the oldest one is forgotten."""
 OFFERED_SECONDS = 3600.0
 """Receivers are offered the resolves for this long: one that is down can take them later."""
+SECONDS_EACH = 4.0
+"""The least time for each of them: PagerDuty gets one every two seconds."""
 
 
 class Reconciliation:
@@ -111,7 +113,7 @@ class Reconciliation:
         return self._offered
 
     def _offer(self, stale_resolves: tuple[Incident, ...], now: float) -> None:
-        kept = [one for one in self._batches if now - one[0] < OFFERED_SECONDS]
+        kept = [one for one in self._batches if now - one[0] < _offered_seconds(one[1])]
         if stale_resolves:
             kept.append((now, stale_resolves))
         if kept != self._batches:
@@ -124,7 +126,7 @@ class Reconciliation:
         for name in ESCALATING:
             for label in labels:
                 yield self._over(label, name, Severity.CRITICAL, wall, ESCALATED)
-        for name in CRITICAL:
+        for name in dict.fromkeys((*CRITICAL, *ESCALATING)):
             for label in labels:
                 yield self._over(label, name, Severity.CRITICAL, wall, LASTING)
         for name in WARNINGS:
@@ -178,3 +180,7 @@ class Reconciliation:
         }
         key = alert_key(self._app, label, name, *more) if more else ""
         return Incident((Alert(labels, annotations, wall, wall),), opened_as=key)
+
+
+def _offered_seconds(batch: tuple[Incident, ...]) -> float:
+    return max(OFFERED_SECONDS, SECONDS_EACH * len(batch))

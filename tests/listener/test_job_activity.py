@@ -213,6 +213,15 @@ def test_active_job_that_the_tracker_still_lists_is_counted_once():
     assert batch.poll() == JobActivity(JobCounts(3, 0, 9, 0), counted=True)
 
 
+def test_query_with_counted_jobs_does_not_move_by_older_ones_of_others():
+    """Between its short jobs, a long job of others from before attach is no sign of it."""
+    batch = attached_late(a_group_of_the_user=4)
+    batch.counts[OWN] = JobCounts(3, 0, 9, 0)
+
+    assert batch.moves(lambda: batch.counts.update({OWN: JobCounts(4, 0, 10, 0)}))
+    assert batch.poll().counted
+
+
 def test_counted_jobs_take_precedence_over_older_ones():
     batch = attached_late(run_1_1=4)
     batch.counts[OWN] = JobCounts(3, 1, 9, 1)

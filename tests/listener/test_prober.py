@@ -52,6 +52,23 @@ def test_newest_report_replaces_the_last_and_is_announced():
     assert len(one.probe_durations) == 2
 
 
+def test_silence_counts_from_the_first_poll_without_an_answer():
+    """Between polls nobody waits for an answer, however long the interval is."""
+    probe = HangingProbe()
+    one = prober(probe, 0)
+    one.step()
+    assert one.silent_seconds == 0.0
+    probe.failures = 2
+    for _ in range(2):
+        with pytest.raises(ConnectionError):
+            one.step()
+    first = one.silent_seconds
+    until(lambda: one.silent_seconds > first > 0.0, "the silence goes on")
+    one.step()
+
+    assert one.silent_seconds == 0.0
+
+
 def test_failed_poll_keeps_the_last_report():
     probe = HangingProbe()
     announced = []

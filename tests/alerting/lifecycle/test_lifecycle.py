@@ -267,6 +267,20 @@ def test_next_process_knows_how_often_an_alert_has_fired():
     assert after.lifecycle.flaps == before.lifecycle.flaps
 
 
+def test_next_process_knows_how_long_a_failure_has_lasted_that_goes_on():
+    before = relapsing((3600, "a", "StreamingQueryFailed"), until=3950)
+    (kept,) = before.lifecycle.flaps
+    assert kept.longest_seconds == 300.0
+    after = LifecycleHarness()
+    after.now = 3960.0
+    after.lifecycle.restore(before.incidents, after.now)
+    after.lifecycle.restore_flaps(before.lifecycle.flaps, after.now)
+    after.play([(3960, "a", "StreamingQueryFailed")], 3960 + 295)
+
+    still_open = [one.key for one in after.incidents if one.ends_at is None]
+    assert still_open == ["querypulse/etl/a/StreamingQueryFailed/lasting"]
+
+
 def test_restored_times_count_before_the_alert_fires_again():
     after = LifecycleHarness()
     after.lifecycle.restore_flaps(relapsing(until=1300, healed=2).lifecycle.flaps, 2400.0)
@@ -460,7 +474,7 @@ WARNED = [
     "StreamingWatermarkStuck",
     "StreamingInputMissing",
 ]
-LASTED = [f"{name}/lasting" for name in CRITICAL]
+LASTED = [f"{name}/lasting" for name in [*CRITICAL, "StreamingBatchSlow", "StreamingQueryLagging"]]
 NAMES = [*CRITICAL, *ESCALATED, *LASTED, *WARNED]
 CLOSED = {f"a/{name}" for name in NAMES}
 DRIVER_CLOSED = {
