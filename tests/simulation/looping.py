@@ -124,9 +124,11 @@ class Looping:
         failed_at, planned_at = driver.probe.failures.get(query.key), checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return False
-        if planned_at == -inf or checkpoint.planned < checkpoint.batch or query.spec.needs_log:
-            # Its checkpoint is new, or it failed before it planned the next batch. With async
-            # progress tracking, the checkpoint does not record when a batch was planned.
+        if planned_at == -inf or checkpoint.planned < checkpoint.batch:
+            # Its checkpoint is new, or it failed before it planned the next batch.
+            return False
+        if query.spec.needs_log or query.spec.trigger == "RealTime":
+            # Its checkpoint does not record when a batch was planned.
             return False
         if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
             # Without its start event, the run may have been active before, and have planned it.

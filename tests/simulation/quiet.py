@@ -200,6 +200,8 @@ class Quiet:
         if name == query_missing.NAME:
             unseen = query.started_at < driver.attached_at or is_end_unreported(self._stage, query)
             unseen |= at - driver.born_at < LATE_SECONDS
+            # A message that an outage delayed is about the time before its first start.
+            unseen |= Health.ABSENT in query.truth.healths_between(at - late, at)
             return query.spec.expected and unseen
         if name == query_stopped.NAME and driver.closed_at is not None:
             # The last poll of a process that crashed lacked it.

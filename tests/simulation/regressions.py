@@ -99,4 +99,9 @@ SEEDS = (
     Seed(872200795, "a slow batch of an unnamed query that no poll shows", BEFORE),
     Seed(5343, "a driver that is killed again as its first alert resolves late", BEFORE),
     Seed(872201181, "a failure under a silence, and then a slow batch", BEFORE),
+    Seed(2000306, "slow polls that show the end of a SparkContext", Terms()),
+    Seed(2000423, "a batch that fails over restarts under a trigger of ten minutes", Terms()),
+    Seed(3000499, "a pause of the JVM under a trigger of ten minutes", Terms()),
+    Seed(680773525, "an alert that an outage delayed until its query had started", Terms()),
+    Seed(680774388, "a realTime batch that fails over restarts", Terms()),
 )
