@@ -26,6 +26,7 @@ pytestmark = pytest.mark.spark
 
 GONE_AFTER = 2.0
 AT_MOST_SECONDS = 10.0
+BEGAN = "began "
 SUBMIT = (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),)
 ATTACHED = """
 import signal
@@ -45,14 +46,14 @@ start("gold", fail)
 try:
     sidecar.await_any_failure()
 finally:
-    say(time.monotonic())
+    say(f"began {time.monotonic()}")
 """
 DIES = "spark._jsc.sc().stop()\n"
 HANDLES = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))\n"
 FROZEN = """
 os.kill(spark.sparkContext._gateway.proc.pid, signal.SIGSTOP)
 time.sleep(6)
-say(time.monotonic())
+say(f"began {time.monotonic()}")
 sys.exit(5)
 """
 OUT_OF_MEMORY = """
@@ -61,7 +62,7 @@ try:
     while True:
         held.append(spark.sparkContext._gateway.new_array(spark._jvm.byte, 1 << 28))
 finally:
-    say(time.monotonic())
+    say(f"began {time.monotonic()}")
 """
 PYTHON_OUT_OF_MEMORY = """
 import resource
@@ -73,7 +74,7 @@ try:
     while True:
         held.append(bytearray(1 << 20))
 except MemoryError:
-    say(time.monotonic())
+    say(f"began {time.monotonic()}")
     raise
 """
 EXITS_WITHOUT_MEMORY = "--driver-java-options -XX:+ExitOnOutOfMemoryError pyspark-shell"
@@ -171,8 +172,8 @@ def outcome_of(end: End, folder: Path) -> EndOutcome:
 
 def began(driver, otherwise: float) -> float:
     """When the end began: a script whose last action takes long prints the moment."""
-    last = driver.lines[-1]
-    return otherwise if last.startswith("http://") else float(last)
+    said = [line for line in driver.lines if line.startswith(BEGAN)]
+    return float(said[0].removeprefix(BEGAN)) if said else otherwise
 
 
 def signal_it(driver, end):
