@@ -45,10 +45,12 @@ def is_called(query: Query, name: str) -> bool:
 
 
 def _worth(query: Query) -> int:
-    """Rank for forgetting; failed queries come last, since nobody may have fixed them yet."""
+    """Rank for forgetting; what nobody may have fixed yet comes last: failures and sudden stops."""
     if query.failure is not None:
         return 2
-    return 0 if _completed(query) or query.stop_expected else 1
+    if _completed(query) or query.stop_expected:
+        return 0
+    return 1 if query.is_unnamed else 2
 
 
 def _completed(query: Query) -> bool:

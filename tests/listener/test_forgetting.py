@@ -8,6 +8,7 @@ from support.id_story import IdStory
 from support.story import CONFLICT
 from support.worker_harness import WorkerHarness
 
+from querypulse.listener import forgetting
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
 from querypulse.listener.past_queries import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
@@ -192,3 +193,16 @@ def test_failed_unnamed_query_is_forgotten_last():
         state.apply_event(Terminated(*ids, None if number else CONFLICT, None), number + 1.5)
 
     assert "00000000" in state.snapshot(99.0).labels()
+
+
+def test_query_that_stopped_suddenly_outlives_older_failures(monkeypatch):
+    """Its grace period may not be over: nobody was notified yet."""
+    monkeypatch.setattr(forgetting, "MAX_GONE_QUERIES", 3)
+    state = State(0.0)
+    for number, failure in enumerate([CONFLICT, CONFLICT, None, CONFLICT]):
+        ids = f"{number:08}-id", f"run-{number}"
+        state.apply_event(Started(*ids, f"q{number}"), number + 1.0)
+        state.apply_event(Terminated(*ids, failure, None), number + 1.5)
+    state.forget(99.0)
+
+    assert set(state.snapshot(99.0).labels()) == {"q1", "q2", "q3"}
