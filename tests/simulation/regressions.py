@@ -104,5 +104,6 @@ SEEDS = (
     Seed(3000499, "a pause of the JVM under a trigger of ten minutes", Terms()),
     Seed(680773525, "an alert that an outage delayed until its query had started", Terms()),
     Seed(680774388, "a realTime batch that fails over restarts", Terms()),
-    Seed(937384839, "a sudden stop where more queries failed than are remembered", Terms()),
+    Seed(937384839, "a stopped query is forgotten within its grace", Terms()),
+    Seed(937386472, "a pause of the JVM between two long epochs", Terms()),
 )

@@ -29,6 +29,7 @@ from .stage import (
     TICK_SECONDS,
     Violation,
     WorldView,
+    forgets,
     is_end_unreported,
     is_of_all,
     is_of_unnamed,
@@ -77,7 +78,9 @@ class Resolving:
 
     def tick(self) -> None:
         """Check open and closed incidents."""
-        self._forgetful |= {one for one in self._stage.drivers.values() if self._forgets(one)}
+        self._forgetful |= {
+            one for one in self._stage.drivers.values() if forgets(self._stage, one)
+        }
         for receiver in self._stage.receivers:
             done = self._checked.get(receiver.name, 0)
             self._check_reopened(receiver)
@@ -214,13 +217,6 @@ class Resolving:
             if is_up(receiver) or self._stage.time.now - closed.at > SLOW_SECONDS:
                 raise violation
             self._early.append((receiver, closed, violation))
-
-    def _forgets(self, driver: SimDriver) -> bool:
-        """Whether more queries have ended than are remembered: then the oldest alerts resolve."""
-        gone = sum(one.key not in driver.spark.living for one in driver.queries)
-        # An unnamed query under a new id leaves its old id behind.
-        gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
-        return gone >= self._stage.plan.setup.memory
 
     def _too_early(self, receiver: SimReceiver, query: SimQuery, closed: Closed) -> str:
         """Why the incident of a query ended too early; empty if it did not."""

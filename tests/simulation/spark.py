@@ -127,7 +127,10 @@ class SimSpark:
         """Once the JVM runs again, a query that waits for its next trigger is not stuck."""
         if self._is_paused:
             self.time.at(self.paused_until, partial(self._resume, run))
-        elif not (run.ended or run.busy) and run.query.truth.health is Health.STUCK:
+            return
+        # A continuous query is always busy.
+        waits = not run.busy or run.spec.is_continuous
+        if waits and not run.ended and run.query.truth.health is Health.STUCK:
             run.query.truth.becomes(Health.MOVING, self.time.now)
 
     def die(self, health: Health) -> None:

@@ -100,6 +100,14 @@ def is_seen(driver: SimDriver, key: str) -> bool:
     return now - driver.probe.answered.get(key, float("-inf")) <= SEEN_SECONDS
 
 
+def forgets(stage: WorldView, driver: SimDriver) -> bool:
+    """Whether more queries have ended than are remembered: then the oldest alerts resolve."""
+    gone = sum(one.key not in driver.spark.living for one in driver.queries)
+    # An unnamed query under a new id leaves its old id behind.
+    gone += sum(len(one.query_ids) - 1 for one in driver.queries if one.spec.name is None)
+    return gone >= stage.plan.setup.memory
+
+
 def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
     """Whether its last, finite run may have completed without an event."""
     bus = stage.drivers[query.spec.driver].bus
