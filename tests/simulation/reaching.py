@@ -27,7 +27,6 @@ from .stage import (
     TICK_SECONDS,
     Violation,
     WorldView,
-    forgets,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -48,16 +47,12 @@ class Reaching:
         self._down: dict[str, float] = {}
         self._terminated: set[str] = set()
         """The names of drivers whose last but one process, or last, was ended by a signal."""
-        self._forgetful: set[SimDriver] = set()
-        """Drivers in which more queries have ended than are remembered."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check that each query that is unhealthy for longer than promised is reported."""
-        drivers = self._stage.drivers.values()
-        self._forgetful |= {one for one in drivers if forgets(self._stage, one)}
         for query in self._stage.queries.values():
             episode = query.truth.episode
             if episode is not None:
@@ -110,8 +105,7 @@ class Reaching:
         ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
         if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
-        if episode.health is Health.GONE and (ends or driver in self._forgetful):
-            # Failed queries are forgotten last, a stopped one perhaps within its grace.
+        if episode.health is Health.GONE and ends:
             return False
         if episode.health in OF_SOURCE:
             # Only events report offsets.
