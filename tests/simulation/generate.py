@@ -45,11 +45,20 @@ class _Maker:
         if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
             steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
                      if one.do == "probe_refused" else one for one in steps]  # fmt: skip
-        if any(one.key == "twin" for one in queries) and not self._terms.twins_end:
-            # A new process gives the name to the first query that it sees.
-            steps = [one for one in steps if one.do not in (*_ENDS, "boot")]
+        if any(one.key == "twin" for one in queries):
+            steps = self._of_namesakes(steps)
         steps.sort(key=lambda one: one.at)
         return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
+
+    def _of_namesakes(self, steps: list[Step]) -> list[Step]:
+        """The steps that two queries of one name allow.
+
+        A new process gives the name to the first query that it sees: both must run in each one.
+        """
+        ends = [one for one in steps if one.do in (*_ENDS, "boot")]
+        if not self._terms.twins_end:
+            return [one for one in steps if one not in ends]
+        return [one for one in steps if not ends or one.do not in ("stop", "plan_stop")]
 
     def _chosen(self, what: str) -> int:
         return int(self._rng.choice(getattr(self._terms, what)))

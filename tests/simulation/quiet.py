@@ -198,7 +198,8 @@ class Quiet:
         """Whether the monitor could not know that the query is healthy."""
         driver = self._stage.drivers[query.spec.driver]
         if name == query_missing.NAME:
-            unseen = query.started_at < driver.attached_at or is_end_unreported(self._stage, query)
+            seen = any(driver.attached_at <= run.started_at < at for run in query.runs)
+            unseen = not seen or is_end_unreported(self._stage, query)
             unseen |= at - driver.born_at < LATE_SECONDS
             # A message that an outage delayed is about the time before its first start.
             unseen |= Health.ABSENT in query.truth.healths_between(at - late, at)
