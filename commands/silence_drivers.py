@@ -6,12 +6,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import requests
 
-from ..alerting.receivers.address import is_loopback
+from ..alerting.receivers.address import is_readable
 from ..core.secret import Secret
 from ..settings.settings import SettingsError
 from ..settings.silence_settings import SilenceSettings
@@ -27,7 +26,7 @@ def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
         SettingsError: a URL of another machine has no TLS.
 
     """
-    readable = [url for url in urls if _is_readable(url)]
+    readable = [url for url in urls if is_readable(url)]
     if readable and not allow_http:
         raise SettingsError(
             f"silence: {', '.join(readable)}: the token of another machine needs https://; "
@@ -78,14 +77,6 @@ def _silence(session: requests.Session, url: str, one: SilenceSettings) -> bool:
     note = _field(answer, "note")
     sys.stdout.write(f"{url}: silenced{': ' + note if note else ''}\n")
     return True
-
-
-def _is_readable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def _reason(answer: requests.Response) -> str:

@@ -1,5 +1,3 @@
-import java.util.UUID;
-
 /**
  * A name for a listener-bus queue that no other process on this JVM uses.
  *
@@ -10,14 +8,13 @@ class BusQueueName {
   private static final String FIRST = "querypulse";
   private static final String PREFIX = "querypulse.bus_queue.";
 
-  private final String owner = UUID.randomUUID().toString();
   private String name = "";
 
   /** The first free name: querypulse, then querypulse-2 and so on; the same until released. */
   synchronized String take() {
     for (int number = 1; name.isEmpty(); number++) {
       String wanted = number == 1 ? FIRST : FIRST + "-" + number;
-      if (System.getProperties().putIfAbsent(PREFIX + wanted, owner) == null) {
+      if (System.getProperties().putIfAbsent(PREFIX + wanted, "taken") == null) {
         name = wanted;
       }
     }

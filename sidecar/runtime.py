@@ -69,7 +69,7 @@ class Runtime:
         self._components = components
         self._guard = guard
         self._on_evaluated = on_evaluated
-        self._checkpoint_warnings, self._silent_seconds = CheckpointWarnings(), 0.0
+        self._checkpoint_warnings = CheckpointWarnings()
         self._observers = Observers(
             settings,
             spark,
@@ -154,12 +154,12 @@ class Runtime:
 
     @property
     def _end(self) -> ProcessEnd:
-        return end_of(self.evaluated.snapshot.context, uncaught_exception(), self._silent_seconds)
+        context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
+        return end_of(context, uncaught_exception(), silent)
 
     def _last_flush(self, deadline: Deadline) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
-        if not self._observers.prober.poll_now(deadline.left / 4):
-            self._silent_seconds = self._observers.prober.silent_seconds
+        self._observers.prober.poll_now(deadline.left / 4)
         self._evaluate(deadline)
         self._arrived.put(Ending(self._end is ProcessEnd.CRASHED), lifecycle=True)
         # Some findings are reported only after two evaluations in a row.

@@ -27,12 +27,21 @@ def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
     if parts.scheme not in {"http", "https"} or not host:
         raise ValueError(f"{setting} must be an https:// URL with a host")
     shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
-    if parts.scheme == "http" and not allow_http and not is_loopback(host):
+    if is_readable(url) and not allow_http:
         raise ValueError(
             f"{setting} must be https:// for another machine ({shown}); "
             "allow_http permits plain http:// where the network is trusted"
         )
     return shown
+
+
+def is_readable(url: str) -> bool:
+    """Whether the network can read what is sent to ``url``: another machine, without TLS."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
 
 
 def is_loopback(host: str) -> bool:
