@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -14,6 +15,11 @@ HIDDEN = "********"
 LISTS = (list, tuple)
 _HIDDEN = (Holds.KEY, Holds.PATTERN)
 _ADDRESSES = (Holds.URL, Holds.ADDRESS)
+_PLAIN = re.compile(
+    r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,24}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
+)
+"""A number, with a unit or without; a short word; a URL without its path."""
+_PLAIN_NAME = re.compile(r"[a-z_.*-]{1,40}")
 
 
 def masked(kind: Holds | None, value: object) -> object:
@@ -27,6 +33,24 @@ def masked(kind: Holds | None, value: object) -> object:
     if kind in _HIDDEN:
         return HIDDEN
     return _masked_urls(value) if kind in _ADDRESSES or _has_login(value) else value
+
+
+def mistaken(value: object) -> object:
+    """A masked value that is not allowed in its place, where a secret may be by mistake.
+
+    Only numbers, short words and hosts of URLs remain.
+    """
+    if isinstance(value, str):
+        return value if _PLAIN.fullmatch(value) else HIDDEN
+    if isinstance(value, Mapping):
+        return {_mistaken_name(str(name)): mistaken(one) for name, one in value.items()}
+    if isinstance(value, LISTS):
+        return tuple(map(mistaken, value))
+    return value if value is None or isinstance(value, (bool, int, float)) else HIDDEN
+
+
+def _mistaken_name(name: str) -> str:
+    return name if _PLAIN_NAME.fullmatch(name) else HIDDEN
 
 
 def _has_login(value: object) -> bool:

@@ -10,12 +10,16 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from ..alerting.receivers.registry import RECEIVER_TYPES
+from .masking import mistaken
 from .silence_settings import SilenceSettings
 
 TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
 _UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
+_INVALID = re.compile(
+    r"(?s)(?P<what>Invalid (?:enum )?value) (?P<quote>['\"])(?P<value>.*)(?P=quote)"
+)
 _STEP = re.compile(r"\[(?P<index>\d+)\]|\.(?P<field>\w+)")
 
 
@@ -28,7 +32,16 @@ def explained(name: str, kind: Any, value: object, error: msgspec.ValidationErro
     path = found.group("path") if found else ""
     text = text[: found.start()] if found else text
     place = f"at {name}{path}: " if path or "[" in name else ""
-    return f"{place}{text}{_allowed(text, path, _struct(kind, value, path))}"
+    allowed = _allowed(text, path, _struct(kind, value, path))
+    return f"{place}{_INVALID.sub(_without_secret, _UNKNOWN_FIELD.sub(_name_alone, text))}{allowed}"
+
+
+def _name_alone(unknown: re.Match[str]) -> str:
+    return f"Object contains unknown field `{mistaken(unknown['field'])}`"
+
+
+def _without_secret(invalid: re.Match[str]) -> str:
+    return f"{invalid['what']} {mistaken(invalid['value'])!r}"
 
 
 def _in_table(

@@ -195,5 +195,6 @@ def check_value(name: str, value: object, origin: str) -> object:
     try:
         return msgspec.convert(value, TYPES[name], strict=not isinstance(value, str))
     except msgspec.ValidationError as error:
-        why, shown = explained(name, TYPES[name], value, error), masked(name, value)
+        why = explained(name, TYPES[name], value, error)
+        shown = masking.mistaken(masked(name, value))
         raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})") from None

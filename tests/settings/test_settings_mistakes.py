@@ -10,10 +10,11 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.planted import PLANTED, Planted
 from support.repository import ROOT
 from support.settings_errors import refused
 
-from querypulse.settings.settings import TYPES
+from querypulse.settings.settings import TYPES, Settings
 from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
@@ -54,6 +55,46 @@ def test_error_for_an_unknown_setting_does_not_show_its_value():
 
     assert "QUERYPULSE_PAGERDUTY_KEY" in message
     assert "s3cr3t" not in message
+
+
+def _error(name, value):
+    """What is wrong with the value; empty if it is allowed."""
+    try:
+        Settings(**{name: value})
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+FORMS = {
+    "value": lambda text: text,
+    "list": lambda text: [text],
+    "field": lambda text: {"bronze": {"stall_floor_seconds": text}},
+    "name": lambda text: {"bronze": {text: 1}},
+    "region": lambda text: [{"type": "pagerduty", "routing_key": "k", "region": text}],
+    "type": lambda text: [{"type": text}],
+    "receiver": lambda text: [{"type": "slack", text: 1}],
+}
+
+
+@pytest.mark.fault(
+    "Settings",
+    "A secret of any kind as the value of any setting, or in a table of one",
+    "An error names the setting and does not show the secret",
+)
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("name", TYPES)
+def test_no_error_shows_a_secret_in_a_wrong_setting(name, form):
+    for one in (*PLANTED, Planted("routing key", "R0uting" * 4 + "key9", "R0uting")):
+        for text in (one.text, one.secret):
+            message = _error(name, form(text))
+            assert one.secret not in message
+            assert not message or name in message
+
+
+@pytest.mark.parametrize("text", ["10s", "5 min", "70%", "yes", "EU", "-1", "1e3", "None"])
+def test_plain_wrong_value_is_shown(text):
+    assert repr(text) in refused({"http_port": text})
 
 
 @pytest.mark.parametrize("text", ["many", "", "1.5", "-2", "70000", "0x10", "9" * 30])
