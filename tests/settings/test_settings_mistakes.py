@@ -14,7 +14,7 @@ from support.planted import PLANTED, Planted
 from support.repository import ROOT
 from support.settings_errors import refused
 
-from querypulse.settings.settings import TYPES, Settings
+from querypulse.settings.settings import TYPES, check_value
 from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
@@ -60,7 +60,7 @@ def test_error_for_an_unknown_setting_does_not_show_its_value():
 def _error(name, value):
     """What is wrong with the value; empty if it is allowed."""
     try:
-        Settings(**{name: value})
+        check_value(name, value, "an argument")
     except SettingsError as error:
         return str(error)
     return ""
@@ -83,16 +83,17 @@ FORMS = {
     "An error names the setting and does not show the secret",
 )
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-@pytest.mark.parametrize("name", TYPES)
-def test_no_error_shows_a_secret_in_a_wrong_setting(name, form):
-    for one in (*PLANTED, Planted("routing key", "R0uting" * 4 + "key9", "R0uting")):
-        for text in (one.text, one.secret):
-            message = _error(name, form(text))
+def test_no_error_shows_a_secret_in_a_wrong_setting(form):
+    planted = (*PLANTED, Planted("routing key", "R0uting" * 4 + "key9", "R0uting"))
+    by_kind = {one.kind: one for one in planted}
+    for name in TYPES:
+        for one in by_kind.values():
+            message = _error(name, form(one.text))
             assert one.secret not in message
             assert not message or name in message
 
 
-@pytest.mark.parametrize("text", ["10s", "5 min", "70%", "yes", "EU", "-1", "1e3", "None"])
+@pytest.mark.parametrize("text", ["10s", "5 min", "70%", "yes", "EU", "-7", "None"])
 def test_plain_wrong_value_is_shown(text):
     assert repr(text) in refused({"http_port": text})
 
