@@ -19,6 +19,8 @@ _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,24}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
 """A number, with a unit or without; a short word; a URL without its path."""
+MAX_DEPTH = 4
+"""No setting is nested deeper; a hostile one may be, by thousands."""
 _PLAIN_NAME = re.compile(r"[a-z_.*-]{1,40}")
 
 
@@ -35,18 +37,20 @@ def masked(kind: Holds | None, value: object) -> object:
     return _masked_urls(value) if kind in _ADDRESSES or _has_login(value) else value
 
 
-def mistaken(value: object) -> object:
+def mistaken(value: object, depth: int = MAX_DEPTH) -> object:
     """A masked value that is not allowed in its place, where a secret may be by mistake.
 
-    Only numbers, short words and hosts of URLs remain.
+    Only numbers, short words and hosts of URLs remain, down to ``depth`` tables and lists.
     """
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) else HIDDEN
-    if isinstance(value, Mapping):
-        return {_mistaken_name(str(name)): mistaken(one) for name, one in value.items()}
-    if isinstance(value, LISTS):
-        return tuple(map(mistaken, value))
-    return value if value is None or isinstance(value, (bool, int, float)) else HIDDEN
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if depth and isinstance(value, Mapping):
+        return {_mistaken_name(str(key)): mistaken(one, depth - 1) for key, one in value.items()}
+    if depth and isinstance(value, LISTS):
+        return tuple(mistaken(one, depth - 1) for one in value)
+    return HIDDEN
 
 
 def _mistaken_name(name: str) -> str:
