@@ -3,13 +3,17 @@
 
 PYTHON ?= python3
 VENV := .venv
-OLDEST := .venv-oldest
-OLDEST_SPARK := 3.5.9
+# Other environments: .venv-spark-X has Spark X, .venv-spark-X-pythonY another Python as well.
+OLDEST := .venv-spark-3.5.9
 # The newest Spark that each connector exists for.
-CONNECTORS := .venv-connectors
-CONNECTORS_SPARK := 4.2.0
-ICEBERG := .venv-iceberg
-ICEBERG_SPARK := 4.1.3
+CONNECTORS := .venv-spark-4.2.0
+ICEBERG := .venv-spark-4.1.3
+BETWEEN := .venv-spark-4.0.5 $(ICEBERG) $(CONNECTORS)
+# Where the interpreter is installed.
+runs = $(shell $(1) -c "" 2>/dev/null && echo yes)
+OTHER_PYTHONS := $(if $(call runs,python3.10),.venv-spark-4.0.5-python3.10) \
+  $(if $(call runs,python3.12),.venv-spark-4.2.0-python3.12) \
+  $(if $(call runs,python3.13),.venv-spark-4.2.0-python3.13)
 # With the peer that the benchmarks measure.
 BENCH := .venv-bench
 BIN := $(VENV)/bin
@@ -31,11 +35,17 @@ FUZZ_TARGETS := events state http settings
 SOAK_MINUTES := 30
 # Also after a failure: the page says what does not hold. A run of a part (ARGS) leaves it alone.
 WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
+# All signals, all outcomes, healthy queries, Spark's internals, and the demo.
+MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jvm_gone.py \
+  polling.py deaths.py stalls.py commit_log.py execution.py failing_workloads.py \
+  healthy_workloads.py) tests/commands/test_demo.py \
+  $(addprefix tests/listener/test_,decode.py health_listener.py)
+NAMES_RUN := import platform, pyspark; print(pyspark.__version__, platform.python_version(), sep='-python')
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
   prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
 
-.PHONY: help demo demo-delta test all-tests test-fast test-oldest simulate fuzz lint bench dashboards faults dependencies soak pictures stack test-connectors java system-packages clean
+.PHONY: help demo demo-delta test all-tests test-fast test-oldest matrix compatibility simulate fuzz lint bench dashboards faults dependencies soak pictures stack test-connectors java system-packages clean
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -67,11 +77,21 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
-## make test-oldest  tests of Spark's internals, on the oldest Spark supported
-test-oldest: $(OLDEST)/.tests
-	$(OLDEST)/bin/python -Im pytest $(addprefix tests/spark/test_spark_,listening.py long_life.py \
-	  jvm_gone.py polling.py deaths.py stalls.py commit_log.py) \
-	  $(addprefix tests/listener/test_,decode.py health_listener.py) $(TWO_DRIVERS) $(ARGS)
+## make test-oldest  signals, outcomes, workloads and demo on the oldest Spark supported
+test-oldest: java $(OLDEST)/.tests
+	$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS)
+
+## make matrix     the same on every Spark supported, and on the Pythons that are installed
+matrix: java $(VENV)/.tests $(addsuffix /.tests,$(OLDEST) $(BETWEEN) $(OTHER_PYTHONS))
+	@mkdir -p build/matrix; failed=0; \
+	for env in $(OLDEST) $(BETWEEN) $(VENV) $(OTHER_PYTHONS); do \
+	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS) \
+	    --junit-xml=build/matrix/$$($$env/bin/python -c "$(NAMES_RUN)").xml || failed=1; \
+	done; $(MAKE) compatibility && exit $$failed
+
+## make compatibility  write docs/compatibility.md from the results of make matrix
+compatibility:
+	cd tests && ../$(BIN)/python -m support.compatibility_page ../build/matrix > ../docs/compatibility.md
 
 ## make simulate   random histories in a simulated world that knows the truth, for MINUTES
 simulate: $(VENV)/.tests
@@ -131,7 +151,7 @@ stack: $(VENV)/.spark
 
 ## make clean      remove what the other targets made
 clean:
-	rm -rf $(VENV) $(OLDEST) $(CONNECTORS) $(ICEBERG) $(BENCH) build *.egg-info
+	rm -rf $(VENV) .venv-spark-* $(BENCH) build *.egg-info
 
 java:
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || { \
@@ -167,22 +187,25 @@ $(VENV)/.tests: $(VENV)/.spark requirements/tests.txt
 	$(HASHED) requirements/tests.txt
 	@touch $@
 
-$(OLDEST)/.%: SPARK := $(OLDEST_SPARK)
-$(CONNECTORS)/.%: SPARK := $(CONNECTORS_SPARK)
-$(ICEBERG)/.%: SPARK := $(ICEBERG_SPARK)
-
-# Other environments, each with a Spark of its own.
-OTHERS := $(OLDEST) $(CONNECTORS) $(ICEBERG)
+# The name of another environment holds its Spark and, after a dash, its interpreter.
+SPARK = $(firstword $(subst -, ,$*))
+OTHER_PYTHON = $(or $(word 2,$(subst -, ,$*)),$(PYTHON))
 OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
   --constraint build/constraints-$(SPARK).txt
 
-$(OTHERS:%=%/.spark): pyproject.toml constraints.txt
+.venv-spark-%/.spark: pyproject.toml constraints.txt
 	@echo "installing querypulse with PySpark $(SPARK) into $(@D) (the first time takes a while)"
-	$(PYTHON) -m venv $(@D)
+	$(OTHER_PYTHON) -m venv $(@D)
 	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(OTHER_PIP) --editable . pyspark==$(SPARK)
 	@touch $@
+
+.venv-spark-%/.tests: .venv-spark-%/.spark
+	$(OTHER_PIP) --group tests pyspark==$(SPARK)
+	@touch $@
+
+.PRECIOUS: .venv-spark-%/.spark
 
 $(BENCH)/.bench: PIP_BENCH := $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check
 $(BENCH)/.bench: pyproject.toml constraints.txt
@@ -190,10 +213,6 @@ $(BENCH)/.bench: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(BENCH)
 	$(PIP_BENCH) --upgrade pip
 	$(PIP_BENCH) --constraint constraints.txt --editable '.[replay]' --group bench
-	@touch $@
-
-$(OTHERS:%=%/.tests): %/.tests: %/.spark
-	$(OTHER_PIP) --group tests pyspark==$(SPARK)
 	@touch $@
 
 $(VENV)/.fuzz: $(VENV)/.tests requirements/fuzz.txt
