@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
@@ -19,25 +20,34 @@ class ImportHook:
 
     def __init__(self, actions: Mapping[str, Action]) -> None:
         self._actions = actions
+        self._finding: set[str] = set()
 
     def install(self) -> None:
-        """Act at once on modules that are imported already, and on the others later."""
+        """Act at once on modules that are imported already, and on the others later.
+
+        One hook is enough: while there is one, nothing happens.
+        """
+        if any(isinstance(one, ImportHook) for one in sys.meta_path):
+            return
         for name, action in self._actions.items():
             if name in sys.modules:
                 _act(action, sys.modules[name])
         sys.meta_path.insert(0, self)
 
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
         """What the other finders find; its loader calls our action."""
         action = self._actions.get(name)
-        if action is None:
+        if action is None or name in self._finding:
             return None
-        finders = [one for one in sys.meta_path if one is not self and hasattr(one, "find_spec")]
-        found = (one.find_spec(name, path, target) for one in finders)
-        spec = next((one for one in found if one is not None), None)
+        # Other hooks ask in the same way. Python holds the lock of this module meanwhile.
+        self._finding.add(name)
+        try:
+            spec = import_module("importlib.util").find_spec(name)
+        finally:
+            self._finding.discard(name)
         if spec is not None and hasattr(spec.loader, "exec_module"):
-            spec.loader = cast("Any", _ActingLoader(spec.loader, action))
-        return spec
+            spec.loader = _ActingLoader(spec.loader, action)
+        return cast("ModuleSpec | None", spec)
 
 
 class _ActingLoader:

@@ -30,8 +30,6 @@ def run_job(arguments: Sequence[str]) -> NoReturn:
     check_job(arguments)
     if not sys.executable:
         raise LaunchError("this Python does not know its own program")
-    sys.stdout.flush()
-    sys.stderr.flush()
     command = [sys.executable, *arguments]
     try:
         os.execve(sys.executable, command, environment_of(os.environ))  # noqa: S606 - no shell

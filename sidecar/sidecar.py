@@ -26,15 +26,15 @@ from .awaiting import FailureWait
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
-from .shown import Shown
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
+from .view import SidecarView
 
 log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
 
 
-class Sidecar(Shown):
+class Sidecar(SidecarView):
     """Watches the queries of one driver from the moment it is started.
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does

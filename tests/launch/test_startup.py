@@ -96,7 +96,8 @@ def test_the_start_imports_little(tmp_path):
 def module(tmp_path, monkeypatch):
     """Write a module that can be imported; returns its name."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    waiting = [one for one in sys.meta_path if not isinstance(one, ImportHook)]
+    monkeypatch.setattr(sys, "meta_path", waiting)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
     def write(text, name="awaited_module"):
@@ -146,6 +147,30 @@ def test_a_module_that_cannot_be_imported_raises_its_own_error(module):
     assert name not in sys.modules
 
 
+def test_a_second_hook_is_not_installed(module):
+    name, seen = module("value = 1\n"), []
+    for _ in range(2):
+        ImportHook({name: seen.append}).install()
+    importlib.import_module(name)
+
+    assert seen == [sys.modules[name]]
+
+
+def test_hooks_of_other_tools_keep_working(module):
+    """Each asks the other finders for the module, as wrapt's hooks do."""
+
+    class OtherHook(ImportHook):
+        def install(self):
+            sys.meta_path.insert(0, self)
+
+    name, seen = module("value = 1\n"), []
+    for number in range(3):
+        OtherHook({name: lambda _, number=number: seen.append(number)}).install()
+    importlib.import_module(name)
+
+    assert seen == [0, 1, 2]
+
+
 def test_an_action_that_fails_ends_no_import(module, capsys):
     name = module("value = 1\n")
     ImportHook({name: lambda found: found.missing}).install()
@@ -164,14 +189,14 @@ class SparkContextDouble:
 def pyspark_module():
     """A module such as pyspark.sql.session; its session raises for the context None."""
 
-    class SparkSession:
+    class ClassicSession:
         def __init__(self, context):
             if context is None:
                 raise ValueError("no context")
             self.sparkContext = context
 
     module = ModuleType("pyspark.sql.session")
-    module.SparkSession = SparkSession
+    module.SparkSession = ClassicSession
     sessions.attach_to_classic(module)
     return module
 
@@ -240,12 +265,12 @@ def test_a_child_of_multiprocessing_attaches_nothing(attached, monkeypatch):
 def connect_module():
     """A module such as pyspark.sql.connect.session."""
 
-    class SparkSession:
+    class ConnectSession:
         class Builder:
             options = ()
 
             def create(self):
-                session = SparkSession()
+                session = ConnectSession()
                 session.options = self.options
                 return session
 
@@ -253,7 +278,7 @@ def connect_module():
                 return self.create()
 
     module = ModuleType("pyspark.sql.connect.session")
-    module.SparkSession = SparkSession
+    module.SparkSession = ConnectSession
     sessions.attach_to_connect(module)
     return module
 

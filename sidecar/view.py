@@ -7,7 +7,7 @@ from .notebook import closed_page, page
 from .runtime import Runtime
 
 
-class Shown:
+class SidecarView:
     """Both forms; a notebook calls ``_repr_html_`` for the last value of a cell."""
 
     _runtime: Runtime | None
