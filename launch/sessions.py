@@ -46,10 +46,19 @@ def _with_follower(
             # The traceback shows the same frames as without us (Python 3.11+).
             error.__traceback__ = error.__traceback__ and error.__traceback__.tb_next
             raise
-        follow(self, result)
+        _contain(follow, self, result)
         return result
 
     return followed
+
+
+def _contain(follow: Callable[[Any, Any], None], *arguments: Any) -> None:
+    """Call it in the thread of the job, which an error must not reach."""
+    try:
+        follow(*arguments)
+    except Exception as error:  # noqa: BLE001 - the job continues after any error
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        log.warning("querypulse: not attached, the job continues without it: %s", reason)
 
 
 def _attach_classic(spark: Any) -> None:
@@ -65,18 +74,14 @@ def _attach_connect(spark: Any) -> None:
 
 
 def _attach(spark: Any, marked: Any) -> None:
-    """Attach once; an error is one line in the log."""
+    """Attach once, whether that succeeds or not."""
     if _is_child_of_multiprocessing():
         return
-    try:
-        # First: `attach` creates further objects of the same session.
-        _ATTACHED.add(marked)
-        from ..sidecar.attachment import attach_automatically
+    # First: `attach` creates further objects of the same session.
+    _ATTACHED.add(marked)
+    from ..sidecar.attachment import attach_automatically
 
-        attach_automatically(spark)
-    except Exception as error:  # noqa: BLE001 - the job continues after any error
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        log.warning("querypulse: not attached, the job continues without it: %s", reason)
+    attach_automatically(spark)
 
 
 def _is_child_of_multiprocessing() -> bool:

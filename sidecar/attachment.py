@@ -32,6 +32,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     with SIDECARS.lock:
         known = SIDECARS.find(spark.sparkContext)
         if known is not None and not _is_replaced(known, arguments):
+            SIDECARS.keep(known)
             return known
         return _started(spark, arguments)
 

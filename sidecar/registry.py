@@ -61,6 +61,10 @@ class Registry(Generic[W]):
         """From now on, a watcher that the application starts takes this one's place."""
         self._yielding.add(watcher)
 
+    def keep(self, watcher: W) -> None:
+        """From now on, this watcher is the application's, and yields no more."""
+        self._yielding.discard(watcher)
+
     def make_way(self, watcher: W) -> bool:
         """Close a watcher that yields; False if it does not."""
         if watcher in self._yielding:

@@ -236,6 +236,15 @@ def test_a_failing_attach_is_one_line_and_ends_nothing(attached, caplog):
     )
 
 
+def test_a_session_without_a_context_ends_nothing(attached, caplog):
+    session = pyspark_module().SparkSession(SparkContextDouble())
+
+    broken = {"sparkContext": property(lambda self: 1 / 0, lambda self, value: None)}
+    type("Contextless", (type(session),), broken)(SparkContextDouble())
+
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_an_interrupt_during_the_attach_reaches_the_job(attached):
     attached.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):

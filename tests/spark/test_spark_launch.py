@@ -144,7 +144,7 @@ def in_worker(_):
     waits = any(type(one).__name__ == "ImportHook" for one in sys.meta_path)
     return f"{{waits}} {{'querypulse.sidecar' in sys.modules}}"
 print("worker", spark.range(1).select(udf(in_worker)("id")).first()[0], flush=True)
-print("same", attach(spark) is automatic, flush=True)
+print("same", SIDECARS.find(SparkSession.getActiveSession().sparkContext) is automatic, flush=True)
 own = attach(spark, app_name="own")
 print("own", own.settings.app_name, automatic.closed, SIDECARS.find(spark.sparkContext) is own)
 spark.stop()
