@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-HERE = Path(__file__).parent
+# As site.py writes the entries of sys.path, also inside an archive.
+HERE = Path(os.path.abspath(__file__)).parent  # noqa: PTH100 - it must not resolve links
 BOOT = str(HERE / "boot")
 USAGE = "name it: job.py ARGS..., or -m MODULE ARGS..."
 
