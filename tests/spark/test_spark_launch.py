@@ -84,9 +84,9 @@ def test_untouched_script_is_watched_by_run(tmp_path):
     with HttpDouble() as receiver:
         settings = SETTINGS | {"QUERYPULSE_WEBHOOK_URL": f"{receiver.url}/hook"}
         with job(THIRD_PARTY, tmp_path, command, [seen], settings) as driver:
-            until(lambda: failed(receiver), "the alert arrives", timeout=90)
+            until(lambda: failed(receiver), "the alert arrives", timeout=180)
             seen.touch()
-            code = driver.wait()
+            code = driver.wait(90)
     assert code == 7, driver.errors
     assert f"arguments ['{seen}'] __main__ failed" in driver.lines
     assert failed(receiver)[0]["app"] == "thirdparty"
@@ -114,9 +114,9 @@ def test_spark_submit_with_the_launcher_watches_the_job_from_an_archive(tmp_path
         del settings["QUERYPULSE_APP_NAME"]
         settings["PYSPARK_PYTHON"] = sys.executable
         with job(script, tmp_path, command, [seen], settings) as driver:
-            until(lambda: failed(receiver), "the alert arrives", timeout=90)
+            until(lambda: failed(receiver), "the alert arrives", timeout=180)
             seen.touch()
-            code = driver.wait()
+            code = driver.wait(90)
     assert code == 7, driver.errors
     assert f"arguments ['{seen}'] __main__ failed" in driver.lines
     assert f"{wheel}/querypulse/sidecar/__init__.py" in driver.lines
@@ -161,7 +161,7 @@ def test_auto_attach_attaches_drivers_and_not_workers_and_yields_to_the_job(tmp_
     python = environment(tmp_path / "venv")
     settings = SETTINGS | {"QUERYPULSE_AUTO_ATTACH": "1", "PYSPARK_PYTHON": python}
     with job(AUTO, tmp_path, (python,), [], settings) as driver:
-        code = driver.wait(120)
+        code = driver.wait(240)
     assert code == 0, driver.errors
     assert driver.lines == [
         "driver True True thirdparty",
