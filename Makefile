@@ -102,7 +102,7 @@ fuzz: $(VENV)/.fuzz
 	cd tests && for target in $(FUZZ_TARGETS); do \
 	  ../$(BIN)/python -m fuzzing $$target --minutes $(MINUTES) $(ARGS) || exit; done
 
-## make lint       ruff and retired words in the checkout, mypy --strict on the wheel, the examples and the tools
+## make lint       ruff and retired words in the checkout, mypy --strict on the wheel, its examples and the tools
 lint: $(VENV)/.lint
 	$(BIN)/python -m tools.wording
 	$(BIN)/ruff check .
@@ -112,6 +112,7 @@ lint: $(VENV)/.lint
 	cp -R examples build/wheel/site/querypulse
 	cd build/wheel/site && MYPYPATH=. ../../../$(BIN)/mypy --config-file ../../../pyproject.toml \
 	  --namespace-packages --explicit-package-bases -p querypulse
+	MYPYPATH=build/wheel/site $(BIN)/mypy --strict tests/repository/typed_example.py
 	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools
 
 ## make bench      what querypulse costs, against stock PySpark, a peer and the floor

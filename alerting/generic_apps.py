@@ -16,6 +16,7 @@ GENERIC_APPS = frozenset(
         "app.py",
         "job.py",
         "run.py",
+        "launcher.py",  # under `querypulse launcher`, without --name
     }
 )
 """Two running drivers are likely to share one of these names; case does not matter."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Callable, Sequence
 
 from ..core.installed import NotInstalledError, require_spark
 from ..core.version import VERSION
+from ..launch.auto_attach import AutoAttachError
+from ..launch.process import LaunchError
 from ..replay.command import ReplayRequest, add_arguments, replay
 from ..replay.errors import ReplayError
 from ..settings.settings import SettingsError
@@ -22,6 +25,14 @@ from .export_dashboards import (
     add_dashboards_arguments,
     export_dashboards,
 )
+from .launch_commands import (
+    RUN_USAGE,
+    add_auto_attach_arguments,
+    auto_attach,
+    is_run,
+    run,
+    show_launcher,
+)
 from .silence_command import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import TestRequest, add_test_arguments, try_receivers
 
@@ -30,12 +41,17 @@ _COULD_NOT_BEGIN = (
     SettingsError,
     ReplayError,
     ExportError,
+    LaunchError,
+    AutoAttachError,
 )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (2: it could not begin)."""
-    arguments = vars(_parser().parse_args(argv))
+    words = sys.argv[1:] if argv is None else list(argv)
+    if is_run(words):
+        return exit_code(lambda: run(words[1:]), _COULD_NOT_BEGIN)
+    arguments = vars(_parser().parse_args(words))
     command = arguments.pop("command")
     return exit_code(lambda: _COMMANDS[command](**arguments), _COULD_NOT_BEGIN)
 
@@ -49,6 +65,8 @@ def _demo(settings: DemoSettings) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
+    "launcher": show_launcher,
+    "auto-attach": auto_attach,
     "replay": lambda **arguments: replay(ReplayRequest(**arguments)),
     "check": lambda: check(os.environ),
     "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
@@ -67,6 +85,11 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     add_demo_arguments(
         commands.add_parser("demo", help="run eight queries, let one fail, and show the alert")
+    )
+    commands.add_parser("run", usage=RUN_USAGE, help="run a job, unchanged, and attach to it")
+    commands.add_parser("launcher", help="print the script with which spark-submit attaches")
+    add_auto_attach_arguments(
+        commands.add_parser("auto-attach", help="attach to all drivers of this environment")
     )
     add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")

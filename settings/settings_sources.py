@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ..core.variables import AUTO_ATTACH_VARIABLE
 from .conf_secrets import refuse_secret
 from .mistakes import suggestion
 from .settings import TYPES, Settings, SettingsError, check_value
@@ -24,8 +25,8 @@ else:
 ENVIRONMENT_PREFIX = "QUERYPULSE_"
 CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
 ARTIFACTS_VARIABLE = "QUERYPULSE_ARTIFACTS"
-NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE})
-"""Our variables that are not settings: they name a file and a folder."""
+NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE, AUTO_ATTACH_VARIABLE})
+"""Our variables that are not settings: a file, a folder, and whether to attach by itself."""
 SPARK_PREFIX = "spark.querypulse."
 _SERVICE_LINK = re.compile(
     r"\w+_SERVICE_(?:HOST|PORT(?:_\w+)?)|\w+_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"

@@ -44,16 +44,6 @@ def silence(runtime: Runtime | None, silencing: Silencing, one: SilenceSettings)
         log.warning("querypulse: silence: %s", note)
 
 
-def shown(runtime: Runtime | None, *, closed: bool) -> str:
-    """The sidecar in one line."""
-    if runtime is None or closed:
-        return f"<Sidecar {'closed' if closed else 'not started'}>"
-    count = len(runtime.board.snapshot.queries)
-    alerts = len(runtime.evaluated.alerts)
-    app, url = runtime.board.app, runtime.url
-    return f"<Sidecar app={app!r} url={url!r} queries={count} alerts={alerts}>"
-
-
 def _name_of(method: str, runtime: Runtime | None, query: Any) -> str:
     """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
     if isinstance(query, str):

@@ -31,10 +31,22 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
         known = SIDECARS.find(spark.sparkContext)
-        if known is not None:
-            _require_same(known, arguments)
+        if known is not None and not _is_replaced(known, arguments):
+            SIDECARS.keep(known)
             return known
         return _started(spark, arguments)
+
+
+def attach_automatically(spark: Any) -> None:
+    """``attach(spark)`` for an application that may attach itself later, with other settings.
+
+    Its own sidecar then takes the place of this one.
+
+    Raises:
+        Exception: as ``attach``.
+
+    """
+    SIDECARS.let_yield(attach(spark))
 
 
 def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
@@ -50,11 +62,18 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
     return sidecar
 
 
-def _require_same(known: Sidecar, arguments: Mapping[str, object]) -> None:
+def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
+    """Whether settings differ from those of a sidecar that yields, which is closed.
+
+    Raises:
+        SettingsError: they differ from those of another sidecar.
+
+    """
     wanted = check_arguments(arguments)
     other = [name for name, value in wanted.items() if value != getattr(known.settings, name)]
-    if other:
+    if other and not SIDECARS.make_way(known):
         raise SettingsError(
             f"attach was called before with other settings for {', '.join(map(repr, other))}; "
             "close the first sidecar, or give all settings to the first call"
         )
+    return bool(other)

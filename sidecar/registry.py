@@ -32,6 +32,7 @@ class Registry(Generic[W]):
         self.lock = threading.RLock()
         """Held from the search for a watcher until a new one is recorded."""
         self._watchers: weakref.WeakKeyDictionary[Any, W] = weakref.WeakKeyDictionary()
+        self._yielding: weakref.WeakSet[W] = weakref.WeakSet()
 
     def find(self, context: Any) -> W | None:
         """The open watcher of a SparkContext."""
@@ -41,17 +42,34 @@ class Registry(Generic[W]):
     def require_none(self, context: Any) -> None:
         """Require that no open watcher has this SparkContext; close those of stopped ones.
 
+        One that yields is closed.
+
         Raises:
             SettingsError: another one watches it.
 
         """
-        if self.find(context) is not None:
+        known = self.find(context)
+        if known is not None and not self.make_way(known):
             raise SettingsError("another sidecar watches this SparkContext: use or close that")
         self.close_stale()
 
     def remember(self, context: Any, watcher: W) -> None:
         """Record the watcher of a SparkContext."""
         self._watchers[context] = watcher
+
+    def let_yield(self, watcher: W) -> None:
+        """From now on, a watcher that the application starts takes this one's place."""
+        self._yielding.add(watcher)
+
+    def keep(self, watcher: W) -> None:
+        """From now on, this watcher is the application's, and yields no more."""
+        self._yielding.discard(watcher)
+
+    def make_way(self, watcher: W) -> bool:
+        """Close a watcher that yields; False if it does not."""
+        if watcher in self._yielding:
+            watcher.close()
+        return watcher in self._yielding
 
     def forget(self, watcher: W) -> None:
         """Remove a watcher, and with it the reference to its SparkContext."""

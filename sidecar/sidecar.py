@@ -27,13 +27,14 @@ from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, settings_of
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
+from .view import SidecarView
 
 log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
 
 
-class Sidecar:
+class Sidecar(SidecarView):
     """Watches the queries of one driver from the moment it is started.
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
@@ -64,9 +65,6 @@ class Sidecar:
         later = partial(in_background, "start", self._guard, self.start_or_stand_by)
         starts: dict[str, Any] = {"start": self._start_by_hand, "start_later": later}
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
-
-    def __repr__(self) -> str:
-        return announcing.shown(self._runtime, closed=self._closed)
 
     @property
     def url(self) -> str | None:

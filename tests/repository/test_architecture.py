@@ -22,7 +22,16 @@ MAY_IMPORT = {
     "sidecar": {*BELOW_SETTINGS, "settings"},
     "watch": {*BELOW_SETTINGS, "settings"},
     "replay": {*BELOW_SETTINGS, "settings"},
-    "commands": {*BELOW_SETTINGS, "settings", "sidecar", "watch", "replay", "dashboards"},
+    "launch": {"core", "sidecar"},
+    "commands": {
+        *BELOW_SETTINGS,
+        "settings",
+        "sidecar",
+        "launch",
+        "watch",
+        "replay",
+        "dashboards",
+    },
     "examples": {"core", "settings", "commands"},
 }
 """What each folder imports beside itself."""
@@ -180,6 +189,8 @@ def test_only_declared_dependencies_are_imported():
         "exporter.server",
         "alerting.outbox.delivery",
         "dashboards",
+        "launch.startup",
+        "launch.sessions",
     ],
 )
 def test_module_can_be_imported_without_pyspark(module, tmp_path):
@@ -343,6 +354,7 @@ def test_only_commands_write_to_the_terminal():
     assert {name for name in writing if not is_demo(name)} == {
         "commands/check.py",
         "commands/export_dashboards.py",
+        "commands/launch_commands.py",
         "replay/command.py",
         "replay/fleet.py",
         "commands/silence_command.py",

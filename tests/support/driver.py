@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 
 from support.queries import until
@@ -56,6 +57,7 @@ class Driver:
         *,
         header: str = HEADER,
         command: tuple[str, ...] = (sys.executable, "-Iu"),
+        arguments: Sequence[object] = (),
         **environment: str,
     ) -> None:
         path = folder / "driver.py"
@@ -64,7 +66,7 @@ class Driver:
         self._errors = folder / "errors"
         with self._output.open("w") as output, self._errors.open("w") as errors:
             self.process = subprocess.Popen(
-                [*command, str(path)],
+                [*command, str(path), *map(str, arguments)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

@@ -1,0 +1,1 @@
+"""Attaching to a job that is not changed: by its start command, or in a whole environment."""

@@ -1,0 +1,117 @@
+"""``querypulse auto-attach``: a ``.pth`` file that Python reads at the start of every process."""
+
+from __future__ import annotations
+
+import sysconfig
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..core.variables import AUTO_ATTACH_VARIABLE
+from .startup import is_asked
+
+# Python reads these files in order, and that of an editable install must come first.
+NAME = "querypulse_auto_attach.pth"
+MARK = "# querypulse auto-attach"
+_START = (
+    "try:\n from querypulse.launch.startup import start_if_asked\n"
+    " start_if_asked()\nexcept ImportError:\n pass"
+)
+CONTENT = f"""{MARK}, version 1; `querypulse auto-attach off` removes this file
+import os; os.environ.get({AUTO_ATTACH_VARIABLE!r}) and exec({_START!r})
+"""
+"""Without querypulse every Python process would complain at its start, so that is silent."""
+
+
+class AutoAttachError(Exception):
+    """The file cannot be read, written or removed; the message says why."""
+
+
+def site_packages() -> Path:
+    """The folder of this environment's packages."""
+    return Path(sysconfig.get_path("purelib"))
+
+
+def switch_on(folder: Path) -> None:
+    """Write the file, also in place of one of another version.
+
+    Raises:
+        AutoAttachError: there is another file of this name, or it cannot be written.
+
+    """
+    file = folder / NAME
+    _require_ours(file)
+    new = file.with_suffix(".new")
+    try:
+        new.write_text(CONTENT, encoding="utf-8")
+        new.replace(file)
+    except OSError as error:
+        raise AutoAttachError(f"cannot write {file}: {error.strerror}") from None
+
+
+def switch_off(folder: Path) -> None:
+    """Remove the file, of any version; without it, nothing happens.
+
+    Raises:
+        AutoAttachError: there is another file of this name, or it cannot be removed.
+
+    """
+    file = folder / NAME
+    _require_ours(file)
+    try:
+        file.unlink(missing_ok=True)
+    except OSError as error:
+        raise AutoAttachError(f"cannot remove {file}: {error.strerror}") from None
+
+
+def status_lines(folder: Path, environment: Mapping[str, str]) -> list[str]:
+    """What is in force: the file, the variable, and what they mean together.
+
+    Raises:
+        AutoAttachError: the file cannot be read.
+
+    """
+    file, content = folder / NAME, _content(folder / NAME)
+    variable = environment.get(AUTO_ATTACH_VARIABLE)
+    value = "not set" if variable is None else repr(variable)
+    return [
+        f"file      {_file_text(content)}: {file}",
+        f"variable  {AUTO_ATTACH_VARIABLE} is {value}",
+        f"result    {_result(_is_ours(content), is_asked(environment))}",
+    ]
+
+
+def _file_text(content: str | None) -> str:
+    if content is None:
+        return "off, there is no file"
+    if content == CONTENT:
+        return "on"
+    if _is_ours(content):
+        return "on, of another version (`querypulse auto-attach on` renews it)"
+    return "off, the file is not ours"
+
+
+def _result(file: bool, variable: bool) -> str:
+    if file and variable:
+        return "drivers that start here are attached"
+    missing = [] if file else ["run `querypulse auto-attach on`"]
+    missing += [] if variable else [f"set {AUTO_ATTACH_VARIABLE}=1"]
+    return f"nothing is attached; to attach, {' and '.join(missing)}"
+
+
+def _content(file: Path) -> str | None:
+    try:
+        return file.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise AutoAttachError(f"cannot read {file}: {error.strerror}") from None
+
+
+def _is_ours(content: str | None) -> bool:
+    return content is not None and content.startswith(MARK)
+
+
+def _require_ours(file: Path) -> None:
+    content = _content(file)
+    if content is not None and not _is_ours(content):
+        raise AutoAttachError(f"{file} is not ours: move it away")

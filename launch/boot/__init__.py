@@ -1,0 +1,1 @@
+"""The folder that ``querypulse run`` puts first on ``PYTHONPATH``."""

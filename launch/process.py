@@ -1,0 +1,74 @@
+"""The job's own Python process, which imports ``launch/boot/sitecustomize.py`` at its start.
+
+It replaces the present process, so exit code, output, signals and ``__main__`` are plain Python's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+# As site.py writes the entries of sys.path, also inside an archive.
+HERE = Path(os.path.abspath(__file__)).parent  # noqa: PTH100 - it must not resolve links
+BOOT = str(HERE / "boot")
+USAGE = "name it: job.py ARGS..., or -m MODULE ARGS..."
+
+
+class LaunchError(Exception):
+    """The job cannot be started; the message says why."""
+
+
+def run_job(arguments: Sequence[str]) -> NoReturn:
+    """Become ``python ARGUMENTS``, which attaches to the job's SparkSession.
+
+    Raises:
+        LaunchError: ``arguments`` name no job, or Python cannot be started.
+
+    """
+    check_job(arguments)
+    if not sys.executable:
+        raise LaunchError("this Python does not know its own program")
+    command = [sys.executable, *arguments]
+    try:
+        os.execve(sys.executable, command, environment_of(os.environ))  # noqa: S606 - no shell
+    except OSError as error:
+        raise LaunchError(f"cannot start {sys.executable}: {error.strerror}") from None
+
+
+def check_job(arguments: Sequence[str]) -> None:
+    """Require a script or ``-m`` and a module.
+
+    Raises:
+        LaunchError: there is none.
+
+    """
+    first = arguments[0] if arguments else ""
+    if first == "-m":
+        if not arguments[1:2]:
+            raise LaunchError(f"-m needs the name of a module; {USAGE}")
+    elif not first:
+        raise LaunchError(f"the job is missing; {USAGE}")
+    elif first.startswith("-"):
+        raise LaunchError(f"the job is missing before {first}; {USAGE}")
+
+
+def environment_of(environment: Mapping[str, str], boot: str = BOOT) -> dict[str, str]:
+    """The environment of the job's Python: our folder is first on ``PYTHONPATH``."""
+    path = environment.get("PYTHONPATH")
+    return {**environment, "PYTHONPATH": f"{boot}{os.pathsep}{path}" if path else boot}
+
+
+def launcher() -> Path:
+    """The script for spark-submit.
+
+    Raises:
+        LaunchError: querypulse is imported from an archive, which spark-submit cannot run.
+
+    """
+    script = HERE / "launcher.py"
+    if not script.is_file():
+        raise LaunchError(f"{script} is not a file: install querypulse, or extract the archive")
+    return script

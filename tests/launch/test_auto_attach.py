@@ -1,0 +1,139 @@
+"""``querypulse auto-attach`` writes, shows and removes one ``.pth`` file, off unless asked for."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+
+import pytest
+from support.repository import ROOT
+
+import querypulse
+from querypulse.commands import cli, launch_commands
+from querypulse.launch.auto_attach import CONTENT, MARK, NAME, status_lines
+
+LOADED = "import sys; print('querypulse.launch.startup' in sys.modules)"
+pytestmark = pytest.mark.usefixtures("clean_environment")
+
+
+@pytest.fixture
+def auto_attach(monkeypatch, tmp_path, capsys):
+    """Run the command on a folder; returns exit code, output and errors."""
+    monkeypatch.setattr(launch_commands, "site_packages", lambda: tmp_path)
+
+    def run(action):
+        code = cli.main(["auto-attach", action])
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_on_and_off(auto_attach, tmp_path):
+    for action, expected in [("on", [NAME]), ("on", [NAME]), ("off", []), ("off", [])]:
+        code, output, errors = auto_attach(action)
+        assert (code, errors) == (0, "")
+        assert output.startswith(f"file      {action}")
+        assert [path.name for path in tmp_path.iterdir()] == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "value", "shown"),
+    [
+        (None, None, ["off, there is no file", "not set", "on` and set QUERYPULSE_AUTO_ATTACH=1"]),
+        (None, "1", ["off", "'1'", "to attach, run `querypulse auto-attach on`"]),
+        (CONTENT, None, ["on:", "not set", "to attach, set QUERYPULSE_AUTO_ATTACH=1"]),
+        (CONTENT, "0", ["on:", "'0'", "nothing is attached"]),
+        (CONTENT, "1", ["on:", "'1'", "drivers that start here are attached"]),
+        (f"{MARK}, version 9\nimport x\n", "1", ["of another version", "'1'", "drivers"]),
+        ("import x\n", "1", ["not ours", "'1'", "nothing is attached"]),
+    ],
+)
+def test_status(content, value, shown, tmp_path):
+    if content is not None:
+        (tmp_path / NAME).write_text(content)
+    environment = {} if value is None else {"QUERYPULSE_AUTO_ATTACH": value}
+    lines = status_lines(tmp_path, environment)
+
+    assert [part for part, line in zip(shown, lines, strict=True) if part not in line] == []
+
+
+def test_lines_of_another_version_are_renewed_and_removed(auto_attach, tmp_path):
+    for action in ("on", "off"):
+        (tmp_path / NAME).write_text(f"{MARK}, version 0\n")
+        assert auto_attach(action)[0] == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("action", ["on", "off"])
+def test_a_file_that_is_not_ours_is_kept(auto_attach, tmp_path, action):
+    (tmp_path / NAME).write_text("import other\n")
+    code, output, errors = auto_attach(action)
+
+    assert (code, output) == (2, "")
+    assert "is not ours" in errors
+    assert (tmp_path / NAME).read_text() == "import other\n"
+
+
+def test_a_folder_that_cannot_be_written_is_named(auto_attach, tmp_path, monkeypatch):
+    monkeypatch.setattr(launch_commands, "site_packages", lambda: tmp_path / "nowhere")
+    code, _, errors = auto_attach("on")
+
+    assert code == 2
+    assert str(tmp_path / "nowhere") in errors
+    assert errors.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    """Python of a new environment in which auto-attach is on; ``folder`` is its site-packages."""
+    home = tmp_path_factory.mktemp("environment")
+    venv.create(home)
+    (folder,) = home.glob("lib/python*/site-packages")
+    (folder / NAME).write_text(CONTENT)
+    links = folder / "querypulse"
+    links.mkdir()
+    for entry in ("__init__.py", "core", "launch"):
+        (links / entry).symlink_to(ROOT / entry)
+
+    def run(*words, **environment):
+        ran = subprocess.run(
+            [home / "bin" / "python", *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
+        assert ran.stderr == ""
+        return ran.stdout.strip()
+
+    run.folder = folder
+    return run
+
+
+def test_python_starts_without_us_until_the_variable_is_set(python):
+    assert python("-c", LOADED) == "False"
+    assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="0") == "True"
+    assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="1") == "True"
+
+
+def test_the_hook_waits_only_where_it_is_asked_for(python):
+    waiting = "import sys; print(type(sys.meta_path[0]).__name__)"
+
+    assert python("-c", waiting, QUERYPULSE_AUTO_ATTACH="1") == "ImportHook"
+    assert python("-c", waiting, QUERYPULSE_AUTO_ATTACH="0") != "ImportHook"
+
+
+def test_without_querypulse_the_file_is_silent(python):
+    away = python.folder / "away"
+    (python.folder / "querypulse").rename(away)
+    try:
+        assert python("-c", LOADED, QUERYPULSE_AUTO_ATTACH="1") == "False"
+    finally:
+        away.rename(python.folder / "querypulse")
+
+
+def test_the_variable_is_no_unknown_setting():
+    assert querypulse.Settings()
+    from querypulse.settings.settings_sources import load_strictly
+
+    load_strictly({}, {"QUERYPULSE_AUTO_ATTACH": "1"})

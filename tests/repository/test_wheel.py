@@ -1,0 +1,187 @@
+"""The wheel as users get it: installed in an empty environment, and imported from the archive."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import sysconfig
+from email import message_from_string
+from pathlib import Path
+from types import SimpleNamespace
+from zipfile import ZipFile
+
+import pytest
+from support.repository import ROOT
+from support.wheel import build_wheel, install_alone
+
+import querypulse
+
+pytestmark = pytest.mark.slow
+
+EXAMPLE = Path(__file__).with_name("typed_example.py")
+DATA = {".java", ".html", ".css", ".js", ".json", ".yaml", ".yml", ".md", ".typed"}
+"""What the packages contain beside Python."""
+FROM_ARCHIVE = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import querypulse
+from querypulse import Settings, SettingsError
+from querypulse.commands import cli
+from querypulse.exporter.status_page import assembly
+from querypulse.launch import process, startup
+from querypulse.listener import driver_class
+from querypulse.settings import links
+assert sys.argv[1] in querypulse.__file__, querypulse.__file__
+assert "SparkListener" in driver_class._source("EventQueue")
+assert assembly._style() and assembly._script()
+assert "StreamingQueryFailed" in links.runbook("StreamingQueryFailed")
+assert "StreamingQueryFailed" in links.next_steps()
+startup.start()
+try:
+    process.launcher()
+except process.LaunchError as error:
+    print(error)
+assert cli.main(["dashboards", "export", sys.argv[2]]) == 0
+cli.main(["run", sys.argv[3], "word"])
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel, tmp_path_factory):
+    """Run a program of an environment that has only the wheel and this one's dependencies."""
+    programs = install_alone(wheel, tmp_path_factory.mktemp("alone") / "venv")
+
+    def run(program, *words, **environment):
+        return ran([programs / program, *words], tmp_path_factory.mktemp("empty"), **environment)
+
+    return run
+
+
+def ran(command, folder, **environment):
+    kept = {key: text for key, text in os.environ.items() if not key.startswith("QUERYPULSE_")}
+    done = subprocess.run(
+        command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=60
+    )
+    return SimpleNamespace(code=done.returncode, output=done.stdout, errors=done.stderr)
+
+
+def names(wheel):
+    return {name for name in ZipFile(wheel).namelist() if not name.endswith("/")}
+
+
+def metadata(wheel):
+    (name,) = (name for name in names(wheel) if name.endswith(".dist-info/METADATA"))
+    return message_from_string(ZipFile(wheel).read(name).decode())
+
+
+# -- what it contains -------------------------------------------------------------------------
+
+
+def test_its_only_package_is_querypulse(wheel):
+    tops = {name.partition("/")[0] for name in names(wheel)}
+
+    assert tops == {"querypulse", f"querypulse-{querypulse.__version__}.dist-info"}
+    assert {"tests", "tools", "benchmarks", "examples"}.isdisjoint(
+        name.split("/")[1] for name in names(wheel)
+    )
+
+
+def test_it_contains_every_file_of_its_packages(wheel):
+    packages = {name.rsplit("/", 1)[0] for name in names(wheel) if name.endswith("/__init__.py")}
+    folders = [ROOT / name.partition("/")[2] for name in packages - {"querypulse"}]
+    files = {path for folder in folders for path in folder.iterdir() if path.is_file()}
+    files |= {path for path in (ROOT / "dashboards").rglob("*") if path.is_file()}
+    expected = {
+        f"querypulse/{path.relative_to(ROOT).as_posix()}"
+        for path in files
+        if path.suffix in DATA | {".py"}
+    }
+
+    assert len(expected) > 300
+    assert expected - names(wheel) == set()
+    assert "querypulse/py.typed" in names(wheel)
+
+
+def test_it_never_installs_pyspark(wheel):
+    required = metadata(wheel).get_all("Requires-Dist")
+
+    assert [line for line in required if "spark" in line and "extra ==" not in line] == []
+    assert any(line.startswith("pyspark") and 'extra == "spark"' in line for line in required)
+
+
+def test_it_has_its_extras(wheel):
+    assert {"spark", "replay"} <= set(metadata(wheel).get_all("Provides-Extra"))
+
+
+# -- installed --------------------------------------------------------------------------------
+
+
+def test_its_program_runs_where_nothing_else_is(installed):
+    version = installed("querypulse", "--version")
+
+    assert (version.code, version.output) == (0, f"querypulse {querypulse.__version__}\n")
+    assert installed("querypulse", "check").code == 0
+    assert installed("querypulse", "demo", "--help").code == 0
+    assert Path(installed("querypulse", "launcher").output.strip()).is_file()
+
+
+def test_it_runs_a_job(installed, tmp_path):
+    job = tmp_path / "job.py"
+    job.write_text("import sys\nprint(sys.argv[1:], __name__)\nsys.exit(3)\n")
+    done = installed("querypulse", "run", job, "word")
+
+    assert (done.code, done.output, done.errors) == (3, "['word'] __main__\n", "")
+
+
+def test_auto_attach_is_off_until_it_is_switched_on(installed):
+    hook = "import sys; print(any(type(one).__name__ == 'ImportHook' for one in sys.meta_path))"
+    for action, shown in [("status", "off"), ("on", "on"), ("status", "on"), ("off", "off")]:
+        done = installed("querypulse", "auto-attach", action)
+        assert (done.code, done.errors) == (0, "")
+        assert done.output.startswith(f"file      {shown}")
+        waits = installed("python", "-c", hook, QUERYPULSE_AUTO_ATTACH="1").output.strip()
+        assert waits == str(shown == "on")
+
+
+# -- imported from the archive ----------------------------------------------------------------
+
+
+def test_it_works_from_the_archive(wheel, tmp_path):
+    script, job = tmp_path / "script.py", tmp_path / "job.py"
+    script.write_text(FROM_ARCHIVE)
+    job.write_text(
+        "import os, sys, querypulse.launch.startup\n"
+        "print(sys.argv[1:], sys.path[0], os.environ['PYTHONPATH'])\n"
+    )
+    # The base Python knows no editable install; a cluster may name the archive by a relative path.
+    path = os.pathsep.join([wheel.name, sysconfig.get_path("purelib")])
+    python = [sys._base_executable, script, wheel.name, tmp_path / "exported", job]
+    done = ran(python, wheel.parent, PYTHONPATH=path)
+
+    assert done.code == 0, done.errors
+    assert "is not a file: install querypulse" in done.output
+    assert done.output.splitlines()[-1] == f"['word'] {tmp_path} {path}"
+    assert (tmp_path / "exported" / "prometheus" / "rules.yaml").is_file()
+
+
+# -- types ------------------------------------------------------------------------------------
+
+
+def test_the_typed_example_uses_every_public_name():
+    spec = importlib.util.spec_from_file_location("typed_example", EXAMPLE)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    text = EXAMPLE.read_text()
+    internal = {"closed", "start_or_stand_by", "stand_by"}
+    methods = {name for name in vars(querypulse.Sidecar) if not name.startswith("_")}
+
+    assert [name for name in querypulse.__all__ if not hasattr(example, name)] == []
+    assert [name for name in methods - internal if f".{name}" not in text] == []
+    assert f"mypy --strict {EXAMPLE.relative_to(ROOT)}" in (ROOT / "Makefile").read_text()

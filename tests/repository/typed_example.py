@@ -1,0 +1,51 @@
+"""A user's job that uses the whole public API; ``make lint`` checks its types, nothing runs it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from querypulse import QueryFailure, Settings, SettingsError, Sidecar, __version__, attach
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def watched(spark: SparkSession) -> Sidecar:
+    """Attach with arguments."""
+    try:
+        return attach(spark, expected_queries=["bronze"], stall_floor_seconds=30)
+    except SettingsError as error:
+        raise SystemExit(str(error)) from error
+
+
+def wired_by_hand(spark: SparkSession) -> Sidecar:
+    """Add the listener."""
+    sidecar = Sidecar(Settings(webhook_url="https://hooks.example.com/pages"))
+    spark.streams.addListener(sidecar.listener)
+    return sidecar
+
+
+def unhealthy(sidecar: Sidecar) -> list[str]:
+    """What the views contain."""
+    found = [alert.labels["alertname"] for alert in sidecar.alerts()]
+    for query in sidecar.snapshot().queries:
+        age: float | None = query.last_commit_age_seconds
+        found.append(f"{query.name} {query.state} {query.reason} {age}")
+    return found
+
+
+def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
+    """Announcements, waiting and the end."""
+    url: str | None = sidecar.url
+    sidecar.expect_stop("bronze")
+    sidecar.forget("bronze")
+    sidecar.silence("bronze*", minutes=30, reason=f"migration {url} {__version__}")
+    sidecar.silence("*", until=datetime.now(timezone.utc) + timedelta(hours=1))
+    try:
+        sidecar.await_any_failure(timeout=60.0, on_stall=True)
+    except QueryFailure as failure:
+        return failure.query, failure.reason
+    delivered: bool = sidecar.flush(timeout=5.0)
+    sidecar.close()
+    return ("delivered", "") if delivered else None
