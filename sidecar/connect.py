@@ -77,6 +77,7 @@ class ConnectObservers:
         self._probe.stop()
         self._stream.hasten_end()
         self.prober.poke()
+        self.reader.source.wake()
 
     def _on_report(self) -> None:
         self._arrived.wake()

@@ -24,6 +24,8 @@ log = logging.getLogger("querypulse")
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 REMOVE_SECONDS = 2.0
+MAKE_WAY_SECONDS = 30.0
+"""While our listener is on the server, the job's own ``addListener`` would wait for ever."""
 NO_WAY_BACK = (Trouble.SESSION_CLOSED, Trouble.SESSION_LOST)
 
 
@@ -75,12 +77,12 @@ class EventStream:
     def make_way(self) -> None:
         """Give the stream to the job: our listener has left the server when this returns.
 
-        It waits at most ``2 * REMOVE_SECONDS``.
+        The job's thread calls this in ``addListener``, which needs the server's answer anyway.
         """
         has_lock = self._opening.acquire(timeout=REMOVE_SECONDS)
         try:
             self.cut()
-            self._remove()
+            self._remove(MAKE_WAY_SECONDS)
         finally:
             if has_lock:
                 self._opening.release()
@@ -130,9 +132,9 @@ class EventStream:
             for event in received_events(message, time.monotonic(), session):
                 self._pass_on(event)
 
-    def _remove(self) -> None:
+    def _remove(self, timeout: float = REMOVE_SECONDS) -> None:
         with suppress(ServerSilentError, ConnectCallError):
-            self._client.execute(_bus_command(self._client, "remove"), REMOVE_SECONDS)
+            self._client.execute(_bus_command(self._client, "remove"), timeout)
 
 
 def _bus_command(client: ConnectClient, what: str) -> Any:
