@@ -26,13 +26,13 @@ _WITH_INTERVAL = {
 }
 
 
-class _Batch(msgspec.Struct, gc=False, rename="camel"):
+class _WireBatch(msgspec.Struct, gc=False, rename="camel"):
     run_id: str
     batch_id: int
 
 
-class _BatchEvent(msgspec.Struct, gc=False):
-    progress: _Batch
+class _WireBatchEvent(msgspec.Struct, gc=False):
+    progress: _WireBatch
 
 
 class SeenBatches:
@@ -44,7 +44,7 @@ class SeenBatches:
     def is_new(self, text: str) -> bool:
         """Whether a progress event is newer than those before; it then counts as seen."""
         try:
-            batch = msgspec.json.decode(text, type=_BatchEvent).progress
+            batch = msgspec.json.decode(text, type=_WireBatchEvent).progress
         except msgspec.MsgspecError:
             return True
         if batch.batch_id <= self._newest.get(batch.run_id, -1):

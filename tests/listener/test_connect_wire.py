@@ -20,7 +20,7 @@ from querypulse.listener.events import EventKind, Started
 from querypulse.listener.probing import parse_trigger
 
 
-class Start(SimpleNamespace):
+class WriteStart(SimpleNamespace):
     """As ``WriteStreamOperationStart``."""
 
     def WhichOneof(self, name):
@@ -43,13 +43,16 @@ def progress(run, batch):
 @pytest.mark.parametrize(
     ("start", "shown"),
     [
-        (Start(), "ProcessingTime"),
-        (Start(processing_time_interval="1 second"), "ProcessingTime(1 s)"),
-        (Start(processing_time_interval="INTERVAL 1 minute 30 seconds"), "ProcessingTime(90 s)"),
-        (Start(available_now=True), "AvailableNow"),
-        (Start(once=True), "Once"),
-        (Start(continuous_checkpoint_interval="500 milliseconds"), "Continuous(0.5 s)"),
-        (Start(real_time_batch_duration="5 minutes"), "RealTime(300 s)"),
+        (WriteStart(), "ProcessingTime"),
+        (WriteStart(processing_time_interval="1 second"), "ProcessingTime(1 s)"),
+        (
+            WriteStart(processing_time_interval="INTERVAL 1 minute 30 seconds"),
+            "ProcessingTime(90 s)",
+        ),
+        (WriteStart(available_now=True), "AvailableNow"),
+        (WriteStart(once=True), "Once"),
+        (WriteStart(continuous_checkpoint_interval="500 milliseconds"), "Continuous(0.5 s)"),
+        (WriteStart(real_time_batch_duration="5 minutes"), "RealTime(300 s)"),
     ],
 )
 def test_trigger_is_written_as_spark_prints_it(start, shown):
@@ -57,7 +60,7 @@ def test_trigger_is_written_as_spark_prints_it(start, shown):
 
 
 @pytest.mark.parametrize(
-    "start", [Start(processing_time_interval="1 month"), Start(later_kind="1 second")]
+    "start", [WriteStart(processing_time_interval="1 month"), WriteStart(later_kind="1 second")]
 )
 def test_trigger_that_is_not_understood_is_unknown(start):
     assert trigger_text(start) == ""
@@ -92,7 +95,7 @@ def test_each_known_kind_of_event_is_received():
 
 @pytest.mark.parametrize("has_event", [True, False])
 def test_start_of_a_run_is_an_event_and_facts(has_event):
-    start = Start(available_now=True, format="delta", options={"checkpointLocation": "/c"})
+    start = WriteStart(available_now=True, format="delta", options={"checkpointLocation": "/c"})
     text = json.dumps({"id": "q", "runId": "r", "name": "bronze", "timestamp": None})
     answer = SimpleNamespace(
         query_id=SimpleNamespace(id="q", run_id="r"),
