@@ -125,7 +125,9 @@ class ConnectClient:
 
     def _seen(self, responses: Any) -> Iterator[Any]:
         for response in responses:
-            self._server_session = self._server_session or response.server_side_session_id
+            # Spark 3.5 does not say which server it is.
+            server = getattr(response, "server_side_session_id", "")
+            self._server_session = self._server_session or server
             yield response
 
     def _call(self, action: Any) -> Any:

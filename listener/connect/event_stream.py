@@ -44,6 +44,8 @@ class EventStream:
     ) -> None:
         self.opened = 0
         """How often the stream was opened."""
+        self.lost = 0
+        """How often it was cut; the events of such a time are lost."""
         self.is_open = False
         self.has_begun = False
         """Whether its thread has begun, which then closes the client."""
@@ -67,6 +69,8 @@ class EventStream:
                 self._read()
         except ServerSilentError as error:
             self._session_over = error.trouble in NO_WAY_BACK
+            if self.is_open and not (self._ending.is_set() or self._job_listens()):
+                self.lost += 1
         except ConnectCallError as error:
             log.debug("querypulse: the event stream was refused: %s", error)
         finally:

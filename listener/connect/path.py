@@ -33,6 +33,7 @@ MISSING = (
     "triggers of queries that another client, or this one before attach, has started",
 )
 POLLED_NOW = "events: the stream is not open; querypulse polls"
+LOST = "events while the connection was cut; cuts so far: {times}"
 JOB_LISTENS = "events of short batches: the job added listeners before attach; querypulse polls"
 
 
@@ -86,9 +87,10 @@ class ConnectPath:
         """What cannot be seen, now and in principle."""
         if not self.has_stream:
             return (NO_STREAM.format(version=self.version), *MISSING)
+        lost = (LOST.format(times=self.stream.lost),) if self.stream.lost else ()
         if self.has_events:
-            return MISSING
-        return (JOB_LISTENS if self._tap.job_listens else POLLED_NOW, *MISSING)
+            return (*lost, *MISSING)
+        return (JOB_LISTENS if self._tap.job_listens else POLLED_NOW, *lost, *MISSING)
 
     def new_starts(self) -> list[RunFacts]:
         """The runs that the job has started since the last call."""

@@ -14,16 +14,14 @@ LATE_CALLS = 3
 class ServerState:
     """One server and one session, as a row of answers and failures shows them.
 
-    ``lost`` counts lost connections. A server that has ended can come back with the session only
+    A server that has ended can come back with the session only
     if it was not the server that had ended, such as a proxy: then it counts as running again.
     """
 
     def __init__(self) -> None:
-        self.lost = 0
         self.context = Context.RUNNING
         self.is_final = False
         """Whether the session has ended, so that no later call can be answered."""
-        self.is_silent = False
         self._late = 0
         self._refused_since: float | None = None
 
@@ -34,7 +32,7 @@ class ServerState:
 
     def answered(self) -> None:
         """A call was answered."""
-        self.is_silent, self._refused_since, self._late = False, None, 0
+        self._refused_since, self._late = None, 0
         if not self.is_final:
             self.context = Context.RUNNING
 
@@ -43,9 +41,6 @@ class ServerState:
 
         ``closed_by_job``: whether the job has closed its session, or is closing it.
         """
-        if not self.is_silent:
-            self.is_silent = True
-            self.lost += 1
         self._late = self._late + 1 if trouble is Trouble.LATE else 0
         if trouble is not Trouble.REFUSED:
             self._refused_since = None

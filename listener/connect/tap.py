@@ -17,7 +17,6 @@ from ..received import Received
 from .wire import StartedRun, received_events, started_run
 
 KEPT_STARTS = 1000
-_WRAPPED = ("execute_command", "execute_command_as_iterator")
 
 
 class ClientTap:
@@ -38,17 +37,28 @@ class ClientTap:
     def wrap(self, make_way: Callable[[], object]) -> None:
         """Start watching."""
         self._make_way = make_way
-        wrappers = (self._execute_command, self._execute_command_as_iterator)
-        for name, wrapper in zip(_WRAPPED, wrappers, strict=True):
-            self._originals[name] = getattr(self._client, name)
-            setattr(self._client, name, wrapper)
+        for name, wrapper in self._wrappers:
+            # Spark 3.5 has no event stream, and not the method that opens it.
+            original = getattr(self._client, name, None)
+            if original is not None:
+                self._originals[name] = original
+                setattr(self._client, name, wrapper)
 
     def release(self) -> None:
         """Restore the client's methods, unless somebody else has wrapped ours meanwhile."""
-        ours = (self._execute_command, self._execute_command_as_iterator)
-        for name, wrapper in zip(_WRAPPED, ours, strict=True):
+        for name, wrapper in self._wrappers:
             if vars(self._client).get(name) == wrapper:
                 delattr(self._client, name)
+                # Somebody else may have wrapped it before us.
+                if self._originals[name] != getattr(self._client, name):
+                    setattr(self._client, name, self._originals[name])
+
+    @property
+    def _wrappers(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        return (
+            ("execute_command", self._execute_command),
+            ("execute_command_as_iterator", self._execute_command_as_iterator),
+        )
 
     @property
     def job_listens(self) -> bool:

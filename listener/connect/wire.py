@@ -77,7 +77,8 @@ def started_run(start: Any, answer: Any, at: float, session: str) -> StartedRun:
     query_id, run_id = answer.query_id.id, answer.query_id.run_id
     name = answer.name or None
     trigger = trigger_text(start)
-    text = answer.query_started_event_json or json.dumps(
+    # Spark 3.5 does not send the event.
+    text = getattr(answer, "query_started_event_json", "") or json.dumps(
         {"id": query_id, "runId": run_id, "name": name}
     )
     facts = RunFacts(

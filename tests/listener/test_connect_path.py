@@ -28,7 +28,7 @@ class JobCommand:
         return getattr(self, name) is not None
 
 
-class Written(SimpleNamespace):
+class WrittenStream(SimpleNamespace):
     def WhichOneof(self, name):
         return "once"
 
@@ -90,7 +90,7 @@ def message(*events):
 def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
     path = open_connect_path(job)
 
-    answer = job.client.execute_command(JobCommand(Written(format="noop", options={})))
+    answer = job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
 
     (event,) = path.source.take(0)
     assert (event.kind, event.trigger, event.session) == (
@@ -103,7 +103,7 @@ def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
     assert answer[1]
 
 
-@pytest.mark.parametrize("command", [JobCommand(), JobCommand(Written()), None])
+@pytest.mark.parametrize("command", [JobCommand(), JobCommand(WrittenStream()), None])
 def test_error_of_ours_does_not_reach_the_job(job, command):
     path = open_connect_path(job)
 
@@ -120,7 +120,7 @@ def test_error_of_spark_reaches_the_job(job):
     path = open_connect_path(job)
 
     with pytest.raises(RuntimeError, match="analysis failed"):
-        job.client.execute_command(JobCommand(Written()))
+        job.client.execute_command(JobCommand(WrittenStream()))
     assert path.new_starts() == []
 
 
@@ -171,6 +171,24 @@ def test_spark_without_a_stream_is_polled_and_that_is_said_once(job, monkeypatch
     assert path.source.depth == 1
 
 
+def test_client_of_spark_3_5_is_watched_without_what_it_lacks(job, monkeypatch):
+    class OlderClient:
+        _session_id = "session"
+
+        def execute_command(self, command):
+            result = SimpleNamespace(query_id=SimpleNamespace(id="q", run_id="r"), name="orders")
+            return None, {"write_stream_operation_start_result": result}
+
+    monkeypatch.setattr(OurClient, "spark", "3.5.9")
+    job.client = OlderClient()
+    path = open_connect_path(job)
+    job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
+
+    assert [facts.name for facts in path.new_starts()] == ["orders"]
+    path.release()
+    assert vars(job.client) == {}
+
+
 def test_release_leaves_the_jobs_client_as_it_was(job):
     path = open_connect_path(job)
     assert vars(job.client).keys() > {"answers"}
@@ -181,7 +199,17 @@ def test_release_leaves_the_jobs_client_as_it_was(job):
     assert path.client.closed
 
 
-def test_release_leaves_the_wrapper_of_somebody_else(job):
+def test_release_leaves_an_earlier_wrapper_of_somebody_else(job):
+    earlier = partial(job.client.execute_command)
+    job.client.execute_command = earlier
+    path = open_connect_path(job)
+
+    path.release()
+
+    assert job.client.execute_command is earlier
+
+
+def test_release_leaves_a_later_wrapper_of_somebody_else(job):
     path = open_connect_path(job)
     ours = job.client.execute_command
     theirs = partial(ours)

@@ -99,16 +99,6 @@ def test_silence_after_the_job_closed_its_session_is_no_failure():
     assert context is Context.STOPPED_BY_APPLICATION
 
 
-def test_each_lost_connection_is_counted_once():
-    state = ServerState()
-    for at in range(5):
-        failed(state, Trouble.UNREACHABLE, at)
-    state.answered()
-    failed(state, Trouble.LATE, 10.0)
-
-    assert state.lost == 2
-
-
 def test_connection_is_dead_after_late_calls_in_a_row():
     state = ServerState()
     for at in range(LATE_CALLS - 1):

@@ -126,6 +126,7 @@ def test_stream_that_ends_is_opened_again_after_its_listener_was_removed(world, 
 
     opened(world, 2)
     assert world.server.log == ["remove", "add", "remove", "add"]
+    assert world.stream.lost == (end is CUT)
 
 
 def test_server_that_does_not_answer_is_tried_again(world):
@@ -169,6 +170,7 @@ def test_job_gets_the_stream_when_it_wants_it_and_returns_it(world):
 
     world.job_listens = False
     opened(world, 2)
+    assert world.stream.lost == 0
 
 
 def test_close_while_the_stream_opens_leaves_no_listener(world):

@@ -74,11 +74,7 @@ def start(spark, name, fails_at=None, **trigger):
 def committed(sidecar, *names, beyond=-1):
     def done():
         batches = {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
-        return all(
-            (batches.get(name) or 0) > beyond
-            for name in names
-            if batches.get(name) is not None
-        ) and all(batches.get(name) is not None for name in names)
+        return all(batches.get(name) is not None and batches[name] > beyond for name in names)
 
     until(done, f"{names} commit")
     return {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
@@ -156,6 +152,7 @@ def test_cut_connection_heals_without_an_alert(server, connect, pages):
 
     committed(sidecar, "silver", beyond=last + 3)
     until(lambda: monitor(sidecar).reregistrations == 1, "the stream is open again")
+    assert "cuts so far: 1" in monitor(sidecar).missing[0]
     assert pages.reported == []
     proxy.close()
 
