@@ -9,8 +9,8 @@ from functools import cache
 from typing import Any
 
 from ..alerting.generic_apps import problem_of
+from ..listener.connect.call_failure import ConnectCallError
 from ..listener.connect.client import conf_of, version_of
-from ..listener.connect.trouble import ConnectCallError
 from ..listener.java_errors import THROWN, reason_of
 from ..settings.settings import Settings
 from ..settings.settings_sources import SPARK_PREFIX, load_settings

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
-from .trouble import ConnectCallError, ServerSilentError, Trouble, trouble_of
+from .call_failure import CallFailure, ConnectCallError, ServerSilentError, failure_of
 
 CALL_SECONDS = 5.0
 _CHANNEL_OPTIONS = (
@@ -135,13 +135,13 @@ class ConnectClient:
             return action()
         except self._error as error:
             details = " ".join((error.details() or "").split())
-            trouble = trouble_of(error.code().name, details)
-            if trouble.is_of_connection:
-                raise ServerSilentError(trouble, details[:300]) from error
+            failure = failure_of(error.code().name, details)
+            if failure.is_of_connection:
+                raise ServerSilentError(failure, details[:300]) from error
             raise ConnectCallError(details[:300]) from error
         except ValueError as error:
             # gRPC raises it for a closed channel.
-            raise ServerSilentError(Trouble.UNREACHABLE, str(error)) from error
+            raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
 
 
 class EventCall:

@@ -15,8 +15,8 @@ from contextlib import suppress
 from typing import Any
 
 from ..received import Received
+from .call_failure import CallFailure, ConnectCallError, ServerSilentError
 from .client import ConnectClient, EventCall
-from .trouble import ConnectCallError, ServerSilentError, Trouble
 from .wire import received_events
 
 log = logging.getLogger("querypulse")
@@ -26,7 +26,7 @@ LONGEST_PAUSE_SECONDS = 10.0
 REMOVE_SECONDS = 2.0
 MAKE_WAY_SECONDS = 30.0
 """While our listener is on the server, the job's own ``addListener`` would wait for ever."""
-NO_WAY_BACK = (Trouble.SESSION_CLOSED, Trouble.SESSION_LOST)
+NO_WAY_BACK = (CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST)
 
 
 class EventStream:
@@ -68,7 +68,7 @@ class EventStream:
             if self._open():
                 self._read()
         except ServerSilentError as error:
-            self._session_over = error.trouble in NO_WAY_BACK
+            self._session_over = error.failure in NO_WAY_BACK
             if self.is_open and not (self._ending.is_set() or self._job_listens()):
                 self.lost += 1
         except ConnectCallError as error:

@@ -11,10 +11,10 @@ from typing import Any
 from ..optional_calls import OptionalCalls
 from ..probing import Context, ProbeReport
 from ..python_frames import is_running
+from .call_failure import CallFailure, ServerSilentError
 from .path import ConnectPath
 from .runs import ConnectRuns
 from .server_state import ServerState
-from .trouble import ServerSilentError, Trouble
 
 log = logging.getLogger("querypulse")
 
@@ -60,7 +60,7 @@ class ConnectProbe:
                 return self._last
             if self._stopping.wait(RETRY_SECONDS):
                 if self._last is None:
-                    raise silence or ServerSilentError(Trouble.UNREACHABLE)
+                    raise silence or ServerSilentError(CallFailure.UNREACHABLE)
                 return self._last
 
     def stop(self) -> None:
@@ -74,15 +74,15 @@ class ConnectProbe:
     def _silence(self, clock: Callable[[], float]) -> ServerSilentError | None:
         """Poll; returns why nothing was answered, None after an answer."""
         if self.server.is_final:
-            return ServerSilentError(Trouble.SESSION_CLOSED)
+            return ServerSilentError(CallFailure.SESSION_CLOSED)
         try:
             self._runs.poll()
         except ServerSilentError as error:
             closed_by_job = self._closed_by_job()
-            self.server.failed(error.trouble, clock(), closed_by_job=closed_by_job)
+            self.server.failed(error.failure, clock(), closed_by_job=closed_by_job)
             if self.server.is_dead:
                 self._path.stream.cut()
-            self._explain(error.trouble, closed_by_job=closed_by_job)
+            self._explain(error.failure, closed_by_job=closed_by_job)
             return error
         self.server.answered()
         if self._closed_by_job():
@@ -97,9 +97,9 @@ class ConnectProbe:
     def _closed_by_job(self) -> bool:
         return bool(self._client.is_closed) or is_running(self._stop_code)
 
-    def _explain(self, trouble: Trouble, *, closed_by_job: bool) -> None:
+    def _explain(self, failure: CallFailure, *, closed_by_job: bool) -> None:
         """Log once why a session ended that the job has not closed."""
-        if trouble is Trouble.SESSION_LOST:
+        if failure is CallFailure.SESSION_LOST:
             log.warning("querypulse: %s", LOST)
-        elif trouble is Trouble.SESSION_CLOSED and not closed_by_job:
+        elif failure is CallFailure.SESSION_CLOSED and not closed_by_job:
             log.warning("querypulse: %s", CLOSED)

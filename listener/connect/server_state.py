@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..probing import Context
-from .trouble import Trouble
+from .call_failure import CallFailure
 
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
@@ -36,19 +36,19 @@ class ServerState:
         if not self.is_final:
             self.context = Context.RUNNING
 
-    def failed(self, trouble: Trouble, now: float, *, closed_by_job: bool) -> None:
+    def failed(self, failure: CallFailure, now: float, *, closed_by_job: bool) -> None:
         """A call was not answered; ``now`` is monotonic seconds.
 
         ``closed_by_job``: whether the job has closed its session, or is closing it.
         """
-        self._late = self._late + 1 if trouble is Trouble.LATE else 0
-        if trouble is not Trouble.REFUSED:
+        self._late = self._late + 1 if failure is CallFailure.LATE else 0
+        if failure is not CallFailure.REFUSED:
             self._refused_since = None
         elif self._refused_since is None:
             self._refused_since = now
-        if trouble is Trouble.SESSION_LOST:
+        if failure is CallFailure.SESSION_LOST:
             self._end(Context.JVM_GONE)
-        elif trouble is Trouble.SESSION_CLOSED or closed_by_job:
+        elif failure is CallFailure.SESSION_CLOSED or closed_by_job:
             self._end(Context.STOPPED_BY_APPLICATION)
         elif self._refused_since is not None and now - self._refused_since >= REFUSED_SECONDS:
             self.context = Context.JVM_GONE

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from querypulse.listener.connect import probe as probing
+from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
 from querypulse.listener.connect.probe import ConnectProbe
 from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS
-from querypulse.listener.connect.trouble import ServerSilentError, Trouble
 from querypulse.listener.probing import Context, ListenerHealth
 
 
@@ -38,12 +38,12 @@ class Ticking:
 @pytest.fixture
 def world(monkeypatch):
     monkeypatch.setattr(probing, "RETRY_SECONDS", 0.0)
-    troubles, cuts = [], []
+    failures, cuts = [], []
 
     def active():
-        trouble = troubles.pop(0) if len(troubles) > 1 else (troubles or [None])[0]
-        if trouble is not None:
-            raise ServerSilentError(trouble)
+        failure = failures.pop(0) if len(failures) > 1 else (failures or [None])[0]
+        if failure is not None:
+            raise ServerSilentError(failure)
         return []
 
     path = SimpleNamespace(
@@ -56,7 +56,7 @@ def world(monkeypatch):
     )
     spark = RemoteSession()
     return SimpleNamespace(
-        spark=spark, troubles=troubles, cuts=cuts, probe=ConnectProbe(spark, path), clock=Ticking()
+        spark=spark, failures=failures, cuts=cuts, probe=ConnectProbe(spark, path), clock=Ticking()
     )
 
 
@@ -68,17 +68,17 @@ def test_answer_is_a_report_of_a_running_server(world):
 
 
 def test_server_that_refuses_is_gone_after_seconds_and_may_come_back(world):
-    world.troubles[:] = [Trouble.REFUSED]
+    world.failures[:] = [CallFailure.REFUSED]
     report = world.probe.poll(world.clock)
     assert report.context is Context.JVM_GONE
     assert world.clock.now >= REFUSED_SECONDS
 
-    world.troubles[:] = [None]
+    world.failures[:] = [None]
     assert world.probe.poll(world.clock).context is Context.RUNNING
 
 
 def test_short_refusal_is_no_report_at_all(world):
-    world.troubles[:] = [Trouble.REFUSED, Trouble.REFUSED, None]
+    world.failures[:] = [CallFailure.REFUSED, CallFailure.REFUSED, None]
 
     assert world.probe.poll(world.clock).context is Context.RUNNING
 
@@ -86,7 +86,7 @@ def test_short_refusal_is_no_report_at_all(world):
 def test_poll_that_waits_for_a_silent_server_ends_when_the_probe_stops(world, monkeypatch):
     monkeypatch.setattr(probing, "RETRY_SECONDS", 60.0)
     first = world.probe.poll(world.clock)
-    world.troubles[:] = [Trouble.LATE]
+    world.failures[:] = [CallFailure.LATE]
     reports = []
     thread = threading.Thread(target=lambda: reports.append(world.probe.poll(world.clock)))
     thread.start()
@@ -98,7 +98,7 @@ def test_poll_that_waits_for_a_silent_server_ends_when_the_probe_stops(world, mo
 
 
 def test_stream_is_cut_after_late_calls_in_a_row(world):
-    world.troubles[:] = [*[Trouble.LATE] * LATE_CALLS, None]
+    world.failures[:] = [*[CallFailure.LATE] * LATE_CALLS, None]
 
     world.probe.poll(world.clock)
 
@@ -106,7 +106,7 @@ def test_stream_is_cut_after_late_calls_in_a_row(world):
 
 
 def test_server_started_again_is_gone_and_said_once(world, caplog):
-    world.troubles[:] = [Trouble.SESSION_LOST]
+    world.failures[:] = [CallFailure.SESSION_LOST]
 
     contexts = [world.probe.poll(world.clock).context for _ in range(3)]
 
@@ -115,16 +115,16 @@ def test_server_started_again_is_gone_and_said_once(world, caplog):
 
 
 def test_session_closed_elsewhere_is_said_and_is_no_failure(world, caplog):
-    world.troubles[:] = [Trouble.SESSION_CLOSED]
+    world.failures[:] = [CallFailure.SESSION_CLOSED]
 
     assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
     assert "the Spark Connect session was closed" in caplog.text
 
 
-@pytest.mark.parametrize("trouble", [None, Trouble.SESSION_CLOSED, Trouble.REFUSED])
-def test_session_stopped_by_the_job_is_no_news(world, caplog, trouble):
+@pytest.mark.parametrize("failure", [None, CallFailure.SESSION_CLOSED, CallFailure.REFUSED])
+def test_session_stopped_by_the_job_is_no_news(world, caplog, failure):
     world.spark.stop()
-    world.troubles[:] = [trouble]
+    world.failures[:] = [failure]
 
     assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
     assert world.probe.context() is Context.STOPPED_BY_APPLICATION

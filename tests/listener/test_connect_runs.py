@@ -7,8 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from querypulse.listener.connect.call_failure import (
+    CallFailure,
+    ConnectCallError,
+    ServerSilentError,
+)
 from querypulse.listener.connect.runs import ConnectRuns
-from querypulse.listener.connect.trouble import ConnectCallError, ServerSilentError, Trouble
 from querypulse.listener.optional_calls import OptionalCalls
 from querypulse.listener.probing import RunFacts, Trigger
 
@@ -179,7 +183,7 @@ def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
 
 def test_silent_server_fails_the_whole_poll(world):
     world.server.running = {"r": "q"}
-    world.server.errors["r"] = ServerSilentError(Trouble.LATE)
+    world.server.errors["r"] = ServerSilentError(CallFailure.LATE)
 
     with pytest.raises(ServerSilentError):
         world.runs.poll()

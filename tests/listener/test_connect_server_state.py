@@ -4,69 +4,69 @@ from __future__ import annotations
 
 import pytest
 
+from querypulse.listener.connect.call_failure import CallFailure, failure_of
 from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS, ServerState
-from querypulse.listener.connect.trouble import Trouble, trouble_of
 from querypulse.listener.probing import Context
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
 
 
-def failed(state, trouble, at, *, closed_by_job=False):
-    state.failed(trouble, at, closed_by_job=closed_by_job)
+def failed(state, failure, at, *, closed_by_job=False):
+    state.failed(failure, at, closed_by_job=closed_by_job)
     return state.context
 
 
 @pytest.mark.parametrize(
-    ("code", "details", "trouble"),
+    ("code", "details", "failure"),
     [
-        ("UNAVAILABLE", REFUSED, Trouble.REFUSED),
-        ("UNAVAILABLE", "Socket closed", Trouble.UNREACHABLE),
-        ("UNAVAILABLE", "", Trouble.UNREACHABLE),
-        ("UNAUTHENTICATED", "token expired", Trouble.UNREACHABLE),
-        ("CANCELLED", "Channel closed!", Trouble.UNREACHABLE),
-        ("DEADLINE_EXCEEDED", "Deadline Exceeded", Trouble.LATE),
-        ("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle", Trouble.SESSION_CLOSED),
-        ("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle", Trouble.SESSION_LOST),
-        ("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND] The", Trouble.SESSION_LOST),
-        ("INTERNAL", "[STREAMING_QUERY_NOT_FOUND] no such query", Trouble.REJECTED),
-        ("INTERNAL", REFUSED, Trouble.REJECTED),
+        ("UNAVAILABLE", REFUSED, CallFailure.REFUSED),
+        ("UNAVAILABLE", "Socket closed", CallFailure.UNREACHABLE),
+        ("UNAVAILABLE", "", CallFailure.UNREACHABLE),
+        ("UNAUTHENTICATED", "token expired", CallFailure.UNREACHABLE),
+        ("CANCELLED", "Channel closed!", CallFailure.UNREACHABLE),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", CallFailure.LATE),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle", CallFailure.SESSION_CLOSED),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle", CallFailure.SESSION_LOST),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND] The", CallFailure.SESSION_LOST),
+        ("INTERNAL", "[STREAMING_QUERY_NOT_FOUND] no such query", CallFailure.REJECTED),
+        ("INTERNAL", REFUSED, CallFailure.REJECTED),
     ],
 )
-def test_grpc_status_is_classified(code, details, trouble):
-    assert trouble_of(code, details) is trouble
+def test_grpc_status_is_classified(code, details, failure):
+    assert failure_of(code, details) is failure
 
 
 def test_server_that_refuses_for_seconds_has_ended():
     state = ServerState()
 
-    assert failed(state, Trouble.REFUSED, 10.0) is Context.RUNNING
-    assert failed(state, Trouble.REFUSED, 10.0 + REFUSED_SECONDS - 0.1) is Context.RUNNING
-    assert failed(state, Trouble.REFUSED, 10.0 + REFUSED_SECONDS) is Context.JVM_GONE
+    assert failed(state, CallFailure.REFUSED, 10.0) is Context.RUNNING
+    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS - 0.1) is Context.RUNNING
+    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS) is Context.JVM_GONE
 
 
-@pytest.mark.parametrize("trouble", [Trouble.UNREACHABLE, Trouble.LATE])
-def test_server_that_only_does_not_answer_has_not_ended(trouble):
+@pytest.mark.parametrize("failure", [CallFailure.UNREACHABLE, CallFailure.LATE])
+def test_server_that_only_does_not_answer_has_not_ended(failure):
     state = ServerState()
 
-    assert {failed(state, trouble, at) for at in range(0, 600, 5)} == {Context.RUNNING}
+    assert {failed(state, failure, at) for at in range(0, 600, 5)} == {Context.RUNNING}
 
 
-@pytest.mark.parametrize("between", [Trouble.UNREACHABLE, Trouble.LATE, None])
+@pytest.mark.parametrize("between", [CallFailure.UNREACHABLE, CallFailure.LATE, None])
 def test_refusals_count_only_in_a_row(between):
     state = ServerState()
-    failed(state, Trouble.REFUSED, 0.0)
+    failed(state, CallFailure.REFUSED, 0.0)
     if between is None:
         state.answered()
     else:
         failed(state, between, 1.0)
 
-    assert failed(state, Trouble.REFUSED, REFUSED_SECONDS + 1) is Context.RUNNING
+    assert failed(state, CallFailure.REFUSED, REFUSED_SECONDS + 1) is Context.RUNNING
 
 
 def test_session_that_answers_again_runs_again():
     state = ServerState()
-    failed(state, Trouble.REFUSED, 0.0)
-    failed(state, Trouble.REFUSED, 60.0)
+    failed(state, CallFailure.REFUSED, 0.0)
+    failed(state, CallFailure.REFUSED, 60.0)
 
     state.answered()
 
@@ -77,7 +77,7 @@ def test_session_that_answers_again_runs_again():
 def test_server_started_again_has_lost_the_session_for_good():
     state = ServerState()
 
-    assert failed(state, Trouble.SESSION_LOST, 0.0) is Context.JVM_GONE
+    assert failed(state, CallFailure.SESSION_LOST, 0.0) is Context.JVM_GONE
     state.answered()
     assert state.context is Context.JVM_GONE
     assert state.is_final
@@ -87,14 +87,14 @@ def test_server_started_again_has_lost_the_session_for_good():
 def test_closed_session_is_no_failure(closed_by_job):
     state = ServerState()
 
-    context = failed(state, Trouble.SESSION_CLOSED, 0.0, closed_by_job=closed_by_job)
+    context = failed(state, CallFailure.SESSION_CLOSED, 0.0, closed_by_job=closed_by_job)
 
     assert context is Context.STOPPED_BY_APPLICATION
     assert state.is_final
 
 
 def test_silence_after_the_job_closed_its_session_is_no_failure():
-    context = failed(ServerState(), Trouble.REFUSED, 0.0, closed_by_job=True)
+    context = failed(ServerState(), CallFailure.REFUSED, 0.0, closed_by_job=True)
 
     assert context is Context.STOPPED_BY_APPLICATION
 
@@ -102,10 +102,10 @@ def test_silence_after_the_job_closed_its_session_is_no_failure():
 def test_connection_is_dead_after_late_calls_in_a_row():
     state = ServerState()
     for at in range(LATE_CALLS - 1):
-        failed(state, Trouble.LATE, at)
+        failed(state, CallFailure.LATE, at)
     assert not state.is_dead
 
-    failed(state, Trouble.LATE, 9.0)
+    failed(state, CallFailure.LATE, 9.0)
     assert state.is_dead
     state.answered()
     assert not state.is_dead

@@ -12,11 +12,11 @@ from support.queries import until
 from querypulse.core.guard import Guard
 from querypulse.core.loop import Loop
 from querypulse.listener.connect import event_stream
+from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
 from querypulse.listener.connect.event_stream import EventStream
-from querypulse.listener.connect.trouble import ServerSilentError, Trouble
 from querypulse.listener.events import EventKind
 
-CUT = ServerSilentError(Trouble.UNREACHABLE)
+CUT = ServerSilentError(CallFailure.UNREACHABLE)
 
 
 def answer(*events, added=False):
@@ -140,7 +140,7 @@ def test_server_that_does_not_answer_is_tried_again(world):
 
 
 def test_session_that_has_ended_is_not_tried_again(world):
-    world.server.refuses = ServerSilentError(Trouble.SESSION_CLOSED)
+    world.server.refuses = ServerSilentError(CallFailure.SESSION_CLOSED)
     world.loop.start()
     until(lambda: world.server.log, "it is tried once")
     world.stream._ending.wait(0.1)

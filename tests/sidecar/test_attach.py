@@ -21,7 +21,7 @@ from support.fake_driver import FakeDriver, python_jvm
 from support.queries import until
 
 from querypulse.core.loop import Loop
-from querypulse.listener.connect.trouble import ServerSilentError, Trouble
+from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
 from querypulse.listener.event_paths import open_path
 from querypulse.listener.probing import Context, ProbeReport
 from querypulse.sidecar import (
@@ -421,7 +421,7 @@ def test_spark_connect_server_that_does_not_answer_leaves_the_job_unmonitored(mo
         __hash__ = object.__hash__
 
     def silent(spark, prefix):
-        raise ServerSilentError(Trouble.REFUSED)
+        raise ServerSilentError(CallFailure.REFUSED)
 
     monkeypatch.setattr(session, "conf_of", silent)
     streams = SimpleNamespace(awaitAnyTermination=lambda *timeout: None)

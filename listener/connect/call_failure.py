@@ -12,7 +12,7 @@ _SESSION_LOST = (
 _UNREACHABLE = frozenset({"UNAVAILABLE", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 
 
-class Trouble(str, Enum):
+class CallFailure(str, Enum):
     """Why a call has no answer."""
 
     REFUSED = "refused"
@@ -31,23 +31,23 @@ class Trouble(str, Enum):
     @property
     def is_of_connection(self) -> bool:
         """Whether no call would be answered now, as far as is known."""
-        return self is not Trouble.REJECTED
+        return self is not CallFailure.REJECTED
 
 
-def trouble_of(code: str, details: str) -> Trouble:
+def failure_of(code: str, details: str) -> CallFailure:
     """Classify a gRPC status by its code's name and its details.
 
     Spark names its error class in the details: ``[INVALID_HANDLE.SESSION_CLOSED] The handle ...``.
     """
     if any(name in details for name in _SESSION_CLOSED):
-        return Trouble.SESSION_CLOSED
+        return CallFailure.SESSION_CLOSED
     if any(name in details for name in _SESSION_LOST):
-        return Trouble.SESSION_LOST
+        return CallFailure.SESSION_LOST
     if code == "DEADLINE_EXCEEDED":
-        return Trouble.LATE
+        return CallFailure.LATE
     if code == "UNAVAILABLE" and "Connection refused" in details:
-        return Trouble.REFUSED
-    return Trouble.UNREACHABLE if code in _UNREACHABLE else Trouble.REJECTED
+        return CallFailure.REFUSED
+    return CallFailure.UNREACHABLE if code in _UNREACHABLE else CallFailure.REJECTED
 
 
 class ConnectCallError(Exception):
@@ -55,8 +55,8 @@ class ConnectCallError(Exception):
 
 
 class ServerSilentError(ConnectionError):
-    """No call is answered now; ``trouble`` says why."""
+    """No call is answered now; ``failure`` says why."""
 
-    def __init__(self, trouble: Trouble, details: str = "") -> None:
-        super().__init__(f"the Spark Connect server does not answer ({trouble.value}): {details}")
-        self.trouble = trouble
+    def __init__(self, failure: CallFailure, details: str = "") -> None:
+        super().__init__(f"the Spark Connect server does not answer ({failure.value}): {details}")
+        self.failure = failure
