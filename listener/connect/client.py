@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import copy
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeVar
 
 from .call_failure import CallFailure, ConnectCallError, ServerSilentError, failure_of
+
+T = TypeVar("T")
 
 CALL_SECONDS = 5.0
 _CHANNEL_OPTIONS = (
@@ -50,7 +52,8 @@ class ConnectClient:
         self._metadata = list(builder.metadata())
         self._error: Any = grpc.RpcError
         self._channel = builder.toChannel()
-        self._stub: Any = SparkConnectServiceStub(self._channel)
+        make_stub: Any = SparkConnectServiceStub
+        self._stub: Any = make_stub(self._channel)
 
     def execute(self, command: Any, timeout: float = CALL_SECONDS) -> list[Any]:
         """All responses to one command."""
@@ -130,7 +133,7 @@ class ConnectClient:
             self._server_session = self._server_session or server
             yield response
 
-    def _call(self, action: Any) -> Any:
+    def _call(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except self._error as error:

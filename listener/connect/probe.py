@@ -78,11 +78,10 @@ class ConnectProbe:
         try:
             self._runs.poll()
         except ServerSilentError as error:
-            closed_by_job = self._closed_by_job()
-            self.server.failed(error.failure, clock(), closed_by_job=closed_by_job)
+            self.server.failed(error.failure, clock(), closed_by_job=self._closed_by_job())
             if self.server.is_dead:
                 self._path.stream.cut()
-            self._explain(error.failure, closed_by_job=closed_by_job)
+            self._explain(error.failure)
             return error
         self.server.answered()
         if self._closed_by_job():
@@ -95,11 +94,16 @@ class ConnectProbe:
         return ProbeReport(began_at, at, runs, self.server.context, health)
 
     def _closed_by_job(self) -> bool:
-        return bool(self._client.is_closed) or is_running(self._stop_code)
+        return bool(self._client.is_closed)
 
-    def _explain(self, failure: CallFailure, *, closed_by_job: bool) -> None:
-        """Log once why a session ended that the job has not closed."""
+    def _explain(self, failure: CallFailure) -> None:
+        """Log once why a session ended that the job has not closed.
+
+        PySpark's ``stop()`` releases the session first, and closes the client then.
+        """
         if failure is CallFailure.SESSION_LOST:
             log.warning("querypulse: %s", LOST)
-        elif failure is CallFailure.SESSION_CLOSED and not closed_by_job:
+        elif failure is CallFailure.SESSION_CLOSED and not (
+            self._closed_by_job() or is_running(self._stop_code)
+        ):
             log.warning("querypulse: %s", CLOSED)

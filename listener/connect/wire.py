@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import OrderedDict
 from typing import Any
 
@@ -36,10 +37,14 @@ class _WireBatchEvent(msgspec.Struct, gc=False):
 
 
 class SeenBatches:
-    """The newest batch of each run that was passed on, so that none is passed on twice."""
+    """The newest batch of each run that was passed on, so that none is passed on twice.
+
+    The stream's thread, the probe's and the job's own may ask.
+    """
 
     def __init__(self) -> None:
         self._newest: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
 
     def is_new(self, text: str) -> bool:
         """Whether a progress event is newer than those before; it then counts as seen."""
@@ -47,12 +52,13 @@ class SeenBatches:
             batch = msgspec.json.decode(text, type=_WireBatchEvent).progress
         except msgspec.MsgspecError:
             return True
-        if batch.batch_id <= self._newest.get(batch.run_id, -1):
-            return False
-        self._newest[batch.run_id] = batch.batch_id
-        self._newest.move_to_end(batch.run_id)
-        if len(self._newest) > MAX_RUNS:
-            self._newest.popitem(last=False)
+        with self._lock:
+            if batch.batch_id <= self._newest.get(batch.run_id, -1):
+                return False
+            self._newest[batch.run_id] = batch.batch_id
+            self._newest.move_to_end(batch.run_id)
+            if len(self._newest) > MAX_RUNS:
+                self._newest.popitem(last=False)
         return True
 
 

@@ -20,7 +20,8 @@ class RemoteSession:
     def __init__(self):
         self.client = SimpleNamespace(is_closed=False)
 
-    def stop(self):
+    def stop(self, during=lambda: None):
+        during()
         self.client.is_closed = True
 
 
@@ -119,6 +120,22 @@ def test_session_closed_elsewhere_is_said_and_is_no_failure(world, caplog):
 
     assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
     assert "the Spark Connect session was closed" in caplog.text
+
+
+def test_session_that_the_job_is_releasing_is_no_news(world, caplog):
+    world.failures[:] = [CallFailure.SESSION_CLOSED]
+
+    world.spark.stop(during=lambda: world.probe.poll(world.clock))
+
+    assert caplog.text == ""
+
+
+def test_another_session_that_the_job_stops_does_not_end_this_one(world):
+    contexts = []
+
+    RemoteSession().stop(during=lambda: contexts.append(world.probe.poll(world.clock).context))
+
+    assert contexts == [Context.RUNNING]
 
 
 @pytest.mark.parametrize("failure", [None, CallFailure.SESSION_CLOSED, CallFailure.REFUSED])

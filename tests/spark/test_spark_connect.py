@@ -147,7 +147,7 @@ def test_cut_connection_heals_without_an_alert(server, connect, pages):
     last = committed(sidecar, "silver")["silver"]
 
     proxy.cut()
-    time.sleep(6)
+    time.sleep(3)
     proxy.restore()
 
     committed(sidecar, "silver", beyond=last + 3)
