@@ -63,8 +63,7 @@ class Registry(Generic[W]):
     def close_stale(self) -> None:
         """Close the watchers of SparkContexts that the application has stopped.
 
-        An old watcher would close
-        itself a moment later, but the new one may need its port now.
+        An old watcher would close itself a moment later, but the new one may need its port now.
         """
         for context, old in list(self._watchers.items()):
             if is_stopped(context):

@@ -56,7 +56,7 @@ def is_stopped(watched: Any) -> bool:
 
 
 def conf_reader(spark: Any) -> Callable[[str], str | None]:
-    """Returns an entry of the session's conf by its name.
+    """A function that returns an entry of the session's conf by its name.
 
     Raises:
         ServerSilentError, ConnectCallError: the Spark Connect server does not answer.

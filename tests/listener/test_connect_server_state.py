@@ -6,7 +6,8 @@ import pytest
 
 from querypulse.listener.connect.call_failure import CallFailure, failure_of
 from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS, ServerState
-from querypulse.listener.probing import Context
+from querypulse.listener.driver_facts import DriverFacts, with_poll
+from querypulse.listener.probing import Context, ProbeReport
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
 
@@ -72,6 +73,16 @@ def test_session_that_answers_again_runs_again():
 
     assert state.context is Context.RUNNING
     assert not state.is_final
+
+
+def test_polls_of_a_server_that_runs_again_forget_its_end():
+    polls = [Context.RUNNING, Context.JVM_GONE, Context.JVM_GONE, Context.RUNNING]
+    facts, ends = DriverFacts(), []
+    for at, context in enumerate(polls):
+        facts = with_poll(facts, ProbeReport(at, at, runs=(), context=context))
+        ends.append(facts.context_stopped_at)
+
+    assert ends == [None, 1, 1, None]
 
 
 def test_server_started_again_has_lost_the_session_for_good():

@@ -154,7 +154,23 @@ def test_cut_connection_heals_without_an_alert(server, connect, pages):
     until(lambda: monitor(sidecar).reregistrations == 1, "the stream is open again")
     assert "cuts so far: 1" in monitor(sidecar).missing[0]
     assert pages.reported == []
-    proxy.close()
+    proxy.refuse()
+
+
+def test_session_behind_a_proxy_that_refused_heals(server, connect, pages):
+    proxy = CuttingProxy(server.port)
+    spark, sidecar = connect(proxy.port)
+    start(spark, "silver")
+    last = committed(sidecar, "silver")["silver"]
+
+    proxy.refuse()
+    pages.wait_for("StreamingDriverDown", "*", timeout=30)
+    proxy.restore()
+
+    pages.wait_for("StreamingDriverDown", "*", status="resolved", timeout=30)
+    committed(sidecar, "silver", beyond=last + 3)
+    assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
+    proxy.refuse()
 
 
 def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, caplog):

@@ -72,34 +72,47 @@ class ConnectServer:
 
 
 class CuttingProxy:
-    """Passes connections on to ``port``; ``cut`` closes all and each new one, ``restore`` ends that."""
+    """Passes connections on to ``port``, until they are cut or refused."""
 
     def __init__(self, port: int) -> None:
         self._target = port
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
+        self.port = 0
         self._is_cut = False
         self._open: list[socket.socket] = []
-        threading.Thread(target=self._accept, daemon=True).start()
+        self._listener = self._listen()
 
     def cut(self) -> None:
+        """Close all connections, and each new one at once."""
         self._is_cut = True
         for one in self._open:
             with contextlib.suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
         self._open.clear()
 
-    def restore(self) -> None:
-        self._is_cut = False
-
-    def close(self) -> None:
-        self.cut()
+    def refuse(self) -> None:
+        """Close all connections, and listen no more."""
+        # Closing does not wake the thread that accepts.
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.cut()
 
-    def _accept(self) -> None:
+    def restore(self) -> None:
+        """Pass connections on again."""
+        self._is_cut = False
+        if self._listener.fileno() < 0:
+            self._listener = self._listen()
+
+    def _listen(self) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = listener.getsockname()[1]
+        threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
+        return listener
+
+    def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while True:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
                 if self._is_cut:
                     client.close()
                     continue
