@@ -18,10 +18,11 @@ from .call_failure import CallFailure, ConnectCallError, ServerSilentError, fail
 T = TypeVar("T")
 
 CALL_SECONDS = 5.0
+ATTACH_SECONDS = 15.0
+"""A new session's first call makes the server load classes."""
 _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),
-    ("grpc.min_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2000),
 )
 
@@ -123,8 +124,8 @@ class ConnectClient:
         return self._stub.ExecutePlan(request, metadata=self._metadata, timeout=timeout)
 
     def _unary(self, method: Any, request: Any) -> Any:
-        answer = self._call(lambda: method(request, metadata=self._metadata, timeout=CALL_SECONDS))
-        return next(self._seen([answer]))
+        options = {"metadata": self._metadata, "timeout": ATTACH_SECONDS, "wait_for_ready": True}
+        return next(self._seen([self._call(lambda: method(request, **options))]))
 
     def _seen(self, responses: Any) -> Iterator[Any]:
         for response in responses:
