@@ -18,7 +18,7 @@ from .call_failure import CallFailure, ConnectCallError, ServerSilentError, fail
 T = TypeVar("T")
 
 CALL_SECONDS = 5.0
-ATTACH_SECONDS = 15.0
+ATTACH_SECONDS = 10.0
 """A new session's first call makes the server load classes."""
 _CHANNEL_OPTIONS = (
     ("grpc.use_local_subchannel_pool", 1),
