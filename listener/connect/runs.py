@@ -13,6 +13,10 @@ from ..idle_progress import IdleProgress
 from ..optional_calls import OptionalCalls
 from ..probing import UNKNOWN_TRIGGER, ProbedRun, RunFacts, Trigger
 from ..spark_queries import EndedRuns
+from .call_failure import CallFailure, ConnectCallError, ServerSilentError
+
+END_POLLS = 3
+"""How often a run that has ended is asked how, before it counts as unknown."""
 
 
 class SessionQueries(Protocol):
@@ -34,6 +38,8 @@ class ConnectRun:
 
     def __init__(self, queries: SessionQueries, facts: RunFacts) -> None:
         self.last = ProbedRun(facts, active=True)
+        self.end_polls = 0
+        """How often it was asked how it ended."""
         self._queries = queries
         self._key = (facts.query_id, facts.run_id)
         self._progress_text = ""
@@ -126,7 +132,7 @@ class ConnectRuns:
         # Before the active queries: a run that starts now must not seem to have ended.
         for facts in self._new_starts():
             self._living[facts.run_id] = ConnectRun(self._queries, facts)
-        active = {one.id.run_id: one for one in self._queries.active()}
+        active = {one.id.run_id: one for one in self._active()}
         for run_id, one in active.items():
             if run_id not in self._living:
                 facts = self._unknown(one.id.id, run_id, one.name)
@@ -142,8 +148,18 @@ class ConnectRuns:
         """All runs, active and recently ended; ``now`` is monotonic seconds."""
         return tuple(run.last for run in self._living.values()) + self._ended.report(now)
 
+    def _active(self) -> list[Any]:
+        try:
+            return self._queries.active()
+        except ConnectCallError as error:
+            # Such as ``spark.interruptAll()``; without this answer nothing is known.
+            raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
+
     def _end(self, run_id: str, run: ConnectRun) -> None:
+        run.end_polls += 1
         self._on_event(self._details.ask("how a query ended", run.poll_end, ""))
+        if run.last.active and run.end_polls < END_POLLS:
+            return
         del self._living[run_id]
         if not run.last.active:
             self._ended.add(run.last)

@@ -12,7 +12,7 @@ from querypulse.listener.connect.call_failure import (
     ConnectCallError,
     ServerSilentError,
 )
-from querypulse.listener.connect.runs import ConnectRuns
+from querypulse.listener.connect.runs import END_POLLS, ConnectRuns
 from querypulse.listener.optional_calls import OptionalCalls
 from querypulse.listener.probing import RunFacts, Trigger
 
@@ -169,7 +169,7 @@ def test_refused_details_do_not_grow_with_the_number_of_runs(world):
         world.runs.poll()
 
     assert len(world.details.missing) <= 2
-    assert len(world.runs._living) == 1
+    assert len(world.runs._living) <= END_POLLS
 
 
 def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
@@ -178,7 +178,28 @@ def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
     world.server.running = {}
     world.server.errors["r"] = ConnectCallError("no such query")
 
-    assert polled(world) == {}
+    assert [list(polled(world)) for _ in range(END_POLLS)] == [["r"], ["r"], []]
+
+
+def test_end_that_could_not_be_read_is_read_later(world):
+    world.server.running = {"r": "q"}
+    world.runs.poll()
+    world.server.running = {}
+    world.server.errors["r"] = ConnectCallError("interrupted")
+    assert polled(world)["r"].active
+    del world.server.errors["r"]
+
+    assert not polled(world)["r"].active
+
+
+def test_poll_without_the_active_queries_is_no_poll(world, monkeypatch):
+    def interrupted():
+        raise ConnectCallError("the operation was cancelled")
+
+    monkeypatch.setattr(world.server, "active", interrupted)
+
+    with pytest.raises(ServerSilentError):
+        world.runs.poll()
 
 
 def test_silent_server_fails_the_whole_poll(world):
