@@ -11,6 +11,9 @@ GENERIC_APPS = frozenset(
         "sparkr",
         "spark",  # Spark on Kubernetes, without another name
         "databricks shell",
+        # The start script of a Spark Connect server, whose clients share its name.
+        "spark connect server",
+        "org.apache.spark.sql.connect.service.sparkconnectserver",
         "zeppelin",
         "main.py",  # spark-submit names an application after its script
         "app.py",

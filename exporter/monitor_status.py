@@ -25,6 +25,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     listener_path: str
     listener_registered: bool | None
     reregistrations: int
+    missing: tuple[str, ...]
     mailbox_depth: int
     events: Mapping[str, int]
     events_dropped: Mapping[str, int]
@@ -50,6 +51,7 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         listener_path=monitor.listener_path,
         listener_registered=monitor.listener_registered,
         reregistrations=monitor.reregistrations,
+        missing=monitor.missing,
         mailbox_depth=monitor.mailbox_depth,
         events=monitor.events,
         events_dropped=monitor.events_dropped,

@@ -89,6 +89,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """The event path: ``bus_queue``, ``python_proxy``, ..."""
     listener_registered: bool | None = None
     reregistrations: int = 0
+    missing: tuple[str, ...] = ()
+    """What the event path and the probe cannot show, a line each."""
     mailbox_depth: int = 0
     events: Mapping[str, int] = {}
     """By event kind."""

@@ -27,7 +27,8 @@ def with_poll(known: DriverFacts, report: ProbeReport) -> DriverFacts:
     if before is not None and dropped is not None and dropped > before:
         known = replace(known, events_dropped_at=report.at)
     if report.context is Context.RUNNING:
-        known = replace(known, context_ran_at=report.began_at)
+        # A Spark Connect server can be reached again after it seemed to have ended.
+        known = replace(known, context_ran_at=report.began_at, context_stopped_at=None)
     elif known.context_stopped_at is None:
         known = replace(known, context_stopped_at=report.at)
     return replace(known, probe=report)

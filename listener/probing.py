@@ -206,6 +206,8 @@ class ListenerHealth(msgspec.Struct, frozen=True):
     dropped_events: int | None = None
     """Events of any kind that Spark's listener queue has dropped since Spark started
     (``queue.querypulse.numDroppedEvents``); None if unknown."""
+    missing: tuple[str, ...] = ()
+    """What this way of listening cannot show, a line each; empty for a classic driver."""
 
 
 class ProbeReport(msgspec.Struct, frozen=True):

@@ -7,30 +7,28 @@ from typing import Any
 
 from ..settings.settings import Settings, SettingsError
 from ..settings.settings_sources import check_arguments
-from .session import require_classic, settings_of
+from .session import is_connect, settings_of, watched_by
 from .sidecar import SIDECARS, Sidecar
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:
-    """Watch all queries of ``spark``'s SparkContext from now on.
+    """Watch all queries of ``spark``'s SparkContext, or Spark Connect session, from now on.
 
     Settings come from the arguments, else the environment, else the Spark conf, else the
-    TOML file. A second call for the same SparkContext returns the same sidecar. An internal
+    TOML file. A second call for the same one returns the same sidecar. An internal
     error is logged and does not end the job: the sidecar then watches nothing.
 
     Raises:
         SettingsError: a setting is unknown or not allowed, or a second call has other settings
             than the first.
-        RuntimeError: ``spark`` is a Spark Connect session, whose driver is another process.
         TypeError: ``spark`` is not a SparkSession.
 
     """
-    require_classic(spark)
-    if not hasattr(spark, "sparkContext"):
+    if not is_connect(spark) and not hasattr(spark, "sparkContext"):
         given = "None" if spark is None else type(spark).__name__
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
-        known = SIDECARS.find(spark.sparkContext)
+        known = SIDECARS.find(watched_by(spark))
         if known is not None and not _is_replaced(known, arguments):
             SIDECARS.keep(known)
             return known

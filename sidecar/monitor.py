@@ -86,6 +86,7 @@ class MonitorFacts:
             listener_path=self._path.name,
             listener_registered=report.listener.registered if report is not None else None,
             reregistrations=report.listener.reregistrations if report is not None else 0,
+            missing=report.listener.missing if report is not None else (),
             mailbox_depth=self._path.source.depth,
             events=self._worker.state.events.copy(),
             events_dropped=self._dropped(),

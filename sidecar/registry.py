@@ -7,6 +7,7 @@ import weakref
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..settings.settings import SettingsError
+from .session import is_stopped
 
 
 class Closable(Protocol):
@@ -80,9 +81,8 @@ class Registry(Generic[W]):
     def close_stale(self) -> None:
         """Close the watchers of SparkContexts that the application has stopped.
 
-        PySpark drops its Java context in ``SparkContext.stop()``. An old watcher would close
-        itself a moment later, but the new one may need its port now.
+        An old watcher would close itself a moment later, but the new one may need its port now.
         """
         for context, old in list(self._watchers.items()):
-            if context._jsc is None:  # noqa: SLF001 - there is no public way
+            if is_stopped(context):
                 old.close(timeout=2.0)

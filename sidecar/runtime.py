@@ -27,13 +27,13 @@ from ..settings import wiring
 from ..settings.components import Components
 from ..settings.links import external_url, runbook
 from ..settings.settings import Settings
+from .connect import observers_of
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
-from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
 from .serving import make_server, serves
-from .session import app_name, spark_ui_url, warn_of_app_name
+from .session import app_name, spark_ui_url, spark_version, warn_of_app_name
 from .start_lines import log_start
 from .worker import Inputs, Worker
 
@@ -70,12 +70,12 @@ class Runtime:
         self._guard = guard
         self._on_evaluated = on_evaluated
         self._checkpoint_warnings = CheckpointWarnings()
-        self._observers = Observers(
+        self._observers = observers_of(
             settings,
             spark,
             path,
-            self._arrived,
-            guard,
+            arrived=self._arrived,
+            guard=guard,
             latest_snapshot=lambda: self.evaluated.snapshot,
         )
         app = app_name(settings, spark)
@@ -87,7 +87,7 @@ class Runtime:
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
         self._facts = MonitorFacts(
-            Origin(app, spark.version, lag_by_partition=settings.lag_by_partition),
+            Origin(app, spark_version(spark), lag_by_partition=settings.lag_by_partition),
             path=path,
             listener=listener,
             reader=self._observers.reader,

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
 from ..alerting.generic_apps import problem_of
+from ..listener.connect.call_failure import ConnectCallError
+from ..listener.connect.client import conf_of, version_of
 from ..listener.java_errors import THROWN, reason_of
 from ..settings.settings import Settings
 from ..settings.settings_sources import SPARK_PREFIX, load_settings
 
 log = logging.getLogger("querypulse")
+
+APP_NAME = "spark.app.name"
 
 
 class NoSessionError(RuntimeError):
@@ -33,15 +37,39 @@ def active_session() -> Any:
     return spark
 
 
-def require_classic(spark: Any) -> None:
-    """Accept only a session whose driver is this process.
+def is_connect(spark: Any) -> bool:
+    """Whether ``spark`` is a Spark Connect session, whose driver is another process."""
+    return "connect" in type(spark).__module__.split(".")
+
+
+def watched_by(spark: Any) -> Any:
+    """What at most one sidecar watches: a SparkContext, or a Spark Connect session."""
+    return spark if is_connect(spark) else spark.sparkContext
+
+
+def is_stopped(watched: Any) -> bool:
+    """Whether the application has stopped what ``watched_by`` returned."""
+    if is_connect(watched):
+        return bool(watched.client.is_closed)
+    # PySpark drops its Java context in ``SparkContext.stop()``; there is no public way.
+    return watched._jsc is None  # noqa: SLF001
+
+
+def conf_reader(spark: Any) -> Callable[[str], str | None]:
+    """A function that returns an entry of the session's conf by its name.
 
     Raises:
-        RuntimeError: ``spark`` is a Spark Connect session.
+        ServerSilentError, ConnectCallError: the Spark Connect server does not answer.
 
     """
-    if "connect" in type(spark).__module__.split("."):
-        raise RuntimeError("querypulse runs inside the driver; Spark Connect is not supported yet")
+    if is_connect(spark):
+        return conf_of(spark, "spark.").get
+    return lambda name: spark.conf.get(name, None)
+
+
+def spark_version(spark: Any) -> str:
+    """The version of Spark that runs the queries."""
+    return version_of(spark) if is_connect(spark) else str(spark.version)
 
 
 def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
@@ -51,11 +79,9 @@ def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:
 
     Raises:
         SettingsError: a setting from elsewhere is unknown or not allowed.
-        RuntimeError: the session is one of Spark Connect.
 
     """
     spark = spark if spark is not None else _known_session()
-    require_classic(spark)
     conf = _conf_unless_refused(spark) if spark is not None else {}
     loaded = load_settings(arguments, os.environ, conf)
     for problem in loaded.problems:
@@ -70,9 +96,15 @@ def _warn_once(problem: str) -> None:
 
 def app_name(settings: Settings, spark: Any) -> str:
     """The label ``app``: the setting, else the name of the Spark application."""
-    name: str = settings.app_name or spark.sparkContext.appName
+    name: str = settings.app_name or _spark_app_name(spark)
     # The environment may hold bytes that are not valid UTF-8; JSON and HTTP may not.
     return name.encode("utf-8", "replace").decode()
+
+
+def _spark_app_name(spark: Any) -> Any:
+    if is_connect(spark):
+        return conf_of(spark, APP_NAME).get(APP_NAME, "")
+    return spark.sparkContext.appName
 
 
 def spark_ui_url(spark: Any) -> str:
@@ -105,8 +137,8 @@ def spark_conf(spark: Any) -> dict[str, str]:
 def _conf_unless_refused(spark: Any) -> dict[str, str]:
     """The Spark conf; empty where the platform refuses access, which must not end the job."""
     try:
-        return spark_conf(spark)
-    except (*THROWN, OSError, TypeError) as error:
+        return dict(conf_of(spark, SPARK_PREFIX)) if is_connect(spark) else spark_conf(spark)
+    except (*THROWN, OSError, TypeError, ConnectCallError) as error:
         log.warning("querypulse: the Spark conf cannot be read: %s", reason_of(error))
         return {}
 

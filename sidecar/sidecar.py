@@ -25,7 +25,7 @@ from . import announcing
 from .awaiting import FailureWait
 from .registry import Registry
 from .runtime import MAILBOX_CAPACITY, Runtime
-from .session import NoSessionError, active_session, settings_of
+from .session import NoSessionError, active_session, conf_reader, settings_of, watched_by
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
 from .view import SidecarView
 
@@ -212,12 +212,12 @@ class Sidecar(SidecarView):
             if self._runtime is not None or self._closed:
                 return
             spark = self._spark or active_session()
-            SIDECARS.require_none(spark.sparkContext)
-            self._components.redacting.honour(lambda name: spark.conf.get(name, None))
+            SIDECARS.require_none(watched_by(spark))
+            self._components.redacting.honour(conf_reader(spark))
             make = partial(Runtime, settings=self.settings, components=self._components)
             make = partial(make, guard=self._guard, on_evaluated=self._on_evaluated)
             runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
-            if not self._keep(runtime, spark.sparkContext):
+            if not self._keep(runtime, watched_by(spark)):
                 runtime.stop(Deadline(EXIT_SECONDS))
 
     def _keep(self, runtime: Runtime, context: Any) -> bool:

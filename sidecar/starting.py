@@ -11,13 +11,14 @@ from typing import Any
 
 from ..core.deadline import Deadline
 from ..core.guard import Guard
+from ..listener.connect.path import open_connect_path
 from ..listener.event_path import EventPath
 from ..listener.event_paths import open_path
 from ..listener.event_queue import EventQueue
 from ..listener.health_listener import HealthListener
 from ..listener.java_errors import THROWN
 from .runtime import Runtime
-from .session import NoSessionError, active_session
+from .session import NoSessionError, active_session, is_connect
 
 log = logging.getLogger("querypulse")
 
@@ -83,7 +84,7 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
 
     def run() -> None:
         try:
-            opening.set_result(open_path(spark, listener, by_hand=by_hand))
+            opening.set_result(_path(spark, listener, by_hand=by_hand))
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             opening.set_exception(error)
 
@@ -94,6 +95,12 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
     except BaseException:
         opening.add_done_callback(partial(_release, guard))
         raise
+
+
+def _path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
+    if is_connect(spark):
+        return open_connect_path(spark)
+    return open_path(spark, listener, by_hand=by_hand)
 
 
 def _release(guard: Guard, opening: Future[EventPath]) -> None:

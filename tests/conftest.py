@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import signal
+import sys
 import threading
 import time
 from collections import Counter
@@ -50,6 +51,9 @@ os.environ.setdefault(
     # Without C2, the JVM reserves 48 MB for code; once that is full, it only interprets.
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
 )
+
+# With pandas, PySpark runs Python functions in workers, which must be of the same Python.
+os.environ["PYSPARK_PYTHON"] = sys.executable
 
 CORES = 12
 """More than most tests need: a task under ``continuous`` or ``realTime`` holds one for good."""

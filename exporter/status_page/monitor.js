@@ -38,6 +38,7 @@ function monitorFacts(monitor, now, elapsed) {
   for (const [what, problem] of Object.entries(monitor.file_problems)) {
     facts.push([`${what} file`, problem, "bad"]);
   }
+  for (const what of monitor.missing) facts.push(["not visible", what, "note"]);
   if (monitor.app_name_problem) facts.push(["app name", monitor.app_name_problem, "note"]);
   if (!monitor.receivers.length) facts.push(["receivers", "none: alerts are not sent", "note"]);
   return facts;

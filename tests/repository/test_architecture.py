@@ -38,6 +38,7 @@ MAY_IMPORT = {
 FOLDERS = tuple(MAY_IMPORT)
 IMPORT_PYSPARK = {
     "listener/optional_calls.py",
+    "listener/connect/client.py",
     "listener/health_listener.py",
     "listener/jvm.py",
     "listener/sources/kafka_admin.py",
@@ -166,7 +167,8 @@ def test_only_known_files_import_pyspark():
 
 def test_only_declared_dependencies_are_imported():
     allowed = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
-    allowed |= {"pyspark", "py4j", "zstandard", "cramjam", *sys.stdlib_module_names}
+    # PySpark's own client for Spark Connect needs grpc.
+    allowed |= {"pyspark", "py4j", "grpc", "zstandard", "cramjam", *sys.stdlib_module_names}
 
     assert set().union(*map(modules_imported, FILES)) <= allowed
 

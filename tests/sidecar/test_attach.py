@@ -21,6 +21,7 @@ from support.fake_driver import FakeDriver, python_jvm
 from support.queries import until
 
 from querypulse.core.loop import Loop
+from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
 from querypulse.listener.event_paths import open_path
 from querypulse.listener.probing import Context, ProbeReport
 from querypulse.sidecar import (
@@ -413,12 +414,24 @@ def test_mistake_in_the_settings_is_raised_and_nothing_starts(driver, arguments)
     assert driver.queues == []
 
 
-def test_spark_connect_session_is_rejected():
-    class SparkSession:
+@pytest.mark.contains_errors
+def test_spark_connect_server_that_does_not_answer_leaves_the_job_unmonitored(monkeypatch, caplog):
+    class ConnectSession(SimpleNamespace):
         __module__ = "pyspark.sql.connect.session"
+        __hash__ = object.__hash__
 
-    with pytest.raises(RuntimeError, match="Spark Connect is not supported"):
-        attach(SparkSession())
+    def silent(spark, prefix):
+        raise ServerSilentError(CallFailure.REFUSED)
+
+    monkeypatch.setattr(session, "conf_of", silent)
+    streams = SimpleNamespace(awaitAnyTermination=lambda *timeout: None)
+
+    sidecar = attach(ConnectSession(streams=streams), **QUIET)
+
+    assert sidecar.closed
+    assert "the Spark conf cannot be read" in caplog.text
+    assert "this job is not monitored; it continues without querypulse" in caplog.text
+    sidecar.await_any_failure(1)
 
 
 def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(driver):

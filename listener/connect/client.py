@@ -1,0 +1,182 @@
+"""A connection of our own to the server of a job's Spark Connect session.
+
+It uses the job's session id, user and credentials, and nothing else of the job's client: PySpark's
+calls retry for ten minutes, log, and start threads that outlive the program. Each call here has a
+deadline and is not repeated.
+"""
+
+from __future__ import annotations
+
+import copy
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any, TypeVar
+
+from .call_failure import CallFailure, ConnectCallError, ServerSilentError, failure_of
+
+T = TypeVar("T")
+
+CALL_SECONDS = 5.0
+ATTACH_SECONDS = 10.0
+"""A new session's first call makes the server load classes."""
+_CHANNEL_OPTIONS = (
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+)
+
+
+class ConnectClient:
+    """Calls for one session; any thread may use it.
+
+    Raises:
+        ServerSilentError: from each call: no answer before the deadline.
+        ConnectCallError: from each call: the server refuses it.
+
+    """
+
+    def __init__(self, spark: Any) -> None:
+        import grpc
+        import pyspark.sql.connect.proto as pb2
+        from pyspark.sql.connect.proto.base_pb2_grpc import SparkConnectServiceStub
+
+        job = spark.client
+        # The private names are the same in PySpark 3.5 to 4.3.
+        builder = copy.copy(job._builder)  # noqa: SLF001 - how the job reaches its server
+        builder._channel_options = [*builder._channel_options, *_CHANNEL_OPTIONS]  # noqa: SLF001
+        self.pb2: Any = pb2
+        self.session_id: str = job._session_id  # noqa: SLF001 - public only from 4.0
+        self._user: str = job._user_id or ""  # noqa: SLF001 - no public way
+        self._server_session: str = getattr(job, "_server_session_id", None) or ""
+        self._agent: str = builder.userAgent
+        self._metadata = list(builder.metadata())
+        self._error: Any = grpc.RpcError
+        self._channel = builder.toChannel()
+        make_stub: Any = SparkConnectServiceStub
+        self._stub: Any = make_stub(self._channel)
+
+    def execute(self, command: Any, timeout: float = CALL_SECONDS) -> list[Any]:
+        """All responses to one command."""
+        request = self._plan(command)
+        return self._call(lambda: list(self._seen(self._execute(request, timeout))))
+
+    def query(self, run: tuple[str, str], **what: object) -> Any:
+        """The answer to a ``StreamingQueryCommand`` about one run: ``(query id, run id)``."""
+        command = self.pb2.Command()
+        asked = command.streaming_query_command
+        asked.query_id.id, asked.query_id.run_id = run
+        for name, value in what.items():
+            setattr(asked, name, value)
+        return self._result(command, "streaming_query_command_result")
+
+    def active(self) -> list[Any]:
+        """The active queries of the session, with ``id`` and ``name``."""
+        command = self.pb2.Command()
+        command.streaming_query_manager_command.active = True
+        answer = self._result(command, "streaming_query_manager_command_result")
+        return list(answer.active.active_queries)
+
+    def open_stream(self, command: Any) -> EventCall:
+        """Start a command that answers until it is cancelled."""
+        request = self._plan(command)
+        call = self._call(lambda: self._execute(request, None))
+        return EventCall(call, self._call, self._seen)
+
+    def version(self) -> str:
+        """The server's Spark version."""
+        request = self._identified(self.pb2.AnalyzePlanRequest())
+        request.spark_version.SetInParent()
+        answer = self._unary(self._stub.AnalyzePlan, request)
+        return str(answer.spark_version.version)
+
+    def conf(self, prefix: str) -> dict[str, str]:
+        """The entries of the session's conf whose names begin with ``prefix``."""
+        request = self._identified(self.pb2.ConfigRequest())
+        request.operation.get_all.prefix = prefix
+        pairs = self._unary(self._stub.Config, request).pairs
+        return {prefix + pair.key: pair.value for pair in pairs if pair.HasField("value")}
+
+    def close(self) -> None:
+        """Close the connection; calls that still wait end at once."""
+        self._channel.close()
+
+    def _result(self, command: Any, kind: str) -> Any:
+        for response in self.execute(command):
+            if response.HasField(kind):
+                return getattr(response, kind)
+        raise ConnectCallError(f"the answer has no {kind}")
+
+    def _plan(self, command: Any) -> Any:
+        request = self._identified(self.pb2.ExecutePlanRequest(operation_id=str(uuid.uuid4())))
+        request.plan.command.CopyFrom(command)
+        return request
+
+    def _identified(self, request: Any) -> Any:
+        request.session_id, request.client_type = self.session_id, self._agent
+        request.user_context.user_id = self._user
+        if self._server_session:
+            # A server that has started again refuses it, instead of making a new session.
+            request.client_observed_server_side_session_id = self._server_session
+        return request
+
+    def _execute(self, request: Any, timeout: float | None) -> Any:
+        return self._stub.ExecutePlan(request, metadata=self._metadata, timeout=timeout)
+
+    def _unary(self, method: Any, request: Any) -> Any:
+        options = {"metadata": self._metadata, "timeout": ATTACH_SECONDS, "wait_for_ready": True}
+        return next(self._seen([self._call(lambda: method(request, **options))]))
+
+    def _seen(self, responses: Any) -> Iterator[Any]:
+        for response in responses:
+            # Spark 3.5 does not say which server it is.
+            server = getattr(response, "server_side_session_id", "")
+            self._server_session = self._server_session or server
+            yield response
+
+    def _call(self, action: Callable[[], T]) -> T:
+        try:
+            return action()
+        except self._error as error:
+            details = " ".join((error.details() or "").split())
+            failure = failure_of(error.code().name, details)
+            if failure.is_of_connection:
+                raise ServerSilentError(failure, details[:300]) from error
+            raise ConnectCallError(details[:300]) from error
+        except ValueError as error:
+            # gRPC raises it for a closed channel.
+            raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
+
+
+class EventCall:
+    """The responses to a command that goes on; ``cancel`` ends it from any thread."""
+
+    def __init__(self, call: Any, guarded: Any, seen: Any) -> None:
+        self._call = call
+        self._guarded = guarded
+        self._responses = seen(call)
+
+    def next(self) -> Any:
+        """The next response; None at the end of the stream.
+
+        Raises:
+            ServerSilentError, ConnectCallError: the stream was cut.
+
+        """
+        return self._guarded(lambda: next(self._responses, None))
+
+    def cancel(self) -> None:
+        """End the stream."""
+        self._call.cancel()
+
+
+def conf_of(spark: Any, prefix: str) -> Mapping[str, str]:
+    """The entries of a session's conf, over a connection of their own."""
+    with closing(ConnectClient(spark)) as client:
+        return client.conf(prefix)
+
+
+def version_of(spark: Any) -> str:
+    """The Spark version of a session's server, over a connection of its own."""
+    with closing(ConnectClient(spark)) as client:
+        return client.version()

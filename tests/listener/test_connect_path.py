@@ -1,0 +1,221 @@
+"""What a Spark Connect path sees of the job's client, and what it says is missing."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+
+from querypulse.listener.connect import path as paths
+from querypulse.listener.connect.path import MISSING, open_connect_path
+from querypulse.listener.events import EventKind
+
+
+class BusFields(SimpleNamespace):
+    """As ``StreamingQueryListenerBusCommand``."""
+
+
+class JobCommand:
+    """As ``Command``: ``start`` is a ``WriteStreamOperationStart``, ``adds`` opens the stream."""
+
+    def __init__(self, start=None, *, adds=False):
+        self.write_stream_operation_start = start
+        self.streaming_query_listener_bus_command = BusFields(add_listener_bus_listener=adds)
+
+    def HasField(self, name):
+        return getattr(self, name) is not None
+
+
+class WrittenStream(SimpleNamespace):
+    def WhichOneof(self, name):
+        return "once"
+
+    def HasField(self, name):
+        return False
+
+
+class JobClient:
+    """The job's client: its methods are real methods, which the path wraps."""
+
+    _session_id = "session"
+
+    def __init__(self):
+        self.answers = []
+
+    def execute_command(self, command):
+        query = SimpleNamespace(id="q", run_id="r")
+        result = SimpleNamespace(query_id=query, name="orders", query_started_event_json="")
+        return None, {"write_stream_operation_start_result": result}, None
+
+    def execute_command_as_iterator(self, command):
+        yield from self.answers
+
+
+class OurClient:
+    session_id = "session"
+    spark = "4.3.0"
+
+    def __init__(self, spark):
+        self.closed = False
+        self.pb2 = SimpleNamespace(StreamingQueryListenerBusCommand=object)
+
+    def version(self):
+        return self.spark
+
+    def close(self):
+        self.closed = True
+
+
+@pytest.fixture
+def job(monkeypatch):
+    monkeypatch.setattr(paths, "ConnectClient", OurClient)
+    return SimpleNamespace(client=JobClient())
+
+
+def bus(*listeners):
+    return SimpleNamespace(_sqlb=SimpleNamespace(_listener_bus=list(listeners)))
+
+
+def batch(number):
+    text = json.dumps({"progress": {"id": "q", "runId": "r", "batchId": number}})
+    return SimpleNamespace(event_type=1, event_json=text)
+
+
+def message(*events):
+    return {"streaming_query_listener_events_result": SimpleNamespace(events=events)}
+
+
+def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
+    path = open_connect_path(job)
+
+    answer = job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
+
+    (event,) = path.source.take(0)
+    assert (event.kind, event.trigger, event.session) == (
+        EventKind.STARTED,
+        "OneTimeTrigger",
+        "session",
+    )
+    assert [facts.name for facts in path.new_starts()] == ["orders"]
+    assert path.new_starts() == []
+    assert answer[1]
+
+
+@pytest.mark.parametrize("command", [JobCommand(), JobCommand(WrittenStream()), None])
+def test_error_of_ours_does_not_reach_the_job(job, command):
+    path = open_connect_path(job)
+
+    assert job.client.execute_command(command)[1]
+    assert list(job.client.execute_command_as_iterator(command)) == []
+    assert path.source.depth == 0
+
+
+def test_error_of_spark_reaches_the_job(job):
+    def fails(command):
+        raise RuntimeError("analysis failed")
+
+    job.client.execute_command = fails
+    path = open_connect_path(job)
+
+    with pytest.raises(RuntimeError, match="analysis failed"):
+        job.client.execute_command(JobCommand(WrittenStream()))
+    assert path.new_starts() == []
+
+
+def test_stream_of_the_job_is_read_along_after_ours_has_made_way(job, monkeypatch):
+    path = open_connect_path(job)
+    order = []
+    monkeypatch.setattr(path.stream, "make_way", lambda: order.append("made way"))
+    job.client.answers = [message(batch(1)), message(batch(1), batch(2)), {}]
+    job._sqm = bus("a listener")
+
+    answers = list(job.client.execute_command_as_iterator(JobCommand(adds=True)))
+
+    assert order == ["made way"]
+    assert answers == job.client.answers
+    assert len(path.source.take(0)) == 2
+    assert path.check(0.0).registered
+    assert path.missing == MISSING
+
+
+def test_listener_added_before_attach_keeps_the_stream_and_that_is_said(job):
+    job._sqm = bus("a listener")
+    path = open_connect_path(job)
+
+    assert not path.check(0.0).registered
+    assert "before attach" in path.check(0.0).missing[0]
+
+
+def test_polled_batch_counts_only_while_no_stream_brings_it(job):
+    path = open_connect_path(job)
+    path.pass_on_polled(batch(1).event_json)
+    path.pass_on_polled(batch(1).event_json)
+    path.stream.is_open = True
+    path.pass_on_polled(batch(2).event_json)
+
+    assert len(path.source.take(0)) == 1
+
+
+@pytest.mark.parametrize("spark", ["3.5.9", "3.5.0"])
+def test_spark_without_a_stream_is_polled_and_that_is_said_once(job, monkeypatch, caplog, spark):
+    monkeypatch.setattr(OurClient, "spark", spark)
+
+    path = open_connect_path(job)
+
+    assert (path.name, path.has_stream) == ("connect_polling", False)
+    assert caplog.text.count(f"Spark {spark} has no event stream") == 1
+    assert spark in path.missing[0]
+    path.pass_on_polled(batch(1).event_json)
+    assert path.source.depth == 1
+
+
+def test_client_of_spark_3_5_is_watched_without_what_it_lacks(job, monkeypatch):
+    class OlderClient:
+        _session_id = "session"
+
+        def execute_command(self, command):
+            result = SimpleNamespace(query_id=SimpleNamespace(id="q", run_id="r"), name="orders")
+            return None, {"write_stream_operation_start_result": result}
+
+    monkeypatch.setattr(OurClient, "spark", "3.5.9")
+    job.client = OlderClient()
+    path = open_connect_path(job)
+    job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
+
+    assert [facts.name for facts in path.new_starts()] == ["orders"]
+    path.release()
+    assert vars(job.client) == {}
+
+
+def test_release_leaves_the_jobs_client_as_it_was(job):
+    path = open_connect_path(job)
+    assert vars(job.client).keys() > {"answers"}
+
+    path.release()
+
+    assert vars(job.client).keys() == {"answers"}
+    assert path.client.closed
+
+
+def test_release_leaves_an_earlier_wrapper_of_somebody_else(job):
+    earlier = partial(job.client.execute_command)
+    job.client.execute_command = earlier
+    path = open_connect_path(job)
+
+    path.release()
+
+    assert job.client.execute_command is earlier
+
+
+def test_release_leaves_a_later_wrapper_of_somebody_else(job):
+    path = open_connect_path(job)
+    ours = job.client.execute_command
+    theirs = partial(ours)
+    job.client.execute_command = theirs
+
+    path.release()
+
+    assert job.client.execute_command is theirs
+    assert job.client.execute_command(None)[1]

@@ -1,0 +1,148 @@
+"""The probe of a Spark Connect session, when its server or the job ends."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from querypulse.listener.connect import probe as probing
+from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
+from querypulse.listener.connect.probe import ConnectProbe
+from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS
+from querypulse.listener.probing import Context, ListenerHealth
+
+
+class RemoteSession:
+    """The job's session; its client is closed when the job stops it."""
+
+    def __init__(self):
+        self.client = SimpleNamespace(is_closed=False)
+
+    def stop(self, during=lambda: None):
+        during()
+        self.client.is_closed = True
+
+
+class Ticking:
+    """A clock that a second passes on at each reading."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 1.0
+        return self.now
+
+
+@pytest.fixture
+def world(monkeypatch):
+    monkeypatch.setattr(probing, "RETRY_SECONDS", 0.0)
+    failures, cuts = [], []
+
+    def active():
+        failure = failures.pop(0) if len(failures) > 1 else (failures or [None])[0]
+        if failure is not None:
+            raise ServerSilentError(failure)
+        return []
+
+    path = SimpleNamespace(
+        client=SimpleNamespace(active=active, session_id="s"),
+        new_starts=list,
+        pass_on_polled=print,
+        stream=SimpleNamespace(cut=lambda: cuts.append("cut")),
+        check=lambda now: ListenerHealth(registered=True),
+        release=lambda: cuts.append("released"),
+    )
+    spark = RemoteSession()
+    return SimpleNamespace(
+        spark=spark, failures=failures, cuts=cuts, probe=ConnectProbe(spark, path), clock=Ticking()
+    )
+
+
+def test_answer_is_a_report_of_a_running_server(world):
+    report = world.probe.poll(world.clock)
+
+    assert report.context is Context.RUNNING
+    assert report.listener.registered
+
+
+def test_server_that_refuses_is_gone_after_seconds_and_may_come_back(world):
+    world.failures[:] = [CallFailure.REFUSED]
+    report = world.probe.poll(world.clock)
+    assert report.context is Context.JVM_GONE
+    assert world.clock.now >= REFUSED_SECONDS
+
+    world.failures[:] = [None]
+    assert world.probe.poll(world.clock).context is Context.RUNNING
+
+
+def test_short_refusal_is_no_report_at_all(world):
+    world.failures[:] = [CallFailure.REFUSED, CallFailure.REFUSED, None]
+
+    assert world.probe.poll(world.clock).context is Context.RUNNING
+
+
+def test_poll_that_waits_for_a_silent_server_ends_when_the_probe_stops(world, monkeypatch):
+    monkeypatch.setattr(probing, "RETRY_SECONDS", 60.0)
+    first = world.probe.poll(world.clock)
+    world.failures[:] = [CallFailure.LATE]
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(world.probe.poll(world.clock)))
+    thread.start()
+
+    world.probe.stop()
+    thread.join(10)
+
+    assert reports == [first]
+
+
+def test_stream_is_cut_after_late_calls_in_a_row(world):
+    world.failures[:] = [*[CallFailure.LATE] * LATE_CALLS, None]
+
+    world.probe.poll(world.clock)
+
+    assert world.cuts == ["cut"]
+
+
+def test_server_started_again_is_gone_and_said_once(world, caplog):
+    world.failures[:] = [CallFailure.SESSION_LOST]
+
+    contexts = [world.probe.poll(world.clock).context for _ in range(3)]
+
+    assert contexts == [Context.JVM_GONE] * 3
+    assert caplog.text.count("the Spark Connect server was started again") == 1
+
+
+def test_session_closed_elsewhere_is_said_and_is_no_failure(world, caplog):
+    world.failures[:] = [CallFailure.SESSION_CLOSED]
+
+    assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
+    assert "the Spark Connect session was closed" in caplog.text
+
+
+def test_session_that_the_job_is_releasing_is_no_news(world, caplog):
+    world.failures[:] = [CallFailure.SESSION_CLOSED]
+
+    world.spark.stop(during=lambda: world.probe.poll(world.clock))
+
+    assert caplog.text == ""
+
+
+def test_another_session_that_the_job_stops_does_not_end_this_one(world):
+    contexts = []
+
+    RemoteSession().stop(during=lambda: contexts.append(world.probe.poll(world.clock).context))
+
+    assert contexts == [Context.RUNNING]
+
+
+@pytest.mark.parametrize("failure", [None, CallFailure.SESSION_CLOSED, CallFailure.REFUSED])
+def test_session_stopped_by_the_job_is_no_news(world, caplog, failure):
+    world.spark.stop()
+    world.failures[:] = [failure]
+
+    assert world.probe.poll(world.clock).context is Context.STOPPED_BY_APPLICATION
+    assert world.probe.context() is Context.STOPPED_BY_APPLICATION
+    assert caplog.text == ""

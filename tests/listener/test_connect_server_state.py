@@ -1,0 +1,122 @@
+"""What answers and failures say about a Spark Connect server and its session."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.listener.connect.call_failure import CallFailure, failure_of
+from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS, ServerState
+from querypulse.listener.driver_facts import DriverFacts, with_poll
+from querypulse.listener.probing import Context, ProbeReport
+
+REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
+
+
+def failed(state, failure, at, *, closed_by_job=False):
+    state.failed(failure, at, closed_by_job=closed_by_job)
+    return state.context
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "failure"),
+    [
+        ("UNAVAILABLE", REFUSED, CallFailure.REFUSED),
+        ("UNAVAILABLE", "Socket closed", CallFailure.UNREACHABLE),
+        ("UNAVAILABLE", "", CallFailure.UNREACHABLE),
+        ("UNAUTHENTICATED", "token expired", CallFailure.UNREACHABLE),
+        ("CANCELLED", "Channel closed!", CallFailure.UNREACHABLE),
+        ("DEADLINE_EXCEEDED", "Deadline Exceeded", CallFailure.LATE),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_CLOSED] The handle", CallFailure.SESSION_CLOSED),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_CHANGED] The handle", CallFailure.SESSION_LOST),
+        ("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND] The", CallFailure.SESSION_LOST),
+        ("INTERNAL", "[STREAMING_QUERY_NOT_FOUND] no such query", CallFailure.REJECTED),
+        ("INTERNAL", REFUSED, CallFailure.REJECTED),
+    ],
+)
+def test_grpc_status_is_classified(code, details, failure):
+    assert failure_of(code, details) is failure
+
+
+def test_server_that_refuses_for_seconds_has_ended():
+    state = ServerState()
+
+    assert failed(state, CallFailure.REFUSED, 10.0) is Context.RUNNING
+    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS - 0.1) is Context.RUNNING
+    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS) is Context.JVM_GONE
+
+
+@pytest.mark.parametrize("failure", [CallFailure.UNREACHABLE, CallFailure.LATE])
+def test_server_that_only_does_not_answer_has_not_ended(failure):
+    state = ServerState()
+
+    assert {failed(state, failure, at) for at in range(0, 600, 5)} == {Context.RUNNING}
+
+
+@pytest.mark.parametrize("between", [CallFailure.UNREACHABLE, CallFailure.LATE, None])
+def test_refusals_count_only_in_a_row(between):
+    state = ServerState()
+    failed(state, CallFailure.REFUSED, 0.0)
+    if between is None:
+        state.answered()
+    else:
+        failed(state, between, 1.0)
+
+    assert failed(state, CallFailure.REFUSED, REFUSED_SECONDS + 1) is Context.RUNNING
+
+
+def test_session_that_answers_again_runs_again():
+    state = ServerState()
+    failed(state, CallFailure.REFUSED, 0.0)
+    failed(state, CallFailure.REFUSED, 60.0)
+
+    state.answered()
+
+    assert state.context is Context.RUNNING
+    assert not state.is_final
+
+
+def test_polls_of_a_server_that_runs_again_forget_its_end():
+    polls = [Context.RUNNING, Context.JVM_GONE, Context.JVM_GONE, Context.RUNNING]
+    facts, ends = DriverFacts(), []
+    for at, context in enumerate(polls):
+        facts = with_poll(facts, ProbeReport(at, at, runs=(), context=context))
+        ends.append(facts.context_stopped_at)
+
+    assert ends == [None, 1, 1, None]
+
+
+def test_server_started_again_has_lost_the_session_for_good():
+    state = ServerState()
+
+    assert failed(state, CallFailure.SESSION_LOST, 0.0) is Context.JVM_GONE
+    state.answered()
+    assert state.context is Context.JVM_GONE
+    assert state.is_final
+
+
+@pytest.mark.parametrize("closed_by_job", [True, False])
+def test_closed_session_is_no_failure(closed_by_job):
+    state = ServerState()
+
+    context = failed(state, CallFailure.SESSION_CLOSED, 0.0, closed_by_job=closed_by_job)
+
+    assert context is Context.STOPPED_BY_APPLICATION
+    assert state.is_final
+
+
+def test_silence_after_the_job_closed_its_session_is_no_failure():
+    context = failed(ServerState(), CallFailure.REFUSED, 0.0, closed_by_job=True)
+
+    assert context is Context.STOPPED_BY_APPLICATION
+
+
+def test_connection_is_dead_after_late_calls_in_a_row():
+    state = ServerState()
+    for at in range(LATE_CALLS - 1):
+        failed(state, CallFailure.LATE, at)
+    assert not state.is_dead
+
+    failed(state, CallFailure.LATE, 9.0)
+    assert state.is_dead
+    state.answered()
+    assert not state.is_dead

@@ -1,0 +1,236 @@
+"""A real Spark Connect server on loopback, watched from its client. The tests share the server."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+from support.connect_server import ConnectServer, CuttingProxy
+from support.driver import Driver
+from support.queries import until
+
+from querypulse.sidecar import QueryFailure, attach
+
+pytestmark = pytest.mark.spark
+
+EXITS = """
+import os, sys, time
+from pyspark.sql import SparkSession
+from querypulse import attach
+spark = SparkSession.builder.remote(os.environ["REMOTE"]).getOrCreate()
+sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"], app_name="exits")
+stream = spark.readStream.format("rate").load().writeStream.format("noop")
+stream.queryName("exits").trigger(processingTime="1 second").start()
+while not any(query.last_commit_batch is not None for query in sidecar.snapshot().queries):
+    time.sleep(0.05)
+print("ready", flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    server = ConnectServer(tmp_path_factory.mktemp("connect"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@pytest.fixture
+def connect(server, pages):
+    """Opens sessions and attaches to them; closes all afterwards."""
+    from pyspark.sql.connect.session import SparkSession
+
+    opened = []
+
+    def session(port=None, **settings):
+        remote = f"sc://127.0.0.1:{port or server.port}"
+        spark = SparkSession.Builder().remote(remote).create()
+        given = {"http_port": -1, "webhook_url": pages.url, "app_name": "connect", **settings}
+        sidecar = attach(spark, **{"resolve_after_seconds": 1, **given})
+        opened.append((spark, sidecar))
+        return spark, sidecar
+
+    yield session
+    for spark, sidecar in opened:
+        sidecar.close()
+        # A dead server would keep ``stop()`` waiting for minutes.
+        spark.client.close()
+    assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
+
+
+def start(spark, name, fails_at=None, **trigger):
+    from pyspark.sql.connect import functions as F
+
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    if fails_at is not None:
+        boom = F.raise_error(F.lit("no such order"))
+        rows = rows.withColumn("x", F.when(F.col("value") >= fails_at, boom).otherwise(F.lit(None)))
+    trigger = trigger or {"processingTime": "500 milliseconds"}
+    return rows.writeStream.format("noop").queryName(name).trigger(**trigger).start()
+
+
+def committed(sidecar, *names, beyond=-1):
+    def done():
+        batches = {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
+        return all(batches.get(name) is not None and batches[name] > beyond for name in names)
+
+    until(done, f"{names} commit")
+    return {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
+
+
+def monitor(sidecar):
+    return sidecar.snapshot().monitor
+
+
+def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
+    spark, sidecar = connect()
+    start(spark, "silver")
+    committed(sidecar, "silver")
+    start(spark, "bronze", fails_at=8)
+
+    with pytest.raises(QueryFailure, match="no such order") as failure:
+        sidecar.await_any_failure(60)
+
+    assert failure.value.query == "bronze"
+    page = pages.wait_for("StreamingQueryFailed", "bronze")
+    assert "no such order" in page.annotations["reason"]
+    assert {query for _, _, query in pages.reported} == {"bronze"}
+    assert monitor(sidecar).listener_path == "connect_stream"
+    assert any("other sessions" in what for what in monitor(sidecar).missing)
+
+
+def test_finished_query_is_completed_and_waiting_ends(connect, pages):
+    spark, sidecar = connect()
+    start(spark, "nightly", availableNow=True)
+
+    sidecar.await_any_failure(60)
+
+    assert [(one.name, one.state) for one in sidecar.snapshot().queries] == [
+        ("nightly", "completed")
+    ]
+    assert pages.reported == []
+
+
+def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    class Counting(StreamingQueryListener):
+        batches = 0
+
+        def onQueryStarted(self, event): ...
+        def onQueryIdle(self, event): ...
+        def onQueryTerminated(self, event): ...
+        def onQueryProgress(self, event):
+            Counting.batches += 1
+
+    spark, sidecar = connect()
+    start(spark, "silver")
+    committed(sidecar, "silver")
+    listener = Counting()
+    spark.streams.addListener(listener)
+    until(lambda: Counting.batches > 1, "the job's listener receives batches")
+    before = monitor(sidecar).events["progress"]
+    until(lambda: monitor(sidecar).events["progress"] > before, "and so does querypulse")
+    spark.streams.removeListener(listener)
+
+    opened_again = monitor(sidecar).reregistrations + 1
+    until(lambda: monitor(sidecar).reregistrations >= opened_again, "the stream is open again")
+    assert monitor(sidecar).listener_registered
+
+
+def test_cut_connection_heals_without_an_alert(server, connect, pages):
+    proxy = CuttingProxy(server.port)
+    spark, sidecar = connect(proxy.port)
+    start(spark, "silver")
+    last = committed(sidecar, "silver")["silver"]
+
+    proxy.cut()
+    time.sleep(3)
+    proxy.restore()
+
+    committed(sidecar, "silver", beyond=last + 3)
+    until(lambda: monitor(sidecar).reregistrations == 1, "the stream is open again")
+    assert "cuts so far: 1" in monitor(sidecar).missing[0]
+    assert pages.reported == []
+    proxy.refuse()
+
+
+def test_session_behind_a_proxy_that_refused_heals(server, connect, pages):
+    proxy = CuttingProxy(server.port)
+    spark, sidecar = connect(proxy.port)
+    start(spark, "silver")
+    last = committed(sidecar, "silver")["silver"]
+
+    proxy.refuse()
+    pages.wait_for("StreamingDriverDown", "*", timeout=30)
+    proxy.restore()
+
+    pages.wait_for("StreamingDriverDown", "*", status="resolved", timeout=30)
+    committed(sidecar, "silver", beyond=last + 3)
+    assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
+    proxy.refuse()
+
+
+def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, caplog):
+    spark, sidecar = connect()
+    start(spark, "silver")
+    committed(sidecar, "silver")
+
+    spark.client.release_session()
+    sidecar.await_any_failure(30)
+
+    until(lambda: sidecar.closed, "the sidecar closes")
+    assert "the Spark Connect session was closed" in caplog.text
+    assert pages.reported == []
+
+
+def test_closed_sidecar_leaves_no_listener_and_no_wrapper(connect):
+    spark, sidecar = connect()
+    sidecar.close()
+
+    assert "execute_command" not in vars(spark.client)
+    # A listener left on the server would make this wait for ever.
+    from querypulse.listener.connect.client import ConnectClient
+    from querypulse.listener.connect.event_stream import EventStream
+
+    client = ConnectClient(spark)
+    command = client.pb2.Command()
+    command.streaming_query_listener_bus_command.add_listener_bus_listener = True
+    call = client.open_stream(command)
+    threading.Timer(20, call.cancel).start()
+    assert call.next().streaming_query_listener_events_result.listener_bus_listener_added
+    EventStream(client, lambda: False, print).close()
+
+
+def test_client_keeps_its_exit_code_and_prints_nothing(server, pages, tmp_path):
+    remote = f"sc://127.0.0.1:{server.port}"
+    with Driver(EXITS, tmp_path, header="", REMOTE=remote, PAGES=pages.url) as client:
+        client.wait_for_line("ready")
+        exits_at = time.monotonic()
+
+        assert client.wait(30) == 7
+        assert time.monotonic() - exits_at < 20
+        assert client.lines == ["ready"]
+        assert client.errors == ""
+
+
+def test_killed_server_is_a_driver_that_is_down_and_a_new_server_has_lost_the_session(
+    server, connect, pages, caplog
+):
+    spark, sidecar = connect()
+    start(spark, "silver")
+    committed(sidecar, "silver")
+
+    server.kill()
+    killed_at = time.monotonic()
+    with pytest.raises(QueryFailure) as failure:
+        sidecar.await_any_failure(60)
+
+    assert failure.value.query == "*"
+    assert time.monotonic() - killed_at < 20
+    assert "silver" in pages.wait_for("StreamingDriverDown", "*").annotations["reason"]
+    server.start()
+    until(lambda: "the Spark Connect server was started again" in caplog.text, "it is said", 30)
+    assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
