@@ -17,8 +17,9 @@ from ..listener.event_paths import open_path
 from ..listener.event_queue import EventQueue
 from ..listener.health_listener import HealthListener
 from ..listener.java_errors import THROWN
+from ..listener.spark_versions import UnsupportedSparkError, require_supported
 from .runtime import Runtime
-from .session import NoSessionError, active_session, is_connect
+from .session import NoSessionError, active_session, is_connect, spark_version
 
 log = logging.getLogger("querypulse")
 
@@ -54,8 +55,11 @@ def start_runtime(
 
 
 def report_unmonitored(guard: Guard, error: Exception) -> None:
-    """Log an internal error of ``attach`` and what it means for the job."""
-    guard.report("attach", error)
+    """Log why ``attach`` watches nothing, and what it means for the job."""
+    if isinstance(error, UnsupportedSparkError):
+        log.error("querypulse: %s", error)
+    else:
+        guard.report("attach", error)
     log.warning("querypulse: this job is not monitored; it continues without querypulse")
 
 
@@ -98,6 +102,7 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
 
 
 def _path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
+    require_supported(spark_version(spark))
     if is_connect(spark):
         return open_connect_path(spark)
     return open_path(spark, listener, by_hand=by_hand)

@@ -348,6 +348,17 @@ def test_attach_warns_once_of_a_generic_app_name(driver, caplog, app, warned):
     assert bool(sidecar.snapshot().monitor.app_name_problem) == bool(warned)
 
 
+def test_older_spark_is_refused_in_one_sentence_and_the_job_continues(driver, caplog):
+    driver.version = "3.4.1"
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        sidecar = attach(driver, **QUIET)
+
+    assert "Spark 3.4.1 is too old: querypulse needs 3.5 or newer" in caplog.text
+    assert "Traceback" not in caplog.text
+    sidecar.await_any_failure(timeout=2.0)
+    assert driver.waits == [(2.0,)]
+
+
 @pytest.mark.contains_errors
 def test_failed_start_is_logged_without_secrets(driver, caplog):
     driver.java_errors["probe"] = RuntimeError("password=hunter2hunter")
