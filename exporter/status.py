@@ -55,6 +55,12 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since its run last read rows; None before the first."""
     checkpoint_problem: str | None
     """Why its next start may not find its checkpoint; empty if nothing is wrong."""
+    upstream: tuple[str, ...] = ()
+    """The queries that write what it reads, at most 50."""
+    downstream: tuple[str, ...] = ()
+    """The queries that read what it writes, at most 50."""
+    end_to_end_age_seconds: float | None = None
+    """The age of the newest data that has passed from the first sources into its table."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -144,6 +150,9 @@ def _query(row: QueryRow) -> QueryStatus:
         lag_seconds=row.lag_seconds,
         last_input_age_seconds=row.last_input_age_seconds,
         checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
+        upstream=row.upstream,
+        downstream=row.downstream,
+        end_to_end_age_seconds=row.end_to_end_age_seconds,
     )
 
 

@@ -18,7 +18,9 @@ from ..alerting.lifecycle.silences import Silence
 from ..alerting.main_thread import with_main_thread
 from ..alerting.policy import Policy
 from ..alerting.remembering import Remembering
+from ..alerting.starving import retired
 from ..listener.commit_log import LogReport
+from ..listener.end_to_end import EndToEnd
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
@@ -92,6 +94,7 @@ class Worker:
         self._woke_at = clock()
         self._waiting: list[Marker] = []
         self._forgot_at = clock()
+        self._end_to_end = EndToEnd()
 
     def step(self) -> None:
         """One round: wait at most ``TICK_SECONDS``, apply what arrived, evaluate when due."""
@@ -176,7 +179,11 @@ class Worker:
         self._remembering.keep_flaps(self._lifecycle, now, wall)
         self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
         self.evaluated = Evaluated(
-            snapshot, evaluation, self._lifecycle.alerts, self._lifecycle.suppressed
+            snapshot,
+            evaluation,
+            self._lifecycle.alerts,
+            self._lifecycle.suppressed,
+            self._end_to_end.update(snapshot.labels(), evaluation.flow, retired(evaluation.health)),
         )
         self._on_evaluated(self.evaluated)
 
