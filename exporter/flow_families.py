@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .families import Family
+from .neighbours import end_to_end_age_seconds, upstream
 from .row import QueryRow
 
 MAX_SERIES = 2000
@@ -25,8 +26,8 @@ def flow_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
         ("app", "query", "upstream"),
     )
     for row in rows:
-        age.add((app, row.label), row.end_to_end_age_seconds)
-        for upstream in row.upstream[: MAX_SERIES - len(edges.samples)]:
-            edges.add((app, row.label, upstream), 1.0)
+        age.add((app, row.label), end_to_end_age_seconds(row))
+        for writer in upstream(row)[: MAX_SERIES - len(edges.samples)]:
+            edges.add((app, row.label, writer), 1.0)
     yield age
     yield edges

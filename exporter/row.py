@@ -14,8 +14,6 @@ from .published_state import PublishedState, QueryHealthView
 STALE_POLL_SECONDS = 120.0
 """After this long without a newer poll, a broker's figures are stale."""
 
-MAX_NEIGHBOURS = 50
-
 OVER = frozenset({"stopped", "completed"})
 """States of a query that ended as intended."""
 
@@ -78,22 +76,6 @@ class QueryRow(msgspec.Struct, frozen=True):
         if self.query is None or self.query.last_input_at is None:
             return None
         return self.board.snapshot.at - self.query.last_input_at
-
-    @property
-    def upstream(self) -> tuple[str, ...]:
-        """The queries that write what it reads, at most ``MAX_NEIGHBOURS``."""
-        return self.board.flow.upstream.get(self.label, ())[:MAX_NEIGHBOURS]
-
-    @property
-    def downstream(self) -> tuple[str, ...]:
-        """The queries that read what it writes, at most ``MAX_NEIGHBOURS``."""
-        return self.board.flow.downstream.get(self.label, ())[:MAX_NEIGHBOURS]
-
-    @property
-    def end_to_end_age_seconds(self) -> float | None:
-        """The age of the newest data that has passed from the first sources into its table."""
-        passed = self.board.passed.get(self.label)
-        return None if passed is None else max(0.0, self.board.snapshot.at - passed)
 
     @property
     def in_flight(self) -> InFlight | None:

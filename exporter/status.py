@@ -9,6 +9,7 @@ import msgspec
 
 from ..listener.checkpoint_place import checkpoint_problem
 from .monitor_status import MonitorStatus, monitor_status
+from .neighbours import downstream, end_to_end_age_seconds, upstream
 from .published_state import PublishedState, ShownAlert, ShownSuppressed
 from .row import QueryRow, rows
 
@@ -150,9 +151,9 @@ def _query(row: QueryRow) -> QueryStatus:
         lag_seconds=row.lag_seconds,
         last_input_age_seconds=row.last_input_age_seconds,
         checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
-        upstream=row.upstream,
-        downstream=row.downstream,
-        end_to_end_age_seconds=row.end_to_end_age_seconds,
+        upstream=upstream(row),
+        downstream=downstream(row),
+        end_to_end_age_seconds=end_to_end_age_seconds(row),
     )
 
 
