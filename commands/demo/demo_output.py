@@ -23,15 +23,6 @@ _SHOWN = (
     "window",
     "tasks",
 )
-    "summary",
-    "reason",
-    "python_line",
-    "siblings",
-    "downstream",
-    "last_commit",
-    "window",
-    "tasks",
-)
 
 
 class DemoOutput:

@@ -92,7 +92,7 @@ SCENARIOS = {
         ),
         Scenario(
             "upstream",
-            "failure of bronze",
+            "failure",
             "StreamingQueryFailed",
             "bronze can no longer write its checkpoint; the others read what bronze writes",
             60.0,
