@@ -22,7 +22,7 @@ PATH, TABLE, TOPIC = "path", "table", "topic"
 
 _BY_PATH = re.compile(r"(?:FileStreamSource|DeltaSource|FileSink|DeltaSink)\[(.+)\]", re.DOTALL)
 _KAFKA = re.compile(r"Kafka\w*\[(Subscribe|SubscribePattern|Assign)\[(.*)\]\]", re.DOTALL)
-_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/.*)", re.DOTALL)
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(/(?!/).*)", re.DOTALL)
 _TABLE = re.compile(r"[\w-]+(?:\.[\w-]+)+")
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "abfs": "abfss"}
 

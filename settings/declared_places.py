@@ -16,6 +16,13 @@ from .settings import QuerySettings, SettingsError
 _PATHS = ("path:", "delta:", "parquet:")
 _TABLES = ("table:", "iceberg:")
 _KAFKA = "kafka:"
+_FILE_SYSTEMS = frozenset(
+    {
+        *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs", "maprfs", "alluxio"),
+        *("s3", "gs", "abfss", "wasb", "wasbs", "adl", "dbfs", "oss", "obs", "cosn", "lakefs"),
+    }
+)
+"""Hadoop's names for them, as ``Place.owners`` has them; of others, declare the path alone."""
 ALLOWED = (
     "'delta:/lake/bronze', 's3://lake/bronze', 'kafka:orders', 'kafka://broker:9092/orders' or "
     "'iceberg:catalog.db.orders'"
@@ -59,7 +66,13 @@ def _parsed(text: str) -> Place | None:
             return Place(TABLE, name) if all(name.split(".")) and "." in name else None
     for prefix in _PATHS:
         text = text.removeprefix(prefix)
-    return path_place(text)
+    place = path_place(text)
+    known = place is None or all(_scheme(one) in _FILE_SYSTEMS for one in place.owners)
+    return place if known else None
+
+
+def _scheme(owner: str) -> str:
+    return owner.partition("://")[0]
 
 
 def _topic(text: str) -> Place | None:

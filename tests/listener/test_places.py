@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.fake_spark import FakeSpark
 from support.story import progress, source
 
 from querypulse.listener.places import (
@@ -15,6 +16,7 @@ from querypulse.listener.places import (
     path_place,
     places_of,
 )
+from querypulse.listener.spark_places import kafka_sink, plan_places
 
 NO_PLAN = PlanPlaces()
 
@@ -154,3 +156,55 @@ def test_number_of_places_is_bounded():
     text = ", ".join(f"t{number}" for number in range(5000))
 
     assert len(read(f"KafkaV2[Subscribe[{text}]]")) == 200
+
+
+# -- from the plan ----------------------------------------------------------------------------------
+
+
+def relation(spark, source_name, table="", **options):
+    return spark.java(
+        getClass=spark.text("StreamingRelationV2"),
+        sourceName=source_name,
+        table=spark.java(name=table),
+        extraOptions=spark.java(get=options.get),
+    )
+
+
+def execution(*leaves):
+    spark = FakeSpark()
+    made = [leaf(spark) for leaf in leaves]
+    found = spark.java(size=len(made), apply=lambda index: made[index])
+    return spark.java(analyzedPlan=spark.java(collectLeaves=found))
+
+
+def test_plan_shows_tables_and_brokers_and_no_other_option():
+    servers = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.jaas.config": "secret"}
+    java = execution(
+        lambda spark: relation(spark, "iceberg", "ice.db.orders"),
+        lambda spark: relation(spark, "kafka", **servers),
+        lambda spark: spark.java(getClass=spark.text("StreamingRelation")),
+        lambda spark: relation(spark, "rate", "rate"),
+    )
+
+    assert plan_places(java) == PlanPlaces((Place(TABLE, "ice.db.orders"),), (), (("b:9092",),))
+
+
+def sink_of(**options):
+    spark = FakeSpark()
+    given = {name: spark.java(isDefined=True, get=value) for name, value in options.items()}
+    absent = spark.java(isDefined=False)
+    found = spark.java(get=lambda name: given.get(name, absent))
+    field = spark.java(setAccessible=None, get=found)
+    declaring = spark.java(getSimpleName="MicroBatchExecution", getDeclaredField=field)
+    own = spark.java(getSimpleName="AsyncProgress", getSuperclass=declaring)
+    return kafka_sink(spark.java(getClass=own))
+
+
+def test_options_show_the_topic_of_a_kafka_sink():
+    options = {"topic": "orders", "kafka.bootstrap.servers": "b:9092", "kafka.ssl.key": "secret"}
+
+    assert sink_of(**options).writes == (Place(TOPIC, "orders", ("b:9092",)),)
+
+
+def test_kafka_sink_whose_rows_name_the_topic_has_no_place():
+    assert sink_of(**{"kafka.bootstrap.servers": "b:9092"}) == NO_PLAN
