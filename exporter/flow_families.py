@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from .families import Family
 from .neighbours import end_to_end_age_seconds, upstream
+from .query_figures import PREFIX
 from .row import QueryRow
 
 MAX_SERIES = 2000
@@ -15,13 +16,13 @@ MAX_SERIES = 2000
 def flow_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
     """The edges between queries, and the age of the data at the end of each chain."""
     age = Family(
-        "spark_streaming_end_to_end_age_seconds",
+        f"{PREFIX}_end_to_end_age_seconds",
         "Age of the newest data that has passed from the first sources, through all queries before "
         "it, into the query's table; absent if unknown.",
         ("app", "query"),
     )
     edges = Family(
-        "spark_streaming_query_upstream",
+        f"{PREFIX}_upstream",
         "1 for each query whose output the query reads.",
         ("app", "query", "upstream"),
     )

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.spark
 PATIENCE = 60
 
 
-class Lake:
+class FileChain:
     """``bronze`` reads JSON files; ``silver`` reads bronze; ``gold`` reads silver."""
 
     def __init__(self, spark, folder) -> None:
@@ -51,7 +51,7 @@ class Lake:
 
 
 def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, watch, pages):
-    lake = Lake(spark, tmp_path)
+    lake = FileChain(spark, tmp_path)
     lake.put()
     sidecar = watch(queries={"gold": {"writes": ["delta:/lake/gold"]}})
     lake.start()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from tools.grafana import links
 from tools.grafana.fields import STATE_WORDS, Json, column
 from tools.grafana.panels import drawn, graph, now, table
-from tools.grafana.promql import OF_QUERY, each, query, state_number
+from tools.grafana.promql import each, query, state_number
 
-AGE = f"spark_streaming_end_to_end_age_seconds{{{OF_QUERY}}}"
+AGE = query("end_to_end_age_seconds")
 ROW = "app, query"
 ROW_LINKS = [links.query_of_row("__data.fields.app", "__data.fields.query")]
 LINE_LINKS = [links.query_of_row("__field.labels.app", "__field.labels.query")]
