@@ -42,7 +42,8 @@ def test_topics_and_tables_connect_queries(spark, kafka, watch, tmp_path):
     pattern = spark.readStream.format("kafka").options(**here)
     pattern = pattern.option("subscribePattern", f"{topic}.*")
     start(pattern.option("startingOffsets", "earliest").load(), "by_pattern")
-    until((tmp_path / "table" / "_delta_log").exists, "the table exists", PATIENCE)
+    commits = (tmp_path / "table" / "_delta_log").glob
+    until(lambda: [*commits("*.json")], "the table exists", PATIENCE)
     start(spark.readStream.format("delta").load(table), "gold")
 
     connected(sidecar, bronze="producer", by_pattern="producer", gold="bronze")
