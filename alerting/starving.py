@@ -122,7 +122,7 @@ def _downstream(label: str, health: Health, flow: Flow) -> str:
     if not readers:
         return ""
     verb = "gets" if len(readers) == 1 else "get"
-    return f"{listed(readers)} {verb} no data"
+    return f"{listed(readers)} {verb} no data from it"
 
 
 def _with_evidence(

@@ -25,6 +25,7 @@ from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
 
@@ -183,9 +184,18 @@ class Worker:
             evaluation,
             self._lifecycle.alerts,
             self._lifecycle.suppressed,
-            self._end_to_end.update(snapshot.labels(), evaluation.flow, retired(evaluation.health)),
+            self._passed(snapshot, evaluation),
         )
         self._on_evaluated(self.evaluated)
+
+    def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
+        """How new the data is at the end of each chain; an error in it affects nothing else."""
+        over = retired(evaluation.health)
+        try:
+            return self._end_to_end.update(snapshot.labels(), evaluation.flow, over)
+        except Exception as error:  # noqa: BLE001 - alerts do not depend on it
+            self._on_error("end_to_end", error)
+            return {}
 
     def _pass_markers(self) -> None:
         for marker in self._waiting:

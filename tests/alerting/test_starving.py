@@ -42,7 +42,7 @@ def test_alert_names_the_queries_that_get_no_data():
     (finding,) = failed().evaluate(30).findings
 
     assert finding.query == "bronze"
-    assert finding.evidence["downstream"] == "gold, silver get no data"
+    assert finding.evidence["downstream"] == "gold, silver get no data from it"
 
 
 def test_alert_names_ten_of_many():
@@ -51,7 +51,7 @@ def test_alert_names_ten_of_many():
     (finding,) = lake.evaluate(21).findings
 
     assert finding.evidence["downstream"].startswith("silver00, silver01, ")
-    assert finding.evidence["downstream"].endswith("silver09 and 7 more get no data")
+    assert finding.evidence["downstream"].endswith("silver09 and 7 more get no data from it")
 
 
 def test_own_failure_outranks_the_starvation():

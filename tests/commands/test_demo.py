@@ -39,7 +39,7 @@ ENDED_BY_FAILURE = 3
                 "alertname    StreamingQueryFailed",
                 "query        bronze",
                 "downstream   alert_resolution, battery_status, door_status, engine_status, "
-                "position_status, tire_status, trip_status get no data",
+                "position_status, tire_status, trip_status get no data from it",
                 "starving           alert_resolution, battery_status, door_status",
                 "Python waits in awaitTermination()",
                 "result             as expected",

@@ -73,7 +73,7 @@ def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, w
     lake.block_commits("bronze")
     lake.put()
     page = pages.wait_for("StreamingQueryFailed", "bronze", timeout=PATIENCE)
-    assert page.annotations["downstream"] == "gold, silver get no data"
+    assert page.annotations["downstream"] == "gold, silver get no data from it"
 
     def starving(name):
         query = shown(sidecar, name)
