@@ -21,6 +21,8 @@ FIRST = (
     "queries",
     "retention",
     "deaths",
+    "downstream",
+    "upstream",
     NEXT_STEPS,
     "table",
     "on_restart",

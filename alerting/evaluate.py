@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec
 
 import msgspec
 
 from ..core.states import QueryState
+from ..listener.flow import Flow, Node, flow_of
 from ..listener.labels import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
@@ -16,6 +17,7 @@ from .deaths import was_flapping_already
 from .finding import Finding, Severity
 from .incidents import gather
 from .policy import Limits, Policy
+from .query_health import QueryHealth
 from .rule_context import RuleContext
 from .rules import (
     ORDER,
@@ -28,6 +30,7 @@ from .rules import (
     query_missing,
     query_stalled,
 )
+from .starving import with_neighbours, with_upstream
 from .window import batch_window, stall_window
 
 P = ParamSpec("P")
@@ -59,25 +62,6 @@ class _RuleRunner:
             return None
 
 
-class QueryHealth(msgspec.Struct, frozen=True, gc=False):
-    """The state of one query, the reason, its stall window in seconds, and its other limits.
-
-    An ``ignored`` query has a state, but it raises no alert here and does not affect the process:
-    the settings ignore it, or another process that monitors the same JVM reports it.
-    """
-
-    state: QueryState
-    reason: str = ""
-    window_seconds: float | None = None
-    ignored: bool = False
-    reported_elsewhere: bool = False
-    lag_allowed_offsets: float | None = None
-    restart_budget: int | None = None
-    expected_input_seconds: float | None = None
-    severity: Severity | None = None
-    """The severity of its most severe finding; None without one."""
-
-
 class Evaluation(msgspec.Struct, frozen=True):
     """All findings, and the health of every query by its label, including the absent ones.
 
@@ -87,6 +71,8 @@ class Evaluation(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
     health: dict[str, QueryHealth] = {}
     errors: tuple[tuple[str, Exception], ...] = ()
+    flow: Flow = Flow()
+    """Who reads what another query writes."""
 
 
 def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
@@ -107,10 +93,36 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
             absent = rules.run(query_missing.check_absent, label, limits, snapshot, now)
             health[label] = _absent(absent, limits)
             findings += [absent] if absent is not None else []
+    findings, health, flow = _with_flow(findings, health, snapshot, policy, rules)
     findings += _of_signals(snapshot, now, policy, findings, rules)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
     gathered = gather(findings, list(health), unnamed)
-    return Evaluation(gathered, health, tuple(rules.errors.items()))
+    return Evaluation(gathered, health, tuple(rules.errors.items()), flow)
+
+
+def _with_flow(
+    findings: list[Finding],
+    health: dict[str, QueryHealth],
+    snapshot: Snapshot,
+    policy: Policy,
+    rules: _RuleRunner,
+) -> tuple[list[Finding], dict[str, QueryHealth], Flow]:
+    """Add what the graph of queries explains; an error in it changes nothing."""
+    try:
+        flow = _flow(snapshot, health, policy)
+        return with_neighbours(findings, health, flow), with_upstream(health, flow), flow
+    except Exception as error:  # noqa: BLE001 - the findings count without the graph
+        rules.errors.setdefault("flow", error)
+        return findings, health, Flow()
+
+
+def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
+    """The graph of all queries; the settings may declare the places of absent ones."""
+    known = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
+    absent = {base_label(name): name for name in policy.expected}
+    seen = {node.label for node in known}
+    known += [Node(one, absent.get(one, one)) for one in labels if one not in seen]
+    return flow_of(tuple(known), policy.declared)
 
 
 def _of_signals(

@@ -17,3 +17,5 @@ class Evaluated(msgspec.Struct, frozen=True):
     evaluation: Evaluation
     alerts: tuple[Alert, ...]
     suppressed: tuple[Suppressed, ...] = ()
+    passed: dict[str, float] = {}
+    """By label: see ``end_to_end.py``; monotonic seconds."""

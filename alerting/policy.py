@@ -7,6 +7,8 @@ from fnmatch import fnmatchcase
 import msgspec
 from msgspec.structs import replace
 
+from ..listener.flow import Declared
+
 
 class Limits(msgspec.Struct, frozen=True):
     """The limits of one query; times in seconds."""
@@ -52,6 +54,8 @@ class Policy(msgspec.Struct, frozen=True):
     overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
     probe_stale_seconds: float = 4.0
     probe_expected: bool = False
+    declared: tuple[Declared, ...] = ()
+    """What the settings say that queries read and write."""
 
     def at_end(self, *, crashed: bool) -> Policy:
         """The policy for a process that ends, without grace periods that would hide an alert.

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from ..listener.flow import Flow
 from ..listener.snapshot import Snapshot
 from .buckets import CALLBACK_BUCKETS, PROBE_BUCKETS, Buckets
 
@@ -151,6 +152,9 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     expected: tuple[str, ...] = ()
     suppressed: tuple[ShownSuppressed, ...] = ()
     lag_by_partition: bool = False
+    flow: Flow = Flow()
+    passed: Mapping[str, float] = {}
+    """By label: see ``listener/end_to_end.py``; monotonic seconds."""
 
     def unix(self, at: float | None) -> float | None:
         """A monotonic time as Unix seconds; None stays None."""

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 from .driver_families import alert_families, driver_families
 from .exposition import base_name
 from .families import Family, printable
+from .flow_families import flow_families
 from .lag_figures import lag_families
 from .monitor_families import build_info, monitor_families
 from .published_state import PublishedState
@@ -29,6 +30,7 @@ def all_families(board: PublishedState | None) -> Iterator[Family]:
     yield from query_families(board.app, shown)
     yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
     yield from retention_families(board.app, shown)
+    yield from flow_families(board.app, shown)
     yield from driver_families(board.app, board.monitor.heartbeat_timestamp, known)
     yield from alert_families(board.alerts)
     yield overflow(board.app, known)

@@ -9,6 +9,7 @@ import msgspec
 
 from ..listener.checkpoint_place import checkpoint_problem
 from .monitor_status import MonitorStatus, monitor_status
+from .neighbours import downstream, end_to_end_age_seconds, upstream
 from .published_state import PublishedState, ShownAlert, ShownSuppressed
 from .row import QueryRow, rows
 
@@ -55,6 +56,12 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since its run last read rows; None before the first."""
     checkpoint_problem: str | None
     """Why its next start may not find its checkpoint; empty if nothing is wrong."""
+    upstream: tuple[str, ...] = ()
+    """The queries that write what it reads, at most 50."""
+    downstream: tuple[str, ...] = ()
+    """The queries that read what it writes, at most 50."""
+    end_to_end_age_seconds: float | None = None
+    """The age of the newest data that has passed from the first sources into its table."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -144,6 +151,9 @@ def _query(row: QueryRow) -> QueryStatus:
         lag_seconds=row.lag_seconds,
         last_input_age_seconds=row.last_input_age_seconds,
         checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
+        upstream=upstream(row),
+        downstream=downstream(row),
+        end_to_end_age_seconds=end_to_end_age_seconds(row),
     )
 
 

@@ -59,6 +59,7 @@ class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
+    description: str | None = None
     num_output_rows: _Long | None = None
 
 
@@ -138,6 +139,7 @@ def _progress(wire: _Progress) -> Progress:
         state_memory_bytes=sum(op.memory_used_bytes for op in operators) if operators else None,
         late_rows=sum(op.num_rows_dropped_by_watermark for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
+        sink=_sink(wire.sink),
     )
 
 
@@ -161,6 +163,10 @@ def _source(wire: _Source) -> SourceProgress:
         backlog_files=_metric(wire, "numFilesOutstanding"),
         backlog_bytes=_metric(wire, "numBytesOutstanding"),
     )
+
+
+def _sink(wire: _Sink | None) -> str:
+    return "" if wire is None else redact(_without_identity(wire.description or ""))
 
 
 def _without_identity(description: str) -> str:

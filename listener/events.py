@@ -85,6 +85,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     state_memory_bytes: int | None
     late_rows: int
     sources: tuple[SourceProgress, ...]
+    sink: str = ""
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False):

@@ -13,8 +13,10 @@ from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
 from .ending import end, lasting_commit, recovered, with_batch_of_death
 from .events import Event, Idle, Progress, Started, Terminated
+from .fold_places import with_places
 from .in_flight import in_flight, jobs_per_batch
 from .input_rows import without_input
+from .places import Places
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, UnreportedCommit
 from .sources.fold_sources import with_latest
@@ -53,6 +55,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
         commits_before_run=old.totals.commits,
         jobs_per_batch=old.jobs_per_batch,
+        places=old.places if same_query else Places(),
         start_point=old.start_point if same_query else None,
         without_input_before=without_input(old, at) if same_query else 0.0,
     )
@@ -71,7 +74,7 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
         query, name=name or query.name, last_event_at=max(at, query.last_event_at or at)
     )
     if isinstance(event, Progress):
-        return _progress(query, event, at)
+        return with_places(_progress(query, event, at))
     if isinstance(event, Started):
         return replace(query, start=event)
     if isinstance(event, Idle):
@@ -100,7 +103,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         in_flight=in_flight(query, run, at) if shows_work else query.in_flight,
         vanished_at=None,
     )
-    query = replace(query, jobs_per_batch=jobs_per_batch(query))
+    query = with_places(replace(query, jobs_per_batch=jobs_per_batch(query)))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, run.batch_id - 1, at)
     query = with_batch_of_death(query)

@@ -11,6 +11,7 @@ import msgspec
 
 from .events import Progress, Terminated
 from .job_counts import JobCounts, SlotUse
+from .places import PlanPlaces
 
 UNKNOWN_TRIGGER = "Unknown"
 """The kind of a trigger that Spark refuses to name."""
@@ -84,6 +85,8 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The interval at which async progress tracking writes its logs."""
     session: str = ""
     """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
+    plan: PlanPlaces = PlanPlaces()
+    """The places that only the query's plan shows."""
 
 
 class JobActivity(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ from .commit_log import LoggedBatches
 from .events import Progress, Started
 from .failure import Failure
 from .offsets import behind
+from .places import Places
 from .probing import ProbedRun, RunFacts, Trigger, parse_trigger
 from .sources.report import SourcePoll
 from .sources.retention import SourceEdges
@@ -168,6 +169,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     totals: Totals = Totals()
     commits_before_run: int = 0
     """The commits in ``totals`` that earlier runs made."""
+    places: Places = Places()
+    """What it reads and writes, as far as known."""
     jobs_per_batch: float | None = None
     """How many Spark jobs a batch of this query usually runs; None until some were counted."""
 

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..core.redaction import MAX_CHARACTERS, redact
 from .living_runs import LivingRun, parse_status
 from .optional_calls import OptionalCalls, is_connection_lost
+from .places import PlanPlaces
 from .probing import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
 from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
+from .spark_places import kafka_sink, plan_places
 
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
 _UNKNOWN_ERROR = "UnknownError"
@@ -37,17 +41,27 @@ class SparkExecution:
         nameless: str | None = None
         trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
+        sink = ask("sink", lambda: str(java.sink().toString()), "")
         return RunFacts(
             query_id=query_id,
             run_id=run_id or str(java.runId().toString()),
             name=ask("name", java.name, nameless),
             trigger=parse_trigger(trigger),
-            sink=redact(short_sink(ask("sink", lambda: java.sink().toString(), ""))),
+            sink=redact(short_sink(sink)),
             checkpoint=ask("checkpoint", java.resolvedCheckpointRoot, ""),
             async_progress=is_async,
             log_interval_seconds=ask("log_interval", self._log_interval, 0.0) if is_async else 0.0,
             session=ask("session_id", lambda: str(java.sparkSession().sessionUUID()), ""),
+            plan=self._plan(sink),
         )
+
+    def _plan(self, sink: str) -> PlanPlaces:
+        nothing = PlanPlaces()
+        plan = self._ask("plan", lambda: plan_places(self.java), nothing)
+        if "KafkaTable" not in sink:
+            return plan
+        written = self._ask("sink_topic", lambda: kafka_sink(self.java), nothing)
+        return replace(plan, writes=written.writes)
 
     def is_over(self) -> bool:
         """Whether the run has ended.

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..alerting.evaluate import Evaluation, QueryHealth
+from ..alerting.evaluate import Evaluation
 from ..alerting.finding import Finding
+from ..alerting.query_health import QueryHealth
 from ..core.redaction import WITHHELD, Redactor, redact, unusable
 from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
 from .own_values import own_secrets, secret_parts

@@ -51,6 +51,10 @@ class QuerySettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     restart_budget: _Count | None = None
     restart_window_seconds: _Seconds | None = None
     ignore: bool | None = None
+    reads: tuple[Text, ...] | None = None
+    """Places that such queries read and Spark does not show, such as ``kafka:orders``."""
+    writes: tuple[Text, ...] | None = None
+    """Places that they write, as in ``foreachBatch``: ``delta:/lake/bronze``."""
     heartbeat_url: SecretUrl | None = None
     """Pinged when such a query commits or completes, unless one of them is unhealthy."""
     heartbeat_url_file: SecretFile | None = None

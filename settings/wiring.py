@@ -17,6 +17,7 @@ from ..core.guard import Guard
 from ..core.secret import Secret
 from ..exporter.tls import Tls
 from . import receivers_from_settings
+from .declared_places import declared
 from .settings import QuerySettings, Settings, SettingsError
 
 CLOSER_AFTER_SECONDS = 5.0
@@ -29,7 +30,8 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The expected queries and the limits.
 
     Raises:
-        SettingsError: a warning threshold is greater than its critical threshold.
+        SettingsError: a warning threshold is greater than its critical threshold, or a declared
+            place could never match.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in _LIMITS})
@@ -44,6 +46,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         ),
         probe_stale_seconds=SLOW_POLL_SECONDS + 2 * settings.probe_interval_seconds,
         probe_expected=probe_expected,
+        declared=declared(settings.queries),
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ..alerting.evaluate import Evaluation, QueryHealth
+from ..alerting.evaluate import Evaluation
 from ..alerting.evaluated import Evaluated
 from ..alerting.finding import WHOLE_DRIVER, Severity
+from ..alerting.query_health import QueryHealth
 from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..core.redaction import redact
 from ..core.states import QueryState

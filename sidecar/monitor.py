@@ -72,6 +72,8 @@ class MonitorFacts:
             wall=time.time(),
             expected=self._worker.policy.expected,
             lag_by_partition=self._origin.lag_by_partition,
+            flow=evaluated.evaluation.flow,
+            passed=evaluated.passed,
         )
 
     def _monitor(self, evaluated: Evaluated) -> Monitor:

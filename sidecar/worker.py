@@ -18,11 +18,14 @@ from ..alerting.lifecycle.silences import Silence
 from ..alerting.main_thread import with_main_thread
 from ..alerting.policy import Policy
 from ..alerting.remembering import Remembering
+from ..alerting.starving import retired
 from ..listener.commit_log import LogReport
+from ..listener.end_to_end import EndToEnd
 from ..listener.events import Terminated
 from ..listener.ownership import ALONE, Ownership
 from ..listener.probing import ProbeReport
 from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
 
@@ -92,6 +95,7 @@ class Worker:
         self._woke_at = clock()
         self._waiting: list[Marker] = []
         self._forgot_at = clock()
+        self._end_to_end = EndToEnd()
 
     def step(self) -> None:
         """One round: wait at most ``TICK_SECONDS``, apply what arrived, evaluate when due."""
@@ -176,9 +180,22 @@ class Worker:
         self._remembering.keep_flaps(self._lifecycle, now, wall)
         self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
         self.evaluated = Evaluated(
-            snapshot, evaluation, self._lifecycle.alerts, self._lifecycle.suppressed
+            snapshot,
+            evaluation,
+            self._lifecycle.alerts,
+            self._lifecycle.suppressed,
+            self._passed(snapshot, evaluation),
         )
         self._on_evaluated(self.evaluated)
+
+    def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
+        """How new the data is at the end of each chain; an error in it affects nothing else."""
+        over = retired(evaluation.health)
+        try:
+            return self._end_to_end.update(snapshot.labels(), evaluation.flow, over)
+        except Exception as error:  # noqa: BLE001 - alerts do not depend on it
+            self._on_error("end_to_end", error)
+            return {}
 
     def _pass_markers(self) -> None:
         for marker in self._waiting:

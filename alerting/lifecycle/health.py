@@ -15,9 +15,10 @@ from ...listener.identity import RESERVED, UNNAMED
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
-from ..evaluate import Evaluation, QueryHealth
+from ..evaluate import Evaluation
 from ..finding import WHOLE_DRIVER, Severity
 from ..headline import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
+from ..query_health import QueryHealth
 
 NOT_WORKING = frozenset(
     {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}

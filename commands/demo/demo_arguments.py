@@ -45,7 +45,7 @@ def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
         "--scenario",
         choices=tuple(SCENARIOS),
         default="failure",
-        help="what happens to query 8 (%(default)s)",
+        help="what happens to query 8, or to bronze, which the others read (%(default)s)",
     )
     add(
         "--supervised",

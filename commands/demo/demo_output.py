@@ -13,7 +13,16 @@ from .page_receiver import ReceivedAlert
 
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _FEW = 2
-_SHOWN = ("summary", "reason", "python_line", "siblings", "last_commit", "window", "tasks")
+_SHOWN = (
+    "summary",
+    "reason",
+    "python_line",
+    "siblings",
+    "downstream",
+    "last_commit",
+    "window",
+    "tasks",
+)
 
 
 class DemoOutput:

@@ -8,11 +8,13 @@ from collections.abc import Callable
 
 import msgspec
 
+from ...alerting.starving import DOWNSTREAM
+from ...core.listing import listed
 from ...sidecar.sidecar import Sidecar
 from .demo_arguments import DemoSettings
 from .demo_output import DemoOutput
 from .page_receiver import PageReceiver, ReceivedAlert
-from .pipeline import ALERTS, Pipeline
+from .pipeline import BRONZE, Pipeline
 from .scenarios import SCENARIOS
 from .waiting import Waiting, main_thread_stuck_in
 
@@ -94,8 +96,25 @@ class DemoRun:
         fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
         alertname = self._scenario.alertname
         ended = self._settings.supervised and self._scenario.ends_supervised
-        reported = fired == ([] if alertname is None else [(alertname, ALERTS)])
-        return reported and self._over.is_set() == ended
+        reported = fired == ([] if alertname is None else [(alertname, self._scenario.query)])
+        return reported and self._over.is_set() == ended and self._starving_as_expected()
+
+    def _starving_as_expected(self) -> bool:
+        """Whether all others are named as starving, if the query that broke feeds them."""
+        if self._scenario.query != BRONZE:
+            return True
+        others = set(self._pipeline.names) - {BRONZE}
+        listing = self._firing().annotations.get(DOWNSTREAM, "")
+        return self._over.is_set() or (self._starving() == others and listing != "")
+
+    def _starving(self) -> set[str]:
+        """The queries that are idle because bronze failed."""
+        reason = f"upstream {BRONZE} failed"
+        queries = self._sidecar.snapshot().queries
+        return {query.name for query in queries if (query.state, query.reason) == ("idle", reason)}
+
+    def _firing(self) -> ReceivedAlert:
+        return next(page for page in self._pages if page.status == "firing")
 
     def _paged(self) -> bool:
         return any(page.status == "firing" for page in self._pages)
@@ -130,7 +149,8 @@ class DemoRun:
         return {name for name in after if after[name] != self._commits_before.get(name)}
 
     def _others_went_on(self) -> bool:
-        return self._went_on() >= set(self._pipeline.names) - {ALERTS}
+        others = set(self._pipeline.names) - {self._scenario.query}
+        return (self._starving() if self._scenario.query == BRONZE else self._went_on()) >= others
 
     def _patience(self) -> float:
         if self._scenario.alertname is not None:
@@ -163,6 +183,8 @@ class DemoRun:
             facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
         facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
+        if self._scenario.query == BRONZE:
+            facts["starving"] = listed(sorted(self._starving())) or "none"
         facts["events received"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
         facts["result"] = "as expected" if self.as_expected else "NOT as expected"
         return facts

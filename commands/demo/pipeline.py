@@ -18,6 +18,7 @@ ALERTS = "alert_resolution"
 TRIGGER = "2 seconds"
 PATIENCE_SECONDS = 20.0
 CONFLICT_SECONDS = 120.0
+SAVED = "commits.saved"
 
 
 class Pipeline(ABC):
@@ -63,6 +64,12 @@ class Pipeline(ABC):
             time.sleep(0.01)
         return self._failed_at
 
+    def block_commits(self, name: str) -> None:
+        """Put a file in the place of the query's commit log, until ``stop``: its commits fail."""
+        log = self._commits_of(name)
+        log.rename(log.with_name(SAVED))
+        log.touch()
+
     def stop_query(self, name: str) -> None:
         """Stop a query; the chosen one between two batches, if that is soon possible.
 
@@ -79,6 +86,10 @@ class Pipeline(ABC):
         self.lock.give_back()
         for name in reversed(self.queries):
             self.stop_query(name)
+            log = self._commits_of(name)
+            if log.with_name(SAVED).exists():
+                log.unlink()
+                log.with_name(SAVED).rename(log)
 
     @abstractmethod
     def close(self) -> None:
@@ -109,8 +120,14 @@ class Pipeline(ABC):
             self._failed_at = time.time()
             raise
 
+    def _commits_of(self, name: str) -> Path:
+        return self._checkpoint(name) / "commits"
+
+    def _checkpoint(self, name: str) -> Path:
+        return self._folder / "checkpoints" / name
+
     def _writer(self, name: str, rows: Any) -> Any:
-        checkpoint = str(self._folder / "checkpoints" / name)
+        checkpoint = str(self._checkpoint(name))
         writer = rows.writeStream.queryName(name).option("checkpointLocation", checkpoint)
         return writer.trigger(processingTime=TRIGGER)
 

@@ -19,6 +19,7 @@ from .demo_run import DemoRun, DemoSetup
 from .file_pipeline import FilePipeline
 from .page_receiver import PageReceiver
 from .pipeline import Pipeline, made
+from .scenarios import SCENARIOS
 from .spark_session import local_spark
 from .waiting import Blocked, Supervised
 
@@ -57,7 +58,8 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
 
 def _play(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> int:
     sidecar = _attach(settings, spark, pipeline, setup)
-    waiting = Supervised(sidecar) if settings.supervised else Blocked(pipeline)
+    awaited = SCENARIOS[settings.scenario].waits_for
+    waiting = Supervised(sidecar) if settings.supervised else Blocked(pipeline, awaited)
     demo = DemoRun(settings, sidecar, pipeline, waiting, setup)
     thread = threading.Thread(target=demo.run, name="demo-run", daemon=True)
     try:

@@ -1,4 +1,4 @@
-"""The scenarios: what goes wrong with query 8."""
+"""The scenarios: what goes wrong with query 8, or with the first one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .pipeline import ALERTS, Pipeline
+from .pipeline import ALERTS, BRONZE, Pipeline
 
 NONE = "healthy"
 
@@ -24,6 +24,13 @@ class Scenario(msgspec.Struct, frozen=True):
     """Whether it ends ``await_any_failure``; a query that hangs has not failed."""
     strike: Callable[[Pipeline], float]
     """Triggers the scenario; returns the Unix time at which it happened."""
+    query: str = ALERTS
+    """What goes wrong."""
+
+    @property
+    def waits_for(self) -> str:
+        """The query that the job's main thread waits for: one that does not end by itself."""
+        return ALERTS if self.query == BRONZE else BRONZE
 
 
 def _fails(pipeline: Pipeline) -> float:
@@ -40,6 +47,12 @@ def _hangs(pipeline: Pipeline) -> float:
 def _stops(pipeline: Pipeline) -> float:
     """Somebody stops the query and does not start it again."""
     pipeline.stop_query(ALERTS)
+    return time.time()
+
+
+def _starves(pipeline: Pipeline) -> float:
+    """Bronze can no longer write its checkpoint; seven queries read what it writes."""
+    pipeline.block_commits(BRONZE)
     return time.time()
 
 
@@ -76,6 +89,16 @@ SCENARIOS = {
             60.0,
             True,
             _stops,
+        ),
+        Scenario(
+            "upstream",
+            "failure",
+            "StreamingQueryFailed",
+            "bronze can no longer write its checkpoint; the others read what bronze writes",
+            60.0,
+            True,
+            _starves,
+            BRONZE,
         ),
         Scenario(NONE, "nothing", None, "nothing happens", 0.0, False, _nothing),
     )

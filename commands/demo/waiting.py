@@ -29,17 +29,18 @@ class Blocked:
 
     where = "awaitTermination"
 
-    def __init__(self, pipeline: Pipeline) -> None:
+    def __init__(self, pipeline: Pipeline, query: str = BRONZE) -> None:
         self._pipeline = pipeline
+        self._query = query
 
     def wait(self) -> QueryFailure | None:
-        """Block until bronze ends, whatever happens to the others."""
-        self._pipeline.queries[BRONZE].awaitTermination()
+        """Block until the query ends, whatever happens to the others."""
+        self._pipeline.queries[self._query].awaitTermination()
         return None
 
     def let_go(self) -> None:
-        """Stop bronze."""
-        self._pipeline.queries[BRONZE].stop()
+        """Stop the query."""
+        self._pipeline.queries[self._query].stop()
 
 
 class Supervised:

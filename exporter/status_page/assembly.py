@@ -17,6 +17,7 @@ SCRIPTS = (
     "dom.js",
     "meters.js",
     "queries.js",
+    "flow.js",
     "alerts.js",
     "monitor.js",
     "driver.js",

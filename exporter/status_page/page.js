@@ -24,6 +24,7 @@ class Page {
   constructor() {
     this.queries = new QueryList();
     this.alerts = new AlertList((name) => this.queries.reveal(name));
+    this.flow = new FlowTree((name) => this.queries.reveal(name));
     this.monitor = new MonitorPanel();
     this.counts = new KeyedList(byId("counts"), ([state]) => countItem(state));
     this.driver = new Driver((found) => this.receive(found));
@@ -112,6 +113,7 @@ class Page {
     this.counts.update(counts.map(([state, count]) => [state, [state, count]]));
     this.alerts.update(status.alerts);
     this.queries.update(status.queries);
+    this.flow.update(status.queries);
     this.monitor.update(status.monitor);
   }
 

@@ -1,6 +1,7 @@
 // The list of queries, worst first, and the expected queries that are missing.
 
 let nextRow = 0;
+const MAX_LISTED = 10;
 
 /** One query. Its nodes are created once; `update` changes only what differs. */
 class QueryRow {
@@ -95,11 +96,19 @@ function flightText(query, elapsed) {
   return `#${query.batch_in_flight}, ${age(query.batch_in_flight_seconds + elapsed)}`;
 }
 
+function nameList(names) {
+  const more = names.length - MAX_LISTED;
+  return names.slice(0, MAX_LISTED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}
+
 /** Details that are needed rarely; none of them changes with time alone. */
 function furtherFacts(query) {
   if (query.id === null) return [["expected", "yes, but no signal has shown it yet"]];
   const speed = query.processed_rows_per_second;
   return [
+    ["reads from", nameList(query.upstream)],
+    ["read by", nameList(query.downstream)],
+    ["age of its newest data, end to end", query.end_to_end_age_seconds === null ? "" : age(query.end_to_end_age_seconds)],
     ["last committed batch", query.last_commit_batch === null ? "none seen" : `#${query.last_commit_batch}`],
     ["error class", query.error_class ?? ""],
     ["this run began", query.started_at === null ? UNKNOWN : clock(query.started_at)],

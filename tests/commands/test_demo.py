@@ -34,6 +34,18 @@ ENDED_BY_FAILURE = 3
             ],
         ),
         (
+            ["--scenario", "upstream", "--after", "2"],
+            [
+                "alertname    StreamingQueryFailed",
+                "query        bronze",
+                "downstream   alert_resolution, battery_status, door_status, engine_status, "
+                "position_status, tire_status, trip_status get no data from it",
+                "starving           alert_resolution, battery_status, door_status",
+                "Python waits in awaitTermination()",
+                "result             as expected",
+            ],
+        ),
+        (
             ["--scenario", "hang", "--after", "5"],
             [
                 "alertname    StreamingQueryStalled",
@@ -57,7 +69,7 @@ ENDED_BY_FAILURE = 3
             ["page               none", "result             as expected"],
         ),
     ],
-    ids=["failure", "hang", "stop", "healthy"],
+    ids=["failure", "upstream", "hang", "stop", "healthy"],
 )
 def test_each_scenario_is_detected_and_reported(arguments, expected):
     result = demo(*arguments)

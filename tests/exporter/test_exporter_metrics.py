@@ -17,6 +17,7 @@ from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.query import BUCKETS
 
 QUERY_METRICS = {
+    "end_to_end_age_seconds", "upstream",
     "info", "state", "active", "start_timestamp_seconds", "last_event_timestamp_seconds",
     "last_input_timestamp_seconds", "batches_not_durable",
     "last_commit_timestamp_seconds", "last_commit_batch_id", "commits_total",

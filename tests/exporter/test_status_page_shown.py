@@ -7,6 +7,7 @@ import re
 import msgspec
 import pytest
 from support.exporter_boards import MONITOR
+from support.flowing import Lake
 from support.living_boards import BEGAN, HOSTILE, LivingBoard, at_work, fleet, in_flight, working
 from support.status_window import AUDIT, row, seconds_until, states, status_page, texts
 from support.story import CONFLICT, Story
@@ -299,3 +300,29 @@ def test_page_has_no_animations(page):
     assert page.evaluate("document.getAnimations().length") == 0
     moving = "[...document.querySelectorAll('*')].filter((e) => getComputedStyle(e).transitionDuration !== '0s')"
     assert page.evaluate(f"{moving}.length") == 0
+
+
+def test_graph_of_queries_is_a_nested_list_that_leads_to_the_queries(windows):
+    story = Lake(**{"bronze": "landing", "silver": "bronze", HOSTILE: "silver"})
+    living = LivingBoard(story.batches(1, at=BEGAN - 2))
+    with status_page(windows, living) as (page, _):
+        page.locator("#flow").wait_for()
+        names = page.locator("#flow .link")
+        assert names.all_inner_texts() == ["bronze", "silver", HOSTILE]
+        assert page.locator("#flow > li > ul > li > ul > li .link").inner_text() == HOSTILE
+        names.nth(1).click()
+        assert page.evaluate("document.activeElement.className") == "query"
+        assert page.title() != "owned"
+
+
+def test_page_without_a_graph_shows_none(page):
+    assert not page.locator("#flow-section").is_visible()
+
+
+def test_graph_of_a_thousand_queries_is_bounded_and_a_circle_ends(windows):
+    reads = {f"q{number:04}": f"q{(number // 2):04}" for number in range(1000)}
+    living = LivingBoard(Lake(**reads).batches(1, at=BEGAN - 2))
+    with status_page(windows, living) as (page, _):
+        page.locator("#flow").wait_for()
+        assert page.locator("#flow .link").count() == 200
+        assert page.inner_text("#flow-rest") == "and more: 200 are shown"

@@ -17,7 +17,7 @@ from querypulse.core import file_loop
 pytestmark = [pytest.mark.spark, pytest.mark.contains_errors]
 
 
-class Place:
+class FaultyPlace:
     """A folder for files that hang; ``free`` ends what hangs."""
 
     def __init__(self, folder, monkeypatch):
@@ -102,7 +102,7 @@ FAULTS = {
 def place(tmp_path, monkeypatch):
     monkeypatch.setattr(file_loop, "HANGS_SECONDS", 0.5)
     with monkeypatch.context() as patch:
-        made = Place(tmp_path, patch)
+        made = FaultyPlace(tmp_path, patch)
         yield made
         made.free()
 

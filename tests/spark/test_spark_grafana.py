@@ -41,12 +41,17 @@ OF_BROKERS_AND_TABLES = (
     "query: Backlog by source, files A",
     "query: Backlog by source, bytes A",
 )
+OF_CHAINS = (
+    "fleet: Who reads what another query writes A",
+    "fleet: Who reads what another query writes B",
+)
 EXPECTED_EMPTY = {
+    **dict.fromkeys(OF_CHAINS, "no series"),
     **dict.fromkeys(OF_BROKERS_AND_TABLES, "no series"),
     "fleet: Cost to the job: one event A": "no number",
 }
-"""Targets without data here: no query reads from a broker or a table, and no Python of ours runs
-on Spark's threads."""
+"""Targets without data here: no query reads from a broker, a table or another query, and no Python of
+ours runs on Spark's threads."""
 TIMESTAMPS = {"fleet: annotation Starts", "query: annotation Starts"}
 """Annotations whose values are timestamps."""
 

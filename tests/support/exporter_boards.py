@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, progress
 
 from querypulse.alerting.lifecycle.guidance import Guidance
@@ -9,6 +10,7 @@ from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.events import SourceProgress
+from querypulse.listener.flow import Flow
 
 WALL = 1_700_000_000.0
 """The Unix time of the snapshot of every board."""
@@ -62,6 +64,7 @@ def board(
         wall=WALL,
         expected=tuple(expected),
         lag_by_partition=by_partition,
+        flow=evaluation.flow,
     )
 
 
@@ -100,8 +103,10 @@ def full_story() -> Story:
 
 
 def full_board(**changes) -> PublishedState:
-    """``full_story``, and ``absent``, which is expected and was never seen."""
+    """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy."""
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
-    return board(
+    shown = board(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
+    flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
+    return replace(shown, flow=flow, passed={"busy": 60.0})

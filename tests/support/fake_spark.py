@@ -115,6 +115,7 @@ class FakeSpark:
             getClass=self.text("MicroBatchExecution"),
             trigger=self.text("ProcessingTimeTrigger(0)"),
             sink=self.text("NoopTable"),
+            analyzedPlan=self.java(collectLeaves=self.java(size=0)),
             resolvedCheckpointRoot="file:/cp",
             sparkSession=self.java(sessionUUID="session-1"),
             sparkSessionForStream=session,

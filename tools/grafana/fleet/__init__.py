@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tools.grafana import links
 from tools.grafana.fields import Json
-from tools.grafana.fleet import monitors, numbers, queries
+from tools.grafana.fleet import flow, monitors, numbers, queries
 from tools.grafana.frame import Section, choice, dashboard, drivers
 from tools.grafana.promql import OF_DRIVER
 
@@ -16,6 +16,7 @@ def fleet_dashboard() -> Json:
     sections: list[Section] = [
         ("", here),
         ("Progress", [queries.commits(), queries.lag_of_queries()]),
+        ("Streams that feed streams", [flow.edges(), flow.end_to_end_age()]),
         ("Are alerts delivered?", [monitors.pages(), monitors.receivers()]),
         ("The monitors themselves", watching),
     ]

@@ -1,0 +1,100 @@
+"""How new the data is that has passed through a chain of queries. Pure, but it remembers commits.
+
+Each commit that read rows gets the moment ``passed``: data that was at the first sources then has
+reached the query's table.
+
+* A query that no other feeds: ``passed`` is when its committed batch began, because it then asked
+  its sources for data.
+* A query that others feed: the ``passed`` of the writer's newest commit before its own batch began.
+  Of several writers of one place the newest counts, and retired ones only if no other is left. Of
+  several places the oldest counts, so that one dead branch of a join shows.
+
+The end-to-end age of a query is the time since ``passed`` of its newest commit; it grows while no
+new data arrives. It is unknown until a commit of each place was seen before the query's own batch,
+and while a batch left data unread that its source reports (``latestOffset``). Commits are seen at
+most once per evaluation, so the age may be too large by one (0.6 s), and by the delay of an event.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+from .events import Progress
+from .flow import Flow
+from .offsets import behind
+from .query import Query
+
+KEPT_COMMITS = 64
+"""For each query: enough for the writers' commits during one batch of a reader."""
+
+
+class Passing(NamedTuple):
+    """A commit at ``at`` and its ``passed`` (monotonic seconds); None if unknown."""
+
+    at: float
+    passed: float | None
+
+
+class EndToEnd:
+    """Remembers the last commits of all queries; used by one thread."""
+
+    def __init__(self) -> None:
+        self._commits: dict[str, deque[Passing]] = {}
+        self._seen: dict[str, Progress] = {}
+
+    def update(
+        self, queries: Mapping[str, Query], flow: Flow, retired: Collection[str]
+    ) -> dict[str, float]:
+        """By label: ``passed`` of each query's newest commit, where it is known.
+
+        ``retired`` are the labels of queries that ended as intended; they have no age of their own.
+        """
+        for label in self._seen.keys() - queries.keys():
+            del self._seen[label]
+            self._commits.pop(label, None)
+        for label, progress, at in sorted(self._new(queries), key=lambda one: one[2]):
+            passing = Passing(at, self._passed(label, progress, at, flow, retired))
+            self._commits.setdefault(label, deque(maxlen=KEPT_COMMITS)).append(passing)
+        newest = {label: commits[-1].passed for label, commits in self._commits.items()}
+        return {
+            label: passed
+            for label, passed in newest.items()
+            if passed is not None and label not in retired
+        }
+
+    def _new(self, queries: Mapping[str, Query]) -> list[tuple[str, Progress, float]]:
+        """The commits that read rows and were not seen before."""
+        found = []
+        for label, query in queries.items():
+            progress, at = query.progress, query.progress_at
+            if progress is None or at is None or self._seen.get(label) is progress:
+                continue
+            self._seen[label] = progress
+            if progress.committed and progress.input_rows > 0:
+                found.append((label, progress, at))
+        return found
+
+    def _passed(
+        self, label: str, progress: Progress, at: float, flow: Flow, retired: Collection[str]
+    ) -> float | None:
+        if progress.batch_seconds is None:
+            return None
+        if any(behind(source.end, source.latest) for source in progress.sources):
+            return None
+        began = at - progress.batch_seconds
+        oldest = began
+        for writers in flow.feeds.get(label, ()):
+            living = [one for one in writers if one not in retired] or writers
+            known = [commits for one in living if (commits := self._commits.get(one))]
+            passed = [_before(commits, began) for commits in known]
+            if not passed or None in passed:
+                return None
+            oldest = min(oldest, max(one for one in passed if one is not None))
+        return oldest
+
+
+def _before(commits: deque[Passing], at: float) -> float | None:
+    """``passed`` of the newest commit at or before ``at``."""
+    return next((one.passed for one in reversed(commits) if one.at <= at), None)

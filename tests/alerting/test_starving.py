@@ -1,0 +1,138 @@
+"""Which queries get no data because another one is broken."""
+
+from __future__ import annotations
+
+import pytest
+from support.flowing import Lake
+
+from querypulse.alerting.evaluate import evaluate
+from querypulse.alerting.policy import Policy
+from querypulse.listener.flow import Declared
+from querypulse.listener.places import path_place
+
+BOOM = "java.lang.IllegalStateException: boom"
+
+
+def chain():
+    lake = Lake(bronze="landing", silver="bronze", gold="silver", other="elsewhere")
+    return lake.batches(1, at=10)
+
+
+def failed():
+    """Bronze has failed at 20 s; since then the others are idle."""
+    return chain().ended("bronze", at=20, exception=BOOM).waits("silver", "gold", "other", at=25)
+
+
+def reasons(evaluation):
+    return {label: one.reason for label, one in evaluation.health.items() if label != "bronze"}
+
+
+def test_queries_downstream_of_a_failed_one_are_idle_with_the_reason():
+    found = failed().evaluate(30)
+
+    assert reasons(found) == {
+        "silver": "upstream bronze failed",
+        "gold": "upstream bronze failed",
+        "other": "",
+    }
+    assert found.health["silver"].state.value == "idle"
+
+
+def test_alert_names_the_queries_that_get_no_data():
+    (finding,) = failed().evaluate(30).findings
+
+    assert finding.query == "bronze"
+    assert finding.evidence["downstream"] == "gold, silver get no data from it"
+
+
+def test_alert_names_ten_of_many():
+    lake = Lake(bronze="landing", **{f"silver{number:02}": "bronze" for number in range(17)})
+    lake.batches(1, at=10).ended("bronze", at=20, exception=BOOM)
+    (finding,) = lake.evaluate(21).findings
+
+    assert finding.evidence["downstream"].startswith("silver00, silver01, ")
+    assert finding.evidence["downstream"].endswith("silver09 and 7 more get no data from it")
+
+
+def test_own_failure_outranks_the_starvation():
+    lake = failed().ended("silver", at=26, exception="java.lang.Error: own")
+    found = lake.evaluate(30)
+
+    assert found.health["silver"].state.value == "failed"
+    assert {finding.query for finding in found.findings} == {"bronze", "silver"}
+    assert reasons(found)["gold"] == "upstream silver failed"
+
+
+def test_query_that_still_reads_data_has_no_such_reason():
+    lake = chain().ended("bronze", at=20, exception=BOOM).batch("silver", 2, at=29)
+
+    assert lake.evaluate(30).health["silver"].reason == ""
+    assert lake.evaluate(30).health["silver"].state.value == "running"
+
+
+def test_idle_query_behind_a_running_one_has_no_such_reason():
+    lake = chain().ended("bronze", at=20, exception=BOOM)
+    lake.batch("silver", 2, at=29).waits("gold", at=29)
+
+    assert lake.evaluate(30).health["gold"].reason == ""
+
+
+@pytest.mark.parametrize("end", ["stopped", "completed"])
+def test_query_that_ended_as_intended_starves_no_other(end):
+    lake = chain()
+    if end == "stopped":
+        lake.expect_stop("bronze")
+    lake.ended("bronze", at=20).waits("silver", "gold", at=25)
+
+    assert not any(reasons(lake.evaluate(30)).values())
+
+
+def test_restarted_query_ends_the_starvation():
+    lake = failed().started("bronze", 2, at=31)
+    lake.commit("bronze", 2, batch=2, at=33, sink="FileSink[/lake/bronze]")
+
+    assert not any(reasons(lake.evaluate(40)).values())
+
+
+def test_second_writer_keeps_the_reader_fed():
+    lake = Lake(bronze="landing", backup="landing", silver="bronze")
+    lake.batches(1, at=10)
+    lake.commit("backup", batch=2, at=11, sink="FileSink[/lake/bronze]")
+    lake.ended("bronze", at=20, exception=BOOM).waits("silver", "backup", at=25)
+    found = lake.evaluate(30)
+
+    assert reasons(found)["silver"] == ""
+    assert "downstream" not in found.findings[0].evidence
+
+
+def test_stopped_second_writer_does_not():
+    lake = Lake(bronze="landing", backup="landing", silver="bronze").batches(1, at=10)
+    lake.commit("backup", batch=2, at=11, sink="FileSink[/lake/bronze]")
+    lake.expect_stop("backup").ended("backup", at=12)
+    lake.ended("bronze", at=20, exception=BOOM).waits("silver", at=25)
+
+    assert reasons(lake.evaluate(30))["silver"] == "upstream bronze failed"
+
+
+def test_cycle_and_self_loop_end():
+    lake = Lake(bronze="landing", a="bronze b", b="a b").batches(1, at=10)
+    lake.ended("bronze", at=20, exception=BOOM).waits("a", "b", at=25)
+
+    assert reasons(lake.evaluate(30)) == dict.fromkeys("ab", "upstream bronze failed")
+
+
+def test_expected_query_that_never_started_starves_its_declared_readers():
+    lake = Lake(silver="bronze").batches(1, at=10).waits("silver", at=300)
+    declared = (Declared("bronze", writes=(path_place("/lake/bronze"),)),)
+    policy = Policy(expected=("bronze",), declared=declared)
+    found = evaluate(lake.state.snapshot(300), 300, policy)
+
+    assert found.health["silver"].reason == "upstream bronze is missing"
+
+
+def test_finding_of_a_starving_query_names_the_broken_one():
+    lake = failed().waits("silver", "gold", "other", at=495)
+    found = lake.evaluate(500, expected_input_seconds=60.0)
+    (missing,) = (one for one in found.findings if one.query == "silver")
+
+    assert missing.evidence["upstream"] == "bronze failed"

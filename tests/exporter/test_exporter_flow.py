@@ -1,0 +1,54 @@
+"""Readers see the graph of queries, and how old the data at its end is."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+from support.exporter_boards import board
+from support.flowing import Lake
+
+from querypulse.exporter.flow_families import MAX_SERIES, flow_families
+from querypulse.exporter.row import rows
+from querypulse.exporter.status import status
+from querypulse.listener.flow import Flow
+
+
+def published(lake, **changes):
+    shown = board(lake)
+    return replace(shown, flow=lake.evaluate(100).flow, **changes)
+
+
+def chain():
+    return Lake(bronze="landing", silver="bronze", gold="silver").batches(1, at=90)
+
+
+def test_status_names_the_neighbours_and_the_age():
+    shown = status(published(chain(), passed={"silver": 88.0}))
+    queries = {query.name: query for query in shown.queries}
+
+    assert queries["silver"].upstream == ("bronze",)
+    assert queries["silver"].downstream == ("gold",)
+    assert queries["silver"].end_to_end_age_seconds == 12
+    assert queries["bronze"].upstream == ()
+    assert queries["bronze"].end_to_end_age_seconds is None
+
+
+def test_metrics_have_the_edges_and_only_known_ages():
+    shown = published(chain(), passed={"silver": 88.0})
+    age, edges = flow_families("shop", rows(shown))
+
+    assert [(labels, figure) for _, _, labels, figure in age.samples] == [(("shop", "silver"), 12)]
+    assert sorted(labels for _, _, labels, _ in edges.samples) == [
+        ("shop", "gold", "silver"),
+        ("shop", "silver", "bronze"),
+    ]
+
+
+def test_number_of_series_and_of_listed_neighbours_is_bounded():
+    names = [f"q{number}" for number in range(100)]
+    lake = Lake(**dict.fromkeys(names, ""))
+    every = dict.fromkeys(names, tuple(names))
+    shown = replace(board(lake), flow=Flow(upstream=every, downstream=every))
+
+    assert {len(query.upstream) for query in status(shown).queries} == {50}
+    assert len(flow_families("shop", rows(shown)).__next__().samples) == 0
+    assert len(list(flow_families("shop", rows(shown)))[1].samples) == MAX_SERIES

@@ -1,0 +1,210 @@
+"""What a query reads and writes, from Spark's descriptions."""
+
+from __future__ import annotations
+
+import pytest
+from support.fake_spark import FakeSpark
+from support.story import progress, source
+
+from querypulse.listener.places import (
+    TABLE,
+    TOPIC,
+    Place,
+    Places,
+    PlanPlaces,
+    brokers_of,
+    path_place,
+    places_of,
+)
+from querypulse.listener.spark_places import kafka_sink, plan_places
+
+NO_PLAN = PlanPlaces()
+
+
+def read(*descriptions, end=None, plan=NO_PLAN):
+    sources = tuple(source(end, description=text) for text in descriptions)
+    return places_of(Places(), "", progress(batch=1, sources=sources), plan).reads
+
+
+def written(sink, plan=NO_PLAN):
+    return places_of(Places(), sink, None, plan).writes
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("file:/data/in", "/data/in"),
+        ("file:/data/in", "file:///data/in/"),
+        ("s3a://lake/bronze", "s3://lake/bronze/"),
+        ("hdfs://nn:8020/lake", "/lake"),
+        ("dbfs:/lake/a b", "/lake/./a b"),
+    ],
+)
+def test_one_folder_has_one_name(one, other):
+    assert path_place(one).may_be(path_place(other))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("s3://lake/bronze", "s3://pond/bronze"),
+        ("hdfs://nn:8020/lake", "file:/lake"),
+        ("/lake/bronze", "/lake/bronze2"),
+        ("/lake/bronze", "/lake"),
+        ("/lake/Bronze", "/lake/bronze"),
+    ],
+)
+def test_different_folders_have_different_names(one, other):
+    assert not path_place(one).may_be(path_place(other))
+
+
+def test_relative_path_has_no_name():
+    assert path_place("out") is None
+    assert written("FileSink[out]") == ()
+
+
+@pytest.mark.parametrize("kind", ["File", "Delta"])
+def test_sink_and_source_of_one_folder_match(kind):
+    source_kind = "FileStreamSource" if kind == "File" else "DeltaSource"
+    (place,) = read(f"{source_kind}[file:/lake/bronze]")
+
+    assert place.may_be(written(f"{kind}Sink[/lake/bronze]")[0])
+
+
+@pytest.mark.parametrize(
+    ("text", "end", "topics"),
+    [
+        ("KafkaV2[Subscribe[orders]]", None, ["orders"]),
+        ("KafkaV2[Subscribe[orders, doors]]", {"orders": {"0": 1}}, ["orders", "doors"]),
+        ("KafkaV2[Assign[my-topic-0, my-topic-1]]", None, ["my-topic"]),
+        ("KafkaV2[SubscribePattern[ord.*]]", {"orders": {"0": 1, "1": 2}}, ["orders"]),
+        ("KafkaV2[SubscribePattern[ord.*]]", None, []),
+        ("KafkaV2[Subscribe[]]", None, []),
+    ],
+)
+def test_topics_of_a_kafka_source(text, end, topics):
+    assert read(text, end=end) == tuple(Place(TOPIC, name) for name in topics)
+
+
+def test_topics_of_two_clusters_differ():
+    plan = PlanPlaces(brokers=(brokers_of("b2:9092,B1:9092"),))
+    (here,) = read("KafkaV2[Subscribe[orders]]", plan=plan)
+
+    assert here.owners == ("b1:9092", "b2:9092")
+    assert here.may_be(Place(TOPIC, "orders", ("b1:9092",)))
+    assert here.may_be(Place(TOPIC, "orders"))
+    assert not here.may_be(Place(TOPIC, "orders", ("c1:9092",)))
+
+
+def test_brokers_stay_unknown_if_a_query_reads_two_clusters():
+    plan = PlanPlaces(brokers=(("a:1",), ("b:1",)))
+
+    assert read("KafkaV2[Subscribe[x]]", "KafkaV2[Subscribe[y]]", plan=plan) == (
+        Place(TOPIC, "x"),
+        Place(TOPIC, "y"),
+    )
+
+
+def test_topic_of_a_kafka_sink_and_table_of_an_iceberg_source_come_from_the_plan():
+    table, topic = Place(TABLE, "local.db.orders"), Place(TOPIC, "orders", ("b:9092",))
+
+    assert read("org.apache.iceberg.spark.source.SparkMicroBatchStream", plan=PlanPlaces((table,))) == (table,)  # fmt: skip
+    assert written("org.apache.spark.sql.kafka010.KafkaSourceProvider$KafkaTable", PlanPlaces((), (topic,))) == (topic,)  # fmt: skip
+
+
+def test_iceberg_sink_names_its_table():
+    assert written("local.db.orders") == (Place(TABLE, "local.db.orders"),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ForeachBatchSink",
+        "MemorySink",
+        "NoopTable",
+        "RateStreamV2[rowsPerSecond=20]",
+        "FileSink[]",
+        "org.apache.spark.sql.execution.datasources.noop.NoopTable$",
+        "KafkaV2[",
+        "[redacted]",
+    ],
+)
+def test_other_descriptions_name_no_place(text):
+    assert read(text) == ()
+    assert written(text) == ()
+
+
+def test_places_are_kept_while_descriptions_stay_the_same():
+    event = progress(batch=1, sources=(source(None, description="DeltaSource[file:/a]"),))
+    known = places_of(Places(), "DeltaSink[/b]", event, NO_PLAN)
+    later = progress(batch=2, sources=(source(None, description="DeltaSource[file:/a]"),))
+
+    assert places_of(known, "DeltaSink[/b]", later, NO_PLAN) is known
+
+
+def test_new_topic_of_a_pattern_is_noticed():
+    text = "KafkaV2[SubscribePattern[ord.*]]"
+    one, two = {"orders": {"0": 1}}, {"orders": {"0": 1}, "ordinals": {"0": 1}}
+    first, second = (progress(batch=1, sources=(source(end, description=text),)) for end in (one, two))  # fmt: skip
+    known = places_of(Places(), "", first, NO_PLAN)
+
+    assert len(places_of(known, "", second, NO_PLAN).reads) == 2
+
+
+def test_number_of_places_is_bounded():
+    text = ", ".join(f"t{number}" for number in range(5000))
+
+    assert len(read(f"KafkaV2[Subscribe[{text}]]")) == 200
+
+
+# -- from the plan ----------------------------------------------------------------------------------
+
+
+def relation(spark, source_name, table="", **options):
+    return spark.java(
+        getClass=spark.text("StreamingRelationV2"),
+        sourceName=source_name,
+        table=spark.java(name=table),
+        extraOptions=spark.java(get=options.get),
+    )
+
+
+def execution(*leaves):
+    spark = FakeSpark()
+    made = [leaf(spark) for leaf in leaves]
+    found = spark.java(size=len(made), apply=lambda index: made[index])
+    return spark.java(analyzedPlan=spark.java(collectLeaves=found))
+
+
+def test_plan_shows_tables_and_brokers_and_no_other_option():
+    servers = {"kafka.bootstrap.servers": "b:9092", "kafka.sasl.jaas.config": "secret"}
+    java = execution(
+        lambda spark: relation(spark, "iceberg", "ice.db.orders"),
+        lambda spark: relation(spark, "kafka", **servers),
+        lambda spark: spark.java(getClass=spark.text("StreamingRelation")),
+        lambda spark: relation(spark, "rate", "rate"),
+    )
+
+    assert plan_places(java) == PlanPlaces((Place(TABLE, "ice.db.orders"),), (), (("b:9092",),))
+
+
+def sink_of(**options):
+    spark = FakeSpark()
+    given = {name: spark.java(isDefined=True, get=value) for name, value in options.items()}
+    absent = spark.java(isDefined=False)
+    found = spark.java(get=lambda name: given.get(name, absent))
+    field = spark.java(setAccessible=None, get=found)
+    declaring = spark.java(getSimpleName="MicroBatchExecution", getDeclaredField=field)
+    own = spark.java(getSimpleName="AsyncProgress", getSuperclass=declaring)
+    return kafka_sink(spark.java(getClass=own))
+
+
+def test_options_show_the_topic_of_a_kafka_sink():
+    options = {"topic": "orders", "kafka.bootstrap.servers": "b:9092", "kafka.ssl.key": "secret"}
+
+    assert sink_of(**options).writes == (Place(TOPIC, "orders", ("b:9092",)),)
+
+
+def test_kafka_sink_whose_rows_name_the_topic_has_no_place():
+    assert sink_of(**{"kafka.bootstrap.servers": "b:9092"}) == NO_PLAN

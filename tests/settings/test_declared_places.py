@@ -1,0 +1,73 @@
+"""What the settings say that queries read and write."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.listener.flow import Declared
+from querypulse.listener.places import PATH, TABLE, TOPIC, Place
+from querypulse.settings import wiring
+from querypulse.settings.settings import QuerySettings, Settings, SettingsError
+
+
+def declared(text, side="writes", pattern="bronze"):
+    own = QuerySettings(**{side: (text,)})
+    return wiring.policy(Settings(queries={pattern: own})).declared
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("delta:/lake/bronze", Place(PATH, "/lake/bronze")),
+        ("delta:s3a://lake/bronze/", Place(PATH, "/bronze", ("s3://lake",))),
+        ("abfs://box@lake/bronze", Place(PATH, "/bronze", ("abfss://box@lake",))),
+        ("/lake/bronze", Place(PATH, "/lake/bronze")),
+        ("file:/lake/bronze", Place(PATH, "/lake/bronze", ("file://",))),
+        ("kafka:orders", Place(TOPIC, "orders")),
+        ("kafka://b2:9092,b1:9092/orders", Place(TOPIC, "orders", ("b1:9092", "b2:9092"))),
+        ("iceberg:local.db.orders", Place(TABLE, "local.db.orders")),
+        ("table:db.orders", Place(TABLE, "db.orders")),
+    ],
+)
+def test_place_is_declared(text, place):
+    assert declared(text) == (Declared("bronze", writes=(place,)),)
+    assert declared(text, "reads") == (Declared("bronze", reads=(place,)),)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "bronze",
+        "lake/bronze",
+        "delta:",
+        "delta:lake/bronze",
+        "dleta:bronze",
+        "dleta:/lake/bronze",
+        "kafka:",
+        "kafka://b:9092/",
+        "kafka:///orders",
+        "kafka:a/b",
+        "iceberg:orders",
+        "table:a..b",
+        "s3://",
+    ],
+)
+def test_declaration_that_could_never_match_is_refused(text):
+    with pytest.raises(SettingsError) as refused:
+        declared(text)
+
+    assert f"setting 'queries', 'writes' of 'bronze': {text!r} could never match" in str(
+        refused.value
+    )
+    assert "'delta:/lake/bronze'" in str(refused.value)
+
+
+def test_empty_name_pattern_is_refused():
+    with pytest.raises(SettingsError, match="an empty name pattern matches no query"):
+        declared("kafka:orders", pattern="")
+
+
+def test_no_declaration_by_default():
+    assert wiring.policy(Settings(queries={"a": QuerySettings(ignore=True)})).declared == ()
