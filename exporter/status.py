@@ -55,6 +55,20 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since its run last read rows; None before the first."""
     checkpoint_problem: str | None
     """Why its next start may not find its checkpoint; empty if nothing is wrong."""
+    supervised: SupervisedStatus | None = None
+    """None unless the application lets querypulse restart it."""
+
+
+class SupervisedStatus(msgspec.Struct, frozen=True):
+    """How ``supervise`` restarts a query."""
+
+    restarts: int
+    next_start_seconds: float | None
+    """Seconds until its next start is due, negative once that is overdue; None while it runs."""
+    failure: str
+    """Why it was started again last; empty before the first failure."""
+    given_up: str
+    """Why it is not restarted any more; empty while it is."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -144,7 +158,16 @@ def _query(row: QueryRow) -> QueryStatus:
         lag_seconds=row.lag_seconds,
         last_input_age_seconds=row.last_input_age_seconds,
         checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
+        supervised=_supervised(row),
     )
+
+
+def _supervised(row: QueryRow) -> SupervisedStatus | None:
+    one, now = row.supervised, row.board.snapshot.at
+    if one is None:
+        return None
+    due = None if one.due_at is None else one.due_at - now
+    return SupervisedStatus(one.restarts, due, one.failure, one.given_up)
 
 
 def _alert(alert: ShownAlert) -> AlertStatus:

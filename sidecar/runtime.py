@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..alerting.evaluated import Evaluated
 from ..alerting.lifecycle.lifecycle import Lifecycle
-from ..alerting.notifier import Notifier
-from ..alerting.query_heartbeats import QueryHeartbeats
 from ..core.deadline import Deadline
 from ..core.guard import Guard
 from ..core.loop import Loop
@@ -23,12 +21,14 @@ from ..listener.health_listener import HealthListener
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from ..listener.supervised import SupervisedQuery
 from ..settings import wiring
 from ..settings.components import Components
 from ..settings.links import external_url, runbook
 from ..settings.settings import Settings
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
+from .notifying import make_notifier
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
@@ -62,6 +62,7 @@ class Runtime:
         components: Components,
         guard: Guard,
         on_evaluated: Callable[[], None],
+        supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict,
     ) -> None:
         self._settings = settings
         self.path = path
@@ -69,6 +70,7 @@ class Runtime:
         self._components = components
         self._guard = guard
         self._on_evaluated = on_evaluated
+        self._supervised = supervised
         self._checkpoint_warnings = CheckpointWarnings()
         self._observers = Observers(
             settings,
@@ -82,7 +84,7 @@ class Runtime:
         warn_of_app_name(app)
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
         lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
-        self._notifier = self._make_notifier(app, lifecycle)
+        self._notifier = make_notifier(app, settings, components, lifecycle, guard)
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
@@ -189,20 +191,6 @@ class Runtime:
             loop.join(deadline.left)
         self._files.stop()
 
-    def _make_notifier(self, app: str, lifecycle: Lifecycle) -> Notifier:
-        settings, guard, receivers = self._settings, self._guard, self._components.receivers
-        spool = wiring.spool(settings, app, guard)
-        notifier = Notifier(
-            wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
-            spool,
-            heartbeat=self._components.heartbeat,
-            query_heartbeats=QueryHeartbeats(self._components.query_heartbeats),
-            restore=lambda found: lifecycle.restore(found, time.monotonic()),
-            redact=self._components.redacting.text,
-        )
-        lifecycle.restore(notifier.restored, time.monotonic())
-        return notifier
-
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         inputs = Inputs(
             inbox=self._arrived,
@@ -212,6 +200,7 @@ class Runtime:
             ownership=lambda: self.path.ownership,
             silences=self._components.silencing,
             main_thread=main_thread,
+            supervised=self._supervised,
         )
         return Worker(
             inputs,
