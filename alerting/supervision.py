@@ -5,6 +5,11 @@ from __future__ import annotations
 from .rule_context import RuleContext
 
 
+def is_supervised(context: RuleContext) -> bool:
+    """Whether ``supervise`` restarts the query, or reports that it has given it up."""
+    return context.label in context.snapshot.supervised
+
+
 def is_restarted(context: RuleContext) -> bool:
     """Whether ``supervise`` restarts the query, so that its failure pages nobody yet.
 
