@@ -33,7 +33,8 @@ SOAK_MINUTES := 30
 WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
-  prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
+  prometheus-alertmanager:prometheus-alertmanager \
+  prometheus-pushgateway:prometheus-pushgateway openssl:openssl chromium:chromium
 
 .PHONY: help demo demo-delta test all-tests test-fast test-oldest simulate fuzz lint bench dashboards faults dependencies soak pictures stack test-connectors java system-packages clean
 

@@ -32,6 +32,7 @@ from .notifying import make_notifier
 from .observers import Observers
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
+from .publishing import make_publishers
 from .serving import make_server, serves
 from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
@@ -88,6 +89,13 @@ class Runtime:
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
+        self._publishers = make_publishers(
+            app,
+            components.pushing,
+            lambda: self.board if path.ownership.is_eldest else None,
+            guard,
+            interval_seconds=settings.push_interval_seconds,
+        )
         self._facts = MonitorFacts(
             Origin(app, spark.version, lag_by_partition=settings.lag_by_partition),
             path=path,
@@ -98,6 +106,7 @@ class Runtime:
             guard=guard,
             notifier=self._notifier,
             files=self._files,
+            publishers=self._publishers,
         )
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
@@ -114,6 +123,7 @@ class Runtime:
             self._server = None
         self._files.start()
         self._notifier.start()
+        self._publishers.start()
         for loop in self._loops:
             loop.start()
         page = (external_url(self._settings) or self.url) if self.url else None
@@ -181,6 +191,7 @@ class Runtime:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
+        self._publishers.stop(planned=end is not ProcessEnd.CRASHED)
         try:
             self._notifier.close(deadline)
         finally:
@@ -189,6 +200,7 @@ class Runtime:
                 self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
+        self._publishers.join(lambda: deadline.left)
         self._files.stop()
 
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
