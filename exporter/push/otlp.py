@@ -1,7 +1,7 @@
 """What an OpenTelemetry receiver gets: our families as OTLP metrics, in protobuf. Pure.
 
 The records and the encoder are the OpenTelemetry SDK's (the extra ``otlp``); its exporter, which
-retries and logs in the job, is not used. Names are those of OpenMetrics: whoever converts a
+retries and logs in the job, is not used. Names are those of OpenMetrics: a conversion of a
 monotonic sum for Prometheus adds ``_total`` again. See
 https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 """
@@ -64,7 +64,10 @@ def request_body(board: PublishedState, *, began: float, wall: float) -> bytes:
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    times = {"start_time_unix_nano": int(began * 1e9), "time_unix_nano": int(wall * 1e9)}
+    times: dict[str, Any] = {
+        "start_time_unix_nano": int(began * 1e9),
+        "time_unix_nano": int(wall * 1e9),
+    }
     metrics = [_metric(family, times) for family in all_families(board) if family.samples]
     scope = ScopeMetrics(InstrumentationScope("querypulse", VERSION), metrics, schema_url="")
     resource = Resource({"service.name": printable(board.app)})
@@ -93,7 +96,7 @@ def _is_header(header: tuple[str, str]) -> bool:
     return plain and value.isascii() and value.isprintable() and bool(value)
 
 
-def _metric(family: Family, times: Mapping[str, int]) -> Metric:
+def _metric(family: Family, times: Mapping[str, Any]) -> Metric:
     from opentelemetry.sdk.metrics.export import (
         AggregationTemporality,
         Gauge,
@@ -117,7 +120,7 @@ def _metric(family: Family, times: Mapping[str, int]) -> Metric:
     return Metric(family.name, family.documentation, "", Gauge(points))
 
 
-def _histogram_points(family: Family, times: Mapping[str, int]) -> Iterator[HistogramDataPoint]:
+def _histogram_points(family: Family, times: Mapping[str, Any]) -> Iterator[HistogramDataPoint]:
     """One point of each histogram, whose counts are not cumulative over its buckets."""
     from opentelemetry.sdk.metrics.export import HistogramDataPoint
 

@@ -88,7 +88,7 @@ def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing)
 
 
 def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing):
-    double.answers = [reply(403)]
+    double.script.append(reply(403))
     publishers = publishing(pushgateway_url=double.url)
     until(lambda: publishers.pushes["pushgateway"].outcomes["misconfigured"])
     failed = publishers.pushes["pushgateway"]
@@ -100,7 +100,7 @@ def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing
 
 def test_target_that_hangs_does_not_delay_the_end(double, publishing):
     free = threading.Event()
-    double.answers = [held(free, reply(200))] * 3
+    double.script.extend([held(free, reply(200))] * 3)
     publishers = publishing(pushgateway_url=double.url)
     double.wait_for(1)
     began = time.monotonic()
@@ -126,7 +126,7 @@ def test_otlp_receiver_gets_figures_with_its_headers(double, publishing, tmp_pat
 def test_figures_that_an_otlp_receiver_refuses_are_a_failure(double, publishing):
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points = 3
-    double.answers = [reply(200, body=answer.SerializeToString())]
+    double.script.append(reply(200, body=answer.SerializeToString()))
     publishers = publishing(otlp_endpoint=double.url)
     until(lambda: publishers.pushes["otlp"].outcomes["rejected"])
 
@@ -154,12 +154,24 @@ def test_missing_package_is_named(monkeypatch):
         push_connections(Settings(otlp_endpoint="https://x"))
 
 
+def started_gateway(folder):
+    """Another process may take the free port first."""
+    for attempt in range(5):
+        port = free_port()
+        command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
+        gateway = ServerProcess(command, port, folder / f"gateway-{attempt}.log")
+        try:
+            gateway.wait_until_ready()
+        except AssertionError:
+            gateway.stop()
+        else:
+            return gateway
+    raise AssertionError((folder / "gateway-4.log").read_text())
+
+
 @pytest.mark.pushgateway
 def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publishing):
-    port = free_port()
-    command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
-    gateway = ServerProcess(command, port, tmp_path / "gateway.log")
-    gateway.wait_until_ready()
+    gateway = started_gateway(tmp_path)
 
     def shown():
         return requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
