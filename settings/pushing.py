@@ -17,6 +17,7 @@ class PushConnections(msgspec.Struct, frozen=True):
     pushgateway: HttpPoster | None = None
     otlp: HttpPoster | None = None
     otlp_headers: Secret | None = None
+    interval_seconds: float = 15.0
 
 
 def push_connections(settings: Settings) -> PushConnections:
@@ -34,6 +35,7 @@ def push_connections(settings: Settings) -> PushConnections:
         _poster("pushgateway_url", settings.pushgateway_url, settings),
         _poster("otlp_endpoint", settings.otlp_endpoint, settings),
         _headers(settings.otlp_headers_file),
+        settings.push_interval_seconds,
     )
 
 

@@ -15,7 +15,7 @@ from ..settings.pushing import PushConnections
 from .publisher import Publisher, Publishers, PushTarget
 
 
-class Pushgateway:
+class PushgatewayTarget:
     """A Pushgateway: a push replaces all figures of this app, and the end deletes them."""
 
     name = "pushgateway"
@@ -46,7 +46,7 @@ class Pushgateway:
         )
 
 
-class Otlp:
+class OtlpTarget:
     """An OpenTelemetry receiver. It has no way to delete: at the end the figures only stop."""
 
     name = "otlp"
@@ -91,8 +91,6 @@ def make_publishers(
     connections: PushConnections,
     board: Callable[[], PublishedState | None],
     guard: Guard,
-    *,
-    interval_seconds: float,
 ) -> Publishers:
     """One unstarted publisher for each target that is configured.
 
@@ -100,9 +98,8 @@ def make_publishers(
     """
     targets: list[PushTarget] = []
     if connections.pushgateway is not None:
-        targets.append(Pushgateway(app, connections.pushgateway))
+        targets.append(PushgatewayTarget(app, connections.pushgateway))
     if connections.otlp is not None:
-        targets.append(Otlp(connections.otlp, connections.otlp_headers, time.time()))
-    return Publishers(
-        [Publisher(one, board, guard, interval_seconds=interval_seconds) for one in targets]
-    )
+        targets.append(OtlpTarget(connections.otlp, connections.otlp_headers, time.time()))
+    interval = connections.interval_seconds
+    return Publishers([Publisher(one, board, guard, interval_seconds=interval) for one in targets])

@@ -89,13 +89,7 @@ class Runtime:
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
-        self._publishers = make_publishers(
-            app,
-            components.pushing,
-            lambda: self.board if path.ownership.is_eldest else None,
-            guard,
-            interval_seconds=settings.push_interval_seconds,
-        )
+        self._publishers = make_publishers(app, components.pushing, self._pushed_board, guard)
         self._facts = MonitorFacts(
             Origin(app, spark.version, lag_by_partition=settings.lag_by_partition),
             path=path,
@@ -232,6 +226,10 @@ class Runtime:
             runbook=runbook,
             silence=self._silence,
         )
+
+    def _pushed_board(self) -> PublishedState | None:
+        # Processes of one JVM would replace each other's figures.
+        return self.board if self.path.ownership.is_eldest else None
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         known = {*self.evaluated.snapshot.labels(), *self.board.expected}

@@ -7,6 +7,7 @@ import time
 
 import pytest
 import requests
+from msgspec import structs
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -35,8 +36,10 @@ def publishing():
     started = []
 
     def start(*, board=full_board, app="shop", interval=0.05, **settings):
-        connections = push_connections(Settings(**settings))
-        one = make_publishers(app, connections, board, Guard(), interval_seconds=interval)
+        connections = structs.replace(
+            push_connections(Settings(**settings)), interval_seconds=interval
+        )
+        one = make_publishers(app, connections, board, Guard())
         one.start()
         started.append(one)
         return one
