@@ -21,6 +21,7 @@ from ..listener.health_listener import HealthListener
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from ..listener.snapshot import Snapshot
 from ..listener.supervised import SupervisedQuery
 from ..settings import wiring
 from ..settings.components import Components
@@ -74,17 +75,11 @@ class Runtime:
         self._supervised = supervised
         self._checkpoint_warnings = CheckpointWarnings()
         self._observers = Observers(
-            settings,
-            spark,
-            path,
-            self._arrived,
-            guard,
-            latest_snapshot=lambda: self.evaluated.snapshot,
+            settings, spark, path, self._arrived, guard, latest_snapshot=self._latest_snapshot
         )
         app = app_name(settings, spark)
         warn_of_app_name(app)
-        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
-        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
+        lifecycle = self._make_lifecycle(app, spark)
         self._notifier = make_notifier(app, settings, components, lifecycle, guard)
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
@@ -197,6 +192,10 @@ class Runtime:
         self._publishers.join(lambda: deadline.left)
         self._files.stop()
 
+    def _make_lifecycle(self, app: str, spark: Any) -> Lifecycle:
+        guidance = replace(self._components.guidance, spark_ui_url=spark_ui_url(spark))
+        return Lifecycle(app, guidance, wiring.terms(self._settings))
+
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         inputs = Inputs(
             inbox=self._arrived,
@@ -226,6 +225,9 @@ class Runtime:
             runbook=runbook,
             silence=self._silence,
         )
+
+    def _latest_snapshot(self) -> Snapshot:
+        return self.evaluated.snapshot
 
     def _pushed_board(self) -> PublishedState | None:
         # Processes of one JVM would replace each other's figures.
