@@ -43,7 +43,8 @@ MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jv
 NAMES_RUN := import platform, pyspark; print(pyspark.__version__, platform.python_version(), sep='-python')
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
-  prometheus-alertmanager:prometheus-alertmanager openssl:openssl chromium:chromium
+  prometheus-alertmanager:prometheus-alertmanager \
+  prometheus-pushgateway:prometheus-pushgateway openssl:openssl chromium:chromium
 
 .PHONY: help demo demo-delta test all-tests test-fast test-oldest matrix compatibility simulate fuzz lint bench dashboards faults dependencies soak pictures stack test-connectors java system-packages clean
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import ParamSpec
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,6 +18,7 @@ from .incidents import gather
 from .policy import Limits, Policy
 from .query_health import QueryHealth
 from .rule_context import RuleContext
+from .rule_runner import RuleRunner
 from .rules import (
     ORDER,
     data_loss_risk,
@@ -27,39 +27,19 @@ from .rules import (
     monitoring_degraded,
     query_failed,
     query_flapping,
+    query_given_up,
     query_missing,
     query_stalled,
 )
 from .starving import with_neighbours, with_upstream
+from .supervision import is_restarted
 from .window import batch_window, stall_window
-
-P = ParamSpec("P")
 
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
-
-
-class _RuleRunner:
-    """Runs rules so that one that raises affects no other rule and no other query.
-
-    ``errors`` has the first error of each rule that raised.
-    """
-
-    def __init__(self) -> None:
-        self.errors: dict[str, Exception] = {}
-
-    def run(
-        self, rule: Callable[P, Finding | None], *args: P.args, **kwargs: P.kwargs
-    ) -> Finding | None:
-        """What the rule finds; None if it raises."""
-        try:
-            return rule(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the other rules must still run
-            self.errors.setdefault(rule.__module__.rpartition(".")[2], error)
-            return None
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -79,20 +59,16 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
     """Evaluate every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
-    rules = _RuleRunner()
+    rules = RuleRunner()
     received_at = snapshot.received_at
     for label, query in snapshot.labels().items():
         context = rule_context(label, query, snapshot, now, policy, received_at=received_at)
         found, health[label] = _evaluate_query(context, rules)
         findings += found
-    names = {query.name for query in snapshot.queries}
-    for name in policy.expected:
-        if name not in names:
-            limits = policy.limits(name)
-            label = base_label(name)
-            absent = rules.run(query_missing.check_absent, label, limits, snapshot, now)
-            health[label] = _absent(absent, limits)
-            findings += [absent] if absent is not None else []
+    for name, label in _absent_queries(snapshot, policy).items():
+        limits = policy.limits(name)
+        absent, health[label] = _evaluate_absent(label, limits, snapshot, now, rules)
+        findings += [absent] if absent is not None else []
     findings, health, flow = _with_flow(findings, health, snapshot, policy, rules)
     findings += _of_signals(snapshot, now, policy, findings, rules)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
@@ -105,7 +81,7 @@ def _with_flow(
     health: dict[str, QueryHealth],
     snapshot: Snapshot,
     policy: Policy,
-    rules: _RuleRunner,
+    rules: RuleRunner,
 ) -> tuple[list[Finding], dict[str, QueryHealth], Flow]:
     """Add what the graph of queries explains; an error in it changes nothing."""
     try:
@@ -126,7 +102,7 @@ def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
 
 
 def _of_signals(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: _RuleRunner
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: RuleRunner
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     causes = {finding.cause for finding in findings}
@@ -168,7 +144,7 @@ def rule_context(
     )
 
 
-def _evaluate_query(context: RuleContext, rules: _RuleRunner) -> tuple[list[Finding], QueryHealth]:
+def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Finding], QueryHealth]:
     limits = context.limits
     covered = context.snapshot.ownership.covers(context.query.session)
     elsewhere = context.query.reported_elsewhere or not covered
@@ -183,11 +159,12 @@ def _evaluate_query(context: RuleContext, rules: _RuleRunner) -> tuple[list[Find
         restart_budget=limits.restart_budget,
         expected_input_seconds=limits.expected_input_seconds,
         severity=worst.severity if worst is not None else None,
+        restarted=is_restarted(context),
     )
     return _reported(context, worst, rules) if worst is not None and not elsewhere else [], health
 
 
-def _worst(context: RuleContext, rules: _RuleRunner) -> Finding | None:
+def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
     """The first critical finding, else the first; independent ones count only if they are first."""
     worst = None
     for rule in ORDER:
@@ -202,7 +179,7 @@ def _worst(context: RuleContext, rules: _RuleRunner) -> Finding | None:
     return worst
 
 
-def _reported(context: RuleContext, worst: Finding, rules: _RuleRunner) -> list[Finding]:
+def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
     Once the query flaps, a further failure is not reported.
@@ -244,7 +221,27 @@ def _is_idle(context: RuleContext) -> bool:
     return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
 
 
-def _absent(finding: Finding | None, limits: Limits) -> QueryHealth:
-    if finding is None:
-        return QueryHealth(QueryState.STARTING, "expected, not seen yet", ignored=limits.ignore)
-    return QueryHealth(finding.state, finding.reason, severity=finding.severity)
+def _absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
+    """By name: the labels of supervised and expected queries that no signal has seen."""
+    known, names = snapshot.labels(), {query.name for query in snapshot.queries}
+    supervised = {label: label for label in snapshot.supervised if label not in known}
+    expected = {name: base_label(name) for name in policy.expected if name not in names}
+    return supervised | expected
+
+
+def _evaluate_absent(
+    label: str, limits: Limits, snapshot: Snapshot, now: float, rules: RuleRunner
+) -> tuple[Finding | None, QueryHealth]:
+    supervised = snapshot.supervised.get(label)
+    if supervised is None:
+        found = rules.run(query_missing.check_absent, label, limits, snapshot, now)
+    elif limits.ignore:
+        found = None
+    else:
+        found = rules.run(query_given_up.check_absent, label, supervised) or rules.run(
+            query_missing.check_not_started, label, supervised, limits, snapshot, now
+        )
+    if found is None:
+        reason = "expected, not seen yet" if supervised is None else supervised.failure
+        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
+    return found, QueryHealth(found.state, found.reason, severity=found.severity)

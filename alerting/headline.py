@@ -31,6 +31,7 @@ class _Words(msgspec.Struct, frozen=True):
 _COMMITS = ("commits again", "commit again")
 _WORDS = {
     "StreamingQueryFailed": _Words("failed", *_COMMITS),
+    "StreamingQueryGivenUp": _Words("are not restarted any more", *_COMMITS),
     "StreamingQueryStopped": _Words("are not running", *_COMMITS),
     "StreamingQueryMissing": _Words("are missing", "is running and commits", "run and commit"),
     "StreamingQueryStalled": _Words("are stalled", *_COMMITS),

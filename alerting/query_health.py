@@ -25,3 +25,5 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     expected_input_seconds: float | None = None
     severity: Severity | None = None
     """The severity of its most severe finding; None without one."""
+    restarted: bool = False
+    """Whether ``supervise`` restarts it, so that its failure is not final."""

@@ -84,11 +84,11 @@ MISCONFIGURED_WAIT = tenacity.wait_fixed(300.0)
 def pause_seconds(error: DeliveryError, failures: int) -> float:
     """Seconds until the next post, after so many ``failures`` like this one in a row."""
     transient = error.answer is DeliveryOutcome.TRANSIENT
-    wait = _nth(TRANSIENT_WAIT if transient else MISCONFIGURED_WAIT, failures)
+    wait = nth_wait(TRANSIENT_WAIT if transient else MISCONFIGURED_WAIT, failures)
     return max(wait, error.retry_after or 0.0)
 
 
-def _nth(wait: wait_base, number: int) -> float:
+def nth_wait(wait: wait_base, number: int) -> float:
     """The wait of a policy after so many failures in a row."""
     state = tenacity.RetryCallState(tenacity.Retrying(), None, (), {})
     state.attempt_number = number
@@ -168,5 +168,5 @@ class Breaker(msgspec.Struct, frozen=True):
         pauses = self.pauses
         if next_at is None:
             pauses += 1
-            next_at = now + _nth(BREAKER_WAIT, pauses)
+            next_at = now + nth_wait(BREAKER_WAIT, pauses)
         return replace(self, not_before=max(self.not_before, next_at), pauses=pauses)

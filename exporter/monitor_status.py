@@ -8,6 +8,7 @@ import msgspec
 
 from .buckets import Buckets
 from .published_state import Monitor
+from .pushes import Pushes
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -40,6 +41,7 @@ class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
     spool_problem: str
     file_problems: Mapping[str, str]
     app_name_problem: str
+    pushes: Mapping[str, Pushes]
     callback_duration_seconds: Timing
     probe_duration_seconds: Timing
 
@@ -66,6 +68,7 @@ def monitor_status(monitor: Monitor) -> MonitorStatus:
         spool_problem=monitor.spool_problem,
         file_problems=monitor.file_problems,
         app_name_problem=monitor.app_name_problem,
+        pushes=monitor.pushes,
         callback_duration_seconds=_timing(monitor.callback_duration_seconds),
         probe_duration_seconds=_timing(monitor.probe_duration_seconds),
     )

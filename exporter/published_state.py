@@ -10,6 +10,7 @@ import msgspec
 from ..listener.flow import Flow
 from ..listener.snapshot import Snapshot
 from .buckets import CALLBACK_BUCKETS, PROBE_BUCKETS, Buckets
+from .pushes import Pushes
 
 DROP_REASONS = (
     "progress_queue_full",
@@ -115,6 +116,8 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     """Why undelivered alerts would be lost with this driver, although they are to be kept."""
     file_problems: Mapping[str, str] = {}
     """By what the files hold (silences, secrets, http): why what was read last may be old."""
+    pushes: Mapping[str, Pushes] = {}
+    """By target: what became of the pushes of the metrics."""
     app_name_problem: str = ""
     """The effect of an app name that other drivers may share."""
     callback_duration_seconds: Buckets = CALLBACK_BUCKETS

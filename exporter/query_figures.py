@@ -184,6 +184,16 @@ FIGURES = (
         "Runs that followed an earlier run of the query.",
         lambda row: row.totals.restarts,
     ),
+    Figure(
+        f"{PREFIX}_supervised",
+        "1 while supervise restarts the query after a failure, 0 once it has given it up.",
+        lambda row: float(not row.supervised.given_up) if row.supervised is not None else None,
+    ),
+    Figure(
+        f"{PREFIX}_supervised_restarts_total",
+        "How often supervise has started the query again.",
+        lambda row: row.supervised.restarts if row.supervised is not None else None,
+    ),
 )
 
 SPLITS = (

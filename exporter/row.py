@@ -9,6 +9,7 @@ from ..listener.labels import base_label
 from ..listener.probing import RunFacts
 from ..listener.query import InFlight, Query, Totals
 from ..listener.sources.report import SourcePoll
+from ..listener.supervised import SupervisedQuery
 from .published_state import PublishedState, QueryHealthView
 
 STALE_POLL_SECONDS = 120.0
@@ -43,6 +44,11 @@ class QueryRow(msgspec.Struct, frozen=True):
         """The state as plain text; an enum member would print as ``State.FAILED``."""
         plain: str = msgspec.to_builtins(self.health.state)
         return plain
+
+    @property
+    def supervised(self) -> SupervisedQuery | None:
+        """What is known of its restarts; None unless the application lets querypulse restart it."""
+        return self.board.snapshot.supervised.get(self.label)
 
     @property
     def is_expected(self) -> bool:

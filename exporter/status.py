@@ -62,6 +62,20 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The queries that read what it writes, at most 50."""
     end_to_end_age_seconds: float | None = None
     """The age of the newest data that has passed from the first sources into its table."""
+    supervised: SupervisedStatus | None = None
+    """None unless the application lets querypulse restart it."""
+
+
+class SupervisedStatus(msgspec.Struct, frozen=True):
+    """How ``supervise`` restarts a query."""
+
+    restarts: int
+    next_start_seconds: float | None
+    """Seconds until its next start is due, negative once that is overdue; None while it runs."""
+    failure: str
+    """Why it was started again last; empty before the first failure."""
+    given_up: str
+    """Why it is not restarted any more; empty while it is."""
 
 
 class AlertStatus(msgspec.Struct, frozen=True):
@@ -154,7 +168,16 @@ def _query(row: QueryRow) -> QueryStatus:
         upstream=upstream(row),
         downstream=downstream(row),
         end_to_end_age_seconds=end_to_end_age_seconds(row),
+        supervised=_supervised(row),
     )
+
+
+def _supervised(row: QueryRow) -> SupervisedStatus | None:
+    one, now = row.supervised, row.board.snapshot.at
+    if one is None:
+        return None
+    due = None if one.due_at is None else one.due_at - now
+    return SupervisedStatus(one.restarts, due, one.failure, one.given_up)
 
 
 def _alert(alert: ShownAlert) -> AlertStatus:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from .commit_log import LogReport
 from .ownership import ALONE, Ownership
 from .probing import Context, ProbeReport
 from .query import Query
+from .supervised import SupervisedQuery
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -36,6 +39,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     """Which queries this process alerts for."""
     expected: frozenset[str] = frozenset()
     """The names of queries that must run."""
+    supervised: Mapping[str, SupervisedQuery] = {}
+    """By label: the queries that ``supervise`` restarts, and those that it has given up."""
 
     @property
     def context(self) -> Context:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from .query import Query
 from .snapshot import Pause, Snapshot
 from .sources.fold_sources import fold_sources
 from .sources.report import SourceReport
+from .supervised import SupervisedQuery
 from .undecided import Observed, Undecided
 
 MAX_PAUSES = 100
@@ -128,7 +129,7 @@ class State:
         for query in [one for one in called if not one.alive]:
             self._drop(query)
 
-    def snapshot(self, now: float) -> Snapshot:
+    def snapshot(self, now: float, supervised: Mapping[str, SupervisedQuery] = {}) -> Snapshot:
         """The current state, frozen."""
         self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
@@ -144,6 +145,7 @@ class State:
             pauses=self._pauses,
             ownership=self._ownership,
             expected=self.expected,
+            supervised=supervised,
         )
 
     def _apply_known(self, run: ProbedRun, report: ProbeReport) -> None:

@@ -11,6 +11,7 @@ from ..alerting.receivers.receiver import Receiver
 from ..core.guard import Guard
 from . import receivers_from_settings, wiring
 from .links import guidance
+from .pushing import PushConnections, push_connections
 from .redacting import Redacting
 from .settings import Settings
 from .silencing import Silencing
@@ -25,6 +26,7 @@ class Components(msgspec.Struct, frozen=True):
     heartbeat: Heartbeat | None
     query_heartbeats: dict[str, Heartbeat]
     """By name pattern of queries."""
+    pushing: PushConnections
     access: wiring.HttpAccess
     redacting: Redacting
     silencing: Silencing
@@ -43,6 +45,7 @@ def make_components(settings: Settings, guard: Guard) -> Components:
         receivers=receivers_from_settings.receivers(settings),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
         query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
+        pushing=push_connections(settings),
         access=wiring.http_access(settings),
         redacting=Redacting(settings),
         silencing=Silencing(settings.silences, settings.silence_file, guard),

@@ -45,7 +45,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
 
     """
     http = http_options(None, settings)
-    with _as_settings_error():
+    with as_settings_error():
         secret = _heartbeat_url(settings)
         if secret is None:
             return None
@@ -64,7 +64,7 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
     made = {}
     http = http_options(None, settings)
     for pattern, own in settings.queries.items():
-        with _as_settings_error(f"queries {pattern!r}: "):
+        with as_settings_error(f"queries {pattern!r}: "):
             secret = _heartbeat_url(own)
             if secret is None:
                 continue
@@ -89,25 +89,25 @@ def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
 
 
 def _receiver(one: Configured, settings: Settings) -> Receiver:
-    with _as_settings_error(one):
+    with as_settings_error(one):
         http = http_options(one.given, settings)
         http.check()
     context = ReceiverContext(
         http, external_url(settings), partial(_secret_of, one), partial(_secrets_of, one)
     )
-    with _as_settings_error(one):
+    with as_settings_error(one):
         return one.kind.make(one.given, context)
 
 
 def _secret_of(one: Configured, field: str) -> Secret:
     value, file = getattr(one.given, field), getattr(one.given, f"{field}_file")
-    with _as_settings_error(one.place):
+    with as_settings_error(one.place):
         return _secret(value, file, one.called(f"{field}_file"))
 
 
 def _secrets_of(one: Configured, field: str) -> list[Secret]:
     paths = getattr(one.given, field)
-    with _as_settings_error(one.place):
+    with as_settings_error(one.place):
         return [Secret.from_file(path, setting=one.called(field)) for path in paths]
 
 
@@ -134,7 +134,7 @@ def _route(given: ReceiverSettings) -> Route:
 
 
 @contextmanager
-def _as_settings_error(one: Configured | str = "") -> Iterator[None]:
+def as_settings_error(one: Configured | str = "") -> Iterator[None]:
     """Turn a constructor's ``ValueError`` into a ``SettingsError`` that names the setting."""
     try:
         yield

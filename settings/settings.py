@@ -140,6 +140,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     heartbeat_interval_seconds: _Seconds = 60.0
     receivers: tuple[AnyReceiverSettings, ...] = ()
     """The full form: any number, each with its own severities, queries and fallback."""
+    pushgateway_url: Address | None = None
+    """A Prometheus Pushgateway that gets all metrics, where nobody can scrape."""
+    otlp_endpoint: Address | None = None
+    """An OpenTelemetry receiver (OTLP over HTTP) that gets all metrics."""
+    otlp_headers_file: SecretFile | None = None
+    """The file of its headers, as ``name=value,name=value``."""
+    push_interval_seconds: Annotated[float, Meta(ge=1, le=60)] = 15.0
     spool_dir: Text | None = None
     """The folder in which undelivered and open alerts outlive the driver."""
     allow_http: bool = False

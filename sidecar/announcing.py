@@ -4,15 +4,73 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from ..listener.forgetting import is_called
 from ..listener.query import Query
+from ..settings.components import Components
 from ..settings.silence_settings import SilenceSettings
-from ..settings.silencing import Silencing, unmatched
+from ..settings.silencing import Silencing, silence_until, unmatched
 from .runtime import Runtime
+from .supervisor import Supervisor
 
 log = logging.getLogger("querypulse")
+
+
+class Announcements:
+    """The part of ``Sidecar`` through which the application announces."""
+
+    _runtime: Runtime | None
+    _components: Components
+    _supervisor: Supervisor
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """See ``Sidecar.flush``."""
+        raise NotImplementedError
+
+    def expect_stop(self, name: Any) -> None:
+        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
+
+        ``name`` is a query's name, or the ``StreamingQuery``.
+
+        Raises:
+            ValueError: no such query is known.
+
+        """
+        expect_stop(self._runtime, self.flush, name)
+
+    def forget(self, name: Any) -> None:
+        """Drop a query that will not come back: its alerts resolve, its series end.
+
+        It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
+        that has ended.
+
+        Raises:
+            ValueError: no query of this name is known, or it is still running.
+
+        """
+        forget(self._runtime, self.flush, name, self._supervisor.forget)
+
+    def silence(
+        self,
+        queries: str,
+        minutes: float | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        alertname: str = "*",
+    ) -> None:
+        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
+
+        Alerts sent before stay open, and their resolution is sent. The silence ends with this
+        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
+
+        Raises:
+            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
+
+        """
+        one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
+        silence(self._runtime, self._components.silencing, one)
 
 
 def expect_stop(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
@@ -23,16 +81,25 @@ def expect_stop(runtime: Runtime | None, flush: Callable[[], bool], query: Any) 
     runtime.expect_stop(name)
 
 
-def forget(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
+def forget(
+    runtime: Runtime | None,
+    flush: Callable[[], bool],
+    query: Any,
+    end_supervision: Callable[[str], bool],
+) -> None:
     """See ``Sidecar.forget``."""
     name = _name_of("forget", runtime, query)
     # The event of a query that stopped just now may not have arrived.
     if runtime is not None and not _can_be_forgotten(runtime, name):
         flush()
-    if runtime is None or not (_called(runtime, name) or name in runtime.board.expected):
+    absent = runtime is None or not (_called(runtime, name) or name in runtime.board.expected)
+    if absent and end_supervision(name):
+        return
+    if runtime is None or absent:
         raise ValueError(f"forget: no query is named {name!r}; known: {_known(runtime)}")
     if not _can_be_forgotten(runtime, name):
         raise ValueError(f"forget: {name!r} is still running; stop it first")
+    end_supervision(name)
     runtime.forget(name)
 
 

@@ -30,6 +30,11 @@ class FailureWait:
         with self._news:
             self._news.notify_all()
 
+    @property
+    def is_in_spark(self) -> bool:
+        """Whether it waits in Spark, because nothing is watched."""
+        return self._streams is not None
+
     def wait_in(self, spark: Any) -> None:
         """Wait in this session's ``StreamingQueryManager`` from now on: nothing is watched.
 

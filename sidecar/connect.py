@@ -88,9 +88,9 @@ def observers_of(
     settings: Settings,
     spark: Any,
     path: Any,
-    *,
     arrived: Inbox,
     guard: Guard,
+    *,
     latest_snapshot: Callable[[], Snapshot],
 ) -> Observers | ConnectObservers:
     """The observers for an event path."""

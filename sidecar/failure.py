@@ -33,7 +33,8 @@ def first_failure(snapshot: Snapshot, evaluation: Evaluation) -> QueryFailure | 
     """An exception for the first of this process's queries that failed or is gone."""
     foreign = _foreign(snapshot)
     for label, health in evaluation.health.items():
-        if health.state is QueryState.FAILED and _counts(health) and label not in foreign:
+        failed = health.state is QueryState.FAILED and not health.restarted
+        if failed and _counts(health) and label not in foreign:
             return QueryFailure(label, health.reason)
     for finding in evaluation.findings:
         about = finding.members or (finding.query,)

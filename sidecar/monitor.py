@@ -20,6 +20,7 @@ from ..listener.prober import Prober
 from ..listener.reader import EventReader
 from ..listener.snapshot import Snapshot
 from .file_readers import FileReaders
+from .publisher import Publishers
 from .worker import Worker
 
 
@@ -46,6 +47,7 @@ class MonitorFacts:
         guard: Guard,
         notifier: Notifier,
         files: FileReaders,
+        publishers: Publishers,
     ) -> None:
         self._origin = origin
         self._path = path
@@ -56,6 +58,7 @@ class MonitorFacts:
         self._guard = guard
         self._notifier = notifier
         self._files = files
+        self._publishers = publishers
         self._callback_durations = CALLBACK_BUCKETS
         self._probe_durations = PROBE_BUCKETS
 
@@ -102,6 +105,7 @@ class MonitorFacts:
             receivers=self._notifier.names,
             spool_problem=self._notifier.spool_problem,
             file_problems=self._files.problems,
+            pushes=self._publishers.pushes,
             app_name_problem=problem_of(self._origin.app),
             callback_duration_seconds=self._callback_durations,
             probe_duration_seconds=self._probe_durations,

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
 from ..alerting.evaluated import Evaluated
 from ..alerting.lifecycle.lifecycle import Lifecycle
-from ..alerting.notifier import Notifier
-from ..alerting.query_heartbeats import QueryHeartbeats
 from ..core.deadline import Deadline
 from ..core.guard import Guard
 from ..core.loop import Loop
@@ -23,6 +21,8 @@ from ..listener.health_listener import HealthListener
 from ..listener.mailbox import Mailbox
 from ..listener.python_frames import main_thread
 from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
+from ..listener.snapshot import Snapshot
+from ..listener.supervised import SupervisedQuery
 from ..settings import wiring
 from ..settings.components import Components
 from ..settings.links import external_url, runbook
@@ -30,8 +30,10 @@ from ..settings.settings import Settings
 from .connect import observers_of
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
+from .notifying import make_notifier
 from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
+from .publishing import make_publishers
 from .serving import make_server, serves
 from .session import app_name, spark_ui_url, spark_version, warn_of_app_name
 from .start_lines import log_start
@@ -62,6 +64,7 @@ class Runtime:
         components: Components,
         guard: Guard,
         on_evaluated: Callable[[], None],
+        supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict,
     ) -> None:
         self._settings = settings
         self.path = path
@@ -69,23 +72,19 @@ class Runtime:
         self._components = components
         self._guard = guard
         self._on_evaluated = on_evaluated
+        self._supervised = supervised
         self._checkpoint_warnings = CheckpointWarnings()
         self._observers = observers_of(
-            settings,
-            spark,
-            path,
-            arrived=self._arrived,
-            guard=guard,
-            latest_snapshot=lambda: self.evaluated.snapshot,
+            settings, spark, path, self._arrived, guard, latest_snapshot=self._latest_snapshot
         )
         app = app_name(settings, spark)
         warn_of_app_name(app)
-        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
-        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
-        self._notifier = self._make_notifier(app, lifecycle)
+        lifecycle = self._make_lifecycle(app, spark)
+        self._notifier = make_notifier(app, settings, components, lifecycle, guard)
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
+        self._publishers = make_publishers(app, components.pushing, self._pushed_board, guard)
         self._facts = MonitorFacts(
             Origin(app, spark_version(spark), lag_by_partition=settings.lag_by_partition),
             path=path,
@@ -96,6 +95,7 @@ class Runtime:
             guard=guard,
             notifier=self._notifier,
             files=self._files,
+            publishers=self._publishers,
         )
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
@@ -112,6 +112,7 @@ class Runtime:
             self._server = None
         self._files.start()
         self._notifier.start()
+        self._publishers.start()
         for loop in self._loops:
             loop.start()
         page = (external_url(self._settings) or self.url) if self.url else None
@@ -179,6 +180,7 @@ class Runtime:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
+        self._publishers.stop(planned=end is not ProcessEnd.CRASHED)
         try:
             self._notifier.close(deadline)
         finally:
@@ -187,21 +189,12 @@ class Runtime:
                 self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
+        self._publishers.join(lambda: deadline.left)
         self._files.stop()
 
-    def _make_notifier(self, app: str, lifecycle: Lifecycle) -> Notifier:
-        settings, guard, receivers = self._settings, self._guard, self._components.receivers
-        spool = wiring.spool(settings, app, guard)
-        notifier = Notifier(
-            wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
-            spool,
-            heartbeat=self._components.heartbeat,
-            query_heartbeats=QueryHeartbeats(self._components.query_heartbeats),
-            restore=lambda found: lifecycle.restore(found, time.monotonic()),
-            redact=self._components.redacting.text,
-        )
-        lifecycle.restore(notifier.restored, time.monotonic())
-        return notifier
+    def _make_lifecycle(self, app: str, spark: Any) -> Lifecycle:
+        guidance = replace(self._components.guidance, spark_ui_url=spark_ui_url(spark))
+        return Lifecycle(app, guidance, wiring.terms(self._settings))
 
     def _make_worker(self, lifecycle: Lifecycle) -> Worker:
         inputs = Inputs(
@@ -212,6 +205,7 @@ class Runtime:
             ownership=lambda: self.path.ownership,
             silences=self._components.silencing,
             main_thread=main_thread,
+            supervised=self._supervised,
         )
         return Worker(
             inputs,
@@ -231,6 +225,13 @@ class Runtime:
             runbook=runbook,
             silence=self._silence,
         )
+
+    def _latest_snapshot(self) -> Snapshot:
+        return self.evaluated.snapshot
+
+    def _pushed_board(self) -> PublishedState | None:
+        # Processes of one JVM would replace each other's figures.
+        return self.board if self.path.ownership.is_eldest else None
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
         known = {*self.evaluated.snapshot.labels(), *self.board.expected}

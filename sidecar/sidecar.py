@@ -7,7 +7,6 @@ import logging
 import os
 import threading
 from contextlib import suppress
-from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -20,13 +19,14 @@ from ..exporter.status import Status, status
 from ..listener.health_listener import HealthListener
 from ..settings.components import make_components
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import silence_until
-from . import announcing
+from .announcing import Announcements
 from .awaiting import FailureWait
 from .registry import Registry
+from .restarting import RestartTerms
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, conf_reader, settings_of, watched_by
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
+from .supervisor import Starts, Supervisor, check_starts, start_unwatched
 from .view import SidecarView
 
 log = logging.getLogger("querypulse")
@@ -34,7 +34,7 @@ log = logging.getLogger("querypulse")
 EXIT_SECONDS = 8.0
 
 
-class Sidecar(SidecarView):
+class Sidecar(SidecarView, Announcements):
     """Watches the queries of one driver from the moment it is started.
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
@@ -59,6 +59,11 @@ class Sidecar(SidecarView):
         self._redacted_log = RedactedLog(self._components.redacting.text)
         self._runtime: Runtime | None = None
         self._wait = FailureWait(self._evaluated, lambda: self._closed)
+        self._supervisor = Supervisor(
+            lambda: self._require_runtime().evaluated.snapshot,
+            closed=lambda: self._closed,
+            redact_ours=self._components.redacting.text,
+        )
         self._closing = threading.Lock()
         self._closed, self._ended = False, threading.Event()
         self._pid = os.getpid()
@@ -83,9 +88,7 @@ class Sidecar(SidecarView):
             RuntimeError: the listener has not been added to Spark yet.
 
         """
-        if self._runtime is None:
-            raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
-        return status(self._runtime.board)
+        return status(self._require_runtime().board)
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""
@@ -96,48 +99,6 @@ class Sidecar(SidecarView):
         if self._runtime is None or os.getpid() != self._pid:
             return False
         return self._runtime.flush(Deadline(timeout))
-
-    def expect_stop(self, name: Any) -> None:
-        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
-
-        ``name`` is a query's name, or the ``StreamingQuery``.
-
-        Raises:
-            ValueError: no such query is known.
-
-        """
-        announcing.expect_stop(self._runtime, self.flush, name)
-
-    def forget(self, name: Any) -> None:
-        """Drop a query that will not come back: its alerts resolve, its series end.
-
-        It is no longer expected. ``"unnamed"`` drops every query without a name that has ended.
-
-        Raises:
-            ValueError: no query of this name is known, or it is still running.
-
-        """
-        announcing.forget(self._runtime, self.flush, name)
-
-    def silence(
-        self,
-        queries: str,
-        minutes: float | None = None,
-        until: datetime | None = None,
-        reason: str = "",
-        alertname: str = "*",
-    ) -> None:
-        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
-
-        Alerts sent before stay open, and their resolution is sent. The silence ends with this
-        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
-
-        Raises:
-            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
-
-        """
-        one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
-        announcing.silence(self._runtime, self._components.silencing, one)
 
     def start_or_stand_by(self, *, by_hand: bool = False) -> None:
         """Start watching; a second call does nothing.
@@ -186,6 +147,7 @@ class Sidecar(SidecarView):
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
             self._wait.wake()
+            self._supervisor.wake()
 
     def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
         """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
@@ -199,6 +161,36 @@ class Sidecar(SidecarView):
 
         """
         self._wait.wait(timeout, on_stall=on_stall)
+
+    def supervise(
+        self,
+        starts: Starts,
+        *,
+        restarts: int = 10,
+        within_seconds: float = 3600.0,
+        max_pause_seconds: float = 300.0,
+        same_batch_failures: int = 5,
+    ) -> None:
+        """Start queries, and start each again after a failure; ``docs/supervise.md`` has the terms.
+
+        ``starts`` has a function by query name that starts the query and returns it, called in this
+        thread. Blocks until no query is left to restart: each has completed, was stopped on
+        purpose, forgotten or given up; or the sidecar is closed, or the application stops Spark.
+
+        Raises:
+            QueryFailure: a query was given up and no other is left, or Spark has ended (``*``).
+            ValueError: a name or a term is not allowed, or a query is supervised already.
+            RuntimeError: the listener has not been added to Spark yet.
+
+        """
+        terms = RestartTerms(restarts, within_seconds, max_pause_seconds, same_batch_failures)
+        check_starts(starts)
+        if self._wait.is_in_spark:
+            start_unwatched(starts)
+            self._wait.wait(None)
+            return
+        self._require_runtime()
+        self._supervisor.supervise(starts, terms)
 
     def _start_by_hand(self) -> Any:
         """The Java listener, when PySpark adds or removes it; starts the sidecar."""
@@ -216,6 +208,7 @@ class Sidecar(SidecarView):
             self._components.redacting.honour(conf_reader(spark))
             make = partial(Runtime, settings=self.settings, components=self._components)
             make = partial(make, guard=self._guard, on_evaluated=self._on_evaluated)
+            make = partial(make, supervised=lambda: self._supervisor.published)
             runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
             if not self._keep(runtime, watched_by(spark)):
                 runtime.stop(Deadline(EXIT_SECONDS))
@@ -230,11 +223,17 @@ class Sidecar(SidecarView):
                 atexit.register(self._at_exit)
         return self._runtime is runtime
 
+    def _require_runtime(self) -> Runtime:
+        if self._runtime is None:
+            raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
+        return self._runtime
+
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None
 
     def _on_evaluated(self) -> None:
         self._wait.wake()
+        self._supervisor.wake()
         newest = None if self._closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.

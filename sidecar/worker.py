@@ -5,7 +5,7 @@ incidents over. It never calls the JVM.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, 
 from ..listener.snapshot import Snapshot
 from ..listener.sources.report import SourceReport
 from ..listener.state import State
+from ..listener.supervised import SupervisedQuery
 
 TICK_SECONDS = 0.6
 """A little longer than the probe's default interval: each poll evaluates by itself."""
@@ -48,6 +49,8 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
     sources: Callable[[], SourceReport | None] = lambda: None
     ownership: Callable[[], Ownership] = lambda: ALONE
     silences: Callable[[], Sequence[Silence]] = tuple
+    supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict
+    """By label: the queries that the application lets querypulse restart."""
     main_thread: Callable[[], str] = str
     """Where the main thread is; called at most once in an evaluation."""
 
@@ -170,7 +173,7 @@ class Worker:
         wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, now, wall)
         self._remembering.restore_flaps(self._lifecycle, now, wall)
-        snapshot = self.state.snapshot(now)
+        snapshot = self.state.snapshot(now, self._inputs.supervised())
         self._remembering.keep(snapshot, self.policy, wall)
         evaluation = evaluate(snapshot, now, self.policy)
         evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))

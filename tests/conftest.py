@@ -334,6 +334,10 @@ def needs():
             has("prometheus", "promtool"),
             "needs Prometheus and promtool (Debian: prometheus)",
         ),
+        "pushgateway": (
+            has("prometheus-pushgateway"),
+            "needs the Pushgateway (Debian: prometheus-pushgateway)",
+        ),
         "alertmanager": (
             has("prometheus-alertmanager"),
             "needs Alertmanager (Debian: prometheus-alertmanager)",

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from ..alert import LASTING, OCCURRENCE, Alert
 from ..finding import Severity
-from ..rules import query_failed
+from ..rules import query_failed, query_given_up
 from .flap_guard import note
 from .health import DriverHealth, RecoveryWindow
 
-FACTS = frozenset({query_failed.NAME})
+FACTS = frozenset({query_failed.NAME, query_given_up.NAME})
 """Alerts that fire at the first evaluation; all others need two in a row, to ignore glitches."""
 
 POLLS = 2

@@ -24,6 +24,7 @@ from ..rules import (
     offsets_stalled,
     query_failed,
     query_flapping,
+    query_given_up,
     query_lagging,
     query_missing,
     query_stalled,
@@ -41,6 +42,7 @@ CRITICAL = (
     query_flapping.NAME,
     offsets_stalled.NAME,
     data_loss_risk.NAME,
+    query_given_up.NAME,
 )
 """Alerts that can be critical from the beginning, the most likely first."""
 WARNINGS = (
@@ -50,7 +52,14 @@ WARNINGS = (
     watermark_stuck.NAME,
     streaming_input_missing.NAME,
 )
-ESCALATING = (query_stalled.NAME, batch_slow.NAME, data_loss_risk.NAME, query_lagging.NAME)
+ESCALATING = (
+    query_stalled.NAME,
+    batch_slow.NAME,
+    data_loss_risk.NAME,
+    query_lagging.NAME,
+    query_failed.NAME,
+    query_flapping.NAME,
+)
 """Alerts that can be a warning first and become critical."""
 OF_DRIVER = (driver_down.NAME,)
 OF_SIGNALS = (events_missing.NAME, monitoring_degraded.NAME)

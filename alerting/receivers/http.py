@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import requests
 from urllib3.exceptions import HTTPError
@@ -20,6 +20,7 @@ from .deadline_adapter import DeadlineAdapter
 from .http_options import HttpOptions
 from .receiver import DeliveryError
 from .transport_failure import diagnose
+from .unlogged import Unlogged
 
 TOTAL_SECONDS = 10.0
 CONNECT_SECONDS = 3.0
@@ -112,10 +113,12 @@ class HttpPoster:
         headers: HeadersAt = lambda _: {},
         *,
         address: Callable[[str], str] = str,
+        method: str = "POST",
     ) -> bytes:
         """Post ``body`` at Unix time ``wall``; returns the first 64 KiB of a 2xx answer.
 
-        ``address`` makes of the URL the one to post to, on the same host.
+        ``address`` makes of the URL the one to post to, on the same host. ``method`` may also be
+        another one that may be repeated, such as ``PUT``.
 
         Raises:
             HttpError: no 2xx came; the message shows scheme, host and status, nothing else.
@@ -124,14 +127,13 @@ class HttpPoster:
         return self._exchange(
             address,
             wall,
-            lambda url, now_wall: self._attempt(url, body, now_wall, headers(now_wall)),
+            lambda url, now: self._attempt(method, url, body, now, headers(now)),
         )
 
     def get(self, wall: float, *, address: Callable[[str], str]) -> bytes:
         """The first 4 MiB of what a GET is answered with; else as ``post``."""
-        return self._exchange(
-            address, wall, lambda url, now_wall: self._attempt(url, None, now_wall, {})
-        )
+        once = partial(self._attempt, "GET", headers={}, body=None)
+        return self._exchange(address, wall, lambda url, now: once(url, now_wall=now))
 
     def _exchange(
         self, address: Callable[[str], str], wall: float, once: Callable[[str, float], bytes]
@@ -177,26 +179,31 @@ class HttpPoster:
         return url
 
     def _attempt(
-        self, url: str, body: bytes | None, now_wall: float, headers: Mapping[str, str]
+        self,
+        method: str,
+        url: str,
+        body: bytes | None,
+        now_wall: float,
+        headers: Mapping[str, str],
     ) -> bytes:
         if self._closing.is_set():
             raise HttpError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
-        with self._send(url, body, headers) as response:
+        with self._send(method, url, body, headers) as response:
             answer = _read(response, MAX_ANSWER_BYTES if body is not None else MAX_LIST_BYTES)
         if classify(response.status_code) is not DeliveryOutcome.DELIVERED:
             raise self._unaccepted(response, answer, now_wall)
         return answer
 
-    def _send(self, url: str, body: bytes | None, headers: Mapping[str, str]) -> requests.Response:
+    def _send(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> requests.Response:
         fixed = {"User-Agent": USER_AGENT}
         if body is not None:
             fixed["Content-Type"] = "application/json"
         left = max(0.001, self._wire.seconds_left())
         try:
-            request = requests.Request(
-                "GET" if body is None else "POST", url, data=body, headers={**fixed, **headers}
-            )
-            with _Unlogged():
+            request = requests.Request(method, url, data=body, headers={**fixed, **headers})
+            with Unlogged():
                 return self._wire.send(
                     request.prepare(),
                     stream=True,
@@ -223,20 +230,6 @@ class HttpPoster:
             retry_after=wait_asked_for(status, response.headers.get("Retry-After"), now_wall),
             may_have_arrived=may_have_arrived(status),
         )
-
-
-class _Unlogged(logging.Filter):
-    """While entered, keeps this thread's requests, paths included, out of urllib3's debug log."""
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        logging.getLogger("urllib3.connectionpool").addFilter(self)
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger("urllib3.connectionpool").removeFilter(self)
-
-    def filter(self, _: logging.LogRecord) -> bool:
-        return threading.get_ident() != self._thread
 
 
 def _read(response: requests.Response, most: int) -> bytes:

@@ -12,6 +12,7 @@ from . import (
     offsets_stalled,
     query_failed,
     query_flapping,
+    query_given_up,
     query_lagging,
     query_missing,
     query_stalled,
@@ -21,6 +22,7 @@ from . import (
 )
 
 OF_QUERIES = (
+    query_given_up,
     query_failed,
     query_stopped,
     query_missing,

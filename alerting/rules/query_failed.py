@@ -12,12 +12,16 @@ from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..on_restart import on_restart
 from ..rule_context import RuleContext
+from ..supervision import is_restarted
 
 NAME = "StreamingQueryFailed"
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire after the grace period (0 s by default), and keep firing until a new run commits."""
+    """Fire after the grace period (0 s by default), and keep firing until a new run commits.
+
+    While ``supervise`` restarts the query, the alert is a warning.
+    """
     ended = context.query.failure
     if ended is None or ended.failure is None:
         return None
@@ -39,7 +43,7 @@ def check(context: RuleContext) -> Finding | None:
     return Finding(
         alertname=NAME,
         query=context.label,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if is_restarted(context) else Severity.CRITICAL,
         state=QueryState.FAILED,
         reason=over_restarts.with_age(failure.reason, context),
         summary=over_restarts.with_age(f"{context.label} failed: {failure.headline}", context),

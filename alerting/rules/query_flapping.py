@@ -16,6 +16,7 @@ from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..headline import code_last
 from ..rule_context import RuleContext
+from ..supervision import is_supervised
 
 NAME = "StreamingQueryFlapping"
 POISON = "poison_batch: "
@@ -23,14 +24,17 @@ POISON = "poison_batch: "
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when the restart budget is used up; a commit in between does not reset it."""
+    """Fire when the restart budget is used up; a commit in between does not reset it.
+
+    For a query that ``supervise`` restarts, or has given up, the alert is a warning.
+    """
     if not is_flapping(context.query, context.limits, context.now):
         return None
     reason = _reason(context)
     return Finding(
         alertname=NAME,
         query=context.label,
-        severity=Severity.CRITICAL,
+        severity=Severity.WARNING if is_supervised(context) else Severity.CRITICAL,
         state=QueryState.FLAPPING,
         reason=reason,
         summary=f"{context.label} keeps failing: {code_last(reason)}",

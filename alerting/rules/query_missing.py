@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.snapshot import Snapshot
+from ...listener.supervised import SupervisedQuery
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..policy import Limits
@@ -36,6 +37,17 @@ def check_absent(label: str, limits: Limits, snapshot: Snapshot, now: float) -> 
     known = ", ".join(sorted(snapshot.labels())) or "none"
     reason = f"expected, but not seen in {waited:.0f} s of monitoring"
     return _finding(label, reason, {"known_queries": known})
+
+
+def check_not_started(
+    label: str, supervised: SupervisedQuery, limits: Limits, snapshot: Snapshot, now: float
+) -> Finding | None:
+    """Fire for a supervised query whose start is overdue by more than the start grace period."""
+    due_at = supervised.due_at
+    waited = 0.0 if due_at is None else snapshot.watched(due_at, now)
+    if snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
+        return None
+    return _finding(label, f"its start has been due for {waited:.0f} s", {})
 
 
 def _finding(label: str, reason: str, evidence_: dict[str, str]) -> Finding:

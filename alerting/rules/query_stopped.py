@@ -8,6 +8,7 @@ from ...listener.query import Outcome
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
+from ..supervision import is_restarted
 
 NAME = "StreamingQueryStopped"
 NOTICED_SECONDS = 5.0
@@ -20,15 +21,17 @@ def check(context: RuleContext) -> Finding | None:
     """Fire when the query has not restarted within the grace period.
 
     Queries with ``once`` and ``availableNow`` end by themselves and do not fire, unless a
-    SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``, or
-    in an application that stops its own SparkContext. If the trigger is unknown, the alert fires
-    only for an expected query.
+    SparkContext that stopped by itself cut them off. Neither does a query after ``expect_stop``,
+    one that ``supervise`` restarts, or one in an application that stops its own SparkContext. If
+    the trigger is unknown, the alert fires only for an expected query.
     """
     gone_at = _gone_at(context)
     if gone_at is None or context.snapshot.context.explains_ends:
         return None
     with_context = _ended_with_context(context, gone_at)
     if context.query.stop_expected or not _should_run(context, with_context=with_context):
+        return None
+    if is_restarted(context) and not with_context:
         return None
     grace = context.limits.gone_grace_seconds
     if grace and (context.watched_since(gone_at) <= grace or _is_unconfirmed(context)):

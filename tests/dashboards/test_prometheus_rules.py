@@ -178,6 +178,8 @@ MUTANTS = [
     ("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("StreamingQueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
     ("StreamingQueryFlapping", "the time", replaced("[10m]", "[1h]")),
+    ("StreamingQueryFailed", "supervised queries", replaced("unless on (app, query) max by (app, query) (spark_streaming_query_supervised)")),
+    ("StreamingQueryFlapping", "supervised queries", replaced("unless on (app, query) max by (app, query) (spark_streaming_query_supervised)")),
     ("StreamingDriverDown", "an expected driver", replaced("driver_expected_", "driver_heartbeat_")),
     ("StreamingDriverDown", "the newest driver", replaced(">= on (app)", ">= on (app) 0 *")),
     ("StreamingDriverDown", "a heartbeat that has stopped", replaced("offset 2m", "offset 1d")),

@@ -28,6 +28,7 @@ QUERY_METRICS = {
     "terminations_total", "restarts_total", "failure_info", "alert",
     "alerting_enabled", "last_activity_timestamp_seconds", "no_progress_seconds", "trigger_interval_seconds",
     "expected_input_seconds", "lag_allowed_offsets", "restart_budget",
+    "supervised", "supervised_restarts_total",
 }  # fmt: skip
 MONITOR_METRICS = {
     "build_info", "heartbeat_timestamp_seconds", "events_total", "events_dropped_total",

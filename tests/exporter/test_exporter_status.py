@@ -25,7 +25,7 @@ ADDED = [
     "expected", "ignored", "started_at", "restarts", "trigger", "sink", "batch_in_flight",
     "last_idle_age_seconds", "recent_batch_seconds", "input_rows_per_second",
     "processed_rows_per_second", "lag_seconds", "last_input_age_seconds", "checkpoint_problem",
-    "upstream", "downstream", "end_to_end_age_seconds",
+    "supervised", "upstream", "downstream", "end_to_end_age_seconds",
 ]  # fmt: skip
 
 
@@ -255,7 +255,7 @@ def test_rendering_changes_nothing():
     shown = full_board()
     assert as_json(shown) == as_json(shown)
     assert shown.monitor == MONITOR
-    assert shown.snapshot == full_story().state.snapshot(100.0)
+    assert shown.snapshot == full_story().snapshot(100.0)
 
 
 def test_long_name_is_shown_once_and_shortened_even_while_only_expected():

@@ -54,7 +54,7 @@ def board(
     return PublishedState(
         app=app,
         spark_version="4.0.0",
-        snapshot=story.state.snapshot(now),
+        snapshot=story.snapshot(now),
         health=evaluation.health,
         alerts=tuple(
             alert_of(finding, app, Guidance("https://runbooks.example/{alertname}.md"), WALL)
@@ -70,7 +70,7 @@ def board(
 
 def full_story() -> Story:
     """At 100 s: ``busy`` runs batch 8, and batch 7 is not in its log yet; ``dead`` has failed."""
-    story = Story().started("busy", at=10).started("dead", at=20)
+    story = Story().supervised("busy", restarts=2).started("busy", at=10).started("dead", at=20)
     batch = progress(
         "busy",
         batch=7,

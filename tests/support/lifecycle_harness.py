@@ -32,6 +32,7 @@ COMMIT_EVERY_SECONDS = 5
 
 STATES = {
     "StreamingQueryFailed": QueryState.FAILED,
+    "StreamingQueryGivenUp": QueryState.FAILED,
     "StreamingQueryStopped": QueryState.STOPPED_UNEXPECTEDLY,
     "StreamingQueryMissing": QueryState.MISSING,
     "StreamingQueryStalled": QueryState.STALLED,

@@ -14,7 +14,13 @@ from support.story import CONFLICT, Story, processing, progress, run, source
 from querypulse.listener.job_counts import JobCounts, SlotUse
 from querypulse.listener.probing import Context
 
-USUALLY = {"StreamingQueryStalled": "critical", "StreamingBatchSlow": "warning"}
+USUALLY = {
+    "StreamingQueryFailed": "critical",
+    "StreamingQueryFlapping": "critical",
+    "StreamingQueryStalled": "critical",
+    "StreamingBatchSlow": "warning",
+}
+FAILED_MILDLY = [("StreamingQueryFailed", "a", "warning")]
 STALLED_MILDLY = [("StreamingQueryStalled", "a", "warning")]
 SLOW_FOR_LONG = [("StreamingBatchSlow", "a", "critical")]
 STOPPED = Context.STOPPED_BY_APPLICATION
@@ -414,6 +420,29 @@ CASES = [
     ("planning under trigger 0, but Spark records idle progress",
      Story().probe(run(message="Getting offsets from Kafka", last_progress_mark="1"), at=0)
      .probe(run(message="Getting offsets from Kafka", last_progress_mark="2"), at=290), 300, {}, None, "idle"),
+    # -- StreamingQueryGivenUp ------------------------------------------------------------------------
+    ("supervise has given it up", steady().ended(at=101, exception=CONFLICT).supervised(given_up="11 failures"), 102, {},
+     "StreamingQueryGivenUp", "failed", ["StreamingQueryFailed"]),
+    ("it has never started, and was given up", Story().supervised(given_up="11 failures, the last: its start failed"), 5, {},
+     "StreamingQueryGivenUp", "failed"),
+    ("stopped again and again, and given up", watched(steady(), (100, 105, run())).ended(at=106).supervised(given_up="11 failures"), 300, {},
+     "StreamingQueryGivenUp", "failed", ["StreamingQueryStopped"]),
+    ("given up, then started by hand", steady().ended(at=101, exception=CONFLICT).supervised(given_up="11 failures")
+     .started(run=2, at=150).commit(run=2, batch=11, at=155), 160, {}, None, "running"),
+    ("supervised, and healthy", steady().supervised(restarts=3, failure="boom"), 105, {}, None, "running"),
+    ("its restart is due in four minutes", steady().ended(at=101, exception=CONFLICT).supervised(due_at=400.0), 300, {}, FAILED_MILDLY, "failed"),
+    ("its restart has been due for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), 231, {},
+     "StreamingQueryFailed", "failed"),
+    ("failed, and supervise has not noticed for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(), 222, {},
+     "StreamingQueryFailed", "failed"),
+    ("it stopped, and its restart is due", watched(steady(), (100, 105, run())).ended(at=106).supervised(due_at=200.0), 190, {}, None, "stopped"),
+    ("its first start is due", Story().supervised(due_at=0.0), 100, {}, None, "starting"),
+    ("its first start hangs", Story().supervised(due_at=0.0), 121, {}, "StreamingQueryMissing", "missing"),
+    ("it is expected, and its next start is due", Story().supervised(due_at=300.0, failure="its start failed"), 290, {"expected": ["a"]}, None, "starting"),
+    ("it failed three times, and is restarted", dying(100, 150, 200).supervised(due_at=220.0), 206, {},
+     [("StreamingQueryFlapping", "a", "warning")], "failed", ["StreamingQueryFailed"]),
+    ("given up under ignore", Story().supervised(given_up="11 failures"), 5, {"overrides": [("a*", {"ignore": True})]}, None, "starting"),
+    ("the application stops Spark before its first start", Story().supervised(due_at=0.0).probe(at=1, context=STOPPED), 300, {}, None, "starting"),
     # -- StreamingQueryFailed --------------------------------------------------------------------------
     ("fails, reported by the event", steady().ended(at=101, exception=CONFLICT), 101, {}, "StreamingQueryFailed", "failed"),
     ("fails, reported by the probe while the event is stuck in the bus",

@@ -23,6 +23,7 @@ from querypulse.listener.query import Query
 from querypulse.listener.sources.report import SourcePoll, SourceReport
 from querypulse.listener.starting_point import StartingPoint, Written
 from querypulse.listener.state import State
+from querypulse.listener.supervised import SupervisedQuery
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
 
@@ -112,6 +113,7 @@ class Story:
 
     def __init__(self) -> None:
         self.state = State(0.0)
+        self._supervised = {}
 
     def started(self, query="a", run=1, *, at):
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
@@ -189,11 +191,19 @@ class Story:
         self.state.pause(at, seconds)
         return self
 
+    def supervised(self, query="a", **fields):
+        """What ``supervise`` says of a query."""
+        self._supervised[query] = SupervisedQuery(**fields)
+        return self
+
+    def snapshot(self, now):
+        return self.state.snapshot(now, dict(self._supervised))
+
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]
 
     def evaluate(self, now, **settings) -> Evaluation:
-        return evaluate(self.state.snapshot(now), now, policy(**settings))
+        return evaluate(self.snapshot(now), now, policy(**settings))
 
 
 def policy(*, expected=(), overrides=(), probe_expected=False, **limits) -> Policy:

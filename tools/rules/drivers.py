@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tools.rules.expressions import ALIVE, BEAT, BY_APP, CONTINUOUS, WATCHED, indented, measured
+from tools.rules.expressions import (
+    ALIVE,
+    BEAT,
+    BY_APP,
+    CONTINUOUS,
+    HEARTBEAT_STUCK,
+    WATCHED,
+    indented,
+    measured,
+)
 from tools.rules.rule import Rule
 
 LOST = 'querypulse_alerts_lost_total{reason!="obsolete"}'
@@ -54,7 +63,9 @@ max by (app) (
     # or alerts that were given up within the hour
     or {LOST} > min_over_time({LOST}[1h])
   )
-)"""
+)
+# the figures of a dead driver stay at a Pushgateway
+{HEARTBEAT_STUCK}"""
 
 DRIVERS = (
     Rule(

@@ -10,7 +10,6 @@ from tools.rules.expressions import (
     PROGRESSES,
     WATCHED,
     WINDOW,
-    measured,
     measured_unless_reported,
     reported_by_querypulse,
 )
@@ -21,9 +20,14 @@ OFFSETS = "Offsets are not in the metrics, only their distance from the latest o
 FAILURES = 'spark_streaming_query_terminations_total{outcome="failed"}'
 LAG = "spark_streaming_source_lag_offsets"
 
+SUPERVISED = """\
+# supervise restarts it, or reports that it has given up
+unless on (app, query) max by (app, query) (spark_streaming_query_supervised)"""
+
 FAILED = f"""\
 max by (app, query) (spark_streaming_query_failure_info)
-{WATCHED}"""
+{WATCHED}
+{SUPERVISED}"""
 
 STALLED = f"""\
 # seconds without a commit or proof of idleness, beyond the window
@@ -52,7 +56,8 @@ FLAPPING = f"""\
 # failures within ten minutes
 max by (app, query) ({FAILURES} - min_over_time({FAILURES}[10m]))
 >= on (app, query) max by (app, query) (spark_streaming_query_restart_budget)
-{WATCHED}"""
+{WATCHED}
+{SUPERVISED}"""
 
 SLOW = f"""\
 max by (app, query) (spark_streaming_query_batch_in_flight_seconds)
@@ -85,10 +90,22 @@ unless on (app, query) max by (app, query) (
 
 QUERIES = (
     Rule(
-        name="StreamingQueryFailed",
+        name="StreamingQueryGivenUp",
         severity="critical",
         wait="1m",
-        expr=measured("StreamingQueryFailed", FAILED),
+        comment="Only querypulse knows what it restarts.",
+        expr=reported_by_querypulse("StreamingQueryGivenUp"),
+        summary="Streaming query {{ $labels.query }} of {{ $labels.app }} "
+        "is not restarted any more",
+        description="supervise has given up {{ $labels.query }}: its restarts are used up, or the "
+        "same batch fails each time. It does not run.",
+    ),
+    Rule(
+        name="StreamingQueryFailed",
+        severity=AS_REPORTED,
+        wait="1m",
+        comment="A warning while supervise restarts the query.",
+        expr=measured_unless_reported("StreamingQueryFailed", FAILED, "critical"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} has failed",
         description="A run of {{ $labels.query }} has ended with an exception, and no later run "
         "has committed a batch or was idle. The other queries and the driver may still run.",
@@ -145,11 +162,11 @@ QUERIES = (
     ),
     Rule(
         name="StreamingQueryFlapping",
-        severity="critical",
+        severity=AS_REPORTED,
         wait="1m",
         comment="Ten minutes are the default of restart_window_seconds. Only querypulse knows "
-        "failures before the first scrape.",
-        expr=measured("StreamingQueryFlapping", FLAPPING),
+        "failures before the first scrape. A warning while supervise restarts the query.",
+        expr=measured_unless_reported("StreamingQueryFlapping", FLAPPING, "critical"),
         summary="Streaming query {{ $labels.query }} of {{ $labels.app }} fails repeatedly",
         description="{{ $labels.query }} was restarted after a failure and failed again: "
         "restart_budget times within restart_window_seconds, or each time in the same batch.",

@@ -89,6 +89,30 @@ SERVER = SettingGroup(
     ),
 )
 
+PUSH = SettingGroup(
+    "Pushing metrics",
+    (
+        Setting(
+            "pushgateway_url",
+            "A Prometheus Pushgateway that gets all metrics, where nobody can scrape: "
+            "[push.md](push.md).",
+            '"https://pushgateway.example.com"',
+        ),
+        Setting(
+            "otlp_endpoint",
+            "An OpenTelemetry receiver that gets all metrics by OTLP over HTTP; `/v1/metrics` is "
+            "appended. Needs `querypulse[otlp]`: [push.md](push.md#opentelemetry).",
+            '"https://otel-collector.example.com:4318"',
+        ),
+        Setting(
+            "otlp_headers_file",
+            "The file of its headers: `api-key=abc,other=def`.",
+            '"/run/secrets/otlp-headers"',
+        ),
+        Setting("push_interval_seconds", "Time between two pushes.", "15"),
+    ),
+)
+
 NETWORK = SettingGroup(
     "Connections to receivers",
     (

@@ -9,11 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from querypulse.settings.settings import QuerySettings, Settings
-from tools.settings.of_delivery import NETWORK, RECEIVERS, SERVER
+from tools.settings.of_delivery import NETWORK, PUSH, RECEIVERS, SERVER
 from tools.settings.of_rules import ALERTS, DATA, JOB, STALLS
 from tools.settings.setting import Setting, SettingGroup
 
-GROUPS = (JOB, RECEIVERS, ALERTS, STALLS, DATA, SERVER, NETWORK)
+GROUPS = (JOB, RECEIVERS, ALERTS, STALLS, DATA, SERVER, PUSH, NETWORK)
 """In the order of the page."""
 
 HEAD = """\

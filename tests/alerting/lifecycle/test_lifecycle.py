@@ -460,12 +460,14 @@ def test_alert_in_two_restored_incidents_stays_in_the_newer_one():
 
 # -- stale resolves: possibly left open by a driver without a spool ---------------------------
 
-CRITICAL = ["StreamingQueryFailed", "StreamingQueryStalled", "StreamingQueryStopped", "StreamingQueryMissing", "StreamingQueryFlapping", "StreamingOffsetsStalled", "StreamingDataLossRisk"]  # fmt: skip
+CRITICAL = ["StreamingQueryFailed", "StreamingQueryStalled", "StreamingQueryStopped", "StreamingQueryMissing", "StreamingQueryFlapping", "StreamingOffsetsStalled", "StreamingDataLossRisk", "StreamingQueryGivenUp"]  # fmt: skip
 ESCALATED = [
     "StreamingQueryStalled/critical",
     "StreamingBatchSlow/critical",
     "StreamingDataLossRisk/critical",
     "StreamingQueryLagging/critical",
+    "StreamingQueryFailed/critical",
+    "StreamingQueryFlapping/critical",
 ]
 WARNED = [
     "StreamingBatchSlow",

@@ -52,7 +52,7 @@ def as_lists(reported):
 
 def holding(story, now, settings):
     """Every rule that holds for query a and for the driver, whether reported or not."""
-    snapshot, allowed = story.state.snapshot(now), policy(**settings)
+    snapshot, allowed = story.snapshot(now), policy(**settings)
     query = snapshot.labels().get("a")
     names = {
         found.alertname

@@ -1,0 +1,48 @@
+"""StreamingQueryGivenUp: ``supervise`` does not restart the query any more."""
+
+from __future__ import annotations
+
+from ...core.states import QueryState
+from ...listener.supervised import SupervisedQuery
+from ..evidence import evidence
+from ..finding import Finding, Severity
+from ..on_restart import on_restart
+from ..rule_context import RuleContext
+
+NAME = "StreamingQueryGivenUp"
+
+
+def check(context: RuleContext) -> Finding | None:
+    """Fire until the query runs again or is forgotten."""
+    supervised = context.snapshot.supervised.get(context.label)
+    if supervised is None or not supervised.given_up or context.query.alive:
+        return None
+    ended = context.query.failure
+    failure = ended.failure if ended is not None else None
+    facts = {**evidence(context), **on_restart(context.query)}
+    if failure is not None:
+        facts |= {
+            "error_class": failure.error_class,
+            "table": failure.table,
+            "python_line": failure.raised_at.line,
+            "traceback": failure.raised_at.traceback,
+        }
+    return _finding(context.label, supervised, {name: text for name, text in facts.items() if text})
+
+
+def check_absent(label: str, supervised: SupervisedQuery) -> Finding | None:
+    """Fire for a query that never started."""
+    return _finding(label, supervised, {}) if supervised.given_up else None
+
+
+def _finding(label: str, supervised: SupervisedQuery, facts: dict[str, str]) -> Finding:
+    reason = supervised.given_up
+    return Finding(
+        alertname=NAME,
+        query=label,
+        severity=Severity.CRITICAL,
+        state=QueryState.FAILED,
+        reason=reason,
+        summary=f"{label} is not restarted any more: {reason}",
+        evidence={"restarts": str(supervised.restarts), **facts},
+    )

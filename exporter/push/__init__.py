@@ -1,0 +1,1 @@
+"""What is pushed where nobody can scrape: payloads, without sockets."""

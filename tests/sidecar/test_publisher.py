@@ -1,0 +1,198 @@
+"""Pushing never waits for the job: figures are replaced, failures counted, the end is bounded."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+import requests
+from msgspec import structs
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from support.exporter_boards import full_board
+from support.http_double import HttpDouble, held, reply
+from support.server_process import ServerProcess, free_port
+
+from querypulse.core.guard import Guard
+from querypulse.settings.pushing import push_connections
+from querypulse.settings.settings import Settings, SettingsError
+from querypulse.sidecar.publishing import make_publishers
+
+PATIENCE_SECONDS = 20.0
+
+
+@pytest.fixture
+def double():
+    with HttpDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def publishing():
+    """Start what the settings say; everything ends with the test."""
+    started = []
+
+    def start(*, board=full_board, app="shop", interval=0.05, **settings):
+        connections = structs.replace(
+            push_connections(Settings(**settings)), interval_seconds=interval
+        )
+        one = make_publishers(app, connections, board, Guard())
+        one.start()
+        started.append(one)
+        return one
+
+    yield start
+    for one in started:
+        one.stop(planned=False)
+        one.join(lambda: 5.0)
+
+
+def until(condition):
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while not (found := condition()):
+        assert time.monotonic() < ends
+        time.sleep(0.01)
+    return found
+
+
+def end(publishers, *, planned):
+    publishers.stop(planned=planned)
+    publishers.join(lambda: PATIENCE_SECONDS)
+
+
+def test_planned_end_deletes_the_group(double, publishing):
+    publishers = publishing(pushgateway_url=double.url)
+    double.wait_for(2)
+    end(publishers, planned=True)
+
+    assert {one.method for one in double.requests[:-1]} == {"PUT"}
+    assert double.requests[-1].method == "DELETE"
+    assert {one.path for one in double.requests} == {
+        "/metrics/job/querypulse/instance@base64/c2hvcA=="
+    }
+
+
+def test_crash_leaves_the_newest_figures_behind(double, publishing):
+    publishers = publishing(pushgateway_url=double.url, interval=60)
+    double.wait_for(1)
+    end(publishers, planned=False)
+
+    assert [one.method for one in double.requests] == ["PUT", "PUT"]
+
+
+def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing):
+    publishers = publishing(pushgateway_url=double.url, board=lambda: None)
+    end(publishers, planned=True)
+
+    assert double.requests == []
+
+
+def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing):
+    double.script.append(reply(403))
+    publishers = publishing(pushgateway_url=double.url)
+    until(lambda: publishers.pushes["pushgateway"].outcomes["misconfigured"])
+    failed = publishers.pushes["pushgateway"]
+    until(lambda: publishers.pushes["pushgateway"].outcomes["delivered"])
+
+    assert failed.problem.endswith("answered 403")
+    assert publishers.pushes["pushgateway"].problem == ""
+
+
+def test_target_that_hangs_does_not_delay_the_end(double, publishing):
+    free = threading.Event()
+    double.script.extend([held(free, reply(200))] * 3)
+    publishers = publishing(pushgateway_url=double.url)
+    double.wait_for(1)
+    began = time.monotonic()
+    publishers.stop(planned=True)
+    publishers.join(lambda: 0.2)
+    free.set()
+
+    assert time.monotonic() - began < 5
+
+
+def test_otlp_receiver_gets_figures_with_its_headers(double, publishing, tmp_path):
+    headers = tmp_path / "headers"
+    headers.write_text("api-key=s3cret")
+    publishing(otlp_endpoint=double.url, otlp_headers_file=str(headers))
+    request = double.wait_for(1)[0]
+
+    assert (request.method, request.path) == ("POST", "/v1/metrics")
+    assert request.headers["Content-Type"] == "application/x-protobuf"
+    assert request.headers["api-key"] == "s3cret"
+    assert ExportMetricsServiceRequest.FromString(request.body).resource_metrics
+
+
+def test_figures_that_an_otlp_receiver_refuses_are_a_failure(double, publishing):
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = 3
+    double.script.append(reply(200, body=answer.SerializeToString()))
+    publishers = publishing(otlp_endpoint=double.url)
+    until(lambda: publishers.pushes["otlp"].outcomes["rejected"])
+
+    assert publishers.pushes["otlp"].outcomes["failed"] == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pushgateway_url": "http://gate.example"}, "pushgateway_url must be https://"),
+        ({"otlp_endpoint": "ftp://x"}, "otlp_endpoint must be an https:// URL"),
+        ({"otlp_headers_file": "/h"}, "needs 'otlp_endpoint'"),
+        ({"otlp_endpoint": "https://x", "otlp_headers_file": "/no"}, "otlp_headers_file"),
+    ],
+)
+def test_unusable_settings_are_named(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        push_connections(Settings(**settings))
+
+
+def test_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr("querypulse.exporter.push.otlp.find_spec", lambda _: None)
+
+    with pytest.raises(SettingsError, match=r"pip install 'querypulse\[otlp\]'"):
+        push_connections(Settings(otlp_endpoint="https://x"))
+
+
+def started_gateway(folder):
+    """Another process may take the free port first."""
+    for attempt in range(5):
+        port = free_port()
+        command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
+        gateway = ServerProcess(command, port, folder / f"gateway-{attempt}.log")
+        try:
+            gateway.wait_until_ready()
+        except AssertionError:
+            gateway.stop()
+        else:
+            return gateway
+    raise AssertionError((folder / "gateway-4.log").read_text())
+
+
+@pytest.mark.pushgateway
+def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publishing):
+    gateway = started_gateway(tmp_path)
+
+    def shown():
+        return requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
+
+    mine = (
+        'spark_streaming_query_active{app="shop",instance="shop",job="querypulse",query="busy"} 1'
+    )
+    try:
+        publishers = publishing(pushgateway_url=gateway.url)
+        other = publishing(
+            pushgateway_url=gateway.url, app="bank", board=lambda: full_board(app="bank")
+        )
+        until(lambda: mine in shown())
+        until(lambda: 'instance="bank"' in shown())
+        assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
+        end(publishers, planned=True)
+        assert 'instance="shop"' not in shown()
+        end(other, planned=False)
+        assert 'instance="bank"' in shown()
+    finally:
+        gateway.stop()

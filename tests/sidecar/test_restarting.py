@@ -1,0 +1,201 @@
+"""When a supervised query is started again, and when it is given up: decisions on a fake clock."""
+
+from __future__ import annotations
+
+import pytest
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.sidecar.restarting import (
+    RestartTerms,
+    SupervisionEnd,
+    begin,
+    may_start,
+    observed,
+    run_lost,
+    start_failed,
+    started,
+    still_active,
+)
+
+ONCE = "AvailableNowTrigger"
+
+
+def running(run_number=1):
+    """A supervised query whose run has started at 0 s."""
+    return started(begin("a", "a", 0.0), f"a-{run_number}")
+
+
+def follow(one, story, now, **terms):
+    return observed(one, story.snapshot(now), now, RestartTerms(**terms))
+
+
+def failing(times, **terms):
+    """The supervision of a query that fails and is started again at each of these times."""
+    story, one = Story(), begin("a", "a", 0.0)
+    for number, at in enumerate(times, 1):
+        one = started(one, f"a-{number}")
+        story.started(run=number, at=at - 1).ended(run=number, at=at, exception=CONFLICT)
+        one = follow(one, story, at, **terms)
+    return one
+
+
+def test_first_start_is_due_at_once():
+    one = begin("a", "a", 5.0)
+
+    assert may_start(one, Story().snapshot(5.0), 5.0)
+    assert one.published.restarts == 0
+
+
+def test_failed_run_is_started_again_after_a_pause():
+    one = follow(running(), Story().started(at=0).ended(at=10, exception=CONFLICT), 10)
+
+    assert 11.0 <= one.due_at <= 12.0
+    assert one.failure == "ConcurrentAppendException: Files were added"
+    assert started(one, "a-2").published.restarts == 1
+
+
+def test_pauses_double_up_to_the_limit_and_vary():
+    terms = RestartTerms(max_pause_seconds=20)
+    pauses = [terms.pause(failures) for failures in range(1, 8)]
+
+    assert [int(pause) for pause in pauses[:4]] in ([1, 2, 4, 8], [*[1, 2, 4, 8]])
+    assert all(20 <= pause <= 21 for pause in pauses[5:])
+    assert len({terms.pause(3) for _ in range(20)}) > 1
+
+
+def test_failures_beyond_the_restarts_of_a_period_are_the_end():
+    assert failing([10, 20, 30], restarts=3, same_batch_failures=16).end is None
+    one = failing([10, 20, 30, 40], restarts=3, same_batch_failures=16)
+
+    assert one.end is SupervisionEnd.GIVEN_UP
+    assert one.failure.startswith("4 failures within 3600 s, the last: ConcurrentAppendException")
+    assert one.published.given_up == one.failure
+
+
+def test_failures_of_earlier_periods_do_not_count_if_it_committed_since():
+    story, one = Story(), begin("a", "a", 0.0)
+    for number in range(1, 10):
+        at = number * 100.0
+        one = started(one, f"a-{number}")
+        story.started(run=number, at=at).commit(run=number, batch=number, at=at + 10)
+        one = follow(one, story, at + 10, restarts=2, within_seconds=150)
+        story.ended(run=number, at=at + 20, exception=CONFLICT)
+        one = follow(one, story, at + 20, restarts=2, within_seconds=150)
+
+    assert one.end is None
+
+
+def test_query_that_never_commits_is_given_up_however_long_its_pauses_are():
+    one = failing([1000, 2000, 3000], restarts=2, within_seconds=500, same_batch_failures=16)
+
+    assert one.failure.startswith("3 failures without a commit in between")
+
+
+def test_same_batch_that_fails_again_and_again_is_given_up():
+    story, one = Story(), begin("a", "a", 0.0)
+    for number in range(1, 4):
+        assert one.end is None
+        one = started(one, f"a-{number}")
+        story.started(run=number, at=number * 10)
+        story.probe(processing("a", number, batch=7), at=number * 10 + 1)
+        story.ended(run=number, at=number * 10 + 2, exception=CONFLICT)
+        one = follow(one, story, number * 10 + 2, same_batch_failures=3)
+
+    assert one.failure == "batch 7 failed 3 times with ConcurrentAppendException"
+
+
+def test_start_function_that_raises_counts_as_a_failure():
+    one = begin("a", "a", 0.0)
+    for number in range(3):
+        one = start_failed(one, "ValueError: no", float(number), RestartTerms(restarts=2))
+
+    assert one.end is SupervisionEnd.GIVEN_UP
+    assert one.failure.endswith("the last: its start failed: ValueError: no")
+    assert one.published.restarts == 2
+
+
+@pytest.mark.parametrize(
+    ("story", "end"),
+    [
+        (Story().probe(run(), at=0).expect_stop().ended(at=10), SupervisionEnd.STOPPED),
+        (Story().probe(run(), at=0).expect_stop().ended(at=10, exception=CONFLICT), SupervisionEnd.STOPPED),
+        (Story().probe(run(trigger=ONCE), at=0).ended(at=10), SupervisionEnd.COMPLETED),
+    ],
+    ids=["announced stop", "failure after an announced stop", "availableNow completes"],
+)  # fmt: skip
+def test_end_on_purpose_is_no_failure(story, end):
+    one = follow(running(), story, 10)
+
+    assert (one.end, one.due_at) == (end, None)
+
+
+def test_stop_announced_while_a_restart_is_due_cancels_it():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    one = follow(running(), story, 10)
+    one = follow(one, story.expect_stop(), 11)
+
+    assert one.end is SupervisionEnd.STOPPED
+
+
+def test_stop_that_nobody_announced_is_a_failure():
+    one = follow(running(), Story().probe(run(), at=0).ended(at=10), 10)
+
+    assert one.failure == "it stopped without an exception"
+    assert one.due_at > 10
+
+
+def test_run_that_no_snapshot_shows_yet_is_waited_for():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    one = started(follow(running(), story, 10), "a-2")
+
+    assert follow(one, story, 12) == one
+    assert run_lost(one, 30, RestartTerms()).due_at > 30
+
+
+def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    one = follow(running(), story, 10)
+    one = follow(one, story.started(run=2, at=11), 11)
+
+    assert (one.due_at, one.run_id) == (None, "a-2")
+
+
+def test_run_that_disappears_and_is_back_is_not_started_again():
+    story = Story().probe(run(), at=0).probe(at=5)
+    one = follow(running(), story, 5)
+    one = still_active(one, 6.5)
+    assert not may_start(one, story.probe(run(), at=7).snapshot(7), 7)
+
+    assert follow(one, story, 7).due_at is None
+
+
+def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure():
+    """A query that ended with its SparkContext must not be started again."""
+    story = Story().probe(run(), at=9).ended(at=10, exception=CONFLICT)
+    one = follow(running(), story, 10)
+
+    assert not may_start(one, story.snapshot(60), 60)
+    assert may_start(one, story.probe(at=61).snapshot(61), 61)
+
+
+def test_forgotten_query_is_not_started_again():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    one = follow(running(), story, 10)
+    story.state.forget_name("a")
+
+    assert follow(one, story, 11).end is SupervisionEnd.FORGOTTEN
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"restarts": -1}, "restarts must be 0 to 1000, given -1"),
+        ({"within_seconds": 0}, "within_seconds must be 1 to inf"),
+        ({"max_pause_seconds": 0.1}, "max_pause_seconds must be 1 to 86400"),
+        ({"same_batch_failures": 17}, "same_batch_failures must be 2 to 16"),
+        ({"restarts": "many"}, "restarts must be"),
+    ],
+)
+def test_terms_that_are_not_allowed_raise(terms, message):
+    with pytest.raises(ValueError, match=message):
+        RestartTerms(**terms)

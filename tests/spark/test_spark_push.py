@@ -1,0 +1,27 @@
+"""A real driver pushes its metrics, shows that in ``/status``, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import pytest
+from support.http_double import HttpDouble
+from support.queries import commits, rate, start, until
+
+pytestmark = pytest.mark.spark
+
+
+def test_driver_pushes_and_its_close_deletes(spark, watch):
+    with HttpDouble() as double:
+        sidecar = watch(
+            pushgateway_url=double.url, otlp_endpoint=double.url, push_interval_seconds=1
+        )
+        start(rate(spark), "pushed")
+        commits(sidecar, "pushed")
+        until(lambda: any(b'query="pushed"' in one.body for one in double.requests), "a push")
+        pushes = until(lambda: sidecar.snapshot().monitor.pushes, "the pushes in the status")
+        sidecar.close()
+        methods = [one.method for one in double.requests]
+
+    assert set(pushes) == {"pushgateway", "otlp"}
+    assert not any(one.problem for one in pushes.values())
+    assert {"PUT", "POST", "DELETE"} == set(methods)
+    assert methods.count("DELETE") == 1

@@ -1,0 +1,122 @@
+"""``supervise`` on real Spark: a query that fails twice and then works, one that always fails."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from support.queries import Boom, commits, rate, start, until
+
+from querypulse.sidecar import QueryFailure
+
+pytestmark = pytest.mark.spark
+
+
+class Unreliable:
+    """A start function whose query fails in its first ``failures`` runs."""
+
+    def __init__(self, spark, name, checkpoint, failures):
+        self.spark, self.name, self.checkpoint = spark, name, checkpoint
+        self.failures, self.runs = failures, 0
+
+    def __call__(self):
+        self.runs += 1
+        fails = self.runs <= self.failures
+
+        def write(batch, batch_id):
+            if fails:
+                raise Boom(f"run {self.name}, password=hunter2")
+
+        return start(rate(self.spark), self.name, write, checkpoint=self.checkpoint)
+
+
+@pytest.fixture
+def supervised():
+    """Run ``supervise`` in the background; what it raised is in the list."""
+    threads = []
+
+    def run(sidecar, starts, **terms):
+        raised = []
+
+        def wait():
+            try:
+                sidecar.supervise(starts, **terms)
+            except Exception as error:
+                raised.append(error)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        threads.append(thread)
+        return raised
+
+    yield run
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+
+
+def shown(sidecar, name):
+    return next((one for one in sidecar.snapshot().queries if one.name == name), None)
+
+
+def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_path, supervised):
+    sidecar = watch(resolve_after_seconds=1)
+    shaky = Unreliable(spark, "shaky", tmp_path / "shaky", failures=2)
+    broken = Unreliable(spark, "broken", tmp_path / "broken", failures=1000)
+    starts = {"shaky": shaky, "broken": broken}
+    raised = supervised(sidecar, starts, same_batch_failures=3)
+
+    page = pages.wait_for("StreamingQueryGivenUp", "broken", timeout=60)
+    commits(sidecar, "shaky")
+    sidecar.flush()
+
+    assert page.labels["severity"] == "critical"
+    assert page.annotations["reason"] == "batch 0 failed 3 times with Boom"
+    assert "hunter2" not in str(page.annotations)
+    assert (shaky.runs, broken.runs) == (3, 3)
+    assert shown(sidecar, "shaky").supervised.restarts == 2
+    assert shown(sidecar, "broken").supervised.given_up
+    assert {one.labels["severity"] for one in pages.pages if one.what[1] == "shaky"} == {"warning"}
+    critical = [one.what for one in pages.pages if one.labels["severity"] == "critical"]
+    assert critical == [("StreamingQueryGivenUp", "broken")]
+    assert raised == []
+
+    sidecar.expect_stop("shaky")
+    next(one for one in spark.streams.active if one.name == "shaky").stop()
+    until(lambda: raised, "the end of supervise")
+    assert isinstance(raised[0], QueryFailure)
+    assert (raised[0].query, shaky.runs) == ("broken", 3)
+
+    sidecar.forget("broken")
+    pages.wait_for("StreamingQueryGivenUp", "broken", status="resolved")
+
+
+def test_query_that_never_starts_is_shown_and_reported(spark, watch, pages):
+    sidecar = watch()
+
+    def start_nothing():
+        spark.readStream.format("no-such-format").load()
+
+    with pytest.raises(QueryFailure, match="its start failed"):
+        sidecar.supervise({"never": start_nothing}, restarts=1)
+    pages.wait_for("StreamingQueryGivenUp", "never")
+
+    assert shown(sidecar, "never").state == "failed"
+    with pytest.raises(QueryFailure):
+        sidecar.await_any_failure(timeout=5)
+    sidecar.forget("never")
+    sidecar.flush()
+    assert shown(sidecar, "never") is None
+
+
+def test_completed_query_is_not_started_again_and_the_wait_returns(spark, watch, tmp_path):
+    sidecar, runs = watch(), []
+
+    def start_once():
+        runs.append(1)
+        stream = rate(spark).writeStream.queryName("finite").trigger(availableNow=True)
+        return stream.format("noop").option("checkpointLocation", str(tmp_path / "cp")).start()
+
+    sidecar.supervise({"finite": start_once})
+
+    assert runs == [1]
