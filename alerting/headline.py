@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import msgspec
 
 from ..core.durations import duration
+from ..core.listing import listed
 from ..listener.identity import RESERVED, UNNAMED
 from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
-MAX_NAMED = 10
 """The most queries that a headline names."""
 MAX_CAUSE_CHARACTERS = 200
 
@@ -112,22 +112,22 @@ def headline_of(incident: Incident) -> str:
     if len(alerts) == 1:
         return summary_of(alerts[0])
     if incident.ends_at is not None:
-        return f"{_resolved(alerts)} ({_named(queries(incident))})"
+        return f"{_resolved(alerts)} ({listed(queries(incident))})"
     words = _WORDS.get(incident.name)
     does = words.several if words is not None else f"have {incident.name}"
     text = f"[{alerts[0].labels['app']}] {_subject(alerts)} {does}"
     cause = _common_cause(alerts)
     text += f": {cause}" if cause else ""
-    text += f" ({_named(queries(incident))})"
+    text += f" ({listed(queries(incident))})"
     ended = [one.labels["query"] for one in alerts if one.ends_at is not None]
-    return f"{text}; recovered: {_named(ended)}" if ended else text
+    return f"{text}; recovered: {listed(ended)}" if ended else text
 
 
 def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
     """The summary of one finding about all queries that share a cause."""
     if len(names) == 1:
         return f"{names[0]}: {cause}"
-    return f"{len(names)} queries {_WORDS[alertname].several}: {cause} ({_named(names)})"
+    return f"{len(names)} queries {_WORDS[alertname].several}: {cause} ({listed(names)})"
 
 
 def code_last(reason: str) -> str:
@@ -189,12 +189,6 @@ def _subject(alerts: Sequence[Alert]) -> str:
     if len(alerts) > 1:
         return f"{len(alerts)} queries"
     return called(alerts[0].labels["query"])
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    shown = ", ".join(names[:MAX_NAMED])
-    return f"{shown} and {more} more" if more > 0 else shown
 
 
 def _common_cause(alerts: Sequence[Alert]) -> str:

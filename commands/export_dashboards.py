@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import dashboards
+from ..core.listing import listed
 from ..core.whole_file import write_whole
 from ..settings.links import runbook_base_url
 from ..settings.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
@@ -138,10 +139,9 @@ def _between(folder: Path, path: Path) -> list[Path]:
 def _require_consent(overwritten: list[Path], folder: Path, *, force: bool) -> None:
     if not overwritten or force:
         return
-    shown = ", ".join(path.relative_to(folder).as_posix() for path in overwritten[:NAMED])
-    more = f" and {len(overwritten) - NAMED} more" if len(overwritten) > NAMED else ""
+    shown = listed([path.relative_to(folder).as_posix() for path in overwritten], NAMED)
     raise ExportError(
-        f"dashboards export: these files below {folder} differ: {shown}{more}; "
+        f"dashboards export: these files below {folder} differ: {shown}; "
         "nothing was written (--force overwrites them)"
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 
+from ..core.listing import listed
 from .snapshot import Snapshot
 
 log = logging.getLogger("querypulse")
@@ -34,14 +35,17 @@ class CheckpointWarnings:
         self._named: dict[str, None] = {}
 
     def poll(self, snapshot: Snapshot) -> None:
-        """Log a warning for each new query that needs one."""
+        """Log one warning for each problem, with the new queries that have it."""
+        found: dict[str, list[str]] = {}
         for query in snapshot.queries:
             if query.facts is None or query.label in self._named:
                 continue
             problem = checkpoint_problem(query.facts.checkpoint)
             if problem:
                 self._remember(query.label)
-                log.warning("querypulse: the checkpoint of %s is %s", query.label, problem)
+                found.setdefault(problem, []).append(query.label)
+        for problem, labels in found.items():
+            log.warning("querypulse: the checkpoint of %s is %s", listed(labels), problem)
 
     def _remember(self, label: str) -> None:
         self._named[label] = None

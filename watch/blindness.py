@@ -14,6 +14,7 @@ from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.lifecycle.guidance import Guidance
 from ..alerting.lifecycle.wording import alert_of
 from ..alerting.rules import monitoring_degraded
+from ..core.listing import listed
 from ..core.states import QueryState
 from .poll import Said
 from .target_tracker import TargetTracker
@@ -22,7 +23,6 @@ APP = "querypulse-watch"
 """Label ``app`` of alerts about the watcher itself, and the name of its spool."""
 AFTER_SECONDS = 15.0
 """During a token rotation, driver and watcher may differ briefly without an alert."""
-MAX_SHOWN = 10
 READABLE = "every driver that answers accepts the watcher"
 BEFORE = "refused the previous watcher"
 DRIVERS = "drivers"
@@ -100,9 +100,7 @@ class Blindness:
 
 def _finding(barred: Mapping[str, str]) -> Finding:
     names = sorted(barred)
-    shown = ", ".join(names[:MAX_SHOWN])
-    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
-    reason = f"{shown}{more}: {barred[names[0]]}; {ADVICE}"
+    reason = f"{listed(names)}: {barred[names[0]]}; {ADVICE}"
     return Finding(
         alertname=monitoring_degraded.NAME,
         query=WHOLE_DRIVER,

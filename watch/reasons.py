@@ -10,6 +10,7 @@ from ..alerting.lifecycle.guidance import Guidance
 from ..alerting.lifecycle.wording import alert_of
 from ..alerting.receivers.encoding import rfc3339
 from ..alerting.rules import driver_down
+from ..core.listing import listed
 from ..core.states import QueryState
 from .memory import WatchedDriver
 from .poll import Poll, Said
@@ -77,6 +78,4 @@ def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
 
 
 def _unhealthy(poll: Poll) -> str:
-    shown = ", ".join(poll.unhealthy[:MAX_UNHEALTHY])
-    more = len(poll.unhealthy) - MAX_UNHEALTHY
-    return f"{shown} and {more} more" if more > 0 else shown or "none: every query was healthy"
+    return listed(poll.unhealthy, MAX_UNHEALTHY) or "none: every query was healthy"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...core.listing import listed
 from ...core.states import QueryState
 from ...listener.probing import Context
 from ...listener.snapshot import Snapshot
@@ -31,7 +32,7 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
         return None
     count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
     ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
-    reason = f"{ended}: {_named(died)}" if died else ended
+    reason = f"{ended}: {listed(died, MAX_NAMED)}" if died else ended
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,
@@ -48,9 +49,3 @@ def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:
         ignored = policy.limits(query.base_name).ignore
         if query.alive and not ignored and snapshot.ownership.covers(query.session):
             yield label
-
-
-def _named(labels: list[str]) -> str:
-    shown = ", ".join(labels[:MAX_NAMED])
-    more = len(labels) - MAX_NAMED
-    return f"{shown} and {more} more" if more > 0 else shown

@@ -6,6 +6,7 @@ always behind the latest offset of the source.
 
 from __future__ import annotations
 
+from ...core.listing import listed
 from ...core.states import QueryState
 from ...listener.trends import SourceTrend
 from ..evidence import evidence
@@ -13,6 +14,7 @@ from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingOffsetsStalled"
+MAX_NAMED = 3
 MIN_BATCHES = 3
 
 
@@ -51,8 +53,7 @@ def _stuck(trend: SourceTrend, context: RuleContext) -> dict[str, float]:
 
 
 def _stall_reason(trend: SourceTrend, partitions: dict[str, float]) -> str:
-    names = ", ".join(sorted(partitions)[:3]) or "its offset"
-    more = f" and {len(partitions) - 3} more" if len(partitions) > 3 else ""  # noqa: PLR2004 - as above
+    names = listed(sorted(partitions), MAX_NAMED) or "its offset"
     have = "has" if len(partitions) == 1 else "have"
     longest = max(partitions.values())
-    return f"{trend.description}: {names}{more} {have} not advanced for {longest:.0f} s"
+    return f"{trend.description}: {names} {have} not advanced for {longest:.0f} s"

@@ -77,6 +77,18 @@ def test_problem_is_logged_once_per_query_not_per_run(caplog):
     assert warnings(caplog) == [f"querypulse: the checkpoint of a is {TEMPORARY}"]
 
 
+def test_queries_with_one_problem_share_a_warning(caplog):
+    named, story = CheckpointWarnings(), Story()
+    temporary = f"file:/tmp/temporary-{UUID}"
+    story.probe(at(temporary), at(temporary, "b"), at(LOCAL, "c"), at=1)
+    named.poll(story.state.snapshot(1))
+
+    assert warnings(caplog) == [
+        f"querypulse: the checkpoint of a, b is {TEMPORARY}",
+        f"querypulse: the checkpoint of c is {checkpoint_problem(LOCAL)}",
+    ]
+
+
 def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
     CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
 
