@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..core.listing import MAX_NAMES
 from .alert import Alert, Incident
-from .headline import MAX_NAMED, code_last, headline_of, queries, summary_of
+from .headline import code_last, headline_of, queries, summary_of
 
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
@@ -84,7 +85,7 @@ def details(alert: Alert) -> dict[str, str]:
 def members(incident: Incident) -> list[Alert]:
     """The firing alerts of a group; none if the headline names all of them with their reasons."""
     headline = headline_of(incident)
-    named = set(queries(incident)[:MAX_NAMED])
+    named = set(queries(incident)[:MAX_NAMES])
     firing = [alert for alert in incident.alerts if alert.ends_at is None]
     said = all(
         alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))

@@ -16,7 +16,6 @@ from ..listener.identity import RESERVED, UNNAMED
 from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
-"""The most queries that a headline names."""
 MAX_CAUSE_CHARACTERS = 200
 
 

@@ -107,7 +107,7 @@ def test_releasing_a_lock_twice_is_harmless(lock):
 
 
 def test_scenarios_are_the_documented_ones():
-    assert list(SCENARIOS) == ["failure", "hang", "stop", "healthy"]
+    assert list(SCENARIOS) == ["failure", "hang", "stop", "upstream", "healthy"]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS.values())
@@ -121,7 +121,7 @@ def test_scenario_raises_an_alert_that_has_a_runbook(scenario):
 def test_supervision_ends_the_job_only_for_ended_queries():
     ending = {name for name, scenario in SCENARIOS.items() if scenario.ends_supervised}
 
-    assert ending == {"failure", "stop"}
+    assert ending == {"failure", "stop", "upstream"}
 
 
 class AlertBatch:

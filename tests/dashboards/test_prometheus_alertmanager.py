@@ -21,6 +21,8 @@ SEVERITIES |= {
     "StreamingDataLossRisk": "warning",
     "StreamingBatchSlow": "warning",
     "StreamingQueryStalled": "critical",
+    "StreamingQueryFailed": "critical",
+    "StreamingQueryFlapping": "critical",
 }
 SEVERITIES |= {"StreamingQueryLagging": "warning"}
 """These alerts have either severity; this is the usual one."""

@@ -25,7 +25,7 @@ ADDED = [
     "expected", "ignored", "started_at", "restarts", "trigger", "sink", "batch_in_flight",
     "last_idle_age_seconds", "recent_batch_seconds", "input_rows_per_second",
     "processed_rows_per_second", "lag_seconds", "last_input_age_seconds", "checkpoint_problem",
-    "supervised", "upstream", "downstream", "end_to_end_age_seconds",
+    "upstream", "downstream", "end_to_end_age_seconds", "supervised",
 ]  # fmt: skip
 
 

@@ -274,12 +274,12 @@ def test_a_child_of_multiprocessing_attaches_nothing(attached, monkeypatch):
 def connect_module():
     """A module such as pyspark.sql.connect.session."""
 
-    class ConnectSession:
+    class SessionOfConnect:
         class Builder:
             options = ()
 
             def create(self):
-                session = ConnectSession()
+                session = SessionOfConnect()
                 session.options = self.options
                 return session
 
@@ -287,7 +287,7 @@ def connect_module():
                 return self.create()
 
     module = ModuleType("pyspark.sql.connect.session")
-    module.SparkSession = ConnectSession
+    module.SparkSession = SessionOfConnect
     sessions.attach_to_connect(module)
     return module
 

@@ -82,7 +82,7 @@ class Parts:
 
 def forgotten_by(harness, name, **settings):
     parts = Parts(harness, **settings)
-    announcing.forget(parts, lambda: False, name)
+    announcing.forget(parts, lambda: False, name, lambda _: False)
     return parts.forgotten
 
 
@@ -114,7 +114,7 @@ def test_forget_waits_for_a_pending_end_event():
         parts.evaluated = harness.ended().step().worker.evaluated
         return False
 
-    announcing.forget(parts, flush, "a")
+    announcing.forget(parts, flush, "a", lambda _: False)
     assert parts.forgotten == ["a"]
 
 

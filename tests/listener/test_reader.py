@@ -513,6 +513,7 @@ def shown(reading, forged=0):
         guard=reading.guard,
         notifier=Notifier([]),
         files=SimpleNamespace(problems={}),
+        publishers=SimpleNamespace(pushes={}),
     )
     dropped = facts.board(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)

@@ -9,6 +9,7 @@ from querypulse import QueryFailure, Settings, SettingsError, Sidecar, __version
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 
 def watched(spark: SparkSession) -> Sidecar:
@@ -49,3 +50,13 @@ def until_failure(sidecar: Sidecar) -> tuple[str, str] | None:
     delivered: bool = sidecar.flush(timeout=5.0)
     sidecar.close()
     return ("delivered", "") if delivered else None
+
+
+def supervised(sidecar: Sidecar, spark: SparkSession) -> None:
+    """Restarts within the job."""
+
+    def start() -> StreamingQuery:
+        rows = spark.readStream.format("rate").load()
+        return rows.writeStream.queryName("bronze").format("noop").start()
+
+    sidecar.supervise({"bronze": start}, restarts=5, within_seconds=600.0)

@@ -286,11 +286,16 @@ class SimDriver:
 
     def _as_parts(self) -> Runtime:
         """The parts of a ``Runtime`` that its ``stop`` uses."""
-        nothing = SimpleNamespace(close=lambda *_: None, hasten_end=lambda: None, stop=lambda: None)
+        nothing = SimpleNamespace(
+            close=lambda *_: None,
+            hasten_end=lambda: None,
+            stop=lambda **_: None,
+            join=lambda _: None,
+        )
         server = SimpleNamespace(close=self._server_closed)
         return SimpleNamespace(  # type: ignore[return-value]
             _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=nothing, _files=nothing,
-            _server=server, evaluated=self.worker.evaluated,
+            _publishers=nothing, _server=server, evaluated=self.worker.evaluated,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:

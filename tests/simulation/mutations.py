@@ -18,6 +18,7 @@ from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, in
 from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.outbox import outbox, send_schedule
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
+from querypulse.alerting.rule_runner import RuleRunner
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
@@ -138,7 +139,7 @@ OF_NOTIFYING = (
     Mutation("events that Spark dropped before the attach count", "P2",
              state, "with_poll", _counts_old_drops, finding="L14", plan=plan_of("L14")),
     Mutation("an error in one rule ends the evaluation", "P1|P8",
-             EVALUATION._RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
+             RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
              finding="A26", plan=plan_of("A26")),
     Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver, finding="A10", plan=plan_of("A10")),

@@ -158,7 +158,7 @@ def test_refused_details_are_named_and_the_rest_is_read():
     assert one.living_run(MICRO_BATCH, 3) == LivingRun("run", True, WAITING, 3)
     assert details.missing == {
         *("trigger", "sink", "checkpoint", "async_progress", "session_id"),
-        *("batch_id", "offsets", "idle_progress"),
+        *("batch_id", "offsets", "idle_progress", "plan"),
     }
 
 

@@ -23,7 +23,7 @@ writes this page: each figure is the number of tests that passed.
 NOT_RUN = "not run"
 
 
-class Run(NamedTuple):
+class MatrixRun(NamedTuple):
     """The results of one environment: by test file, how many tests had each outcome."""
 
     spark: str
@@ -33,7 +33,7 @@ class Run(NamedTuple):
     failed: tuple[str, ...]
 
 
-def parsed(name: str, text: str) -> Run:
+def parsed(name: str, text: str) -> MatrixRun:
     """Read a JUnit file named ``<Spark>-python<Python>.xml``.
 
     Raises:
@@ -54,13 +54,13 @@ def parsed(name: str, text: str) -> Run:
             failed.append(f"{case.get('name')}")
     suite = next(root.iter("testsuite"))
     date = datetime.fromisoformat(suite.get("timestamp", "")).date().isoformat()
-    return Run(spark, python, date, dict(outcomes), tuple(failed))
+    return MatrixRun(spark, python, date, dict(outcomes), tuple(failed))
 
 
 _NOT_PASSED = {"failure": "failed", "error": "failed", "skipped": "skipped"}
 
 
-def page(runs: Iterable[Run], subjects: Mapping[str, str]) -> str:
+def page(runs: Iterable[MatrixRun], subjects: Mapping[str, str]) -> str:
     """The whole page: a column for each run, a row for each test file; ``subjects`` by file."""
     ordered = sorted(runs, key=lambda run: (_version(run.spark), _version(run.python)))
     files = sorted({file for run in ordered for file in run.outcomes})
