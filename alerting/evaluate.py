@@ -182,16 +182,17 @@ def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
 def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
-    Once the query flaps, a further failure is not reported.
+    Once the query flaps, a further failure is not reported, unless it is more severe.
     """
     independent = [
         found
         for rule in INDEPENDENT_RULES
         if (found := rules.run(rule, context)) is not None and found.alertname != worst.alertname
     ]
-    flaps = any(found.alertname == query_flapping.NAME for found in independent)
+    flaps = [found for found in independent if found.alertname == query_flapping.NAME]
     failed = worst.alertname == query_failed.NAME
-    if failed and flaps and was_flapping_already(context.query, context.limits):
+    covered = any(worst.severity in {found.severity, Severity.WARNING} for found in flaps)
+    if failed and covered and was_flapping_already(context.query, context.limits):
         return independent
     return [worst, *independent]
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from .rule_context import RuleContext
 
 
-def is_supervised(context: RuleContext) -> bool:
-    """Whether ``supervise`` restarts the query, or reports that it has given it up."""
-    return context.label in context.snapshot.supervised
+def is_handled(context: RuleContext) -> bool:
+    """Whether ``supervise`` restarts the query, or StreamingQueryGivenUp pages for it."""
+    supervised = context.snapshot.supervised.get(context.label)
+    return supervised is not None and (bool(supervised.given_up) or is_restarted(context))
 
 
 def is_restarted(context: RuleContext) -> bool:

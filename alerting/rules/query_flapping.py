@@ -16,7 +16,7 @@ from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..headline import code_last
 from ..rule_context import RuleContext
-from ..supervision import is_supervised
+from ..supervision import is_handled
 
 NAME = "StreamingQueryFlapping"
 POISON = "poison_batch: "
@@ -26,7 +26,7 @@ POISON = "poison_batch: "
 def check(context: RuleContext) -> Finding | None:
     """Fire when the restart budget is used up; a commit in between does not reset it.
 
-    For a query that ``supervise`` restarts, or has given up, the alert is a warning.
+    For a query that ``supervise`` has given up, or restarts without delay, it is a warning.
     """
     if not is_flapping(context.query, context.limits, context.now):
         return None
@@ -34,7 +34,7 @@ def check(context: RuleContext) -> Finding | None:
     return Finding(
         alertname=NAME,
         query=context.label,
-        severity=Severity.WARNING if is_supervised(context) else Severity.CRITICAL,
+        severity=Severity.WARNING if is_handled(context) else Severity.CRITICAL,
         state=QueryState.FLAPPING,
         reason=reason,
         summary=f"{context.label} keeps failing: {code_last(reason)}",

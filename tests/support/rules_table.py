@@ -441,6 +441,10 @@ CASES = [
     ("it is expected, and its next start is due", Story().supervised(due_at=300.0, failure="its start failed"), 290, {"expected": ["a"]}, None, "starting"),
     ("it failed three times, and is restarted", dying(100, 150, 200).supervised(due_at=220.0), 206, {},
      [("StreamingQueryFlapping", "a", "warning")], "failed", ["StreamingQueryFailed"]),
+    ("it failed three times, and its restart has been due for longer than the start grace", dying(100, 150, 200).supervised(due_at=220.0), 341, {},
+     "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
+    ("it failed three times, was given up, and starts by hand", dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205), 206, {},
+     [("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a", "warning")], "failed"),
     ("given up under ignore", Story().supervised(given_up="11 failures"), 5, {"overrides": [("a*", {"ignore": True})]}, None, "starting"),
     ("the application stops Spark before its first start", Story().supervised(due_at=0.0).probe(at=1, context=STOPPED), 300, {}, None, "starting"),
     # -- StreamingQueryFailed --------------------------------------------------------------------------
