@@ -10,6 +10,7 @@ import msgspec
 from ..alerting.receivers.declaration import Holds, holds
 from ..core.own_secrets import secrets_of_url
 from ..core.secret import Secret
+from ..exporter.push.otlp import parse_headers
 from .configured import configured
 from .settings import Settings
 
@@ -33,7 +34,10 @@ def own_secrets(settings: Settings) -> list[Secret]:
 
 
 def secret_parts(value: str) -> set[str]:
-    """The texts to hide: a key itself; the secret parts of a URL, percent-encoded and decoded."""
+    """The texts to hide: a key itself; the secret parts of a URL or of headers, also decoded."""
+    headers = _header_values(value)
+    if headers:
+        return {value, *headers}
     if "://" not in value:
         return {value}
     try:
@@ -41,6 +45,17 @@ def secret_parts(value: str) -> set[str]:
     except ValueError:
         return {value}
     return {form for part in parts for form in (part, unquote(part))}
+
+
+def _header_values(text: str) -> set[str]:
+    """The values of headers, with and without a scheme such as ``Bearer``; none in other texts."""
+    try:
+        decoded = set(parse_headers(text).values())
+    except ValueError:
+        return set()
+    written = {part.partition("=")[2].strip() for part in text.replace("\n", ",").split(",")}
+    values = decoded | written
+    return {form for value in values for form in (value, value.partition(" ")[2]) if form}
 
 
 def _secrets_of(record: msgspec.Struct, called: Callable[[str], str]) -> Iterator[Secret]:

@@ -85,6 +85,14 @@ def test_keys_in_files_are_hidden(tmp_path, name):
     assert KEY not in left(f"read {KEY}", Settings(**{name: str(tmp_path / "key")}))
 
 
+def test_each_header_in_a_file_of_headers_is_hidden(tmp_path):
+    (tmp_path / "headers").write_text(f"api-key={KEY},Authorization=Bearer%20{TOKEN}\n")
+    settings = Settings(otlp_endpoint="https://x", otlp_headers_file=str(tmp_path / "headers"))
+
+    assert KEY not in left(f"posted with {KEY}", settings)
+    assert TOKEN not in left(f"posted with {TOKEN}", settings)
+
+
 def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
@@ -151,8 +159,12 @@ def test_invalid_pattern_is_refused(pattern):
         ("https://t0ken:w%2Ford@h/x", {"t0ken", "w%2Ford", "w/ord"}),
         (f"https://h/x?a={TOKEN}", {TOKEN}),
         ("https://[", {"https://["}),
+        (
+            "a=bc12,Auth=Basic%20xyz9",
+            {"a=bc12,Auth=Basic%20xyz9", "bc12", "Basic%20xyz9", "Basic xyz9", "xyz9"},
+        ),
     ],
 )
 def test_userinfo_and_tokens_of_a_url_are_secret(value, parts):
-    """The host and common words of a URL are not secret."""
+    """The host and common words of a URL are not secret, nor are the names of headers."""
     assert set(secret_parts(value)) == parts
