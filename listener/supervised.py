@@ -11,11 +11,16 @@ class SupervisedQuery(msgspec.Struct, frozen=True, gc=False):
     restarts: int = 0
     """How often it was started again."""
     due_at: float | None = None
-    """When its next start is due; None while it runs, and once no start is due any more."""
+    """When its next start is due; None while it runs, and once no start is due any more.
+
+    While starts before it in the queue advance, that is when the last of them began or ended.
+    """
     failure: str = ""
     """Why it is to be started again; empty before the first failure."""
     given_up: str = ""
     """Why it is not restarted any more; empty while it is."""
+    started_at: float | None = None
+    """When its start function last returned; None before that."""
 
     def waits_since(self, gone_at: float | None) -> float | None:
         """Since when it should run again, which may be later than now; None while it runs.

@@ -10,52 +10,38 @@ from __future__ import annotations
 from enum import Enum
 
 import msgspec
-import tenacity
 from msgspec.structs import replace
 
 from ..alerting.deaths import poison_batch
 from ..alerting.policy import Limits
-from ..alerting.retries import nth_wait
+from ..listener.ownership import Ownership
 from ..listener.query import Ended, Outcome, Query
 from ..listener.snapshot import Snapshot
 from ..listener.supervised import SupervisedQuery
-
-FIRST_PAUSE_SECONDS = 1.0
-JITTER = tenacity.wait_random(0.0, 1.0)
-"""Queries that fail together are not started together."""
+from .restart_terms import FIRST_PAUSE_SECONDS, RestartTerms
 
 
-class RestartTerms(msgspec.Struct, frozen=True):
-    """How often and how fast a query is started again.
+class Indexed(msgspec.Struct, frozen=True):
+    """A snapshot whose queries are found by run id and by label."""
 
-    Raises:
-        ValueError: a term is not allowed.
+    by_run: dict[str, Query]
+    by_label: dict[str, Query]
+    ownership: Ownership
+    polled_at: float | None
+    """When the last poll of the probe began."""
 
-    """
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Indexed:
+        """Index a snapshot once, for all supervised queries."""
+        by_run = {query.run_id: query for query in snapshot.queries}
+        polled_at = snapshot.probe.began_at if snapshot.probe is not None else None
+        return cls(by_run, snapshot.labels(), snapshot.ownership, polled_at)
 
-    restarts: int = 10
-    """How many restarts it may use up within ``within_seconds``, or without a commit."""
-    within_seconds: float = 3600.0
-    max_pause_seconds: float = 300.0
-    same_batch_failures: int = 5
-    """So many failures of one batch with one error class end the restarts; at most 16."""
-
-    def __post_init__(self) -> None:
-        allowed = {
-            "restarts": (self.restarts, 0, 1000),
-            "within_seconds": (self.within_seconds, 1, float("inf")),
-            "max_pause_seconds": (self.max_pause_seconds, FIRST_PAUSE_SECONDS, 86400),
-            "same_batch_failures": (self.same_batch_failures, 2, 16),
-        }
-        for name, (value, least, most) in allowed.items():
-            if not isinstance(value, (int, float)) or not least <= value <= most:
-                raise ValueError(f"supervise: {name} must be {least:g} to {most:g}, given {value}")
-
-    def pause(self, failures: int) -> float:
-        """Seconds until the next start, after so many failures: 1, 2, 4, 8 ... and jitter."""
-        longest = self.max_pause_seconds
-        wait = tenacity.wait_exponential(multiplier=FIRST_PAUSE_SECONDS, max=longest)
-        return nth_wait(wait + JITTER, failures)
+    def own(self, label: str) -> Query | None:
+        """The active query of this label; None if another process on this JVM has started it."""
+        query = self.by_label.get(label)
+        owned = query is not None and query.alive and self.ownership.is_own(query.session)
+        return query if owned else None
 
 
 class SupervisionEnd(str, Enum):
@@ -73,9 +59,13 @@ class Supervision(msgspec.Struct, frozen=True):
     name: str
     label: str
     due_at: float | None
-    """When the next start is due; None while a run is active."""
+    """Since when, or from when on, a start is due; None while a run is active."""
+    next_try_at: float | None = None
+    """When Spark is asked again, after it said that the run is active; None before that."""
     run_id: str = ""
     """The run that was started last."""
+    started_at: float | None = None
+    """When its start function last returned."""
     seen: bool = False
     """Whether a snapshot has shown that run."""
     restarts: int = 0
@@ -90,7 +80,9 @@ class Supervision(msgspec.Struct, frozen=True):
     def published(self) -> SupervisedQuery:
         """What rules and readers see."""
         given_up = self.failure if self.end is SupervisionEnd.GIVEN_UP else ""
-        return SupervisedQuery(self.restarts, self.due_at, self.failure, given_up)
+        return SupervisedQuery(
+            self.restarts, self.due_at, self.failure, given_up, started_at=self.started_at
+        )
 
 
 def begin(name: str, label: str, now: float) -> Supervision:
@@ -98,9 +90,20 @@ def begin(name: str, label: str, now: float) -> Supervision:
     return Supervision(name, label, due_at=now)
 
 
-def started(one: Supervision, run_id: str) -> Supervision:
+def queued(one: Supervision, advanced_at: float) -> Supervision:
+    """It waits for the starts of other queries, the last of which began or ended then.
+
+    It is not overdue while that queue advances. What waits for Spark is not in the queue.
+    """
+    if one.due_at is None or one.next_try_at is not None:
+        return one
+    return replace(one, due_at=max(one.due_at, advanced_at))
+
+
+def started(one: Supervision, run_id: str, now: float) -> Supervision:
     """Its start function has returned a query with this run."""
-    return replace(_counted(one), due_at=None, run_id=run_id, seen=False)
+    one = replace(_counted(one), run_id=run_id, started_at=now, seen=False)
+    return replace(one, due_at=None, next_try_at=None)
 
 
 def start_failed(one: Supervision, why: str, now: float, terms: RestartTerms) -> Supervision:
@@ -113,17 +116,19 @@ def given_up(one: Supervision, why: str) -> Supervision:
     return replace(one, due_at=None, failure=why, end=SupervisionEnd.GIVEN_UP)
 
 
-def observed(one: Supervision, snapshot: Snapshot, now: float, terms: RestartTerms) -> Supervision:
+def observed(one: Supervision, seen: Indexed, now: float, terms: RestartTerms) -> Supervision:
     """What the newest snapshot says about its run.
 
-    A run of its name that somebody else has started is supervised like one that was started here.
+    A run of its name that somebody else has started is supervised like one that was started here,
+    but not one that another process on the same JVM has started.
     """
-    query = _present(one, snapshot)
+    query = _present(one, seen)
     if one.end is not None or query is None:
-        return _if_forgotten(one, snapshot)
+        return one
     one = replace(one, run_id=query.run_id, label=query.label, seen=True)
     if query.alive:
-        return replace(one, due_at=None, in_a_row=0 if query.first_sign_seen else one.in_a_row)
+        in_a_row = 0 if query.first_sign_seen else one.in_a_row
+        return replace(one, due_at=None, next_try_at=None, in_a_row=in_a_row)
     end = _end_on_purpose(query)
     if end is not None:
         return replace(one, due_at=None, end=end)
@@ -132,18 +137,25 @@ def observed(one: Supervision, snapshot: Snapshot, now: float, terms: RestartTer
 
 def still_active(one: Supervision, now: float) -> Supervision:
     """Spark says that its run is active after all: wait for the next snapshot."""
-    return replace(one, due_at=now + FIRST_PAUSE_SECONDS)
+    return replace(one, next_try_at=now + FIRST_PAUSE_SECONDS)
 
 
-def may_start(one: Supervision, snapshot: Snapshot, now: float) -> bool:
+def may_start(one: Supervision, seen: Indexed, now: float) -> bool:
     """Whether its start is due, and the probe has seen Spark running since its last failure.
 
     A query that ended with its SparkContext must not be started again.
     """
-    if one.end is not None or one.due_at is None or now < one.due_at:
+    if one.end is not None or one.due_at is None or now < max(one.due_at, one.next_try_at or 0.0):
         return False
-    probe = snapshot.probe
-    return not one.failed_at or (probe is not None and probe.began_at > one.failed_at[-1])
+    return not one.failed_at or (seen.polled_at is not None and seen.polled_at > one.failed_at[-1])
+
+
+def runs_again(one: Supervision, seen: Indexed) -> bool:
+    """Whether somebody has started it after it was given up, and it works."""
+    if one.end is not SupervisionEnd.GIVEN_UP:
+        return False
+    query = seen.own(one.label)
+    return query is not None and query.run_id != one.run_id and query.first_sign_seen
 
 
 def run_lost(one: Supervision, now: float, terms: RestartTerms) -> Supervision:
@@ -175,18 +187,12 @@ def _run_failed(one: Supervision, query: Query, now: float, terms: RestartTerms)
     return given_up(one, f"batch {poison.batch_id} failed {times} times with {poison.error_class}")
 
 
-def _present(one: Supervision, snapshot: Snapshot) -> Query | None:
+def _present(one: Supervision, seen: Indexed) -> Query | None:
     """The query of its run, or of a later run that somebody else has started."""
-    for query in snapshot.queries:
-        if one.run_id and query.run_id == one.run_id:
-            return query
-    known = snapshot.labels().get(one.label)
-    return known if known is not None and known.alive and (one.seen or not one.run_id) else None
-
-
-def _if_forgotten(one: Supervision, snapshot: Snapshot) -> Supervision:
-    gone = one.end is None and one.seen and one.label not in snapshot.labels()
-    return forgotten(one) if gone else one
+    query = seen.by_run.get(one.run_id) if one.run_id else None
+    if query is not None:
+        return query
+    return seen.own(one.label) if one.seen or not one.run_id else None
 
 
 def _failed(one: Supervision, why: str, now: float, terms: RestartTerms) -> Supervision:
@@ -198,7 +204,8 @@ def _failed(one: Supervision, why: str, now: float, terms: RestartTerms) -> Supe
     elif in_a_row > terms.restarts:
         count, when = in_a_row, "without a commit in between"
     else:
-        return replace(one, due_at=now + terms.pause(max(within, in_a_row)))
+        due_at = now + terms.pause(max(within, in_a_row))
+        return replace(one, due_at=due_at, next_try_at=None)
     return given_up(one, f"{count} failures {when}, the last: {why}")
 
 

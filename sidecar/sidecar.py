@@ -22,11 +22,12 @@ from ..settings.settings import Settings, SettingsError
 from .announcing import Announcements
 from .awaiting import FailureWait
 from .registry import Registry
-from .restarting import RestartTerms
+from .restart_terms import RestartTerms
 from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, conf_reader, settings_of, watched_by
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
-from .supervisor import Starts, Supervisor, check_starts, start_unwatched
+from .supervisions import Starts
+from .supervisor import Supervisor, check_starts, start_unwatched
 from .view import SidecarView
 
 log = logging.getLogger("querypulse")
@@ -208,7 +209,7 @@ class Sidecar(SidecarView, Announcements):
             self._components.redacting.honour(conf_reader(spark))
             make = partial(Runtime, settings=self.settings, components=self._components)
             make = partial(make, guard=self._guard, on_evaluated=self._on_evaluated)
-            make = partial(make, supervised=lambda: self._supervisor.published)
+            make = partial(make, supervised=self._supervisor.publish)
             runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
             if not self._keep(runtime, watched_by(spark)):
                 runtime.stop(Deadline(EXIT_SECONDS))

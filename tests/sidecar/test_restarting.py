@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, run
 
+from querypulse.listener.ownership import Ownership
+from querypulse.sidecar.restart_terms import RestartTerms
 from querypulse.sidecar.restarting import (
-    RestartTerms,
+    Indexed,
     SupervisionEnd,
     begin,
     may_start,
     observed,
+    queued,
     run_lost,
+    runs_again,
     start_failed,
     started,
     still_active,
@@ -22,18 +27,22 @@ ONCE = "AvailableNowTrigger"
 
 def running(run_number=1):
     """A supervised query whose run has started at 0 s."""
-    return started(begin("a", "a", 0.0), f"a-{run_number}")
+    return started(begin("a", "a", 0.0), f"a-{run_number}", 0.0)
 
 
 def follow(one, story, now, **terms):
-    return observed(one, story.snapshot(now), now, RestartTerms(**terms))
+    return observed(one, Indexed.of(story.snapshot(now)), now, RestartTerms(**terms))
+
+
+def can_start(one, story, now):
+    return may_start(one, Indexed.of(story.snapshot(now)), now)
 
 
 def failing(times, **terms):
     """The supervision of a query that fails and is started again at each of these times."""
     story, one = Story(), begin("a", "a", 0.0)
     for number, at in enumerate(times, 1):
-        one = started(one, f"a-{number}")
+        one = started(one, f"a-{number}", at - 1)
         story.started(run=number, at=at - 1).ended(run=number, at=at, exception=CONFLICT)
         one = follow(one, story, at, **terms)
     return one
@@ -42,7 +51,7 @@ def failing(times, **terms):
 def test_first_start_is_due_at_once():
     one = begin("a", "a", 5.0)
 
-    assert may_start(one, Story().snapshot(5.0), 5.0)
+    assert can_start(one, Story(), 5.0)
     assert one.published.restarts == 0
 
 
@@ -51,7 +60,7 @@ def test_failed_run_is_started_again_after_a_pause():
 
     assert 11.0 <= one.due_at <= 12.0
     assert one.failure == "ConcurrentAppendException: Files were added"
-    assert started(one, "a-2").published.restarts == 1
+    assert started(one, "a-2", 12).published.restarts == 1
 
 
 def test_pauses_double_up_to_the_limit_and_vary():
@@ -76,7 +85,7 @@ def test_failures_of_earlier_periods_do_not_count_if_it_committed_since():
     story, one = Story(), begin("a", "a", 0.0)
     for number in range(1, 10):
         at = number * 100.0
-        one = started(one, f"a-{number}")
+        one = started(one, f"a-{number}", at)
         story.started(run=number, at=at).commit(run=number, batch=number, at=at + 10)
         one = follow(one, story, at + 10, restarts=2, within_seconds=150)
         story.ended(run=number, at=at + 20, exception=CONFLICT)
@@ -95,7 +104,7 @@ def test_same_batch_that_fails_again_and_again_is_given_up():
     story, one = Story(), begin("a", "a", 0.0)
     for number in range(1, 4):
         assert one.end is None
-        one = started(one, f"a-{number}")
+        one = started(one, f"a-{number}", number * 10)
         story.started(run=number, at=number * 10)
         story.probe(processing("a", number, batch=7), at=number * 10 + 1)
         story.ended(run=number, at=number * 10 + 2, exception=CONFLICT)
@@ -146,7 +155,7 @@ def test_stop_that_nobody_announced_is_a_failure():
 
 def test_run_that_no_snapshot_shows_yet_is_waited_for():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT)
-    one = started(follow(running(), story, 10), "a-2")
+    one = started(follow(running(), story, 10), "a-2", 11)
 
     assert follow(one, story, 12) == one
     assert run_lost(one, 30, RestartTerms()).due_at > 30
@@ -164,7 +173,7 @@ def test_run_that_disappears_and_is_back_is_not_started_again():
     story = Story().probe(run(), at=0).probe(at=5)
     one = follow(running(), story, 5)
     one = still_active(one, 6.5)
-    assert not may_start(one, story.probe(run(), at=7).snapshot(7), 7)
+    assert not can_start(one, story.probe(run(), at=7), 7)
 
     assert follow(one, story, 7).due_at is None
 
@@ -174,16 +183,61 @@ def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure
     story = Story().probe(run(), at=9).ended(at=10, exception=CONFLICT)
     one = follow(running(), story, 10)
 
-    assert not may_start(one, story.snapshot(60), 60)
-    assert may_start(one, story.probe(at=61).snapshot(61), 61)
+    assert not can_start(one, story, 60)
+    assert can_start(one, story.probe(at=61), 61)
 
 
-def test_forgotten_query_is_not_started_again():
-    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+def test_query_that_a_snapshot_lacks_is_still_restarted():
+    """Only ``Sidecar.forget`` ends its supervision; old queries are forgotten to save memory."""
+    story = Story().probe(run(), at=5).ended(at=10, exception=CONFLICT)
     one = follow(running(), story, 10)
     story.state.forget_name("a")
 
-    assert follow(one, story, 11).end is SupervisionEnd.FORGOTTEN
+    assert can_start(follow(one, story, 11), story.probe(at=15), 15)
+
+
+def test_restart_is_overdue_although_spark_calls_the_last_run_active():
+    one = follow(running(), Story().probe(run(), at=0).probe(at=5), 5)
+    due_at = one.due_at
+    for now in (7, 100, 1000):
+        one = still_active(one, now)
+
+    assert not can_start(one, Story(), 1000.5)
+    assert queued(one, 999).published.due_at == due_at < 8
+    assert started(one, "a-2", 1001).next_try_at is None
+
+
+def test_start_that_waits_for_other_starts_is_due_since_the_last_of_them():
+    one = begin("a", "a", 0.0)
+
+    assert queued(one, 90).published.due_at == 90
+    assert queued(started(one, "a-1", 91), 90).published.due_at is None
+
+
+def owned(snapshot, session):
+    """The snapshot of a process that shares its JVM, and has claimed this session."""
+    return replace(snapshot, ownership=Ownership(own=frozenset({session}), has_others=True))
+
+
+@pytest.mark.parametrize(("session", "due_at"), [("theirs", 0.0), ("ours", None)])
+def test_query_of_another_process_is_not_taken_for_ours(session, due_at):
+    other = run()
+    other = replace(other, facts=replace(other.facts, session=session))
+    seen = Indexed.of(owned(Story().probe(other, at=1).snapshot(2), "ours"))
+    one = observed(begin("a", "a", 0.0), seen, 2, RestartTerms())
+
+    assert one.due_at == due_at
+
+
+def test_given_up_query_that_works_again_is_noticed():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    one = follow(running(), story, 2, restarts=0)
+
+    assert one.end is SupervisionEnd.GIVEN_UP
+    assert not runs_again(one, Indexed.of(story.snapshot(5)))
+    assert not runs_again(one, Indexed.of(story.started(run=2, at=10).snapshot(11)))
+    assert runs_again(one, Indexed.of(story.commit(run=2, batch=1, at=20).snapshot(21)))
+    assert not runs_again(running(), Indexed.of(story.snapshot(21)))
 
 
 @pytest.mark.parametrize(

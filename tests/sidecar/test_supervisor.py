@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,8 @@ from support.story import CONFLICT, Story
 from querypulse.core.redaction import redact
 from querypulse.listener.probing import Context
 from querypulse.sidecar import QueryFailure
-from querypulse.sidecar.restarting import RestartTerms
+from querypulse.sidecar.restart_terms import RestartTerms
+from querypulse.sidecar.restarting import Indexed
 from querypulse.sidecar.supervisor import Supervisor, check_starts
 
 NEVER_AGAIN = RestartTerms(restarts=0)
@@ -23,10 +25,11 @@ class Harness:
 
     def __init__(self):
         self.clock, self.story, self.is_closed = Clock(0.0), Story(), False
+        self.newest = lambda: self.story.snapshot(self.clock())
         self.supervisor = Supervisor(
-            lambda: self.story.snapshot(self.clock()),
+            self.snapshot,
             lambda: self.is_closed,
-            redact,
+            lambda text: redact(text).replace("K3Y", "[redacted]"),
             clock=self.clock,
         )
 
@@ -36,6 +39,14 @@ class Harness:
     def failing(self):
         self.story.started(at=0).ended(at=1, exception=CONFLICT)
         return self.handle()
+
+    def snapshot(self):
+        return self.newest()
+
+    def hold_snapshot(self):
+        """No evaluation follows."""
+        snapshot = self.snapshot()
+        self.newest = lambda: snapshot
 
     def run(self, terms=NEVER_AGAIN, **starts):
         self.supervisor.supervise(starts, terms)
@@ -51,12 +62,12 @@ def test_given_up_query_ends_the_wait_with_its_reason_and_stays_published(harnes
         harness.run(a=harness.failing)
 
     assert raised.value.query == "a"
-    assert harness.supervisor.published["a"].given_up
+    assert harness.supervisor.publish()["a"].given_up
 
 
 def test_other_queries_go_on_after_one_is_given_up(harness):
     def works():
-        assert harness.supervisor.published["a"].given_up
+        assert harness.supervisor.publish()["a"].given_up
         harness.story.started("b", at=0)
         harness.story.expect_stop("b").ended("b", at=2)
         return harness.handle(name="b")
@@ -67,7 +78,7 @@ def test_other_queries_go_on_after_one_is_given_up(harness):
 
     with pytest.raises(QueryFailure, match="ValueError: no"):
         harness.run(a=raises, b=works)
-    assert set(harness.supervisor.published) == {"a"}
+    assert set(harness.supervisor.publish()) == {"a"}
 
 
 def test_secrets_in_the_error_of_a_start_function_are_redacted(harness):
@@ -78,6 +89,88 @@ def test_secrets_in_the_error_of_a_start_function_are_redacted(harness):
         harness.run(a=raises)
 
     assert "hunter2" not in str(raised.value)
+
+
+def test_our_own_secrets_in_the_failure_of_a_run_are_redacted(harness):
+    """The snapshot has the failure as Spark reported it."""
+
+    def start():
+        harness.story.started(at=0).ended(at=1, exception="java.lang.RuntimeException: posting K3Y")
+        return harness.handle()
+
+    with pytest.raises(QueryFailure) as raised:
+        harness.run(a=start)
+
+    assert "posting [redacted]" in raised.value.reason
+    assert "K3Y" not in repr(harness.supervisor.publish())
+
+
+def test_queue_of_starts_that_advances_is_not_overdue(harness):
+    overdue = []
+
+    def start(name):
+        harness.clock.now += 1.5
+        harness.story.started(name, at=harness.clock.now)
+        waiting = harness.supervisor.publish().values()
+        overdue.extend(harness.clock.now - one.due_at for one in waiting if one.due_at is not None)
+        harness.is_closed = name == "q99"
+        return harness.handle(name=name, active=True)
+
+    harness.run(**{f"q{number}": partial(start, f"q{number}") for number in range(100)})
+
+    assert harness.clock.now == 150
+    assert max(overdue) == 1.5
+
+
+def test_start_that_hangs_makes_all_that_wait_overdue(harness):
+    def start():
+        harness.clock.now += 200
+        waiting = harness.supervisor.publish()
+        assert [harness.clock.now - one.due_at for one in waiting.values()] == [200, 200]
+        harness.is_closed = True
+        return harness.handle(active=True)
+
+    harness.run(a=start, b=start)
+
+
+def test_many_queries_are_followed_once_per_snapshot(harness, monkeypatch):
+    indexed = []
+    index = Indexed.of
+    monkeypatch.setattr(Indexed, "of", lambda snapshot: indexed.append(1) or index(snapshot))
+    harness.hold_snapshot()
+
+    def start(name):
+        harness.is_closed = name == "q199"
+        return harness.handle(name=name, active=True)
+
+    harness.run(**{f"q{number}": partial(start, f"q{number}") for number in range(200)})
+
+    assert len(indexed) == 1
+
+
+def test_query_that_is_forgotten_while_others_start_is_not_started(harness):
+    harness.hold_snapshot()
+
+    def start():
+        assert harness.supervisor.forget("b")
+        assert harness.supervisor.forget("a")
+        return harness.handle(active=True)
+
+    harness.run(a=start, b=lambda: pytest.fail("started"))
+
+
+def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness):
+    def works():
+        harness.story.started(run=2, at=2).commit(run=2, batch=1, at=3)
+        assert set(harness.supervisor.publish()) == {"b"}
+        harness.story.ended(run=2, at=86_000, exception=CONFLICT)
+        assert set(harness.supervisor.publish()) == {"b"}
+        with pytest.raises(QueryFailure, match="its start failed"):
+            harness.run(a=lambda: None)
+        harness.is_closed = True
+        return harness.handle(name="b", active=True)
+
+    harness.run(a=harness.failing, b=works)
 
 
 def test_function_that_starts_another_query_is_given_up(harness):
@@ -97,7 +190,7 @@ def test_close_ends_the_wait_and_nothing_is_supervised_any_more(harness):
 
     harness.run(a=start)
 
-    assert harness.supervisor.published == {}
+    assert harness.supervisor.publish() == {}
 
 
 def test_application_that_stops_spark_ends_the_wait(harness):
@@ -136,7 +229,7 @@ def test_forgetting_a_given_up_query_ends_its_alert(harness):
         harness.run(a=lambda: None)
 
     assert harness.supervisor.forget("a")
-    assert harness.supervisor.published == {}
+    assert harness.supervisor.publish() == {}
     assert not harness.supervisor.forget("a")
 
 
@@ -155,32 +248,33 @@ def test_forgetting_the_last_query_ends_the_wait(harness):
 
 
 def test_run_that_spark_calls_active_is_not_started_again(harness):
-    """It only disappeared from one poll."""
-    handle = harness.handle(active=True)
-    calls = []
+    """It only disappeared from one poll; its restart stays due, so an alert follows."""
+    calls, due = [], []
+
+    class Handle(SimpleNamespace):
+        @property
+        def isActive(self):
+            due.append(harness.supervisor.publish()["a"].due_at)
+            harness.is_closed = len(due) == 3
+            return True
 
     def start():
         calls.append(1)
-        harness.story.started(at=0).probe(at=1).probe(at=2)
-        harness.clock.now = 10.0
-        return handle
+        harness.story.started(at=0).probe(at=1)
+        return Handle(runId="a-1", name="a")
 
-    def end():
-        while not calls or harness.supervisor.published["a"].due_at is None:
-            pass
-        harness.story.probe(at=20)
-        harness.clock.now = 30.0
-        while harness.supervisor.published["a"].due_at != 31.0:
-            pass
-        harness.is_closed = True
+    def next_snapshot():
+        harness.clock.now += 5.0
+        assert harness.clock.now < 1000
         harness.supervisor.wake()
+        return harness.story.probe(at=harness.clock.now).snapshot(harness.clock.now)
 
-    ender = threading.Thread(target=end, daemon=True)
-    ender.start()
+    harness.newest = next_snapshot
     harness.run(RestartTerms(), a=start)
-    ender.join(20)
 
     assert calls == [1]
+    assert len(due) == 3
+    assert len(set(due)) == 1
 
 
 @pytest.mark.parametrize("starts", [{}, None, {"": print}, {"a": 1}, {1: print}])
