@@ -99,10 +99,12 @@ class Publisher:
         return max(self._interval, min(doubled, MAX_PAUSE_SECONDS))
 
     def _step(self) -> None:
-        board = self._board()
-        if board is not None:
-            self._push(lambda: self._target.push(board, self._wall()))
-        self._ending.wait(self.pause_seconds)
+        try:
+            board = self._board()
+            if board is not None:
+                self._push(lambda: self._target.push(board, self._wall()))
+        finally:
+            self._ending.wait(self.pause_seconds)
 
     def _last(self) -> None:
         """Leave nothing behind after a planned end, and the newest figures after a crash."""
@@ -121,8 +123,9 @@ class Publisher:
             self._outcomes[error.answer.value] += 1
             self._note(str(error))
             self._in_a_row += 1
-        except Exception:
+        except Exception as error:
             self._outcomes[FAILED] += 1
+            self._problem = type(error).__name__
             self._in_a_row += 1
             raise
         else:

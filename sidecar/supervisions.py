@@ -21,7 +21,7 @@ log = logging.getLogger("querypulse")
 Starts = Mapping[str, Callable[[], Any]]
 
 
-class Supervising:
+class SuperviseCall:
     """One call of ``supervise``, whose thread starts its queries one after the other."""
 
     def __init__(self, starts: Starts, terms: RestartTerms, now: float) -> None:
@@ -45,9 +45,9 @@ class Supervisions:
         self._clock = clock
         self._lock = threading.Lock()
         self._known: dict[str, Supervision] = {}
-        self._calls: dict[str, Supervising] = {}
+        self._calls: dict[str, SuperviseCall] = {}
         """By name: the call that is responsible for it."""
-        self._waiting: tuple[Supervising, ...] = ()
+        self._waiting: tuple[SuperviseCall, ...] = ()
 
     def published(self) -> dict[str, SupervisedQuery]:
         """By label: what rules and readers see."""
@@ -64,7 +64,7 @@ class Supervisions:
         for call in self._waiting:
             call.news.set()
 
-    def begin(self, call: Supervising) -> None:
+    def begin(self, call: SuperviseCall) -> None:
         """Supervise the queries of a call.
 
         Raises:
@@ -80,7 +80,7 @@ class Supervisions:
                 self._calls[name] = call
             self._waiting = (*self._waiting, call)
 
-    def end(self, call: Supervising) -> None:
+    def end(self, call: SuperviseCall) -> None:
         """Leave only what was given up, so that its alert stays until somebody fixes it."""
         with self._lock:
             self._waiting = tuple(one for one in self._waiting if one is not call)
@@ -89,7 +89,7 @@ class Supervisions:
                 if self._known[name].end is not SupervisionEnd.GIVEN_UP:
                     del self._known[name]
 
-    def of(self, call: Supervising) -> list[Supervision]:
+    def of(self, call: SuperviseCall) -> list[Supervision]:
         """The queries that a call is responsible for."""
         with self._lock:
             names = [name for name in call.starts if self._calls.get(name) is call]

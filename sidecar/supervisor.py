@@ -17,7 +17,7 @@ from . import restarting
 from .failure import QueryFailure
 from .restart_terms import RestartTerms
 from .restarting import Indexed, Supervision, SupervisionEnd
-from .supervisions import Supervising, Starts, Supervisions
+from .supervisions import Starts, SuperviseCall, Supervisions
 
 ROUND_SECONDS = 1.0
 UNSEEN_SECONDS = 10.0
@@ -65,7 +65,7 @@ class Supervisor:
             QueryFailure: a query was given up, and no other is left; or Spark has ended.
 
         """
-        call = Supervising(starts, terms, self._clock())
+        call = SuperviseCall(starts, terms, self._clock())
         self._supervisions.begin(call)
         try:
             while True:
@@ -78,7 +78,7 @@ class Supervisor:
         finally:
             self._supervisions.end(call)
 
-    def _has_left(self, call: Supervising, snapshot: Snapshot) -> bool:
+    def _has_left(self, call: SuperviseCall, snapshot: Snapshot) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -103,7 +103,7 @@ class Supervisor:
             call.news.wait(min([ROUND_SECONDS, *(at - now for at in times if at > now)]))
         return True
 
-    def _follow(self, call: Supervising, one: Supervision, seen: Indexed) -> None:
+    def _follow(self, call: SuperviseCall, one: Supervision, seen: Indexed) -> None:
         """Change what is known of one query as the newest snapshot says."""
         now, is_lost = self._clock(), self._is_lost(call, one)
 
@@ -115,7 +115,7 @@ class Supervisor:
         self._supervisions.change(one.name, changed)
 
     def _start_in_turn(
-        self, call: Supervising, due: Sequence[Supervision], snapshot: Snapshot
+        self, call: SuperviseCall, due: Sequence[Supervision], snapshot: Snapshot
     ) -> None:
         """Start what is due, until a newer snapshot says more about it."""
         for one in sorted(due, key=lambda one: one.due_at or 0.0):
@@ -124,7 +124,7 @@ class Supervisor:
             if self._closed() or self._snapshot() is not snapshot:
                 return
 
-    def _start(self, call: Supervising, name: str) -> None:
+    def _start(self, call: SuperviseCall, name: str) -> None:
         """Call the start function, without any lock: it may take as long as it likes."""
         change = self._supervisions.change
         if name in call.handles and _is_active(call.handles[name]):
@@ -146,7 +146,7 @@ class Supervisor:
             why = f"its start function started a query named {called!r}"
             change(name, lambda one: restarting.given_up(one, why))
 
-    def _is_lost(self, call: Supervising, one: Supervision) -> bool:
+    def _is_lost(self, call: SuperviseCall, one: Supervision) -> bool:
         """Whether Spark says that a run which no signal has shown for a while is not active."""
         handle, at = call.handles.get(one.name), one.started_at
         runs = one.due_at is None and one.end is None

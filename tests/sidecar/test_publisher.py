@@ -19,6 +19,7 @@ from support.server_process import ServerProcess, free_port
 from querypulse.core.guard import Guard
 from querypulse.settings.pushing import push_connections
 from querypulse.settings.settings import Settings, SettingsError
+from querypulse.sidecar.publisher import Publisher
 from querypulse.sidecar.publishing import make_publishers
 
 PATIENCE_SECONDS = 20.0
@@ -91,14 +92,48 @@ def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing)
 
 
 def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing):
-    double.script.append(reply(403))
+    read = threading.Event()
+    double.script.extend([reply(403), held(read, reply(200))])
     publishers = publishing(pushgateway_url=double.url)
     until(lambda: publishers.pushes["pushgateway"].outcomes["misconfigured"])
     failed = publishers.pushes["pushgateway"]
+    read.set()
     until(lambda: publishers.pushes["pushgateway"].outcomes["delivered"])
 
     assert failed.problem.endswith("answered 403")
     assert publishers.pushes["pushgateway"].problem == ""
+
+
+class IncompleteTarget:
+    """Pushes with a package that another one has broken."""
+
+    name = "otlp"
+
+    def __init__(self):
+        self.pushes = []
+
+    def push(self, board, wall):
+        self.pushes.append(wall)
+        raise ImportError("cannot import name 'x'")
+
+    def end(self, wall): ...
+
+    def close(self): ...
+
+
+@pytest.mark.contains_errors
+def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
+    target, guard = IncompleteTarget(), Guard()
+    publisher = Publisher(target, full_board, guard, interval_seconds=60.0)
+    publisher.start()
+    until(lambda: publisher.pushes.problem)
+    time.sleep(0.5)
+    publisher.stop(planned=True)
+    publisher.join(PATIENCE_SECONDS)
+
+    assert publisher.pushes.problem == "ImportError"
+    assert publisher.pushes.outcomes["failed"] == len(target.pushes) == 1
+    assert guard.errors["push-otlp"] == 1
 
 
 def test_target_that_hangs_does_not_delay_the_end(double, publishing):

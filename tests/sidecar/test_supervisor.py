@@ -251,7 +251,7 @@ def test_run_that_spark_calls_active_is_not_started_again(harness):
     """It only disappeared from one poll; its restart stays due, so an alert follows."""
     calls, due = [], []
 
-    class Handle(SimpleNamespace):
+    class ActiveHandle(SimpleNamespace):
         @property
         def isActive(self):
             due.append(harness.supervisor.publish()["a"].due_at)
@@ -261,7 +261,7 @@ def test_run_that_spark_calls_active_is_not_started_again(harness):
     def start():
         calls.append(1)
         harness.story.started(at=0).probe(at=1)
-        return Handle(runId="a-1", name="a")
+        return ActiveHandle(runId="a-1", name="a")
 
     def next_snapshot():
         harness.clock.now += 5.0
