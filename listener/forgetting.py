@@ -15,13 +15,22 @@ MAX_BEFORE_FORGETTING = 2000
 FORGET_EVERY = 100
 
 
-def to_forget(queries: Iterable[Query], now: float, expected: Collection[str]) -> list[Query]:
+def to_forget(
+    queries: Iterable[Query],
+    now: float,
+    expected: Collection[str],
+    supervised: Collection[str] = (),
+) -> list[Query]:
     """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
 
     A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
-    it. An expected query is never forgotten.
+    it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
     """
-    gone = [one for one in queries if one.gone_at is not None and one.name not in expected]
+    gone = [
+        one
+        for one in queries
+        if one.gone_at is not None and one.name not in expected and one.label not in supervised
+    ]
     gone.sort(key=lambda query: (_worth(query), query.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
     surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}

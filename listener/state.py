@@ -30,14 +30,15 @@ MAX_PAUSES = 100
 class State:
     """Folds observations into queries and publishes immutable snapshots of them.
 
-    ``expected`` are the names of queries that are never forgotten. ``Identity`` decides which
-    query an observation belongs to.
+    Neither ``expected`` queries (by name) nor ``supervised`` ones (by label) are forgotten.
+    ``Identity`` decides which query an observation belongs to.
     """
 
     def __init__(self, began_at: float, expected: Iterable[str] = ()) -> None:
         self.began_at = began_at
         self.events: Counter[str] = Counter()
         self.expected = frozenset(expected)
+        self.supervised: Mapping[str, SupervisedQuery] = {}
         self._identity = Identity()
         self._undecided = Undecided()
         self._has_ended = False
@@ -118,7 +119,7 @@ class State:
 
     def forget(self, now: float) -> None:
         """Drop queries completed some time ago, and the oldest ended ones above the limit."""
-        for query in to_forget(self._queries.values(), now, self.expected):
+        for query in to_forget(self._queries.values(), now, self.expected, self.supervised):
             self._drop(query)
 
     def forget_name(self, name: str) -> None:
@@ -129,7 +130,7 @@ class State:
         for query in [one for one in called if not one.alive]:
             self._drop(query)
 
-    def snapshot(self, now: float, supervised: Mapping[str, SupervisedQuery] = {}) -> Snapshot:
+    def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""
         self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
@@ -145,7 +146,7 @@ class State:
             pauses=self._pauses,
             ownership=self._ownership,
             expected=self.expected,
-            supervised=supervised,
+            supervised=self.supervised,
         )
 
     def _apply_known(self, run: ProbedRun, report: ProbeReport) -> None:

@@ -165,6 +165,7 @@ class Worker:
         return True
 
     def _evaluate(self, now: float) -> None:
+        self.state.supervised = self._inputs.supervised()
         if now - self._forgot_at >= FORGET_EVERY_SECONDS:
             self._forgot_at = now
             self.state.forget(now)
@@ -173,7 +174,7 @@ class Worker:
         wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, now, wall)
         self._remembering.restore_flaps(self._lifecycle, now, wall)
-        snapshot = self.state.snapshot(now, self._inputs.supervised())
+        snapshot = self.state.snapshot(now)
         self._remembering.keep(snapshot, self.policy, wall)
         evaluation = evaluate(snapshot, now, self.policy)
         evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from support.id_story import IdStory
-from support.story import CONFLICT
+from support.story import CONFLICT, Story
 from support.worker_harness import WorkerHarness
 
 from querypulse.listener import forgetting
@@ -24,6 +24,18 @@ def names(harness):
 def forget(harness, name):
     harness.inbox.put(Forget(name), lifecycle=True)
     return harness.step()
+
+
+def test_query_whose_restart_is_due_is_not_forgotten_however_many_others_failed(monkeypatch):
+    monkeypatch.setattr(forgetting, "MAX_GONE_QUERIES", 10)
+    story = Story().started(at=0).ended(at=100, exception=CONFLICT).supervised(due_at=400.0)
+    for number in range(20):
+        name, at = f"x{number}", 101.0 + number
+        story.started(name, at=at).ended(name, at=at + 0.5, exception=CONFLICT)
+    story.state.forget(130)
+
+    assert "a" in story.snapshot(130).labels()
+    assert len(story.snapshot(130).queries) == 11
 
 
 # -- forgetting a query -----------------------------------------------------------------------

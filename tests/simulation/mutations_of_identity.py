@@ -81,8 +81,8 @@ def _calm_while_one_starts(
     return before or RecoveryWindow(self.now, 0)
 
 
-def _forget_expected(queries: Any, now: float, _: Any) -> Any:
-    return _forget(queries, now, ())
+def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
+    return _forget(queries, now, (), supervised)
 
 
 IDENTITY = (

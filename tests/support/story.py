@@ -113,7 +113,6 @@ class Story:
 
     def __init__(self) -> None:
         self.state = State(0.0)
-        self._supervised = {}
 
     def started(self, query="a", run=1, *, at):
         self.state.apply_event(Started(f"id-{query}", f"{query}-{run}", query), at)
@@ -193,11 +192,12 @@ class Story:
 
     def supervised(self, query="a", **fields):
         """What ``supervise`` says of a query."""
-        self._supervised[query] = SupervisedQuery(**fields)
+        one = SupervisedQuery(**fields)
+        self.state.supervised = {**self.state.supervised, query: one}
         return self
 
     def snapshot(self, now):
-        return self.state.snapshot(now, dict(self._supervised))
+        return self.state.snapshot(now)
 
     def query(self, name="a") -> Query:
         return self.state.snapshot(0.0).labels()[name]
