@@ -12,10 +12,11 @@ from ..listener.labels import base_label
 from ..listener.probing import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
+from .absent import absent_queries, evaluate_absent
 from .deaths import was_flapping_already
 from .finding import Finding, Severity
 from .incidents import gather
-from .policy import Limits, Policy
+from .policy import Policy
 from .query_health import QueryHealth
 from .rule_context import RuleContext
 from .rule_runner import RuleRunner
@@ -27,8 +28,6 @@ from .rules import (
     monitoring_degraded,
     query_failed,
     query_flapping,
-    query_given_up,
-    query_missing,
     query_stalled,
 )
 from .starving import with_neighbours, with_upstream
@@ -65,9 +64,8 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
         context = rule_context(label, query, snapshot, now, policy, received_at=received_at)
         found, health[label] = _evaluate_query(context, rules)
         findings += found
-    for name, label in _absent_queries(snapshot, policy).items():
-        limits = policy.limits(name)
-        absent, health[label] = _evaluate_absent(label, limits, snapshot, now, rules)
+    for name, label in absent_queries(snapshot, policy).items():
+        absent, health[label] = evaluate_absent(name, label, snapshot, now, policy, rules=rules)
         findings += [absent] if absent is not None else []
     findings, health, flow = _with_flow(findings, health, snapshot, policy, rules)
     findings += _of_signals(snapshot, now, policy, findings, rules)
@@ -220,29 +218,3 @@ def _is_idle(context: RuleContext) -> bool:
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
-
-
-def _absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
-    """By name: the labels of supervised and expected queries that no signal has seen."""
-    known, names = snapshot.labels(), {query.name for query in snapshot.queries}
-    supervised = {label: label for label in snapshot.supervised if label not in known}
-    expected = {name: base_label(name) for name in policy.expected if name not in names}
-    return supervised | expected
-
-
-def _evaluate_absent(
-    label: str, limits: Limits, snapshot: Snapshot, now: float, rules: RuleRunner
-) -> tuple[Finding | None, QueryHealth]:
-    supervised = snapshot.supervised.get(label)
-    if supervised is None:
-        found = rules.run(query_missing.check_absent, label, limits, snapshot, now)
-    elif limits.ignore:
-        found = None
-    else:
-        found = rules.run(query_given_up.check_absent, label, supervised) or rules.run(
-            query_missing.check_not_started, label, supervised, limits, snapshot, now
-        )
-    if found is None:
-        reason = "expected, not seen yet" if supervised is None else supervised.failure
-        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
-    return found, QueryHealth(found.state, found.reason, severity=found.severity)

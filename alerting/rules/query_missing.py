@@ -30,8 +30,14 @@ def check(context: RuleContext) -> Finding | None:
 
 
 def check_absent(label: str, limits: Limits, snapshot: Snapshot, now: float) -> Finding | None:
-    """Fire for an expected query that no signal has seen within the start grace period."""
-    waited = snapshot.watched(snapshot.began_at, now)
+    """Fire for an expected query that no signal has seen within the start grace period.
+
+    For a supervised one, the period begins when its start function returns.
+    """
+    supervised = snapshot.supervised.get(label)
+    started_at = supervised.started_at if supervised is not None else None
+    since = snapshot.began_at if started_at is None else started_at
+    waited = snapshot.watched(since, now)
     if limits.ignore or snapshot.context.explains_ends or waited <= limits.start_grace_seconds:
         return None
     known = ", ".join(sorted(snapshot.labels())) or "none"
