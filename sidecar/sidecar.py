@@ -27,7 +27,8 @@ from .runtime import MAILBOX_CAPACITY, Runtime
 from .session import NoSessionError, active_session, conf_reader, settings_of, watched_by
 from .starting import idle_listener, in_background, report_unmonitored, start_runtime
 from .supervisions import Starts
-from .supervisor import Supervisor, check_starts, start_unwatched
+from .supervisor import Supervisor, check_starts
+from .unwatched import run_unwatched
 from .view import SidecarView
 
 log = logging.getLogger("querypulse")
@@ -187,8 +188,7 @@ class Sidecar(SidecarView, Announcements):
         terms = RestartTerms(restarts, within_seconds, max_pause_seconds, same_batch_failures)
         check_starts(starts)
         if self._wait.is_in_spark:
-            start_unwatched(starts)
-            self._wait.wait(None)
+            run_unwatched(starts, self._components.redacting.text)
             return
         self._require_runtime()
         self._supervisor.supervise(starts, terms)

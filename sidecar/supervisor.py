@@ -194,9 +194,3 @@ def _require_none_given_up(known: Sequence[Supervision]) -> None:
     for one in known:
         if one.end is SupervisionEnd.GIVEN_UP:
             raise QueryFailure(one.label, one.failure)
-
-
-def start_unwatched(starts: Starts) -> None:
-    """Start each query once: nothing is watched, so nothing can be restarted."""
-    for start in starts.values():
-        start()

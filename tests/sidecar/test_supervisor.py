@@ -16,6 +16,7 @@ from querypulse.sidecar import QueryFailure
 from querypulse.sidecar.restart_terms import RestartTerms
 from querypulse.sidecar.restarting import Indexed
 from querypulse.sidecar.supervisor import Supervisor, check_starts
+from querypulse.sidecar.unwatched import run_unwatched
 
 NEVER_AGAIN = RestartTerms(restarts=0)
 
@@ -275,6 +276,36 @@ def test_run_that_spark_calls_active_is_not_started_again(harness):
     assert calls == [1]
     assert len(due) == 3
     assert len(set(due)) == 1
+
+
+def test_where_nothing_is_watched_all_others_run_to_their_end_and_the_first_failure_is_raised():
+    """An internal error of querypulse must not end a job."""
+    ended = []
+
+    def query(name, error=None):
+        def wait():
+            ended.append(name)
+            if error is not None:
+                raise error
+
+        return lambda: SimpleNamespace(awaitTermination=wait)
+
+    def broken():
+        raise RuntimeError("password=hunter2")
+
+    failing = query("failing", ValueError("later"))
+    starts = {"broken": broken, "failing": failing, "finite": query("finite"), "endless": query("endless")}  # fmt: skip
+    with pytest.raises(QueryFailure, match="RuntimeError") as raised:
+        run_unwatched(starts, redact)
+
+    assert ended == ["failing", "finite", "endless"]
+    assert raised.value.query == "broken"
+    assert "hunter2" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+def test_where_nothing_is_watched_the_wait_ends_with_the_last_query():
+    run_unwatched({"a": lambda: SimpleNamespace(awaitTermination=lambda: None)}, redact)
 
 
 @pytest.mark.parametrize("starts", [{}, None, {"": print}, {"a": 1}, {1: print}])
