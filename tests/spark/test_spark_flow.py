@@ -57,17 +57,16 @@ def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, w
     lake.start()
 
     def aged():
-        query = shown(sidecar, "gold")
-        if query is None or query.end_to_end_age_seconds is None:
+        queries = {one.name: one for one in sidecar.snapshot().queries}
+        if "gold" not in queries or queries["gold"].end_to_end_age_seconds is None:
             lake.put()
             return None
-        return query
+        return queries
 
-    gold = until(aged, "data has passed through the chain", PATIENCE)
-    assert gold.upstream == ("silver",)
-    assert shown(sidecar, "bronze").downstream == ("silver",)
-    assert shown(sidecar, "silver").upstream == ("bronze",)
-    bronze = shown(sidecar, "bronze")
+    queries = until(aged, "data has passed through the chain", PATIENCE)
+    bronze, silver, gold = (queries[name] for name in ("bronze", "silver", "gold"))
+    assert gold.upstream == bronze.downstream == ("silver",)
+    assert silver.upstream == ("bronze",)
     assert gold.end_to_end_age_seconds >= bronze.end_to_end_age_seconds >= 0
 
     lake.block_commits("bronze")
