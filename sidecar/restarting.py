@@ -77,6 +77,11 @@ class Supervision(msgspec.Struct, frozen=True):
     end: SupervisionEnd | None = None
 
     @property
+    def start_at(self) -> float | None:
+        """When its next start is tried; None while a run is active."""
+        return None if self.due_at is None else max(self.due_at, self.next_try_at or 0.0)
+
+    @property
     def published(self) -> SupervisedQuery:
         """What rules and readers see."""
         given_up = self.failure if self.end is SupervisionEnd.GIVEN_UP else ""
@@ -145,7 +150,7 @@ def may_start(one: Supervision, seen: Indexed, now: float) -> bool:
 
     A query that ended with its SparkContext must not be started again.
     """
-    if one.end is not None or one.due_at is None or now < max(one.due_at, one.next_try_at or 0.0):
+    if one.end is not None or one.start_at is None or now < one.start_at:
         return False
     return not one.failed_at or (seen.polled_at is not None and seen.polled_at > one.failed_at[-1])
 

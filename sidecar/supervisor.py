@@ -99,8 +99,8 @@ class Supervisor:
         due = [one for one in known if restarting.may_start(one, seen, now)]
         self._start_in_turn(call, due, snapshot)
         if not due:
-            times = [max(one.due_at, one.next_try_at or 0.0) for one in known if one.due_at]
-            call.news.wait(min([ROUND_SECONDS, *(at - now for at in times if at > now)]))
+            times = [one.start_at - now for one in known if one.start_at is not None]
+            call.news.wait(min([ROUND_SECONDS, *(one for one in times if one > 0)]))
         return True
 
     def _follow(self, call: SuperviseCall, one: Supervision, seen: Indexed) -> None:
@@ -118,7 +118,7 @@ class Supervisor:
         self, call: SuperviseCall, due: Sequence[Supervision], snapshot: Snapshot
     ) -> None:
         """Start what is due, until a newer snapshot says more about it."""
-        for one in sorted(due, key=lambda one: one.due_at or 0.0):
+        for one in sorted(due, key=lambda one: one.start_at or 0.0):
             if self._supervisions.is_current(one):
                 self._start(call, one.name)
             if self._closed() or self._snapshot() is not snapshot:
