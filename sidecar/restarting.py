@@ -38,10 +38,9 @@ class Indexed(msgspec.Struct, frozen=True):
         return cls(by_run, snapshot.labels(), snapshot.ownership, polled_at)
 
     def own(self, label: str) -> Query | None:
-        """The active query of this label; None if another process on this JVM has started it."""
+        """The query of this label; None if another process on this JVM has started it."""
         query = self.by_label.get(label)
-        owned = query is not None and query.alive and self.ownership.is_own(query.session)
-        return query if owned else None
+        return query if query is not None and self.ownership.is_own(query.session) else None
 
 
 class SupervisionEnd(str, Enum):
@@ -156,11 +155,12 @@ def may_start(one: Supervision, seen: Indexed, now: float) -> bool:
 
 
 def runs_again(one: Supervision, seen: Indexed) -> bool:
-    """Whether somebody has started it after it was given up, and it works."""
-    if one.end is not SupervisionEnd.GIVEN_UP:
-        return False
+    """Whether somebody has started it after it was given up, and that run works or has worked."""
     query = seen.own(one.label)
-    return query is not None and query.run_id != one.run_id and query.first_sign_seen
+    if one.end is not SupervisionEnd.GIVEN_UP or query is None or query.run_id == one.run_id:
+        return False
+    is_later = one.started_at is not None and query.started_at > one.started_at
+    return query.first_sign_seen and (query.alive or is_later)
 
 
 def run_lost(one: Supervision, now: float, terms: RestartTerms) -> Supervision:
@@ -197,7 +197,8 @@ def _present(one: Supervision, seen: Indexed) -> Query | None:
     query = seen.by_run.get(one.run_id) if one.run_id else None
     if query is not None:
         return query
-    return seen.own(one.label) if one.seen or not one.run_id else None
+    later = seen.own(one.label) if one.seen or not one.run_id else None
+    return later if later is not None and later.alive else None
 
 
 def _failed(one: Supervision, why: str, now: float, terms: RestartTerms) -> Supervision:

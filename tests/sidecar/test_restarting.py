@@ -240,6 +240,25 @@ def test_given_up_query_that_works_again_is_noticed():
     assert not runs_again(running(), Indexed.of(story.snapshot(21)))
 
 
+def test_given_up_query_whose_later_run_ended_within_one_evaluation_is_noticed():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    one = follow(running(), story, 2, restarts=0)
+    story.probe(run(number=2, trigger=ONCE), at=10).commit(run=2, batch=1, at=20).ended(
+        run=2, at=20
+    )
+
+    assert runs_again(one, Indexed.of(story.snapshot(21)))
+
+
+def test_earlier_run_of_a_given_up_query_is_no_recovery():
+    story = Story().started(at=0).commit(batch=1, at=5).ended(at=10, exception=CONFLICT)
+    one = started(follow(running(), story, 10, restarts=1), "a-2", 12)
+    one = run_lost(one, 30, RestartTerms(restarts=1))
+
+    assert one.end is SupervisionEnd.GIVEN_UP
+    assert not runs_again(one, Indexed.of(story.snapshot(31)))
+
+
 @pytest.mark.parametrize(
     ("terms", "message"),
     [
