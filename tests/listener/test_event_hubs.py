@@ -28,9 +28,9 @@ def batch(number, end, latest=None, description=NATIVE):
     """The progress of a batch; a V1 source has one offset for both."""
     reported = {"description": description, "startOffset": None, "numInputRows": 2000}
     reported |= {"endOffset": end, "latestOffset": end if latest is None else latest}
-    told = {"id": "id-a", "runId": "a-1", "name": "a", "batchId": number, "sources": [reported]}
-    told["durationMs"] = {"addBatch": 900, "triggerExecution": 1000}
-    return decode(EventKind.PROGRESS, json.dumps({"progress": told}))
+    event = {"id": "id-a", "runId": "a-1", "name": "a", "batchId": number, "sources": [reported]}
+    event["durationMs"] = {"addBatch": 900, "triggerExecution": 1000}
+    return decode(EventKind.PROGRESS, json.dumps({"progress": event}))
 
 
 def seen(*batches):
