@@ -57,7 +57,12 @@ def connect(server, pages):
         sidecar.close()
         # A dead server would keep ``stop()`` waiting for minutes.
         spark.client.close()
-    assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
+    # ``close`` waits for its threads only as long as its time lasts.
+    until(lambda: not event_threads(), "no thread of the event stream is left")
+
+
+def event_threads():
+    return [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
 
 
 def start(spark, name, fails_at=None, **trigger):
@@ -117,27 +122,34 @@ def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
     from pyspark.sql.streaming import StreamingQueryListener
 
     class Counting(StreamingQueryListener):
-        batches = 0
+        batches, ends = 0, 0
 
         def onQueryStarted(self, event): ...
         def onQueryIdle(self, event): ...
-        def onQueryTerminated(self, event): ...
         def onQueryProgress(self, event):
             Counting.batches += 1
 
+        def onQueryTerminated(self, event):
+            Counting.ends += 1
+
     spark, sidecar = connect()
-    start(spark, "silver")
+    silver = start(spark, "silver")
     committed(sidecar, "silver")
     listener = Counting()
     spark.streams.addListener(listener)
     until(lambda: Counting.batches > 1, "the job's listener receives batches")
     before = monitor(sidecar).events["progress"]
     until(lambda: monitor(sidecar).events["progress"] > before, "and so does querypulse")
+    # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).
+    silver.stop()
+    until(lambda: Counting.ends, "the last event has arrived")
+    opened_again = monitor(sidecar).reregistrations + 1
     spark.streams.removeListener(listener)
 
-    opened_again = monitor(sidecar).reregistrations + 1
     until(lambda: monitor(sidecar).reregistrations >= opened_again, "the stream is open again")
     assert monitor(sidecar).listener_registered
+    start(spark, "gold")
+    committed(sidecar, "gold")
 
 
 def test_cut_connection_heals_without_an_alert(server, connect, pages):
