@@ -75,6 +75,7 @@ class ConnectPath:
             registered=self.has_events,
             reregistrations=max(0, self.stream.opened - 1),
             missing=self.missing,
+            checkpoints_visible=False,
         )
 
     @property

@@ -7,10 +7,14 @@ from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.story import policy, run
 
+from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.connect import path as paths
 from querypulse.listener.connect.path import MISSING, open_connect_path
 from querypulse.listener.events import EventKind
+from querypulse.listener.probing import ProbeReport
+from querypulse.listener.state import State
 
 
 class BusFields(SimpleNamespace):
@@ -146,6 +150,15 @@ def test_listener_added_before_attach_keeps_the_stream_and_that_is_said(job):
 
     assert not path.check(0.0).registered
     assert "before attach" in path.check(0.0).missing[0]
+
+
+def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
+    path, state = open_connect_path(job), State(0.0)
+    seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
+    for at in range(0, 600, 5):
+        state.apply_probe(ProbeReport(at, at, (seen,), listener=path.check(at)))
+
+    assert evaluate(state.snapshot(600), 600, policy(probe_expected=True)).findings == ()
 
 
 def test_polled_batch_counts_only_while_no_stream_brings_it(job):
