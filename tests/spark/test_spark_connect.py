@@ -10,7 +10,7 @@ from support.connect_server import ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import until
 
-from querypulse.sidecar import QueryFailure, attach
+from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = pytest.mark.spark
 
@@ -44,11 +44,11 @@ def connect(server, pages):
 
     opened = []
 
-    def session(port=None, **settings):
+    def session(port=None, watch=attach, **settings):
         remote = f"sc://127.0.0.1:{port or server.port}"
         spark = SparkSession.Builder().remote(remote).create()
         given = {"http_port": -1, "webhook_url": pages.url, "app_name": "connect", **settings}
-        sidecar = attach(spark, **{"resolve_after_seconds": 1, **given})
+        sidecar = watch(spark, **{"resolve_after_seconds": 1, **given})
         opened.append((spark, sidecar))
         return spark, sidecar
 
@@ -150,6 +150,22 @@ def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
     assert monitor(sidecar).listener_registered
     start(spark, "gold")
     committed(sidecar, "gold")
+
+
+def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
+    def add(spark, **settings):
+        sidecar = Sidecar(**settings)
+        spark.streams.addListener(sidecar.listener)
+        return sidecar
+
+    spark, sidecar = connect(watch=add)
+    silver = start(spark, "silver")
+    committed(sidecar, "silver")
+    until(lambda: monitor(sidecar).listener_registered, "events arrive by themselves")
+    silver.stop()
+    until(lambda: sidecar.snapshot().queries[0].state == "stopped", "the stop is known")
+    # The last event has arrived, so this does not wait for ever.
+    spark.streams.removeListener(sidecar.listener)
 
 
 def test_cut_connection_heals_without_an_alert(server, connect, pages):
