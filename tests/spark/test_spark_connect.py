@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from pyspark.sql.streaming import StreamingQueryListener
 from support.connect_server import ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import until
@@ -65,6 +66,20 @@ def event_threads():
     return [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
 
 
+class Counting(StreamingQueryListener):
+    """A listener of the job."""
+
+    batches, ends = 0, 0
+
+    def onQueryStarted(self, event): ...
+    def onQueryIdle(self, event): ...
+    def onQueryProgress(self, event):
+        self.batches += 1
+
+    def onQueryTerminated(self, event):
+        self.ends += 1
+
+
 def start(spark, name, fails_at=None, **trigger):
     from pyspark.sql.connect import functions as F
 
@@ -119,30 +134,17 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
 
 
 def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
-    from pyspark.sql.streaming import StreamingQueryListener
-
-    class Counting(StreamingQueryListener):
-        batches, ends = 0, 0
-
-        def onQueryStarted(self, event): ...
-        def onQueryIdle(self, event): ...
-        def onQueryProgress(self, event):
-            Counting.batches += 1
-
-        def onQueryTerminated(self, event):
-            Counting.ends += 1
-
     spark, sidecar = connect()
     silver = start(spark, "silver")
     committed(sidecar, "silver")
     listener = Counting()
     spark.streams.addListener(listener)
-    until(lambda: Counting.batches > 1, "the job's listener receives batches")
+    until(lambda: listener.batches > 1, "the job's listener receives batches")
     before = monitor(sidecar).events["progress"]
     until(lambda: monitor(sidecar).events["progress"] > before, "and so does querypulse")
     # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).
     silver.stop()
-    until(lambda: Counting.ends, "the last event has arrived")
+    until(lambda: listener.ends, "the last event has arrived")
     opened_again = monitor(sidecar).reregistrations + 1
     spark.streams.removeListener(listener)
 
@@ -162,9 +164,11 @@ def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
     silver = start(spark, "silver")
     committed(sidecar, "silver")
     until(lambda: monitor(sidecar).listener_registered, "events arrive by themselves")
+    listener = Counting()
+    spark.streams.addListener(listener)
     silver.stop()
-    until(lambda: sidecar.snapshot().queries[0].state == "stopped", "the stop is known")
-    # The last event has arrived, so this does not wait for ever.
+    until(lambda: listener.ends, "the last event has arrived")
+    spark.streams.removeListener(listener)
     spark.streams.removeListener(sidecar.listener)
 
 
