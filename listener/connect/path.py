@@ -12,6 +12,7 @@ from ..mailbox import Mailbox
 from ..ownership import ALONE
 from ..probing import ListenerHealth, RunFacts
 from ..received import Received
+from ..spark_versions import is_before
 from .client import ConnectClient
 from .event_stream import EventStream
 from .tap import ClientTap
@@ -49,14 +50,14 @@ class ConnectPath:
         self.client = ConnectClient(spark)
         try:
             self.version = self.client.version()
+            self._tap = ClientTap(spark, self._pass_on)
         except BaseException:
             self.client.close()
             raise
         self._seen = SeenBatches()
-        self._tap = ClientTap(spark, self._pass_on)
         self._reads_along = False
         self.stream = EventStream(self.client, lambda: self._tap.job_listens, self._pass_on)
-        self.has_stream = int(self.version.partition(".")[0]) >= STREAM_SINCE and hasattr(
+        self.has_stream = not is_before(STREAM_SINCE, self.version) and hasattr(
             self.client.pb2, "StreamingQueryListenerBusCommand"
         )
         self.name = "connect_stream" if self.has_stream else "connect_polling"

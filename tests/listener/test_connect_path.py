@@ -184,6 +184,25 @@ def test_spark_without_a_stream_is_polled_and_that_is_said_once(job, monkeypatch
     assert path.source.depth == 1
 
 
+@pytest.mark.parametrize("spark", ["dbr-16.4", "", "v4.0.0"])
+def test_stream_is_tried_where_the_version_is_not_understood(job, monkeypatch, spark):
+    monkeypatch.setattr(OurClient, "spark", spark)
+
+    assert open_connect_path(job).has_stream
+
+
+def test_connection_is_closed_where_the_path_cannot_be_made(job, monkeypatch):
+    clients = []
+    monkeypatch.setattr(
+        paths, "ConnectClient", lambda spark: clients.append(OurClient(spark)) or clients[0]
+    )
+    del job.client
+
+    with pytest.raises(AttributeError):
+        open_connect_path(job)
+    assert clients[0].closed
+
+
 def test_client_of_spark_3_5_is_watched_without_what_it_lacks(job, monkeypatch):
     class OlderClient:
         _session_id = "session"
