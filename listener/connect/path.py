@@ -56,6 +56,7 @@ class ConnectPath:
             raise
         self._seen = SeenBatches()
         self._reads_along = False
+        self._held: list[Received] = []
         self.stream = EventStream(self.client, lambda: self._tap.job_listens, self._pass_on)
         self.has_stream = not is_before(STREAM_SINCE, self.version) and hasattr(
             self.client.pb2, "StreamingQueryListenerBusCommand"
@@ -99,9 +100,21 @@ class ConnectPath:
         return [run.facts for run in self._tap.take_starts()]
 
     def pass_on_polled(self, text: str) -> None:
-        """Take a progress that the probe has read, where the stream cannot bring it."""
-        if not self.has_events:
-            self._pass_on(Received(EventKind.PROGRESS, text, time.monotonic()))
+        """Take a progress that the probe has read.
+
+        A stream may still bring it, and batches before it, so it then waits for the next poll.
+        """
+        event = Received(EventKind.PROGRESS, text, time.monotonic())
+        if self.has_events:
+            self._held.append(event)
+        else:
+            self._pass_on(event)
+
+    def pass_on_held(self) -> None:
+        """Pass on what the stream has not brought since the last poll: its reader may hang."""
+        held, self._held = self._held, []
+        for event in held:
+            self._pass_on(event)
 
     def cover(self, execution: Any) -> None:
         """Nothing: a session has one stream."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.connect_job import JobClient, JobCommand, OurClient, WrittenStream, batch, bus, message
 from support.story import policy, run
 
 from querypulse.alerting.evaluate import evaluate
@@ -17,78 +17,10 @@ from querypulse.listener.probing import ProbeReport
 from querypulse.listener.state import State
 
 
-class BusFields(SimpleNamespace):
-    """As ``StreamingQueryListenerBusCommand``."""
-
-
-class JobCommand:
-    """As ``Command``: ``start`` is a ``WriteStreamOperationStart``, ``adds`` opens the stream."""
-
-    def __init__(self, start=None, *, adds=False):
-        self.write_stream_operation_start = start
-        self.streaming_query_listener_bus_command = BusFields(add_listener_bus_listener=adds)
-
-    def HasField(self, name):
-        return getattr(self, name) is not None
-
-
-class WrittenStream(SimpleNamespace):
-    def WhichOneof(self, name):
-        return "once"
-
-    def HasField(self, name):
-        return False
-
-
-class JobClient:
-    """The job's client: its methods are real methods, which the path wraps."""
-
-    _session_id = "session"
-
-    def __init__(self):
-        self.answers = []
-
-    def execute_command(self, command):
-        query = SimpleNamespace(id="q", run_id="r")
-        result = SimpleNamespace(query_id=query, name="orders", query_started_event_json="")
-        return None, {"write_stream_operation_start_result": result}, None
-
-    def execute_command_as_iterator(self, command):
-        yield from self.answers
-
-
-class OurClient:
-    session_id = "session"
-    spark = "4.3.0"
-
-    def __init__(self, spark):
-        self.closed = False
-        self.pb2 = SimpleNamespace(StreamingQueryListenerBusCommand=object)
-
-    def version(self):
-        return self.spark
-
-    def close(self):
-        self.closed = True
-
-
 @pytest.fixture
 def job(monkeypatch):
     monkeypatch.setattr(paths, "ConnectClient", OurClient)
     return SimpleNamespace(client=JobClient())
-
-
-def bus(*listeners):
-    return SimpleNamespace(_sqlb=SimpleNamespace(_listener_bus=list(listeners)))
-
-
-def batch(number):
-    text = json.dumps({"progress": {"id": "q", "runId": "r", "batchId": number}})
-    return SimpleNamespace(event_type=1, event_json=text)
-
-
-def message(*events):
-    return {"streaming_query_listener_events_result": SimpleNamespace(events=events)}
 
 
 def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
@@ -161,14 +93,32 @@ def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
     assert evaluate(state.snapshot(600), 600, policy(probe_expected=True)).findings == ()
 
 
-def test_polled_batch_counts_only_while_no_stream_brings_it(job):
+def test_polled_batch_counts_once_and_at_once_while_no_stream_is_open(job):
     path = open_connect_path(job)
     path.pass_on_polled(batch(1).event_json)
     path.pass_on_polled(batch(1).event_json)
-    path.stream.is_open = True
-    path.pass_on_polled(batch(2).event_json)
 
     assert len(path.source.take(0)) == 1
+
+
+@pytest.mark.parametrize("brings", [(), (1, 2)])
+def test_polled_batch_gives_an_open_stream_time_until_the_next_poll(job, monkeypatch, brings):
+    """A listener of the job that hangs keeps its stream open, and brings nothing."""
+    path = open_connect_path(job)
+    monkeypatch.setattr(path.stream, "make_way", list)
+    job._sqm = bus("a listener")
+    job.client.answers = [message(*map(batch, brings))]
+    stream = job.client.execute_command_as_iterator(JobCommand(adds=True))
+    path.pass_on_polled(batch(2).event_json)
+    assert path.source.depth == 0
+
+    list(stream)
+    path.pass_on_held()
+    path.pass_on_held()
+
+    assert [event.payload for event in path.source.take(0)] == [
+        batch(number).event_json for number in brings or (2,)
+    ]
 
 
 @pytest.mark.parametrize("spark", ["3.5.9", "3.5.0"])
