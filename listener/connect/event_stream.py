@@ -109,11 +109,11 @@ class EventStream:
         An opening may go on for a while: the listener of one that is cut could be added
         after we have removed ours.
         """
+        if self.has_begun and not self.is_open:
+            self._last_cut = _after(END_SECONDS, self.cut)
         self._ending.set()
         if self.is_open:
             self.cut()
-        elif self.has_begun:
-            self._last_cut = _after(END_SECONDS, self.cut)
 
     def close(self) -> None:
         """Remove our listener from the server, and close the connection."""
