@@ -133,7 +133,7 @@ class ConnectClient:
         try:
             return list(self._builder.metadata())
         except Exception as error:
-            raise ServerSilentError(CallFailure.UNREACHABLE, f"metadata: {error}") from error
+            raise ServerSilentError(CallFailure.UNREACHABLE, f"metadata: {error}"[:300]) from error
 
     def _seen(self, responses: Any) -> Iterator[Any]:
         for response in responses:
