@@ -69,6 +69,7 @@ class Sidecar(SidecarView, Announcements):
         self._pid = os.getpid()
         later = partial(in_background, "start", self._guard, self.start_or_stand_by)
         starts: dict[str, Any] = {"start": self._start_by_hand, "start_later": later}
+        starts["start_on"] = self.start_or_stand_by
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     @property
@@ -100,8 +101,8 @@ class Sidecar(SidecarView, Announcements):
             return False
         return self._runtime.flush(Deadline(timeout))
 
-    def start_or_stand_by(self, *, by_hand: bool = False) -> None:
-        """Start watching; a second call does nothing.
+    def start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
+        """Start watching ``spark``, unless a session is given already; once.
 
         An internal error does not end the job: nothing is watched, and ``await_any_failure``
         falls back to Spark's ``awaitAnyTermination``.
@@ -111,6 +112,7 @@ class Sidecar(SidecarView, Announcements):
             SettingsError: another sidecar watches it.
 
         """
+        self._spark = self._spark or spark
         try:
             self._start(by_hand=by_hand)
         except (NoSessionError, SettingsError):
