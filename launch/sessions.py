@@ -69,7 +69,9 @@ def _attach_classic(spark: Any) -> None:
 
 def _attach_connect(spark: Any) -> None:
     """Not where a local Connect server, whose queries we see, is in this process."""
-    if not _ATTACHED:
+    from ..sidecar.session import is_stopped
+
+    if all(map(is_stopped, _ATTACHED)):
         _attach(spark, spark)
 
 

@@ -16,13 +16,16 @@ from msgspec import Meta
 
 from ..core.redaction import redact
 from .events import Event, EventKind, Idle, Progress, SourceProgress, Started, Terminated
-from .offsets import lag_between, parse_offsets
+from .offsets import Offsets, lag_between, parse_offsets
 
 _Number = float | str | None
 # A larger number is not Spark's, and no float may be able to hold it.
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).
 _IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
+_EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
+"""Event Hubs' native connector. Spark asks such a V1 source for one offset and reports it as the
+newest one too, but this one is limited by ``maxEventsPerTrigger`` (EventHubsSource.scala)."""
 
 
 class DecodeError(ValueError):
@@ -152,8 +155,7 @@ def _input_rows(wire: _Progress) -> int:
 
 def _source(wire: _Source) -> SourceProgress:
     end = parse_offsets(wire.end_offset)
-    caught_up = wire.latest_offset == wire.end_offset
-    latest = end if caught_up else parse_offsets(wire.latest_offset)
+    latest = _latest(wire, end)
     return SourceProgress(
         description=redact(_without_identity(wire.description)),
         lag_offsets=lag_between(end, latest),
@@ -163,6 +165,14 @@ def _source(wire: _Source) -> SourceProgress:
         backlog_files=_metric(wire, "numFilesOutstanding"),
         backlog_bytes=_metric(wire, "numBytesOutstanding"),
     )
+
+
+def _latest(wire: _Source, end: Offsets | None) -> Offsets | None:
+    """The newest offsets when the batch was planned; None if unknown."""
+    if wire.description.startswith(_EVENT_HUBS):
+        return None
+    caught_up = wire.latest_offset == wire.end_offset
+    return end if caught_up else parse_offsets(wire.latest_offset)
 
 
 def _sink(wire: _Sink | None) -> str:

@@ -9,6 +9,7 @@ and returns, and another thread reads the handle's JSON.
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -28,8 +29,14 @@ from .events import EventKind
 from .mailbox import Mailbox
 from .received import Received
 
+log = logging.getLogger("querypulse")
+
 PROXY = "python_proxy"
 CALLBACKS = "python_callbacks"
+ONE_SESSION = (
+    "a sidecar watches one Spark Connect session: this listener was added to another one before, "
+    "and that stays the watched one; give each session a sidecar of its own"
+)
 _PACKAGE = "org.apache.spark.sql.streaming."
 _WRAPPER = _PACKAGE + "PythonStreamingQueryListenerWrapper"
 _INTERFACE = _PACKAGE + "PythonStreamingQueryListener"
@@ -41,6 +48,7 @@ class HealthListener(StreamingQueryListener):
     ``start`` starts monitoring if it is not running, and returns the JVM listener that PySpark
     adds or removes; it raises errors that the user must see. ``start_later`` does the same on
     another thread, for a PySpark that asks for no JVM listener and calls back at once.
+    ``start_on`` starts for the Spark Connect session that it is given.
     """
 
     def __init__(
@@ -50,6 +58,7 @@ class HealthListener(StreamingQueryListener):
         capacity: int,
         start: Callable[[], Any],
         start_later: Callable[[], None],
+        start_on: Callable[[Any], object],
     ) -> None:
         self.mailbox: Mailbox[Received] = Mailbox(capacity)
         """The events that Spark's threads submit where they call Python."""
@@ -63,6 +72,7 @@ class HealthListener(StreamingQueryListener):
         self._guard = guard
         self._start = start
         self._start_later = start_later
+        self._start_on = start_on
         self._takes_callbacks = False
         self._called = False
 
@@ -129,6 +139,13 @@ class HealthListener(StreamingQueryListener):
         # PySpark reads this attribute in addListener and removeListener, and calls nothing else.
         self.wirings += 1
         return self._start()
+
+    def _set_spark_session(self, session: Any) -> None:
+        """Start; Spark Connect's ``addListener`` calls this, and reads no ``_jlistener``."""
+        super()._set_spark_session(session)
+        if self.spark is not session:
+            log.warning("querypulse: %s", ONE_SESSION)
+        self._start_on(self.spark)
 
     def _raw_proxy(self) -> Any:
         from pyspark import SparkContext

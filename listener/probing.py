@@ -211,6 +211,8 @@ class ListenerHealth(msgspec.Struct, frozen=True):
     (``queue.querypulse.numDroppedEvents``); None if unknown."""
     missing: tuple[str, ...] = ()
     """What this way of listening cannot show, a line each; empty for a classic driver."""
+    checkpoints_visible: bool = True
+    """Whether the logs of checkpoints can be read at all from here."""
 
 
 class ProbeReport(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ import re
 OLDEST = (3, 5)
 """The first with ``onQueryIdle`` and with a listener API that PySpark supports on every path."""
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
+_MAJOR = re.compile(r"v?(\d+)(?:\.|$)")
 
 
 class UnsupportedSparkError(RuntimeError):
@@ -30,3 +31,9 @@ def require_supported(version: str) -> None:
         raise UnsupportedSparkError(
             f"Spark {version} is too old: querypulse needs {oldest} or newer"
         )
+
+
+def is_before(major: int, version: str) -> bool:
+    """Whether ``version`` is older than Spark ``major``; False where it is not understood."""
+    found = _MAJOR.match(version)
+    return found is not None and int(found[1]) < major

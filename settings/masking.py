@@ -16,7 +16,7 @@ LISTS = (list, tuple)
 _HIDDEN = (Holds.KEY, Holds.PATTERN)
 _ADDRESSES = (Holds.URL, Holds.ADDRESS)
 _PLAIN = re.compile(
-    r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,24}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
+    r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
 """A number, with a unit or without; a short word; a URL without its path."""
 MAX_DEPTH = 4
@@ -47,13 +47,19 @@ def mistaken(value: object, depth: int = MAX_DEPTH) -> object:
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if depth and isinstance(value, Mapping):
-        return {_mistaken_name(str(key)): mistaken(one, depth - 1) for key, one in value.items()}
+        return {mistaken_name(str(key)): mistaken(one, depth - 1) for key, one in value.items()}
     if depth and isinstance(value, LISTS):
         return tuple(mistaken(one, depth - 1) for one in value)
     return HIDDEN
 
 
-def _mistaken_name(name: str) -> str:
+def shown_name(name: str) -> str:
+    """A name pattern of queries, unless it may be a URL with a secret."""
+    return HIDDEN if "://" in name else name
+
+
+def mistaken_name(name: str) -> str:
+    """A name of a field that is not allowed, if it looks like one."""
     return name if _PLAIN_NAME.fullmatch(name) else HIDDEN
 
 

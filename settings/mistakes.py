@@ -10,13 +10,13 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import msgspec
 
 from ..alerting.receivers.registry import RECEIVER_TYPES
-from .masking import mistaken
+from .masking import mistaken, mistaken_name, shown_name
 from .silence_settings import SilenceSettings
 
 TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
 _PLACE = re.compile(r" - at `\$(?P<path>[^`]*)`$")
-_UNKNOWN_FIELD = re.compile(r"Object contains unknown field `(?P<field>[^`]*)`")
+_UNKNOWN_FIELD = re.compile(r"(?s)Object contains unknown field `(?P<field>.*)`")
 _INVALID = re.compile(
     r"(?s)(?P<what>Invalid (?:enum )?value) (?P<quote>['\"])(?P<value>.*)(?P=quote)"
 )
@@ -37,7 +37,7 @@ def explained(name: str, kind: Any, value: object, error: msgspec.ValidationErro
 
 
 def _name_alone(unknown: re.Match[str]) -> str:
-    return f"Object contains unknown field `{mistaken(unknown['field'])}`"
+    return f"Object contains unknown field `{mistaken_name(unknown['field'])}`"
 
 
 def _without_secret(invalid: re.Match[str]) -> str:
@@ -52,7 +52,7 @@ def _in_table(
     for key, value in table.items():
         inner = _mistake(own, value)
         if inner is not None:
-            return f"{name}[{key!r}]", own, value, inner
+            return f"{name}[{shown_name(str(key))!r}]", own, value, inner
     return name, kind, table, error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -146,5 +147,13 @@ def _conf_unless_refused(spark: Any) -> dict[str, str]:
 def _known_session() -> Any:
     from pyspark.sql import SparkSession
 
-    # The second is PySpark's default: a thread that has run nothing has no active session.
-    return SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
+    # The others are PySpark's defaults: a thread that has run nothing has no active session.
+    classic = SparkSession.getActiveSession() or SparkSession._instantiatedSession  # noqa: SLF001
+    return classic or _default_connect_session()
+
+
+def _default_connect_session() -> Any:
+    # A process that uses Spark Connect has imported it; it may be impossible in another.
+    module = sys.modules.get("pyspark.sql.connect.session")
+    find = getattr(getattr(module, "SparkSession", None), "_get_default_session", None)
+    return find() if find is not None else None

@@ -71,6 +71,7 @@ class Sidecar(SidecarView, Announcements):
         self._pid = os.getpid()
         later = partial(in_background, "start", self._guard, self.start_or_stand_by)
         starts: dict[str, Any] = {"start": self._start_by_hand, "start_later": later}
+        starts["start_on"] = self.start_or_stand_by
         self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
 
     @property
@@ -102,8 +103,8 @@ class Sidecar(SidecarView, Announcements):
             return False
         return self._runtime.flush(Deadline(timeout))
 
-    def start_or_stand_by(self, *, by_hand: bool = False) -> None:
-        """Start watching; a second call does nothing.
+    def start_or_stand_by(self, spark: Any = None, *, by_hand: bool = False) -> None:
+        """Start watching ``spark``, unless a session is given already; once.
 
         An internal error does not end the job: nothing is watched, and ``await_any_failure``
         falls back to Spark's ``awaitAnyTermination``.
@@ -113,6 +114,7 @@ class Sidecar(SidecarView, Announcements):
             SettingsError: another sidecar watches it.
 
         """
+        self._spark = self._spark or spark
         try:
             self._start(by_hand=by_hand)
         except (NoSessionError, SettingsError):
@@ -189,9 +191,9 @@ class Sidecar(SidecarView, Announcements):
         check_starts(starts)
         if self._wait.is_in_spark:
             run_unwatched(starts, self._components.redacting.text)
-            return
-        self._require_runtime()
-        self._supervisor.supervise(starts, terms)
+        else:
+            self._require_runtime()
+            self._supervisor.supervise(starts, terms)
 
     def _start_by_hand(self) -> Any:
         """The Java listener, when PySpark adds or removes it; starts the sidecar."""

@@ -48,6 +48,8 @@ def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:
 
 
 def _log(snapshot: Snapshot, now: float, policy: Policy) -> str:
+    if snapshot.probe is not None and not snapshot.probe.listener.checkpoints_visible:
+        return ""
     unread = [
         f"{label}: {_why_unread(snapshot, query)}"
         for label, query in snapshot.labels().items()

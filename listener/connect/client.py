@@ -50,7 +50,7 @@ class ConnectClient:
         self._user: str = job._user_id or ""  # noqa: SLF001 - no public way
         self._server_session: str = getattr(job, "_server_session_id", None) or ""
         self._agent: str = builder.userAgent
-        self._metadata = list(builder.metadata())
+        self._builder: Any = job._builder  # noqa: SLF001 - asked for the headers of each request
         self._error: Any = grpc.RpcError
         self._channel = builder.toChannel()
         make_stub: Any = SparkConnectServiceStub
@@ -121,11 +121,19 @@ class ConnectClient:
         return request
 
     def _execute(self, request: Any, timeout: float | None) -> Any:
-        return self._stub.ExecutePlan(request, metadata=self._metadata, timeout=timeout)
+        return self._stub.ExecutePlan(request, metadata=self._metadata(), timeout=timeout)
 
     def _unary(self, method: Any, request: Any) -> Any:
-        options = {"metadata": self._metadata, "timeout": ATTACH_SECONDS, "wait_for_ready": True}
-        return next(self._seen([self._call(lambda: method(request, **options))]))
+        options = {"timeout": ATTACH_SECONDS, "wait_for_ready": True}
+        answer = self._call(lambda: method(request, metadata=self._metadata(), **options))
+        return next(self._seen([answer]))
+
+    def _metadata(self) -> list[tuple[str, str]]:
+        """The headers of one request; the job's builder may have a new token each time."""
+        try:
+            return list(self._builder.metadata())
+        except Exception as error:
+            raise ServerSilentError(CallFailure.UNREACHABLE, f"metadata: {error}"[:300]) from error
 
     def _seen(self, responses: Any) -> Iterator[Any]:
         for response in responses:

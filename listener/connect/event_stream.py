@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from ..received import Received
@@ -24,6 +24,10 @@ log = logging.getLogger("querypulse")
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
 REMOVE_SECONDS = 2.0
+OPEN_SECONDS = 20.0
+"""A cold server needs some for a session's first listener."""
+END_SECONDS = 2.0
+"""How long an opening may go on after the thread was asked to stop."""
 MAKE_WAY_SECONDS = 30.0
 """While our listener is on the server, the job's own ``addListener`` would wait for ever."""
 NO_WAY_BACK = (CallFailure.SESSION_CLOSED, CallFailure.SESSION_LOST)
@@ -57,6 +61,7 @@ class EventStream:
         self._ending = threading.Event()
         self._pause = FIRST_PAUSE_SECONDS
         self._session_over = False
+        self._last_cut: threading.Timer | None = None
 
     def step(self) -> None:
         """Read the stream until it ends, or wait before the next attempt."""
@@ -82,8 +87,9 @@ class EventStream:
         """Give the stream to the job: our listener has left the server when this returns.
 
         The job's thread calls this in ``addListener``, which needs the server's answer anyway.
+        An opening is waited for: if it were cut, its listener could be added after the removal.
         """
-        has_lock = self._opening.acquire(timeout=REMOVE_SECONDS)
+        has_lock = self._opening.acquire(timeout=MAKE_WAY_SECONDS)
         try:
             self.cut()
             self._remove(MAKE_WAY_SECONDS)
@@ -100,14 +106,19 @@ class EventStream:
     def hasten_end(self) -> None:
         """End the step that runs, after the thread was asked to stop.
 
-        An opening is not cut off: its listener could be added after we have removed ours.
+        An opening may go on for a while: the listener of one that is cut could be added
+        after we have removed ours.
         """
+        if self.has_begun and not self.is_open:
+            self._last_cut = _after(END_SECONDS, self.cut)
         self._ending.set()
         if self.is_open:
             self.cut()
 
     def close(self) -> None:
         """Remove our listener from the server, and close the connection."""
+        if self._last_cut is not None:
+            self._last_cut.cancel()
         if not self._session_over and not self._job_listens():
             self._remove()
         self._client.close()
@@ -117,11 +128,11 @@ class EventStream:
             if self._ending.is_set() or self._job_listens():
                 return False
             self._client.execute(_bus_command(self._client, "remove"), REMOVE_SECONDS)
+            if self._ending.is_set():
+                return False
             self._call = self._client.open_stream(_bus_command(self._client, "add"))
-            while (answer := self._call.next()) is not None:
-                if answer.streaming_query_listener_events_result.listener_bus_listener_added:
-                    break
-            self.is_open = answer is not None
+            with _cancelled_after(OPEN_SECONDS, self._call):
+                self.is_open = _is_added(self._call)
         self.opened += self.is_open
         return self.is_open
 
@@ -139,6 +150,31 @@ class EventStream:
     def _remove(self, timeout: float = REMOVE_SECONDS) -> None:
         with suppress(ServerSilentError, ConnectCallError):
             self._client.execute(_bus_command(self._client, "remove"), timeout)
+
+
+def _is_added(call: EventCall) -> bool:
+    """Wait until the server has added our listener; False if the call ends before."""
+    while (answer := call.next()) is not None:
+        if answer.streaming_query_listener_events_result.listener_bus_listener_added:
+            return True
+    return False
+
+
+@contextmanager
+def _cancelled_after(seconds: float, call: EventCall) -> Iterator[None]:
+    """Cancel a call when the block lasts too long."""
+    timer = _after(seconds, call.cancel)
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _after(seconds: float, action: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, action)
+    timer.name, timer.daemon = "querypulse-event-timer", True
+    timer.start()
+    return timer
 
 
 def _bus_command(client: ConnectClient, what: str) -> Any:

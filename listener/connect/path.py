@@ -12,6 +12,7 @@ from ..mailbox import Mailbox
 from ..ownership import ALONE
 from ..probing import ListenerHealth, RunFacts
 from ..received import Received
+from ..spark_versions import is_before
 from .client import ConnectClient
 from .event_stream import EventStream
 from .tap import ClientTap
@@ -49,14 +50,15 @@ class ConnectPath:
         self.client = ConnectClient(spark)
         try:
             self.version = self.client.version()
+            self._tap = ClientTap(spark, self._pass_on)
         except BaseException:
             self.client.close()
             raise
         self._seen = SeenBatches()
-        self._tap = ClientTap(spark, self._pass_on)
         self._reads_along = False
+        self._held: list[Received] = []
         self.stream = EventStream(self.client, lambda: self._tap.job_listens, self._pass_on)
-        self.has_stream = int(self.version.partition(".")[0]) >= STREAM_SINCE and hasattr(
+        self.has_stream = not is_before(STREAM_SINCE, self.version) and hasattr(
             self.client.pb2, "StreamingQueryListenerBusCommand"
         )
         self.name = "connect_stream" if self.has_stream else "connect_polling"
@@ -75,6 +77,7 @@ class ConnectPath:
             registered=self.has_events,
             reregistrations=max(0, self.stream.opened - 1),
             missing=self.missing,
+            checkpoints_visible=False,
         )
 
     @property
@@ -97,9 +100,21 @@ class ConnectPath:
         return [run.facts for run in self._tap.take_starts()]
 
     def pass_on_polled(self, text: str) -> None:
-        """Take a progress that the probe has read, where the stream cannot bring it."""
-        if not self.has_events:
-            self._pass_on(Received(EventKind.PROGRESS, text, time.monotonic()))
+        """Take a progress that the probe has read.
+
+        A stream may still bring it, and batches before it, so it then waits for the next poll.
+        """
+        event = Received(EventKind.PROGRESS, text, time.monotonic())
+        if self.has_events:
+            self._held.append(event)
+        else:
+            self._pass_on(event)
+
+    def pass_on_held(self) -> None:
+        """Pass on what the stream has not brought since the last poll: its reader may hang."""
+        held, self._held = self._held, []
+        for event in held:
+            self._pass_on(event)
 
     def cover(self, execution: Any) -> None:
         """Nothing: a session has one stream."""

@@ -75,6 +75,7 @@ class ConnectProbe:
         """Poll; returns why nothing was answered, None after an answer."""
         if self.server.is_final:
             return ServerSilentError(CallFailure.SESSION_CLOSED)
+        self._path.pass_on_held()
         try:
             self._runs.poll()
         except ServerSilentError as error:

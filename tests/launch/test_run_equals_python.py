@@ -91,6 +91,24 @@ def test_job_equals_plain_python(name, job):
     assert plain[0] == ENDS.get(name, 0 if plain[2] == b"" else 1)
 
 
+@pytest.mark.parametrize("locale", [{}, {"LANG": "C"}, {"LC_CTYPE": "C.UTF-8"}, {"LC_ALL": "C"}])
+def test_locale_of_the_job_is_that_of_plain_python(locale, job):
+    folder = job(JOBS["a look at the interpreter"])
+    kept = {name: text for name, text in os.environ.items() if name[:3] not in ("LAN", "LC_")}
+    plain, launched = (
+        subprocess.run(
+            [*command, "job.py"],
+            cwd=folder,
+            capture_output=True,
+            env={**kept, **locale},
+            timeout=60,
+        )
+        for command in (PYTHON, LAUNCH)
+    )
+
+    assert (launched.stdout, launched.stderr) == (plain.stdout, plain.stderr)
+
+
 @pytest.mark.parametrize("name", ["an uncaught exception", "a look at the interpreter"])
 def test_run_equals_plain_python(name, job):
     folder = job(JOBS[name])

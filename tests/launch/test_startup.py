@@ -183,7 +183,7 @@ def test_an_action_that_fails_ends_no_import(module, capsys):
 
 
 class SparkContextDouble:
-    pass
+    _jsc = object()
 
 
 def pyspark_module():
@@ -275,6 +275,9 @@ def connect_module():
     """A module such as pyspark.sql.connect.session."""
 
     class SessionOfConnect:
+        __module__ = "pyspark.sql.connect.session"
+        client = SimpleNamespace(is_closed=False)
+
         class Builder:
             options = ()
 
@@ -297,6 +300,15 @@ def test_the_first_connect_session_is_attached_once(attached):
     created = [builder.getOrCreate(), builder.create()]
 
     assert attached.sessions == created[:1]
+
+
+def test_session_after_a_stopped_one_is_attached(attached):
+    builder = connect_module().SparkSession.Builder()
+    first = builder.create()
+    first.client = SimpleNamespace(is_closed=True)
+    second = builder.create()
+
+    assert attached.sessions == [first, second]
 
 
 def test_beside_a_watched_context_a_connect_session_is_not_attached(attached):

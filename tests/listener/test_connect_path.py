@@ -2,89 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
+from support.connect_job import JobClient, JobCommand, OurClient, WrittenStream, batch, bus, message
+from support.story import policy, run
 
+from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.connect import path as paths
 from querypulse.listener.connect.path import MISSING, open_connect_path
 from querypulse.listener.events import EventKind
-
-
-class BusFields(SimpleNamespace):
-    """As ``StreamingQueryListenerBusCommand``."""
-
-
-class JobCommand:
-    """As ``Command``: ``start`` is a ``WriteStreamOperationStart``, ``adds`` opens the stream."""
-
-    def __init__(self, start=None, *, adds=False):
-        self.write_stream_operation_start = start
-        self.streaming_query_listener_bus_command = BusFields(add_listener_bus_listener=adds)
-
-    def HasField(self, name):
-        return getattr(self, name) is not None
-
-
-class WrittenStream(SimpleNamespace):
-    def WhichOneof(self, name):
-        return "once"
-
-    def HasField(self, name):
-        return False
-
-
-class JobClient:
-    """The job's client: its methods are real methods, which the path wraps."""
-
-    _session_id = "session"
-
-    def __init__(self):
-        self.answers = []
-
-    def execute_command(self, command):
-        query = SimpleNamespace(id="q", run_id="r")
-        result = SimpleNamespace(query_id=query, name="orders", query_started_event_json="")
-        return None, {"write_stream_operation_start_result": result}, None
-
-    def execute_command_as_iterator(self, command):
-        yield from self.answers
-
-
-class OurClient:
-    session_id = "session"
-    spark = "4.3.0"
-
-    def __init__(self, spark):
-        self.closed = False
-        self.pb2 = SimpleNamespace(StreamingQueryListenerBusCommand=object)
-
-    def version(self):
-        return self.spark
-
-    def close(self):
-        self.closed = True
+from querypulse.listener.probing import ProbeReport
+from querypulse.listener.state import State
 
 
 @pytest.fixture
 def job(monkeypatch):
     monkeypatch.setattr(paths, "ConnectClient", OurClient)
     return SimpleNamespace(client=JobClient())
-
-
-def bus(*listeners):
-    return SimpleNamespace(_sqlb=SimpleNamespace(_listener_bus=list(listeners)))
-
-
-def batch(number):
-    text = json.dumps({"progress": {"id": "q", "runId": "r", "batchId": number}})
-    return SimpleNamespace(event_type=1, event_json=text)
-
-
-def message(*events):
-    return {"streaming_query_listener_events_result": SimpleNamespace(events=events)}
 
 
 def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
@@ -148,14 +84,41 @@ def test_listener_added_before_attach_keeps_the_stream_and_that_is_said(job):
     assert "before attach" in path.check(0.0).missing[0]
 
 
-def test_polled_batch_counts_only_while_no_stream_brings_it(job):
+def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
+    path, state = open_connect_path(job), State(0.0)
+    seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
+    for at in range(0, 600, 5):
+        state.apply_probe(ProbeReport(at, at, (seen,), listener=path.check(at)))
+
+    assert evaluate(state.snapshot(600), 600, policy(probe_expected=True)).findings == ()
+
+
+def test_polled_batch_counts_once_and_at_once_while_no_stream_is_open(job):
     path = open_connect_path(job)
     path.pass_on_polled(batch(1).event_json)
     path.pass_on_polled(batch(1).event_json)
-    path.stream.is_open = True
-    path.pass_on_polled(batch(2).event_json)
 
     assert len(path.source.take(0)) == 1
+
+
+@pytest.mark.parametrize("brings", [(), (1, 2)])
+def test_polled_batch_gives_an_open_stream_time_until_the_next_poll(job, monkeypatch, brings):
+    """A listener of the job that hangs keeps its stream open, and brings nothing."""
+    path = open_connect_path(job)
+    monkeypatch.setattr(path.stream, "make_way", list)
+    job._sqm = bus("a listener")
+    job.client.answers = [message(*map(batch, brings))]
+    stream = job.client.execute_command_as_iterator(JobCommand(adds=True))
+    path.pass_on_polled(batch(2).event_json)
+    assert path.source.depth == 0
+
+    list(stream)
+    path.pass_on_held()
+    path.pass_on_held()
+
+    assert [event.payload for event in path.source.take(0)] == [
+        batch(number).event_json for number in brings or (2,)
+    ]
 
 
 @pytest.mark.parametrize("spark", ["3.5.9", "3.5.0"])
@@ -169,6 +132,25 @@ def test_spark_without_a_stream_is_polled_and_that_is_said_once(job, monkeypatch
     assert spark in path.missing[0]
     path.pass_on_polled(batch(1).event_json)
     assert path.source.depth == 1
+
+
+@pytest.mark.parametrize("spark", ["dbr-16.4", "", "v4.0.0"])
+def test_stream_is_tried_where_the_version_is_not_understood(job, monkeypatch, spark):
+    monkeypatch.setattr(OurClient, "spark", spark)
+
+    assert open_connect_path(job).has_stream
+
+
+def test_connection_is_closed_where_the_path_cannot_be_made(job, monkeypatch):
+    clients = []
+    monkeypatch.setattr(
+        paths, "ConnectClient", lambda spark: clients.append(OurClient(spark)) or clients[0]
+    )
+    del job.client
+
+    with pytest.raises(AttributeError):
+        open_connect_path(job)
+    assert clients[0].closed
 
 
 def test_client_of_spark_3_5_is_watched_without_what_it_lacks(job, monkeypatch):

@@ -52,6 +52,7 @@ def world(monkeypatch):
         new_starts=list,
         pass_on_polled=print,
         stream=SimpleNamespace(cut=lambda: cuts.append("cut")),
+        pass_on_held=list,
         check=lambda now: ListenerHealth(registered=True),
         release=lambda: cuts.append("released"),
     )

@@ -70,7 +70,10 @@ class OpenCall:
 
     def next(self):
         if not self.is_added:
-            assert self.server.confirms.wait(10)
+            confirms, cancelled = self.server.confirms, self.cancelled
+            until(lambda: confirms.is_set() or cancelled.is_set(), "an answer, or a cancellation")
+            if cancelled.is_set():
+                raise CUT
             self.is_added = True
             return answer(added=True)
         item = self.listener.get(timeout=10)
@@ -80,6 +83,7 @@ class OpenCall:
 
     def cancel(self):
         # The server keeps the listener of a call that was cancelled.
+        self.cancelled.set()
         self.listener.put(CUT)
 
 
@@ -184,6 +188,48 @@ def test_close_while_the_stream_opens_leaves_no_listener(world):
     assert world.loop.join(10)
 
     assert world.server.listener is None
+
+
+def test_job_waits_for_an_opening_so_that_no_listener_is_added_behind_its_back(world, monkeypatch):
+    monkeypatch.setattr(event_stream, "REMOVE_SECONDS", 0.01)
+    world.server.confirms.clear()
+    world.loop.start()
+    until(lambda: world.server.listener is not None, "the stream is being opened")
+
+    world.job_listens = True
+    job = threading.Thread(target=world.stream.make_way)
+    job.start()
+    job.join(0.3)
+    assert world.server.log == ["remove", "add"]
+    world.server.confirms.set()
+    job.join(10)
+
+    assert not job.is_alive()
+    assert world.server.log == ["remove", "add", "remove"]
+
+
+def test_opening_that_is_not_confirmed_is_cut_and_tried_again(world, monkeypatch):
+    monkeypatch.setattr(event_stream, "OPEN_SECONDS", 0.05)
+    world.server.confirms.clear()
+    world.loop.start()
+    until(lambda: world.server.log.count("add") > 1, "it is tried again")
+
+    assert world.server.log[:4] == ["remove", "add", "remove", "add"]
+    assert world.stream.lost == 0
+
+
+def test_close_does_not_wait_for_an_opening_that_is_not_confirmed(world, monkeypatch):
+    monkeypatch.setattr(event_stream, "END_SECONDS", 0.05)
+    world.server.confirms.clear()
+    world.loop.start()
+    until(lambda: world.server.listener is not None, "the stream is being opened")
+
+    world.loop.stop()
+    world.stream.hasten_end()
+    assert world.loop.join(10)
+
+    assert world.server.listener is None
+    assert world.server.closed
 
 
 def test_close_removes_the_listener(world):

@@ -49,7 +49,9 @@ class Spark(FakeDriver):
     def __init__(self, monkeypatch, **java_errors):
         super().__init__(**java_errors)
         self.guard = Guard()
-        self.listener = HealthListener(self.guard, capacity=10, start=object, start_later=list)
+        self.listener = HealthListener(
+            self.guard, capacity=10, start=object, start_later=list, start_on=list
+        )
         self.callback_servers = []
         monkeypatch.setattr(SparkContext, "_jvm", python_jvm(self.wrapper))
         monkeypatch.setattr(

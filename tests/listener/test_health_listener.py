@@ -89,6 +89,7 @@ class Listening:
             capacity=capacity,
             start=start or self.start,
             start_later=self.start_later,
+            start_on=list,
         )
 
     def start(self):

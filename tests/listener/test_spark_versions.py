@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.spark_versions import UnsupportedSparkError, require_supported
+from querypulse.listener.spark_versions import UnsupportedSparkError, is_before, require_supported
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.1-amzn-2", "2.4.8", "3.0.0.dev0"])
@@ -21,3 +21,13 @@ def test_older_spark_is_refused_in_one_sentence(version):
 )
 def test_supported_or_unknown_version_is_accepted(version):
     require_supported(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "3.5.0-amzn-1", "v3.5.1", "3"])
+def test_version_before_4_is_known(version):
+    assert is_before(4, version)
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "v4.0.0", "10.1", "dbr-16.4", "dbr-3", "next", ""])
+def test_later_or_unknown_version_is_not_before_4(version):
+    assert not is_before(4, version)

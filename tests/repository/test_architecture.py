@@ -61,6 +61,7 @@ START_THREADS = {
     "commands/demo/run.py",
     "commands/demo/telemetry.py",
     "examples/delta/ivy_talk.py",
+    "listener/connect/event_stream.py",
     "sidecar/starting.py",
 }
 MAX_FILE_LINES = 250

@@ -93,6 +93,21 @@ def test_no_error_shows_a_secret_in_a_wrong_setting(form):
             assert not message or name in message
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"https://hooks.example.com/services/T0/S3CR3T": 5},
+        {"bronze": {"url`https://hooks.example.com/S3CR3T": 1}},
+        {"bronze": {"url`S3CR3T`": 1}},
+    ],
+)
+def test_no_error_shows_a_secret_in_a_name(value):
+    message = _error("queries", value)
+
+    assert "at queries[" in message
+    assert "S3CR3T" not in message
+
+
 @pytest.mark.parametrize("text", ["10s", "5 min", "70%", "yes", "EU", "-7", "None"])
 def test_plain_wrong_value_is_shown(text):
     assert repr(text) in refused({"http_port": text})

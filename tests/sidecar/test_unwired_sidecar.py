@@ -7,15 +7,19 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.connect.session import SparkSession as ConnectSession
+from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
 from querypulse.sidecar.registry import Registry
-from querypulse.sidecar.session import NoSessionError
+from querypulse.sidecar.session import NoSessionError, active_session
 from querypulse.sidecar.sidecar import SIDECARS
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 PATIENCE_SECONDS = 10.0
+KNOWN_SESSION = session._known_session
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +143,42 @@ def test_callback_without_a_session_only_reports_an_error(no_contained_error):
 
     ((where, error),) = no_contained_error
     assert (where, type(error)) == ("start", NoSessionError)
+
+
+def test_listener_added_to_a_connect_session_starts_for_that_session_in_the_jobs_thread(
+    monkeypatch, caplog
+):
+    """Spark Connect asks for no JVM listener, and other threads do not know the session."""
+    started = []
+    monkeypatch.setattr(
+        Sidecar,
+        "start_or_stand_by",
+        lambda _, spark: started.append((spark, threading.current_thread())),
+    )
+    client = SimpleNamespace(execute_command_as_iterator=lambda command: iter(()))
+    first, second = (SimpleNamespace(client=client) for _ in range(2))
+    listener = Sidecar(Settings()).listener
+
+    StreamingQueryManager(first).addListener(listener)
+    assert started == [(first, threading.current_thread())]
+    assert caplog.text == ""
+    StreamingQueryManager(second).addListener(listener)
+    assert started[1:] == [(first, threading.current_thread())]
+    assert "one Spark Connect session" in caplog.text
+
+
+def test_default_connect_session_is_found_in_a_thread_that_has_no_active_one(monkeypatch):
+    monkeypatch.setattr(session, "_known_session", KNOWN_SESSION)
+    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    spark = SimpleNamespace(is_stopped=False)
+    monkeypatch.setattr(ConnectSession, "_default_session", spark)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(active_session()))
+    thread.start()
+    thread.join(PATIENCE_SECONDS)
+
+    assert found == [spark]
 
 
 # -- settings -------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ import threading
 import time
 
 import pytest
+from support.connect_queries import Counting, start
 from support.connect_server import ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import until
 
-from querypulse.sidecar import QueryFailure, attach
+from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = pytest.mark.spark
 
@@ -44,11 +45,11 @@ def connect(server, pages):
 
     opened = []
 
-    def session(port=None, **settings):
+    def session(port=None, watch=attach, **settings):
         remote = f"sc://127.0.0.1:{port or server.port}"
         spark = SparkSession.Builder().remote(remote).create()
         given = {"http_port": -1, "webhook_url": pages.url, "app_name": "connect", **settings}
-        sidecar = attach(spark, **{"resolve_after_seconds": 1, **given})
+        sidecar = watch(spark, **{"resolve_after_seconds": 1, **given})
         opened.append((spark, sidecar))
         return spark, sidecar
 
@@ -57,18 +58,12 @@ def connect(server, pages):
         sidecar.close()
         # A dead server would keep ``stop()`` waiting for minutes.
         spark.client.close()
-    assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
+    # ``close`` waits for its threads only as long as its time lasts.
+    until(lambda: not event_threads(), "no thread of the event stream is left")
 
 
-def start(spark, name, fails_at=None, **trigger):
-    from pyspark.sql.connect import functions as F
-
-    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
-    if fails_at is not None:
-        boom = F.raise_error(F.lit("no such order"))
-        rows = rows.withColumn("x", F.when(F.col("value") >= fails_at, boom).otherwise(F.lit(None)))
-    trigger = trigger or {"processingTime": "500 milliseconds"}
-    return rows.writeStream.format("noop").queryName(name).trigger(**trigger).start()
+def event_threads():
+    return [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
 
 
 def committed(sidecar, *names, beyond=-1):
@@ -114,30 +109,42 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
 
 
 def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
-    from pyspark.sql.streaming import StreamingQueryListener
-
-    class Counting(StreamingQueryListener):
-        batches = 0
-
-        def onQueryStarted(self, event): ...
-        def onQueryIdle(self, event): ...
-        def onQueryTerminated(self, event): ...
-        def onQueryProgress(self, event):
-            Counting.batches += 1
-
     spark, sidecar = connect()
-    start(spark, "silver")
+    silver = start(spark, "silver")
     committed(sidecar, "silver")
     listener = Counting()
     spark.streams.addListener(listener)
-    until(lambda: Counting.batches > 1, "the job's listener receives batches")
+    until(lambda: listener.batches > 1, "the job's listener receives batches")
     before = monitor(sidecar).events["progress"]
     until(lambda: monitor(sidecar).events["progress"] > before, "and so does querypulse")
+    # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).
+    silver.stop()
+    until(lambda: listener.ends, "the last event has arrived")
+    opened_again = monitor(sidecar).reregistrations + 1
     spark.streams.removeListener(listener)
 
-    opened_again = monitor(sidecar).reregistrations + 1
     until(lambda: monitor(sidecar).reregistrations >= opened_again, "the stream is open again")
     assert monitor(sidecar).listener_registered
+    start(spark, "gold")
+    committed(sidecar, "gold")
+
+
+def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
+    def add(spark, **settings):
+        sidecar = Sidecar(**settings)
+        spark.streams.addListener(sidecar.listener)
+        return sidecar
+
+    spark, sidecar = connect(watch=add)
+    silver = start(spark, "silver")
+    committed(sidecar, "silver")
+    until(lambda: monitor(sidecar).listener_registered, "events arrive by themselves")
+    listener = Counting()
+    spark.streams.addListener(listener)
+    silver.stop()
+    until(lambda: listener.ends, "the last event has arrived")
+    spark.streams.removeListener(listener)
+    spark.streams.removeListener(sidecar.listener)
 
 
 def test_cut_connection_heals_without_an_alert(server, connect, pages):

@@ -1,0 +1,318 @@
+"""The manifests of ``deploy/kubernetes`` are valid, fit together, and name what the product has."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import yaml
+from jsonschema import Draft202012Validator
+from support.exporter_boards import board
+from support.exporter_http import address, get, serving
+from support.repository import ROOT
+from support.story import CONFLICT, Story
+
+from querypulse.commands import cli
+from querypulse.settings.settings_sources import load_settings, load_strictly
+from querypulse.watch.arguments import WatchRequest
+
+FOLDER = ROOT / "deploy" / "kubernetes"
+SCHEMAS = json.loads((ROOT / "tests" / "fixtures" / "kubernetes-1.37.json").read_text())["$defs"]
+MANIFESTS = {
+    f"{path.stem}/{manifest['kind']}": manifest
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for manifest in yaml.safe_load_all(path.read_text())
+}
+CUSTOM = {"PodMonitor", "SparkApplication"}
+"""Kinds of operators: their schemas are not Kubernetes' own."""
+GROUPS = {"v1": "io.k8s.api.core.v1", "apps/v1": "io.k8s.api.apps.v1"}
+MOUNT = "/etc/querypulse"
+DRIVERS = [
+    "driver-template/Pod",
+    "driver-deployment/Deployment",
+    "spark-application/SparkApplication",
+]
+POD = "driver-template/Pod"
+DEPLOYMENT = "driver-deployment/Deployment"
+
+
+def problems(manifest):
+    """What Kubernetes' schema says against a manifest."""
+    name = f"{GROUPS[manifest['apiVersion']]}.{manifest['kind']}"
+    validator = Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMAS})
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(manifest)]
+
+
+def pod_of(name):
+    """The pod of a manifest: its labels and its spec."""
+    manifest = MANIFESTS[name]
+    pod = manifest["spec"]["template"] if manifest["kind"] == "Deployment" else manifest
+    return pod["metadata"]["labels"], pod["spec"]
+
+
+def container_of(name):
+    """The container of a manifest, or what an operator makes one of."""
+    manifest = MANIFESTS[name]
+    return (
+        manifest["spec"]["driver"]
+        if name.startswith("spark-")
+        else pod_of(name)[1]["containers"][0]
+    )
+
+
+def environment(name):
+    return {one["name"]: one.get("value", "") for one in container_of(name)["env"]}
+
+
+def labels(name):
+    """Those of a driver's pod, with the one that Spark sets."""
+    own = (
+        MANIFESTS[name]["spec"]["driver"]["labels"]
+        if name.startswith("spark-")
+        else pod_of(name)[0]
+    )
+    return {"spark-role": "driver", **own}
+
+
+# -- schemas ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, manifest in MANIFESTS.items() if manifest["kind"] not in CUSTOM]
+)
+def test_manifest_is_valid(name):
+    assert problems(MANIFESTS[name]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"kind": "Deployment", "apiVersion": "apps/v1"}, "'selector' is a required property"),
+        ({"spec": {"containers": [{}]}}, "'name' is a required property"),
+        ({"spec": {"containers": [{"name": "a", "evn": []}]}}, "'evn' was unexpected"),
+        (
+            {"spec": {"containers": [{"name": "a", "ports": [{"containerPort": "x"}]}]}},
+            "'x' is not",
+        ),
+    ],
+)
+def test_wrong_manifest_is_refused(change, said):
+    assert any(said in problem for problem in problems({**MANIFESTS[POD], **change}))
+
+
+def test_pod_monitor_has_the_fields_of_its_operator():
+    """The Prometheus Operator 0.93's custom resource."""
+    monitor = MANIFESTS["podmonitor/PodMonitor"]
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+
+    assert monitor["apiVersion"] == "monitoring.coreos.com/v1"
+    assert monitor["spec"].keys() == {"selector", "podMetricsEndpoints"}
+    assert endpoint.keys() == {"port", "path", "interval", "honorLabels", "authorization"}
+    assert endpoint["honorLabels"] is True
+    assert endpoint["authorization"].keys() == {"credentials"}
+    assert endpoint["authorization"]["credentials"].keys() == {"name", "key"}
+
+
+def test_spark_application_has_the_fields_of_its_operator():
+    """The Spark operator 2.5's custom resource."""
+    application = MANIFESTS["spark-application/SparkApplication"]
+    driver = application["spec"]["driver"]
+
+    assert application["apiVersion"] == "sparkoperator.k8s.io/v1beta2"
+    assert application["spec"].keys() <= {
+        "type", "mode", "sparkVersion", "image", "mainApplicationFile", "restartPolicy",
+        "sparkConf", "driver", "executor",
+    }  # fmt: skip
+    assert driver.keys() <= {
+        "serviceAccount", "terminationGracePeriodSeconds", "labels", "secrets", "env", "ports",
+    }  # fmt: skip
+    assert all(one.keys() == {"name", "path", "secretType"} for one in driver["secrets"])
+    assert all(one.keys() == {"name", "containerPort", "protocol"} for one in driver["ports"])
+
+
+# -- how they fit together --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_every_driver_is_selected_scraped_and_watched(name):
+    monitor = MANIFESTS["podmonitor/PodMonitor"]["spec"]
+    watched = MANIFESTS["watch/Service"]["spec"]["selector"]
+    ports = {one["name"]: one["containerPort"] for one in container_of(name)["ports"]}
+
+    assert labels(name).items() >= monitor["selector"]["matchLabels"].items()
+    assert labels(name).items() >= watched.items()
+    assert monitor["podMetricsEndpoints"][0]["port"] in ports
+
+
+@pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
+def test_secret_files_are_mounted_from_the_example_secret(name):
+    keys = MANIFESTS["secret/Secret"]["stringData"]
+    files = {value for key, value in environment(name).items() if key.endswith("_FILE")}
+    files |= {word for word in container_of(name).get("command", ()) if word.startswith(MOUNT)}
+
+    assert files
+    assert files <= {f"{MOUNT}/{key}" for key in keys}
+    if name.startswith("spark-"):
+        (secret,) = container_of(name)["secrets"]
+        assert (secret["name"], secret["path"]) == ("querypulse", MOUNT)
+    else:
+        (mount,) = (one for one in container_of(name)["volumeMounts"] if one["mountPath"] == MOUNT)
+        (volume,) = (one for one in pod_of(name)[1]["volumes"] if one["name"] == mount["name"])
+        assert (volume["secret"]["secretName"], mount["readOnly"]) == ("querypulse", True)
+
+
+def test_monitor_reads_the_token_of_the_drivers():
+    credentials = MANIFESTS["podmonitor/PodMonitor"]["spec"]["podMetricsEndpoints"][0][
+        "authorization"
+    ]["credentials"]
+
+    assert credentials == {"name": "querypulse", "key": "http-token"}
+
+
+@pytest.mark.parametrize("name", ["watch/Service", "driver-deployment/Service"])
+def test_an_unhealthy_driver_keeps_its_address(name):
+    """Executors and the watcher must find a driver that is not ready."""
+    spec = MANIFESTS[name]["spec"]
+
+    assert (spec["clusterIP"], spec["publishNotReadyAddresses"]) == ("None", True)
+
+
+@pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
+def test_nothing_kills_a_driver_because_of_a_query(name):
+    assert "livenessProbe" not in container_of(name)
+    assert "startupProbe" not in container_of(name)
+
+
+@pytest.mark.parametrize("name", [POD, "spark-application/SparkApplication"])
+def test_no_probe_hides_a_driver_whose_service_spark_makes(name):
+    """Before Spark 4.1, executors resolve the name of a Service that lists ready pods only."""
+    assert "readinessProbe" not in container_of(name)
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_a_driver_has_time_to_end(name):
+    """Spark stops, and pending pages take at most 8 s; Kubernetes' default are 30 s."""
+    manifest = MANIFESTS[name]
+    spec = manifest["spec"]["driver"] if name.startswith("spark-") else pod_of(name)[1]
+
+    assert spec["terminationGracePeriodSeconds"] >= 30
+
+
+def test_the_service_of_the_deployment_has_the_ports_of_its_command():
+    (_, _, script) = container_of(DEPLOYMENT)["command"]
+    ports = {
+        one["name"]: one["port"] for one in MANIFESTS["driver-deployment/Service"]["spec"]["ports"]
+    }
+
+    assert f"spark.driver.port={ports['driver']} " in script
+    assert f"spark.driver.blockManager.port={ports['blockmanager']} " in script
+    assert (
+        f"spark.driver.host={MANIFESTS['driver-deployment/Service']['metadata']['name']} " in script
+    )
+    assert (
+        labels(DEPLOYMENT).items()
+        >= MANIFESTS["driver-deployment/Service"]["spec"]["selector"].items()
+    )
+    assert "exec " in script  # spark-submit gets the signals
+
+
+# -- what the product has ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [*DRIVERS, "watch/Deployment"])
+def test_settings_exist_and_are_allowed(name):
+    ours = {key: value for key, value in environment(name).items() if key.startswith("QUERYPULSE_")}
+
+    assert load_settings({}, ours, {}).problems == ()
+
+
+def test_spark_conf_of_the_application_is_allowed():
+    conf = MANIFESTS["spark-application/SparkApplication"]["spec"]["sparkConf"]
+
+    assert load_settings({}, {}, conf).settings.expected_queries == ("bronze", "silver")
+
+
+@pytest.mark.parametrize("name", DRIVERS)
+def test_driver_serves_at_the_port_with_the_token(name):
+    settings = load_settings({}, environment(name), {}).settings
+    (port,) = container_of(name)["ports"]
+
+    assert (settings.http_host, settings.http_port) == ("0.0.0.0", port["containerPort"])
+    assert settings.http_token_file == f"{MOUNT}/http-token"
+    assert not settings.http_allow_anonymous
+
+
+def test_watcher_is_started_with_arguments_that_it_has():
+    program, *words = container_of("watch/Deployment")["command"]
+    arguments = vars(cli._parser().parse_args(words))
+    service = MANIFESTS["watch/Service"]["metadata"]["name"]
+
+    assert (program, arguments.pop("command")) == ("querypulse", "watch")
+    request = WatchRequest(**arguments)
+    assert request.dns == [f"http://{service}:{load_settings({}, {}, {}).settings.http_port}"]
+    assert request.token_file == f"{MOUNT}/http-token"
+
+
+def test_scraped_path_is_served():
+    (endpoint,) = MANIFESTS["podmonitor/PodMonitor"]["spec"]["podMetricsEndpoints"]
+    with serving(board(), token="word") as server:
+        assert get(server, endpoint["path"], Authorization="Bearer word").status_code == 200
+
+
+def test_example_secret_is_empty_and_refused(tmp_path, monkeypatch):
+    """Nobody runs with a token that is in a public repository."""
+    keys = MANIFESTS["secret/Secret"]["stringData"]
+    (tmp_path / "http-token").write_text(keys["http-token"])
+
+    assert set(keys.values()) == {""}
+    load_strictly({}, {"QUERYPULSE_HTTP_TOKEN_FILE": str(tmp_path / "http-token")})
+    checked = subprocess.run(
+        [
+            sys.executable,
+            "-Ic",
+            "from querypulse.commands.cli import main; raise SystemExit(main(['check']))",
+        ],
+        env={"QUERYPULSE_HTTP_TOKEN_FILE": str(tmp_path / "http-token")},
+        capture_output=True,
+        text=True,
+    )
+    assert (checked.returncode, "is empty" in checked.stderr) == (2, True)
+
+
+@pytest.fixture
+def probe(tmp_path):
+    """Run the readiness probe against a server; returns its exit code."""
+    (tmp_path / "http-token").write_text("word\n")
+    *program, code = container_of(DEPLOYMENT)["readinessProbe"]["exec"]["command"]
+    assert program == ["python3", "-c"]
+
+    def run(server):
+        _, port = address(server)
+        here = code.replace(":9719/", f":{port}/").replace(MOUNT, str(tmp_path))
+        assert here != code
+        return subprocess.run([sys.executable, "-c", here], capture_output=True).returncode
+
+    return run
+
+
+def test_probe_says_ready_only_while_all_queries_are_healthy(probe):
+    healthy = Story().started("a", at=0).commit("a", batch=1, at=10)
+    failed = (
+        Story().started("a", at=0).commit("a", batch=1, at=10).ended("a", at=20, exception=CONFLICT)
+    )
+    with serving(board(healthy, now=15.0), token="word") as server:
+        assert probe(server) == 0
+    with serving(board(failed, now=25.0), token="word") as server:
+        assert probe(server) == 1
+    with serving(board(healthy, now=15.0), token="other") as server:
+        assert probe(server) == 1
+
+
+def test_probe_gives_the_server_less_time_than_kubernetes_gives_the_probe():
+    described = container_of(DEPLOYMENT)["readinessProbe"]
+    (seconds,) = re.findall(r"timeout=(\d+)", described["exec"]["command"][-1])
+
+    assert int(seconds) < described["timeoutSeconds"] < described["periodSeconds"]

@@ -1,0 +1,94 @@
+"""Event Hubs' native connector: its offsets are decoded, and its lag is unknown, not 0.
+
+The connector is a V1 source, whose one offset Spark reports as both the end of the batch and the
+newest offset. That offset is limited by ``maxEventsPerTrigger``, by default 1000 for each partition
+(EventHubsSource.scala, ``getOffset``; MicroBatchExecution.scala). Its JSON is that of its
+JsonUtils.scala, ``partitionSeqNos``.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.exporter_boards import board
+from support.exporter_exposition import values
+from support.story import Story
+
+from querypulse.exporter.status import status
+from querypulse.listener.decode import decode
+from querypulse.listener.events import EventKind
+
+NATIVE = "org.apache.spark.sql.eventhubs.EventHubsSource@5e91993f"
+KAFKA = "KafkaV2[Subscribe[orders]]"
+LAGS = ("spark_streaming_source_lag_offsets", "spark_streaming_source_lag_reported_offsets")
+
+
+def batch(number, end, latest=None, description=NATIVE):
+    """The progress of a batch; a V1 source has one offset for both."""
+    reported = {"description": description, "startOffset": None, "numInputRows": 2000}
+    reported |= {"endOffset": end, "latestOffset": end if latest is None else latest}
+    event = {"id": "id-a", "runId": "a-1", "name": "a", "batchId": number, "sources": [reported]}
+    event["durationMs"] = {"addBatch": 900, "triggerExecution": 1000}
+    return decode(EventKind.PROGRESS, json.dumps({"progress": event}))
+
+
+def seen(*batches):
+    """A story in which a batch is committed every ten seconds."""
+    story = Story().started("a", at=0)
+    for number, event in enumerate(batches):
+        story.state.apply_event(event, 10.0 * (number + 1))
+    return story
+
+
+@pytest.mark.parametrize(
+    ("offset", "positions"),
+    [
+        ({"orders": {"0": 1234, "1": 99}}, {"orders/0": 1234, "orders/1": 99}),
+        ('{"orders":{"0":1234}}', {"orders/0": 1234}),
+        ({"orders": {"0": 23, "1": -1}, "b": {"0": -2}}, {"orders/0": 23, "orders/1": -1, "b/0": -2}),
+    ],
+)  # fmt: skip
+def test_sequence_numbers_are_decoded_by_partition(offset, positions):
+    (source,) = batch(0, offset).sources
+
+    assert source.end == positions
+    assert source.latest is None
+    assert source.description == NATIVE.partition("@")[0]
+
+
+def test_lag_is_absent_where_the_end_is_unknown():
+    story = seen(*(batch(number, {"orders": {"0": 1000 * number}}) for number in range(3)))
+    shown = board(story, now=40.0)
+
+    assert [values(shown, name, app="shop", query="a") for name in LAGS] == [{}, {}]
+    assert status(shown).queries[0].lag_offsets is None
+
+
+@pytest.mark.parametrize("description", [KAFKA, "RateStreamV2[rowsPerSecond=1]", "", "EventHubs"])
+def test_lag_of_every_other_source_is_known(description):
+    known = batch(0, {"orders": {"0": 5}}, {"orders": {"0": 9}}, description).sources
+    none = batch(0, {"orders": {"0": 5}}, description=description).sources
+
+    assert [source.lag_offsets for source in (*known, *none)] == [4, 0]
+
+
+def test_numbers_that_go_back_are_reported():
+    """An event hub that was deleted and created again counts from 0."""
+    assert alerts_of([5000, 6000, *range(10, 100, 10)]) == {"StreamingOffsetsRewound"}
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [range(1000, 12_000, 1000), [1000] * 11, [-1, -1, *range(9)]],
+    ids=["catches up", "idles", "was empty"],
+)
+def test_healthy_query_raises_no_alert(ends):
+    assert alerts_of(ends) == set()
+
+
+def alerts_of(ends):
+    """The alerts after batches that end at these numbers of one partition."""
+    story = seen(*(batch(number, {"orders": {"0": end}}) for number, end in enumerate(ends)))
+    evaluation = story.evaluate(10.0 * len(ends) + 5)
+    return {finding.alertname for finding in evaluation.findings}
