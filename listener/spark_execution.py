@@ -41,10 +41,11 @@ class SparkExecution:
         nameless: str | None = None
         trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
+        run_id = run_id or str(java.runId().toString())
         sink = ask("sink", lambda: str(java.sink().toString()), "")
         return RunFacts(
             query_id=query_id,
-            run_id=run_id or str(java.runId().toString()),
+            run_id=run_id,
             name=ask("name", java.name, nameless),
             trigger=parse_trigger(trigger),
             sink=redact(short_sink(sink)),
