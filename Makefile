@@ -35,10 +35,10 @@ FUZZ_TARGETS := events state http settings
 SOAK_MINUTES := 30
 # Also after a failure: the page says what does not hold. A run of a part (ARGS) leaves it alone.
 WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
-# All signals, all outcomes, healthy queries, Spark's internals, and the demo.
+# All signals, all outcomes, Spark's internals, and the demo. The workloads need Spark 4.2 for their
+# sources in Python, and are a part of `make test`.
 MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jvm_gone.py \
-  polling.py deaths.py stalls.py commit_log.py execution.py failing_workloads.py \
-  healthy_workloads.py) tests/commands/test_demo.py \
+  polling.py deaths.py stalls.py commit_log.py execution.py) tests/commands/test_demo.py \
   $(addprefix tests/listener/test_,decode.py health_listener.py)
 NAMES_RUN := import platform, pyspark; print(pyspark.__version__, platform.python_version(), sep='-python')
 GENERATORS := rules grafana stack settings
@@ -78,7 +78,7 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 	$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg" $(ARGS) $(OR_NONE)
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
-## make test-oldest  signals, outcomes, workloads and demo on the oldest Spark supported
+## make test-oldest  signals, outcomes and demo on the oldest Spark supported
 test-oldest: java $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS)
 
