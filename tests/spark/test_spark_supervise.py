@@ -66,7 +66,7 @@ def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_pat
     starts = {"shaky": shaky, "broken": broken}
     raised = supervised(sidecar, starts, same_batch_failures=3)
 
-    page = pages.wait_for("StreamingQueryGivenUp", "broken", timeout=60)
+    page = pages.wait_for("StreamingQueryGivenUp", "broken", timeout=150)
     commits(sidecar, "shaky")
     sidecar.flush()
 
@@ -83,7 +83,7 @@ def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_pat
 
     sidecar.expect_stop("shaky")
     next(one for one in spark.streams.active if one.name == "shaky").stop()
-    until(lambda: raised, "the end of supervise")
+    until(lambda: raised, "the end of supervise", timeout=90)
     assert isinstance(raised[0], QueryFailure)
     assert (raised[0].query, shaky.runs) == ("broken", 3)
 
