@@ -24,16 +24,9 @@ def merge(batch, table, sign):
 
 
 def alerts_of(sidecar, name):
-    """The firing alerts of a query as (severity, alertname, kind of the reason)."""
-    return {
-        (
-            one.labels["severity"],
-            one.labels["alertname"],
-            one.annotations["reason"].partition(":")[0],
-        )
-        for one in sidecar.alerts()
-        if one.labels["query"] == name
-    }
+    """The firing alerts of a query as (severity, alertname)."""
+    labels = (one.labels for one in sidecar.alerts())
+    return {(one["severity"], one["alertname"]) for one in labels if one["query"] == name}
 
 
 def test_merge_that_is_refused_and_retried_for_ever_becomes_critical(spark, watch, tmp_path):
