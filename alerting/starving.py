@@ -41,8 +41,7 @@ def with_upstream(health: Health, flow: Flow) -> dict[str, QueryHealth]:
     directly or through queries that are idle too.
     """
     broken = [label for label, one in health.items() if one.state in BROKEN]
-    is_idle = [label for label, one in health.items() if one.state is QueryState.IDLE]
-    idle = frozenset(is_idle)
+    idle = {label for label, one in health.items() if one.state is QueryState.IDLE}
     causes = cut_off(broken, health, flow, passes=idle.__contains__)
     return {
         label: replace(one, reason=reason_of(causes[label], health))
@@ -106,7 +105,11 @@ def retired(health: Health) -> frozenset[str]:
 
 def reason_of(root: str, health: Health) -> str:
     """Such as ``upstream bronze failed``."""
-    return f"upstream {root} {_SAYS[health[root].state]}"
+    return f"upstream {_problem_of(root, health)}"
+
+
+def _problem_of(root: str, health: Health) -> str:
+    return f"{root} {_SAYS[health[root].state]}"
 
 
 _SAYS = {
@@ -129,7 +132,7 @@ def _with_evidence(
     finding: Finding, downstream: str, causes: Mapping[str, str], health: Health
 ) -> Finding:
     root = causes.get(finding.query)
-    upstream = "" if root is None else reason_of(root, health).removeprefix("upstream ")
+    upstream = "" if root is None else _problem_of(root, health)
     added = {DOWNSTREAM: downstream, UPSTREAM: upstream}
     known = {name: text for name, text in added.items() if text}
     return replace(finding, evidence={**finding.evidence, **known}) if known else finding

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -18,16 +19,16 @@ from .supervisor import Supervisor
 log = logging.getLogger("querypulse")
 
 
-class Announcements:
+class Announcements(ABC):
     """The part of ``Sidecar`` through which the application announces."""
 
     _runtime: Runtime | None
     _components: Components
     _supervisor: Supervisor
 
+    @abstractmethod
     def flush(self, timeout: float = 5.0) -> bool:
         """See ``Sidecar.flush``."""
-        raise NotImplementedError
 
     def expect_stop(self, name: Any) -> None:
         """Announce a planned stop of the current run, before ``query.stop()``; failures still page.

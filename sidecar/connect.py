@@ -97,3 +97,8 @@ def observers_of(
     if isinstance(path, ConnectPath):
         return ConnectObservers(settings, spark, path, arrived, guard)
     return Observers(settings, spark, path, arrived, guard, latest_snapshot=latest_snapshot)
+
+
+def spark_version(spark: Any, path: Any) -> str:
+    """The version of Spark that runs the queries; a server was asked when its path was opened."""
+    return path.version if isinstance(path, ConnectPath) else str(spark.version)

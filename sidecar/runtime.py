@@ -27,7 +27,7 @@ from ..settings import wiring
 from ..settings.components import Components
 from ..settings.links import external_url, runbook
 from ..settings.settings import Settings
-from .connect import observers_of
+from .connect import observers_of, spark_version
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
 from .notifying import make_notifier
@@ -35,7 +35,7 @@ from .posted_silence import post_silence
 from .process_end import ProcessEnd, end_of, uncaught_exception
 from .publishing import make_publishers
 from .serving import make_server, serves
-from .session import app_name, spark_ui_url, spark_version, warn_of_app_name
+from .session import app_name, spark_ui_url, warn_of_app_name
 from .start_lines import log_start
 from .worker import Inputs, Worker
 
@@ -86,7 +86,7 @@ class Runtime:
         self._files = FileReaders(components, self._server, guard)
         self._publishers = make_publishers(app, components.pushing, self._pushed_board, guard)
         self._facts = MonitorFacts(
-            Origin(app, spark_version(spark), lag_by_partition=settings.lag_by_partition),
+            Origin(app, spark_version(spark, path), lag_by_partition=settings.lag_by_partition),
             path=path,
             listener=listener,
             reader=self._observers.reader,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..alerting.generic_apps import problem_of
 from ..listener.connect.call_failure import ConnectCallError
-from ..listener.connect.client import conf_of, version_of
+from ..listener.connect.client import conf_of
 from ..listener.java_errors import THROWN, reason_of
 from ..settings.settings import Settings
 from ..settings.settings_sources import SPARK_PREFIX, load_settings
@@ -66,11 +66,6 @@ def conf_reader(spark: Any) -> Callable[[str], str | None]:
     if is_connect(spark):
         return conf_of(spark, "spark.").get
     return lambda name: spark.conf.get(name, None)
-
-
-def spark_version(spark: Any) -> str:
-    """The version of Spark that runs the queries."""
-    return version_of(spark) if is_connect(spark) else str(spark.version)
 
 
 def settings_of(spark: Any, arguments: Mapping[str, object]) -> Settings:

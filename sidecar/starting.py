@@ -19,7 +19,7 @@ from ..listener.health_listener import HealthListener
 from ..listener.java_errors import THROWN
 from ..listener.spark_versions import UnsupportedSparkError, require_supported
 from .runtime import Runtime
-from .session import NoSessionError, active_session, is_connect, spark_version
+from .session import NoSessionError, active_session, is_connect
 
 log = logging.getLogger("querypulse")
 
@@ -102,9 +102,9 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
 
 
 def _path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
-    require_supported(spark_version(spark))
     if is_connect(spark):
         return open_connect_path(spark)
+    require_supported(str(spark.version))
     return open_path(spark, listener, by_hand=by_hand)
 
 

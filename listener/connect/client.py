@@ -182,9 +182,3 @@ def conf_of(spark: Any, prefix: str) -> Mapping[str, str]:
     """The entries of a session's conf, over a connection of their own."""
     with closing(ConnectClient(spark)) as client:
         return client.conf(prefix)
-
-
-def version_of(spark: Any) -> str:
-    """The Spark version of a session's server, over a connection of its own."""
-    with closing(ConnectClient(spark)) as client:
-        return client.version()

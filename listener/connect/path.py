@@ -12,7 +12,7 @@ from ..mailbox import Mailbox
 from ..ownership import ALONE
 from ..probing import ListenerHealth, RunFacts
 from ..received import Received
-from ..spark_versions import is_before
+from ..spark_versions import is_before, require_supported
 from .client import ConnectClient
 from .event_stream import EventStream
 from .tap import ClientTap
@@ -50,6 +50,7 @@ class ConnectPath:
         self.client = ConnectClient(spark)
         try:
             self.version = self.client.version()
+            require_supported(self.version)
             self._tap = ClientTap(spark, self._pass_on)
         except BaseException:
             self.client.close()
@@ -145,6 +146,7 @@ def open_connect_path(spark: Any) -> ConnectPath:
     Raises:
         ServerSilentError: its server does not answer.
         ConnectCallError: its server refuses us.
+        UnsupportedSparkError: its server's Spark is too old.
 
     """
     path = ConnectPath(spark)
