@@ -50,21 +50,24 @@ function duration(seconds) {
   return seconds < 9.95 ? `${seconds.toFixed(1)} s` : age(seconds);
 }
 
+// Made once: to make a formatter takes far longer than to use it.
+const MILLIONS = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+const TENTHS = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+const TIME = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
+const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
 /** @param {number|null} value @returns {string} such as "12,345" or "1.2M" */
 function amount(value) {
   if (value === null) return UNKNOWN;
-  const options =
-    value >= 1e6
-      ? { notation: "compact", maximumFractionDigits: 1 }
-      : { maximumFractionDigits: value < 10 ? 1 : 0 };
-  return new Intl.NumberFormat("en", options).format(value);
+  if (value >= 1e6) return MILLIONS.format(value);
+  return (value < 10 ? TENTHS : WHOLE).format(value);
 }
 
 /** @param {string} iso @returns {string} the viewer's local time, with the date if not today */
 function clock(iso) {
   const at = new Date(iso);
   if (Number.isNaN(at.getTime())) return iso;
-  const time = at.toLocaleTimeString("en-GB");
+  const time = TIME.format(at);
   const sameDay = at.toDateString() === new Date().toDateString();
   return sameDay ? time : `${at.toLocaleDateString("en-CA")} ${time}`;
 }

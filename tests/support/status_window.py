@@ -65,7 +65,7 @@ def row(page: Page, name: str):
     return page.locator(".query", has=page.get_by_role("heading", name=name, exact=True))
 
 
-def notice(page: Page, words: str, timeout: float = 15_000) -> None:
+def notice(page: Page, words: str, timeout: float = 60_000) -> None:
     """Wait until the notice contains ``words``."""
     page.get_by_role("alert").filter(has_text=words).wait_for(timeout=timeout)
 
