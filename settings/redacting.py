@@ -15,6 +15,7 @@ from .own_values import own_secrets, secret_parts
 from .settings import Settings, SettingsError
 
 Conf = Callable[[str], str | None]
+Redact = Callable[[str], str]
 ERROR_CLASS = "error_class"
 """The evidence that is kept when everything else must be withheld."""
 
@@ -42,6 +43,7 @@ class Redacting:
         self._conf: Mapping[str, str | None] = {}
         self._values: tuple[str, ...] = ()
         self._redactor = self._renewed()
+        self._repeated = RepeatedTexts(self._redactor.text)
 
     def honour(self, conf: Conf) -> None:
         """Apply a Spark session's redaction settings; ``conf`` returns a setting by name."""
@@ -50,7 +52,10 @@ class Redacting:
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
         """Redact all texts of findings and health; reads no file."""
-        return redacted(evaluation, self._redactor)
+        if self._repeated.redact != self._redactor.text:
+            self._repeated = RepeatedTexts(self._redactor.text)
+        with self._repeated as text:
+            return redacted(evaluation, text)
 
     @property
     def reads_files(self) -> bool:
@@ -86,16 +91,42 @@ def _require_usable(patterns: Sequence[str]) -> None:
             raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
 
 
-def redacted(evaluation: Evaluation, redactor: Redactor) -> Evaluation:
+class RepeatedTexts:
+    """A context manager around each evaluation: its texts are redacted once.
+
+    The failures of an hour ago are in every evaluation; only what is new takes time. What the
+    latest evaluation did not contain is forgotten.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self.redact = redact
+        self._latest: dict[str, str] = {}
+        self._current: dict[str, str] = {}
+
+    def __enter__(self) -> Redact:
+        return self._text
+
+    def __exit__(self, *_: object) -> None:
+        self._latest, self._current = self._current, {}
+
+    def _text(self, text: str) -> str:
+        clean = self._current.get(text, self._latest.get(text))
+        if clean is None:
+            clean = self.redact(text)
+        self._current[text] = clean
+        return clean
+
+
+def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
     """Redact every text of all findings and of the health; labels stay, since they identify."""
-    findings = tuple(_finding(finding, redactor) for finding in evaluation.findings)
-    health = {label: _health(one, redactor) for label, one in evaluation.health.items()}
+    findings = tuple(_finding(finding, text) for finding in evaluation.findings)
+    health = {label: _health(one, text) for label, one in evaluation.health.items()}
     return replace(evaluation, findings=findings, health=health)
 
 
-def _finding(finding: Finding, redactor: Redactor) -> Finding:
-    evidence = {name: redactor.text(text) for name, text in finding.evidence.items()}
-    reason = redactor.text(finding.reason)
+def _finding(finding: Finding, text: Redact) -> Finding:
+    evidence = {name: text(value) for name, value in finding.evidence.items()}
+    reason = text(finding.reason)
     if evidence.get(ERROR_CLASS) == WITHHELD:
         # A page must give a cause; the class was already redacted by pattern on arrival.
         evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
@@ -103,11 +134,11 @@ def _finding(finding: Finding, redactor: Redactor) -> Finding:
     return replace(
         finding,
         reason=reason,
-        summary=redactor.text(finding.summary),
+        summary=text(finding.summary),
         evidence=evidence,
-        cause=redactor.text(finding.cause),
+        cause=text(finding.cause),
     )
 
 
-def _health(health: QueryHealth, redactor: Redactor) -> QueryHealth:
-    return replace(health, reason=redactor.text(health.reason)) if health.reason else health
+def _health(health: QueryHealth, text: Redact) -> QueryHealth:
+    return replace(health, reason=text(health.reason)) if health.reason else health

@@ -2,15 +2,15 @@
 
 ``python -m benchmarks.time_to_page``. All candidates watch the same queries of one driver and
 send to the same receiver. The bus is first idle; then a listener blocks the queue that all
-streaming listeners share, without CPU; then the event-only listener joins, which keeps a core busy
-(a stock listener takes Spark's thread for 0.2 s an event); then a neighbour in Python clogs the
-queue, too. Ours has a queue of its own: what a blocked bus costs must be within noise.
+streaming listeners share, without CPU; then it is idle again; then the event-only listener joins,
+which keeps a core busy (a stock listener takes Spark's thread for 0.2 s an event); then a neighbour
+in Python clogs the queue, too. Ours has a queue of its own: what a blocked bus costs must be within
+noise. The more queries have run, the longer all takes: idle phases before and after cancel that.
 """
 
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -56,7 +56,8 @@ SPANS = {DEATH: (20, PHASE_SECONDS), HANG: (8, PHASE_SECONDS - HANG_REPORTED_SEC
 """With more at a time, a stock listener alone would clog the bus."""
 BYSTANDERS = 1
 WARM_UP_SECONDS = 6.0
-ALL_SECONDS = 180.0
+IDLE_AGAIN = "idle again"
+ALL_SECONDS = 215.0
 """Prometheus takes a minute and more."""
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 """The JVM's thorough one takes a core of our two for as long as this lasts."""
@@ -97,12 +98,14 @@ def _measured(stack: ExitStack) -> tuple[list[ReportDelay], list[str]]:
     for query in bystanders(spark, BYSTANDERS):
         stack.callback(query.stop)
     time.sleep(WARM_UP_SECONDS)
-    failing = {IDLE: _phase(stack, spark, IDLE)}
+    idle = _phase(stack, spark, IDLE)
     time.sleep(1)
     idle_backlog = waiting_events(spark)
     with blocked_bus(spark):
-        failing[BLOCKED] = _phase(stack, spark, BLOCKED)
+        blocked = _phase(stack, spark, BLOCKED)
         blocked_backlog = waiting_events(spark)
+    idle += _phase(stack, spark, IDLE_AGAIN)
+    failing = {IDLE: idle, BLOCKED: blocked}
     spark.streams.addListener(event_only)
     # Spark's end waits until every listener has received every event.
     stack.callback(spark.streams.removeListener, event_only)
@@ -129,7 +132,7 @@ def _measured(stack: ExitStack) -> tuple[list[ReportDelay], list[str]]:
     ]
 
 
-def _phase(stack: ExitStack, spark: SparkSession, name: str) -> Sequence[FailingQuery]:
+def _phase(stack: ExitStack, spark: SparkSession, name: str) -> list[FailingQuery]:
     print(f"phase: {name} bus", flush=True)
     failing = failing_queries(name, time.monotonic(), SPANS)
     for query in failing:

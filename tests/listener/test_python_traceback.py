@@ -109,7 +109,7 @@ def test_secret_in_a_code_line_is_redacted():
     call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
     known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
     story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
-    evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]))
+    evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]).text)
     evidence = evaluated.findings[0].evidence
 
     assert evidence["python_line"] == "/jobs/a.py:9 in g"

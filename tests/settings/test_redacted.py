@@ -14,7 +14,7 @@ from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 from querypulse.core.states import QueryState
-from querypulse.settings.redacting import ERROR_CLASS, redacted
+from querypulse.settings.redacting import ERROR_CLASS, RepeatedTexts, redacted
 
 planted = st.sampled_from(PLANTED)
 
@@ -49,7 +49,7 @@ def rendered(evaluation):
 
 @pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
 def test_secret_of_every_kind_is_redacted_from_the_evaluation(secret):
-    text = rendered(redacted(evaluated(finding(secret.text)), Redactor()))
+    text = rendered(redacted(evaluated(finding(secret.text)), Redactor().text))
 
     assert secret.secret not in text
     assert REDACTED in text
@@ -58,13 +58,15 @@ def test_secret_of_every_kind_is_redacted_from_the_evaluation(secret):
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
 def test_many_secrets_in_any_text_are_redacted_from_the_evaluation(secrets, begin, end):
     findings = [finding(f"{begin}\n{one.text}\n{end}", query=one.kind) for one in secrets]
-    text = rendered(redacted(evaluated(*findings), Redactor()))
+    text = rendered(redacted(evaluated(*findings), Redactor().text))
 
     assert [one.kind for one in secrets if one.secret in text] == []
 
 
 def test_own_secrets_are_redacted_from_the_evaluation():
-    text = rendered(redacted(evaluated(finding("cannot post to my-hook")), Redactor(["my-hook"])))
+    text = rendered(
+        redacted(evaluated(finding("cannot post to my-hook")), Redactor(["my-hook"]).text)
+    )
 
     assert "my-hook" not in text
 
@@ -72,9 +74,9 @@ def test_own_secrets_are_redacted_from_the_evaluation():
 @given(planted)
 def test_redacting_an_evaluation_twice_changes_nothing(secret):
     redactor = Redactor()
-    once = redacted(evaluated(finding(secret.text)), redactor)
+    once = redacted(evaluated(finding(secret.text)), redactor.text)
 
-    assert redacted(once, redactor) == once
+    assert redacted(once, redactor.text) == once
 
 
 @pytest.mark.parametrize(
@@ -83,13 +85,13 @@ def test_redacting_an_evaluation_twice_changes_nothing(secret):
 def test_evaluation_without_secrets_is_unchanged(text):
     evaluation = evaluated(finding(text))
 
-    assert redacted(evaluation, Redactor(["my-hook"], ["ACME"])) == evaluation
+    assert redacted(evaluation, Redactor(["my-hook"], ["ACME"]).text) == evaluation
 
 
 def test_labels_of_an_alert_are_not_redacted():
     """Labels are the identity: an alert under another key would never be resolved."""
     before = finding("x", query=f"token={HUNTER}")
-    (after,) = redacted(evaluated(before), Redactor()).findings
+    (after,) = redacted(evaluated(before), Redactor().text).findings
 
     assert (after.alertname, after.query, after.severity, after.state) == (
         before.alertname, before.query, before.severity, before.state
@@ -101,7 +103,7 @@ def test_redaction_changes_only_the_reason_of_a_health():
         (), {"a": QueryHealth(QueryState.STALLED, f"token={HUNTER}", 7.0, ignored=True)}
     )
 
-    assert redacted(evaluation, Redactor()).health == {
+    assert redacted(evaluation, Redactor().text).health == {
         "a": QueryHealth(QueryState.STALLED, f"token={REDACTED}", 7.0, ignored=True)
     }
 
@@ -109,7 +111,7 @@ def test_redaction_changes_only_the_reason_of_a_health():
 def test_withheld_finding_keeps_its_error_class():
     evidence = {ERROR_CLASS: "ConcurrentAppendException", "error_message": HUNTER}
     evaluation = evaluated(finding(HUNTER, evidence=evidence))
-    (reported,) = redacted(evaluation, Redactor(patterns=["("])).findings
+    (reported,) = redacted(evaluation, Redactor(patterns=["("]).text).findings
 
     assert reported.reason == f"ConcurrentAppendException: {WITHHELD}"
     assert reported.evidence == {
@@ -120,10 +122,34 @@ def test_withheld_finding_keeps_its_error_class():
 
 
 def test_withheld_finding_without_an_error_is_still_reported():
-    (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("])).findings
+    (reported,) = redacted(evaluated(finding(HUNTER)), Redactor(patterns=["("]).text).findings
 
     assert (reported.alertname, reported.query, reported.reason) == (
         "StreamingQueryFailed",
         "bronze",
         WITHHELD,
     )
+
+
+def test_texts_of_the_latest_evaluation_are_not_redacted_again():
+    """After a night of restarts, hundreds of failures are in each evaluation."""
+    asked = []
+    repeated = RepeatedTexts(lambda text: asked.append(text) or Redactor().text(text))
+    for evaluation in (evaluated(finding(HUNTER)), evaluated(finding(HUNTER), finding("new"))):
+        asked.clear()
+        with repeated as text:
+            after = redacted(evaluation, text)
+        assert after == redacted(evaluation, Redactor().text)
+
+    assert asked
+    assert all("new" in one for one in asked)
+
+
+def test_text_that_left_an_evaluation_is_forgotten():
+    asked = []
+    repeated = RepeatedTexts(lambda text: asked.append(text) or text)
+    for one in (["a"], ["b"], ["a", "a"]):
+        with repeated as text:
+            assert [text(value) for value in one] == one
+
+    assert asked == ["a", "b", "a"]

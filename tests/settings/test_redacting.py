@@ -97,6 +97,7 @@ def test_rotated_key_is_hidden_after_a_refresh(tmp_path):
     path = tmp_path / "key"
     path.write_text(KEY)
     redacting = Redacting(Settings(pagerduty_routing_key_file=str(path)))
+    assert TOKEN in repr(redacting(evaluated(f"the new one is {TOKEN}")))
     path.write_text(TOKEN)
     redacting.refresh()
 
