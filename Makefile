@@ -35,10 +35,11 @@ FUZZ_TARGETS := events state http settings
 SOAK_MINUTES := 30
 # Also after a failure: the page says what does not hold. A run of a part (ARGS) leaves it alone.
 WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
-# All signals, all outcomes, Spark's internals, and the demo. The workloads need Spark 4.2 for their
-# sources in Python, and are a part of `make test`.
+# All signals, all outcomes, healthy and failing queries, Spark's internals, and the demo. Before
+# Spark 4.2, the workloads are without the five that need a source in Python with offsets.
 MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jvm_gone.py \
-  polling.py deaths.py stalls.py commit_log.py execution.py) tests/commands/test_demo.py \
+  polling.py deaths.py stalls.py commit_log.py execution.py healthy_workloads.py \
+  failing_workloads.py) tests/commands/test_demo.py \
   $(addprefix tests/listener/test_,decode.py health_listener.py)
 NAMES_RUN := import platform, pyspark; print(pyspark.__version__, platform.python_version(), sep='-python')
 GENERATORS := rules grafana stack settings
@@ -189,7 +190,8 @@ $(VENV)/.tests: $(VENV)/.spark requirements/tests.txt
 	$(HASHED) requirements/tests.txt
 	@touch $@
 
-# The name of another environment holds its Spark and, after a dash, its interpreter.
+# The name of another environment holds its Spark and, after a dash, its interpreter. No PyArrow
+# exists for all interpreters.
 SPARK = $(firstword $(subst -, ,$*))
 OTHER_PYTHON = $(or $(word 2,$(subst -, ,$*)),$(PYTHON))
 OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
@@ -198,7 +200,7 @@ OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check 
 .venv-spark-%/.spark: pyproject.toml constraints.txt
 	@echo "installing querypulse with PySpark $(SPARK) into $(@D) (the first time takes a while)"
 	$(OTHER_PYTHON) -m venv $(@D)
-	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
+	@mkdir -p build && grep -v '^pyspark==\|^py4j==\|^pyarrow==' constraints.txt > build/constraints-$(SPARK).txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(OTHER_PIP) --editable . pyspark==$(SPARK)
 	@touch $@

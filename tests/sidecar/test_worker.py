@@ -432,7 +432,7 @@ def test_the_location_of_the_main_thread_is_redacted():
     harness.main_thread_is = (
         "waits in connect(), job line /jobs/password=hunter2/jobs.py:41 in main"
     )
-    harness.redactor = lambda evaluation: redacted(evaluation, Redactor())
+    harness.redactor = lambda evaluation: redacted(evaluation, Redactor().text)
     harness.ended(exception=CONFLICT).step()
     (alert,) = harness.published[-1].alerts
 

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from pyspark.java_gateway import ensure_callback_server_started
 from support.queries import Boom, until
-from support.sources import FrozenReader, HangingReader, RewoundReader, staged
+from support.sources import REPORTS_OFFSETS, FrozenReader, HangingReader, RewoundReader, staged
 from support.spark_harness import SparkHarness
 
 FLOOR, START_GRACE, GONE_GRACE, TREND = 8, 12, 4, 15
@@ -383,11 +383,9 @@ def healthy(harness):
     return Failing(harness.start(harness.rate(), "healthy"), lambda: None, ())
 
 
+FROM_PYTHON = (hangs_in_source, offsets_frozen, offsets_rewound, lagging)
 HEALTHY_AT_FIRST = (
-    hangs_in_source,
-    offsets_frozen,
-    offsets_rewound,
-    lagging,
+    *(FROM_PYTHON if REPORTS_OFFSETS else ()),
     healthy,
     hangs_in_foreach_batch,
     stopped_and_not_back,

@@ -2,7 +2,7 @@
 
 Spark runs it in Python processes of their own, so a test makes it fail with a file, its switch,
 and reads from a second file when the failure began. It has offsets and no rows, so that no
-task needs a Python worker. Needs Spark 4.2 (``reportLatestOffset``) and PyArrow.
+task needs a Python worker. Needs Spark 4.2 (``REPORTS_OFFSETS``) and PyArrow.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ import time
 from pathlib import Path
 
 from pyspark import cloudpickle
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+
+try:
+    from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+except ImportError:  # Spark 3.5 has no sources in Python
+    DataSource = DataSourceStreamReader = object
+
+REPORTS_OFFSETS = hasattr(DataSourceStreamReader, "reportLatestOffset")
+"""Whether this Spark asks a source in Python for its newest offset: from 4.2 on."""
 
 
 class SteadyReader(DataSourceStreamReader):
