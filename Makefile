@@ -190,17 +190,17 @@ $(VENV)/.tests: $(VENV)/.spark requirements/tests.txt
 	$(HASHED) requirements/tests.txt
 	@touch $@
 
-# The name of another environment holds its Spark and, after a dash, its interpreter. No PyArrow
-# exists for all interpreters.
+# The name of another environment holds its Spark and, after a dash, its interpreter. That has the
+# newest packages: no version of PyArrow exists for all interpreters.
 SPARK = $(firstword $(subst -, ,$*))
 OTHER_PYTHON = $(or $(word 2,$(subst -, ,$*)),$(PYTHON))
 OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
-  --constraint build/constraints-$(SPARK).txt
+  $(if $(word 2,$(subst -, ,$*)),,--constraint build/constraints-$(SPARK).txt)
 
 .venv-spark-%/.spark: pyproject.toml constraints.txt
 	@echo "installing querypulse with PySpark $(SPARK) into $(@D) (the first time takes a while)"
 	$(OTHER_PYTHON) -m venv $(@D)
-	@mkdir -p build && grep -v '^pyspark==\|^py4j==\|^pyarrow==' constraints.txt > build/constraints-$(SPARK).txt
+	@mkdir -p build && grep -v '^pyspark==\|^py4j==' constraints.txt > build/constraints-$(SPARK).txt
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --upgrade pip
 	$(OTHER_PIP) --editable . pyspark==$(SPARK)
 	@touch $@

@@ -62,13 +62,13 @@ def without_own_plan(point: StartingPoint, before: StartingPoint | None) -> Star
     """The starting point of a run, without a batch that an earlier run of this process planned.
 
     ``before`` is the starting point of the query's run before it, or what this returned for the
-    same run. Only that shows who planned a batch: the clocks may have been set since.
+    same run. Only that shows who planned a batch and when: the clocks may have been set since.
     """
     mine, earlier = point.unfinished, before.unfinished if before is not None else None
     if before is None or mine is None:
         return point
     if earlier is not None and earlier.batch_id == mine.batch_id:
-        return point
+        return replace(point, unfinished=earlier)
     return replace(point, unfinished=None)
 
 

@@ -106,4 +106,5 @@ SEEDS = (
     Seed(680774388, "a realTime batch that fails over restarts", Terms()),
     Seed(937384839, "a stopped query is forgotten within its grace", Terms()),
     Seed(937386472, "a pause of the JVM between two long epochs", Terms()),
+    Seed(644818188, "a plan of this very process, and the wall clock set ahead", Terms()),
 )
