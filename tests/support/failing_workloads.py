@@ -358,18 +358,18 @@ def watermark_stuck(harness):
 def newest_batch_at(query):
     """When the newest batch ended, in monotonic seconds."""
     newest = query.lastProgress
-    return monotonic_of(newest) + newest.durationMs["triggerExecution"] / 1000
+    return monotonic_of(newest) + newest["durationMs"]["triggerExecution"] / 1000
 
 
 def stuck_since(query):
     """When the first batch with the newest watermark began, in monotonic seconds."""
-    newest = query.lastProgress.eventTime["watermark"]
-    first = next(p for p in query.recentProgress if p.eventTime.get("watermark") == newest)
+    newest = query.lastProgress["eventTime"]["watermark"]
+    first = next(p for p in query.recentProgress if p["eventTime"].get("watermark") == newest)
     return monotonic_of(first)
 
 
 def monotonic_of(progress):
-    began_at = datetime.fromisoformat(progress.timestamp.replace("Z", "+00:00")).timestamp()
+    began_at = datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
     return time.monotonic() - (time.time() - began_at)
 
 

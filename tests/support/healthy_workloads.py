@@ -209,11 +209,13 @@ def starts_for_longer_than_the_grace(life, query):
 
 
 def has_batches_without_rows(life, query):
-    return any(p.numInputRows == 0 and "addBatch" in p.durationMs for p in query.recentProgress)
+    return any(
+        p["numInputRows"] == 0 and "addBatch" in p["durationMs"] for p in query.recentProgress
+    )
 
 
 def keeps_its_watermark(life, query):
-    marks = {p.eventTime["watermark"] for p in query.recentProgress if p.numInputRows}
+    marks = {p["eventTime"]["watermark"] for p in query.recentProgress if p["numInputRows"]}
     return marks == {"1970-01-01T00:00:00.000Z"} and commits_on(life, query)
 
 
