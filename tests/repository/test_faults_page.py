@@ -103,6 +103,13 @@ def test_a_run_of_chosen_cases_does_not_know_all_cases(kept):
     assert ran(kept, report("[a]")) is None
 
 
+def test_a_skipped_test_that_was_torn_down_is_not_run(kept):
+    """Pytest reports that the teardown passed, although no test ran."""
+    reports = (report(outcome="skipped", when="setup", cases=1), report(when="teardown", cases=1))
+
+    assert ran(kept, *reports) is None
+
+
 def test_a_test_left_out_keeps_its_last_result(kept):
     whole = ran(kept, *case("a"), *case("b"), run=BEFORE)
     skipped = [

@@ -63,8 +63,11 @@ class Cases:
         self.collected = said.get(CASES, self.collected)
         self.figures = said.get(MEASURED, self.figures)
         worse = report.failed or hasattr(report, "wasxfail")
-        if worse or self._outcomes.get(report.nodeid) != "failed":
-            self._outcomes[report.nodeid] = "failed" if worse else report.outcome
+        if worse:
+            self._outcomes[report.nodeid] = "failed"
+        elif self._outcomes.get(report.nodeid) not in {"failed", "skipped"}:
+            # The teardown of a skipped test passes.
+            self._outcomes[report.nodeid] = report.outcome
 
     def result(self, run: SuiteRun) -> Result | None:
         """The result to keep; None if the run shows nothing about all cases."""
