@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from ..alerting.evaluate import Evaluation
 from ..alerting.finding import Finding
 from ..alerting.query_health import QueryHealth
-from ..core.redaction import WITHHELD, Redactor, redact, unusable
+from ..core.redaction import WITHHELD, redact, unusable
 from ..listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
 from .own_values import own_secrets, secret_parts
 from .settings import Settings, SettingsError
@@ -41,19 +41,15 @@ class Redacting:
         except ValueError as error:
             raise SettingsError(str(error)) from None
         self._conf: Mapping[str, str | None] = {}
-        self._values: tuple[str, ...] = ()
-        self._redactor = self._renewed()
-        self._repeated = RepeatedTexts(self._redactor.text)
+        self._renew()
 
     def honour(self, conf: Conf) -> None:
         """Apply a Spark session's redaction settings; ``conf`` returns a setting by name."""
         self._conf = {name: conf(name) for name in (NAMES, OPTIONS, *TEXTS)}
-        self._redactor = self._renewed()
+        self._renew()
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
         """Redact all texts of findings and health; reads no file."""
-        if self._repeated.redact != self._redactor.text:
-            self._repeated = RepeatedTexts(self._redactor.text)
         with self._repeated as text:
             return redacted(evaluation, text)
 
@@ -71,16 +67,18 @@ class Redacting:
         """Read our own keys again, because files may change; for a separate thread."""
         values = tuple(secret.reveal() for secret in self._secrets)
         if values != self._values:
-            self._redactor = self._renewed()
+            self._renew()
 
     def text(self, text: str) -> str:
         """Redact one text; reads no file, so any thread may call it."""
-        return self._redactor.text(text)
+        return self._text(text)
 
-    def _renewed(self) -> Redactor:
+    def _renew(self) -> None:
         self._values = tuple(secret.known for secret in self._secrets)
         parts = [part for value in self._values for part in secret_parts(value)]
-        return session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
+        redactor = session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
+        self._text = redactor.text
+        self._repeated = RepeatedTexts(redactor.text)
 
 
 def _require_usable(patterns: Sequence[str]) -> None:
@@ -99,7 +97,7 @@ class RepeatedTexts:
     """
 
     def __init__(self, redact: Redact) -> None:
-        self.redact = redact
+        self._redact = redact
         self._latest: dict[str, str] = {}
         self._current: dict[str, str] = {}
 
@@ -112,7 +110,7 @@ class RepeatedTexts:
     def _text(self, text: str) -> str:
         clean = self._current.get(text, self._latest.get(text))
         if clean is None:
-            clean = self.redact(text)
+            clean = self._redact(text)
         self._current[text] = clean
         return clean
 

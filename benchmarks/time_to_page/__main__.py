@@ -98,14 +98,7 @@ def _measured(stack: ExitStack) -> tuple[list[ReportDelay], list[str]]:
     for query in bystanders(spark, BYSTANDERS):
         stack.callback(query.stop)
     time.sleep(WARM_UP_SECONDS)
-    idle = _phase(stack, spark, IDLE)
-    time.sleep(1)
-    idle_backlog = waiting_events(spark)
-    with blocked_bus(spark):
-        blocked = _phase(stack, spark, BLOCKED)
-        blocked_backlog = waiting_events(spark)
-    idle += _phase(stack, spark, IDLE_AGAIN)
-    failing = {IDLE: idle, BLOCKED: blocked}
+    failing, idle_backlog, blocked_backlog = _alone(stack, spark)
     spark.streams.addListener(event_only)
     # Spark's end waits until every listener has received every event.
     stack.callback(spark.streams.removeListener, event_only)
@@ -130,6 +123,18 @@ def _measured(stack: ExitStack) -> tuple[list[ReportDelay], list[str]]:
         f"  our probe: {poll * 1e3:.0f} ms per poll, p99 at most {probe.p99_seconds} s",
         "  pages about healthy queries: " + ", ".join(f"{n} {k}" for n, k in wrong.items()),
     ]
+
+
+def _alone(stack: ExitStack, spark: SparkSession) -> tuple[dict[str, list[FailingQuery]], int, int]:
+    """The phases without the event-only listener; the events that waited, idle and blocked."""
+    idle = _phase(stack, spark, IDLE)
+    time.sleep(1)
+    idle_backlog = waiting_events(spark)
+    with blocked_bus(spark):
+        blocked = _phase(stack, spark, BLOCKED)
+        blocked_backlog = waiting_events(spark)
+    idle += _phase(stack, spark, IDLE_AGAIN)
+    return {IDLE: idle, BLOCKED: blocked}, idle_backlog, blocked_backlog
 
 
 def _phase(stack: ExitStack, spark: SparkSession, name: str) -> list[FailingQuery]:
