@@ -12,7 +12,12 @@ from support.kafka_harness import KafkaHarness
 from support.spark_harness import Life
 
 GRACE = 30
-SETTINGS = HEALTHY | {"start_grace_seconds": GRACE, "source_interval_seconds": 1}
+# Each tenth commit writes a Delta checkpoint, which a busy machine is slow at.
+SETTINGS = HEALTHY | {
+    "start_grace_seconds": GRACE,
+    "source_interval_seconds": 1,
+    "queries": {"to_delta": {"stall_floor_seconds": 3 * FLOOR}},
+}
 BRISK = {"processingTime": "1 second"}
 SPELL = 2.5 * FLOOR
 """Long enough to look like a stall."""
