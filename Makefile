@@ -41,6 +41,8 @@ MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jv
   polling.py deaths.py stalls.py commit_log.py execution.py healthy_workloads.py \
   failing_workloads.py) tests/commands/test_demo.py \
   $(addprefix tests/listener/test_,decode.py health_listener.py)
+# One environment takes a quarter of an hour or more; each keeps its results in build/matrix.
+MATRIX := $(OLDEST) $(BETWEEN) $(VENV) $(OTHER_PYTHONS)
 NAMES_RUN := import platform, pyspark; print(pyspark.__version__, platform.python_version(), sep='-python')
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := openjdk-17-jre-headless:java prometheus:promtool \
@@ -83,10 +85,10 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 test-oldest: java $(OLDEST)/.tests
 	$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS)
 
-## make matrix     the same on every Spark supported, and on the Pythons that are installed
-matrix: java $(VENV)/.tests $(addsuffix /.tests,$(OLDEST) $(BETWEEN) $(OTHER_PYTHONS))
+## make matrix     the same on every Spark supported, and on the Pythons that are installed (or on MATRIX)
+matrix: java $(addsuffix /.tests,$(MATRIX))
 	@mkdir -p build/matrix; failed=0; \
-	for env in $(OLDEST) $(BETWEEN) $(VENV) $(OTHER_PYTHONS); do \
+	for env in $(MATRIX); do \
 	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS) \
 	    --junit-xml=build/matrix/$$($$env/bin/python -c "$(NAMES_RUN)").xml || failed=1; \
 	done; $(MAKE) compatibility && exit $$failed

@@ -310,7 +310,7 @@ class SimDriver:
     def _tick(self) -> None:
         if not self.alive:
             return
-        if self.awake:
+        if self.awake and self.end is None:
             self.probe.poll()
             self.step()
         self.time.after(POLL_SECONDS, self._tick)

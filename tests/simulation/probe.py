@@ -64,6 +64,8 @@ class SimProbe:
         """The same for runs that failed."""
         self.dated: set[str] = set()
         """The queries with a run whose checkpoint could be read when a poll first showed it."""
+        self.missed: dict[str, float] = {}
+        """By query: when a poll last lacked its running run."""
         self._time = time
         self._spark = spark
         self._bus = bus
@@ -147,6 +149,7 @@ class SimProbe:
     def _living(self, run: Run, sample: Sample) -> ProbedRun | None:
         key = run.spec.key
         if self._faults.holds("probe_misses", key):
+            sample.shown.append((self.missed, key, self._time.now))
             return None
         if self._faults.holds("probe_partial", key):
             return self._seen.get(run.run_id)

@@ -185,7 +185,9 @@ class Quiet:
             # Nothing shows that a run which ends by itself has completed.
             return True
         if name in OF_OFFSETS:
-            return OF_OFFSETS[name] in found
+            # While a batch is in trouble, nothing shows other offsets.
+            since = min(at - late, query.truth.batch_troubled_since)
+            return OF_OFFSETS[name] in query.truth.healths_between(since, at)
         if found == {Health.DEAD} and name == query_stopped.NAME:
             # Another end than the real one: correct only if the real end could not be reported.
             return self._is_unreported(query)
@@ -210,6 +212,11 @@ class Quiet:
         if name == driver_down.NAME:
             return at - late <= self._away_at
         return name == query_stalled.NAME and at <= self._blind_at
+
+    def _was_nameless(self, query: SimQuery) -> bool:
+        attached_at = self._stage.drivers[query.spec.driver].attached_at
+        early = any(run.started_at < attached_at for run in query.runs)
+        return self._is_unreported(query) or early
 
     def _is_unreported(self, query: SimQuery) -> bool:
         driver = self._stage.drivers[query.spec.driver]
@@ -240,9 +247,9 @@ class Quiet:
             earlier = [query.truth.episodes[n] for n in began[-2:-1]]
             late |= any(not is_up(receiver, one.began_at) for one in earlier)
             # A message that an outage delayed is about the problem before this one.
-            # A run whose start was lost has no name until it restarts.
+            # A run whose start was lost, or came before the attach, has no name until a poll shows it.
             nameless = query.spec.name is not None and (
-                (is_of_unnamed(one.key) and self._is_unreported(query))
+                (is_of_unnamed(one.key) and self._was_nameless(query))
                 or (before is not None and is_of_unnamed(before.key))
             )
             silenced = before is not None and self._stage.silences.covered(

@@ -343,7 +343,7 @@ class Reaching:
     def _is_end_shown(driver: SimDriver, episode: Episode) -> bool:
         """Whether a poll showed it: an event does not say why the SparkContext has stopped."""
         report = driver.probe.latest
-        return report is not None and report.at >= episode.began_at
+        return report is not None and report.at > episode.began_at
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         born_at = self._stage.drivers[query.spec.driver].born_at

@@ -107,4 +107,9 @@ SEEDS = (
     Seed(937384839, "a stopped query is forgotten within its grace", Terms()),
     Seed(937386472, "a pause of the JVM between two long epochs", Terms()),
     Seed(644818188, "a plan of this very process, and the wall clock set ahead", Terms()),
+    Seed(768480648, "a SparkContext that stops while the process is paused and closes", Terms()),
+    Seed(768482201, "a poll that lacks a query during its recovery", Terms()),
+    Seed(768482364, "a clock that is set back before the next process starts", Terms()),
+    Seed(768482625, "a failure during an outage, shown before the name of its query", Terms()),
+    Seed(768484278, "offsets that went back, and then no commit for long", Terms()),
 )

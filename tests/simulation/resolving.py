@@ -107,7 +107,8 @@ class Resolving:
             return
         down |= events_missing.NAME in names and self._drops_events()
         down |= self._is_of_others(one)
-        if down or not keys or not all(self._is_healthy(key, expected=absent) for key in keys):
+        healthy = all(self._is_healthy(key, expected=absent) for key in keys)
+        if down or not keys or not healthy or any(map(self._was_missed, keys)):
             self._calm.pop(place, None)
             return
         active = self._must_be_active(one, keys)
@@ -160,6 +161,14 @@ class Resolving:
         if query is None:
             return False
         return query.is_lost or is_end_unreported(self._stage, query)
+
+    def _was_missed(self, key: str) -> bool:
+        """Whether a poll has just lacked its run: its recovery begins again."""
+        query = self._stage.queries.get(key)
+        if query is None:
+            return False
+        missed_at = self._stage.drivers[query.spec.driver].probe.missed.get(key, -inf)
+        return self._stage.time.now - missed_at <= TICK_SECONDS
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
@@ -361,6 +370,9 @@ class Resolving:
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return False
+        if one.starts_at > self._stage.time.wall():
+            # The clock was set back: it seems to have begun after this process.
+            return True
         # Only a receiver that can be asked, or accepts resolves of unknown incidents, can be
         # reconciled; under a generic name, the incident may belong to another driver (A8).
         return not receiver.capabilities.reconciles or is_generic(driver.app)
