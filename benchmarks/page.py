@@ -21,14 +21,14 @@ def main() -> None:
         + "."
     ]
     for title, rows in sections(names):
-        text += ["", f"### {title}", "", "| | measured | to reach | |", "|---|---|---|---|"]
+        text += ["", f"### {title}", "", "| | measured | target | |", "|---|---|---|---|"]
         text += [_line(row) for row in rows]
     body = "\n".join(text)
     PAGE.write_text(MARKED.sub(lambda mark: f"{mark[1]}{body}\n{mark[2]}", PAGE.read_text()))
 
 
 def _line(row: Row) -> str:
-    outcome = {None: "", True: "reached", False: "**short of it**"}[row.reached]
+    outcome = {None: "", True: "met", False: "**missed**"}[row.reached]
     return f"| {row.question} | {row.measured} | {row.target} | {outcome} |"
 
 

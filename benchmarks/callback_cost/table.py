@@ -49,7 +49,7 @@ def rows(measured: Measured) -> list[Row]:
     for state in (IDLE, BUSY):
         found += _absolute(measured, state)
     of_all = measured.events_a_batch * _added(measured.posts[IDLE]).middle
-    every = f"idle: all {measured.events_a_batch:.0f} events of a batch, at so much each"
+    every = f"idle: all {measured.events_a_batch:.0f} events of a batch, added to post()"
     found.append(Row(every, f"{short(of_all)} us"))
     for state, workloads in measured.rounds.items():
         for title, rounds in workloads.items():
@@ -80,7 +80,7 @@ def _ratios(measured: Measured, state: str, title: str, rounds: Sequence[Round])
         at_least(question, below, BELOW_STOCK, "x")
         if title == STATEFUL
         else _ratio(question, below),
-        _ratio(f"{prefix}: {STOCK} / {NOTHING} (Python's bound)", times[STOCK] / times[NOTHING]),
+        _ratio(f"{prefix}: {STOCK} / {NOTHING}", times[STOCK] / times[NOTHING]),
         _ratio(f"{prefix}: {NOTHING} / {OURS}", times[NOTHING] / ours),
         _ratio(f"{prefix}: {PEER} / {OURS}", times[PEER] / ours),
     ]

@@ -1,4 +1,4 @@
-"""A row of the table: what was asked, measured and to be reached; all rows in sections."""
+"""A row of the table: what was asked, what was measured and its target; all rows in sections."""
 
 import json
 import math
@@ -12,7 +12,7 @@ WIDTHS = (54, 34, 22)
 
 
 class Row(NamedTuple):
-    """``reached`` is None where nothing was promised."""
+    """``reached`` is None without a target."""
 
     question: str
     measured: str
@@ -21,8 +21,8 @@ class Row(NamedTuple):
 
     @property
     def outcome(self) -> str:
-        """Whether the target was reached; empty without a target."""
-        return {None: "", True: "reached", False: "NOT REACHED"}[self.reached]
+        """Whether the target was met; empty without a target."""
+        return {None: "", True: "met", False: "MISSED"}[self.reached]
 
 
 def at_most(question: str, value: float, limit: float, unit: str = "") -> Row:

@@ -17,6 +17,7 @@ from querypulse.listener.bus_path import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.difference import difference
+from ..common.listeners import NONE
 from ..common.result import Row, at_most, lines, write
 from ..common.session import dropped_by_spark, rows, session
 
@@ -68,7 +69,8 @@ def _table(rates: Sequence[float], dropped: int) -> list[Row]:
             reached=fewer.middle <= max(UNCHANGED_PERCENT, fewer.margin),
         ),
         Row(
-            "none / none: chance", f"{median(chance):.3f} ({min(chance):.3f} to {max(chance):.3f})"
+            f"{NONE} / {NONE}: chance",
+            f"{median(chance):.3f} ({min(chance):.3f} to {max(chance):.3f})",
         ),
     ]
 

@@ -64,7 +64,7 @@ def neighbour(request, spark, hangs):
 @pytest.mark.fault(
     "Spark and its listeners",
     "A neighbour's listener raises in each callback, or never returns",
-    "A failure is reported as soon as ever",
+    "A failure is reported without delay",
 )
 def test_neighbours_listener_cannot_delay_a_failure(spark, watch, pages, neighbour, measured):
     trap = Trap()

@@ -17,7 +17,7 @@ A fault does not hold if one case of its test failed.
 {runs}
 """
 COLUMNS = "| what is done | what holds | measured | test |\n|---|---|---|---|"
-NOT_RUN, FAILED = "Not run", "**Does not hold yet**"
+NOT_RUN, FAILED = "Not run here. Expected", "**Does not hold yet**"
 
 
 def page(faults: Mapping[str, Fault], results: Mapping[str, Result]) -> str:

@@ -130,7 +130,7 @@ def test_shutdown_does_not_wait_long_for_places_taken_earlier(short_wait):
 
 @pytest.mark.fault(
     "Readers over HTTP",
-    "Neighbours keep all places at `/watch`, or take them again and again",
+    "Neighbours keep all slots at `/watch`, or take them again and again",
     "`querypulse watch` still receives the shutdown notice",
 )
 @pytest.mark.parametrize("again", [False, True], ids=["keep", "again and again"])
