@@ -101,7 +101,7 @@ PUSH = SettingGroup(
         Setting(
             "otlp_endpoint",
             "An OpenTelemetry receiver that gets all metrics by OTLP over HTTP; `/v1/metrics` is "
-            "appended. Needs `querypulse[otlp]`: [push.md](push.md#opentelemetry).",
+            "appended. Needs the extra `otlp`: [push.md](push.md#opentelemetry).",
             '"https://otel-collector.example.com:4318"',
         ),
         Setting(

@@ -28,11 +28,22 @@ A setting has one name everywhere. Its value comes from the first of these that 
 3. the Spark conf: `spark.querypulse.stall_floor_seconds=30`
 4. the TOML file that `QUERYPULSE_CONFIG` names: `stall_floor_seconds = 30`
 
-An unknown or wrong argument, conf or key of the file is an error before anything runs. The message
-names the setting, its source and what is allowed. An unknown or wrong variable of the environment
-never stops a job: it is logged once and ignored, and `querypulse check` refuses it. The command
-prints the settings in force and where each came from. It exits with 0 if they can be used,
-otherwise with 2.
+An argument, a line of the Spark conf or a key of the file that is unknown or not allowed is an
+error before anything runs. The message names the setting, its source and what is allowed. An
+environment variable with an unknown name, or with a value that the tables below do not allow, does
+not stop a job: it is logged once and ignored, and `querypulse check` refuses it.
+
+A value that is allowed but cannot be used, such as a secret file that does not exist, is an error
+from every source. `attach` raises each of these errors as `SettingsError`. Under `querypulse run`,
+the launcher and auto-attach, they are a warning in the log, and the job continues unmonitored.
+
+`querypulse check` prints the settings in force and where each came from. It exits with 0 if they
+can be used, otherwise with 2. Like `querypulse test-alert`, it reads the environment and the file
+that `QUERYPULSE_CONFIG` names, and does not see arguments of `attach` or the Spark conf.
+
+In the environment and the Spark conf, lists and tables are JSON or TOML:
+`QUERYPULSE_QUERIES='{"nightly*" = {stall_floor_seconds = 3600}}'`. `expected_queries` and
+`alertmanager_urls` may also be words separated by commas, and `redact_patterns` a single pattern.
 
 Secrets, and URLs with a secret part, are refused in the Spark conf, because Spark's event logs show
 the conf: use the setting that ends in `_file`. All times are in seconds.
