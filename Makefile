@@ -63,7 +63,7 @@ demo-delta: java $(CONNECTORS)/.spark
 	@$(CONNECTORS)/bin/python -m querypulse.examples.delta $(ARGS)
 
 ## make test       all tests, real Spark and real Prometheus tools included
-test: system-packages $(VENV)/.tests
+test: system-packages $(VENV)/.tests $(VENV)/spark.jsa
 	@$(MAKE) all-tests; failed=$$?; $(WRITE_FAULTS); exit $$failed
 
 all-tests:
@@ -82,11 +82,11 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 	$(ICEBERG)/bin/python -Im pytest -m iceberg $(ARGS) $(OR_NONE)
 
 ## make test-oldest  signals, outcomes and demo on the oldest Spark supported
-test-oldest: java $(OLDEST)/.tests
+test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa
 	$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS)
 
 ## make matrix     the same on every Spark supported, and on the Pythons that are installed (or on MATRIX)
-matrix: java $(addsuffix /.tests,$(MATRIX))
+matrix: java $(foreach env,$(MATRIX),$(env)/.tests $(env)/spark.jsa)
 	@mkdir -p build/matrix; failed=0; \
 	for env in $(MATRIX); do \
 	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS) \
@@ -192,6 +192,10 @@ $(VENV)/.tests: $(VENV)/.spark requirements/tests.txt
 	$(HASHED) requirements/tests.txt
 	@touch $@
 
+# Drivers of tests start in half the time with it.
+%/spark.jsa: %/.tests
+	cd tests && ../$*/bin/python -m support.class_archive ../$@
+
 # The name of another environment holds its Spark and, after a dash, its interpreter. That has the
 # newest packages: no version of PyArrow exists for all interpreters.
 SPARK = $(firstword $(subst -, ,$*))
@@ -211,7 +215,7 @@ OTHER_PIP = $(@D)/bin/python -m pip install --quiet --disable-pip-version-check 
 	$(OTHER_PIP) --group tests pyspark==$(SPARK)
 	@touch $@
 
-.PRECIOUS: .venv-spark-%/.spark
+.PRECIOUS: .venv-spark-%/.spark .venv-spark-%/.tests
 
 $(BENCH)/.bench: PIP_BENCH := $(BENCH)/bin/python -m pip install --quiet --disable-pip-version-check
 $(BENCH)/.bench: pyproject.toml constraints.txt

@@ -17,6 +17,7 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 from support import connectors, faults, grafana
+from support.class_archive import reading_options
 from support.compose import engine_trouble
 from support.minutes import summary
 
@@ -49,7 +50,8 @@ settings.load_profile("querypulse")
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     # Without C2, the JVM reserves 48 MB for code; once that is full, it only interprets.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m",
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
+    + reading_options(),
 )
 
 # With pandas, PySpark runs Python functions in workers, which must be of the same Python.
