@@ -50,8 +50,7 @@ settings.load_profile("querypulse")
 os.environ.setdefault(
     "SPARK_SUBMIT_OPTS",
     # Without C2, the JVM reserves 48 MB for code; once that is full, it only interprets.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m "
-    + reading_options(),
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m " + reading_options(),
 )
 
 # With pandas, PySpark runs Python functions in workers, which must be of the same Python.
