@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from .families import Family
+from .families import Family, Labels
 from .published_state import ShownAlert
 from .row import QueryRow
 
 LABELS = ("app", "query", "alertname", "severity")
+OCCURRENCE = "occurrence"
+"""A further label of an alert that was held open and then lasted; others lack it."""
 
 
 def driver_families(
@@ -47,12 +49,19 @@ def alert_families(alerts: Sequence[ShownAlert]) -> Iterator[Family]:
 def _open(alerts: Sequence[ShownAlert]) -> Family:
     family = Family(
         "spark_streaming_query_alert",
-        'Whether querypulse has this alert open; query "*" is the whole driver.',
+        'Whether querypulse has this alert open; query "*" is the whole driver, and an alert that '
+        "was held open and then lasted has an occurrence.",
         LABELS,
     )
-    for labels in dict.fromkeys(tuple(alert.labels[name] for name in LABELS) for alert in alerts):
-        family.add(labels, 1)
+    for labels, further in dict.fromkeys(map(_labels, alerts)):
+        family.add_info(labels, dict(further))
     return family
+
+
+def _labels(alert: ShownAlert) -> tuple[Labels, tuple[tuple[str, str], ...]]:
+    known = alert.labels
+    further = ((OCCURRENCE, known[OCCURRENCE]),) if OCCURRENCE in known else ()
+    return tuple(known[name] for name in LABELS), further
 
 
 def _firing(alerts: Sequence[ShownAlert]) -> Family:

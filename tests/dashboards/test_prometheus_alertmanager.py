@@ -13,6 +13,8 @@ from support.observed import ALERTMANAGER, GROUP_INTERVAL_SECONDS, AlertReceiver
 from support.queries import until
 from support.rule_files import shipped
 
+from querypulse.alerting.alert import LASTING, OCCURRENCE
+
 pytestmark = pytest.mark.alertmanager
 
 CONFIG = yaml.safe_load(ALERTMANAGER.read_text())
@@ -101,7 +103,7 @@ def reported_about(real, *apps):
 
 
 INHIBITED = [
-    ("gone", ("StreamingDriverDown", "*"), [("StreamingQueryFailed", "orders"), ("StreamingQueryLagging", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
+    ("gone", ("StreamingDriverDown", "*"), [("StreamingQueryStalled", "orders"), ("StreamingQueryLagging", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
     ("all_stopped", ("StreamingQueryStopped", "*"), [("StreamingQueryStopped", "orders"), ("StreamingQueryStalled", "bills")]),
     ("silent", ("StreamingQueryStalled", "*"), [("StreamingQueryStalled", "orders"), ("StreamingQueryStalled", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
     ("dead", ("StreamingQueryFailed", "orders"), [("StreamingQueryStalled", "orders"), ("StreamingQueryLagging", "orders")]),
@@ -130,6 +132,7 @@ INDEPENDENT = [
     ("warnings", [("StreamingBatchSlow", "orders")], "warnings", [("StreamingQueryLagging", "orders"), ("StreamingWatermarkStuck", "orders")]),
     ("one_query", [("StreamingQueryStalled", "orders")], "one_query", [("QuerypulseMonitoringDegraded", "*"), ("QuerypulseDeliveryFailing", "*")]),
     ("deaths", [("StreamingQueryStalled", "*")], "deaths", [("StreamingQueryFailed", "orders")]),
+    ("died_with_it", [("StreamingDriverDown", "*")], "died_with_it", [("StreamingQueryFailed", "orders"), ("StreamingQueryGivenUp", "bills")]),
     ("two_gone", [("StreamingDriverDown", "*")], "gone_too", [("StreamingDriverDown", "*")]),
 ]  # fmt: skip
 
@@ -216,6 +219,19 @@ def test_later_critical_alert_joins_no_open_group(real, app, first, second):
     groups = groups_of(real, app)
     assert [query for query, _ in groups] == [first[1], second[1]]
     assert groups[0][1] != groups[1][1]
+
+
+@pytest.mark.slow
+def test_critical_alert_that_lasts_joins_no_open_group(real):
+    """It was held open, so PagerDuty's key of the group without the label is open."""
+    held = alert("StreamingQueryFailed", app="lasts")
+    send(real, held)
+    until(lambda: has_received(real, "StreamingQueryFailed", "lasts"), "the first alert arrives")
+    send(real, held | {OCCURRENCE: LASTING})
+    reported_about(real, "lasts")
+
+    (_, before), (_, lasting) = groups_of(real, "lasts")
+    assert lasting == before | {OCCURRENCE: LASTING}
 
 
 @pytest.mark.slow

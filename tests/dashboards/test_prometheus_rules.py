@@ -113,7 +113,7 @@ def test_rule_has_the_same_labels_and_runbook_as_the_alert(alert):
     fixed = {"QuerypulseWatchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
     assert rule["labels"].keys() == {"severity", *fixed}
-    as_reported = {"{{ $labels.severity }}"} if "query, severity)" in rule["expr"] else set()
+    as_reported = {"{{ $labels.severity }}"} if "query, severity, occurrence)" in rule["expr"] else set()
     assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none", *as_reported}
     assert rule["annotations"]["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{alert}.md"
     assert {"summary", "description"} <= rule["annotations"].keys()
@@ -155,6 +155,7 @@ MUTANTS = [
       for alert, rule in ALERTS.items() if "}[5m]" in rule["expr"]),
     *((alert, "resolved alerts", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"))
       for alert, rule in ALERTS.items() if LAST_SCRAPE in rule["expr"]),
+    ("StreamingQueryFailed", "an alert that lasts", replaced('occurrence!=""', 'occurrence="none"')),
     ("StreamingQueryFailed", "the measured value", replaced("failure_info)", "failure_info > 1)")),
     ("StreamingQueryStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *")),
     ("StreamingQueryStalled", "active queries", replaced("query_active == 1", "query_active >= 0")),
@@ -172,9 +173,9 @@ MUTANTS = [
     ("StreamingQueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset")),
     ("StreamingQueryLagging", "commits", replaced(">= 3", ">= 0")),
     ("StreamingQueryLagging", "more severe alerts", replaced("stalled|")),
-    ("StreamingQueryLagging", "the severity", replaced(" by (app, query, severity)", " by (app, query)")),
+    ("StreamingQueryLagging", "the severity", replaced(" by (app, query, severity, occurrence)", " by (app, query)")),
     ("StreamingQueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"')),
-    ("StreamingDataLossRisk", "the severity", replaced("query, severity)", "query)")),
+    ("StreamingDataLossRisk", "the severity", replaced("query, severity, occurrence)", "query)")),
     ("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *")),
     ("StreamingQueryFlapping", "the outcome", replaced('{outcome="failed"}', "", 2)),
     ("StreamingQueryFlapping", "the time", replaced("[10m]", "[1h]")),

@@ -10,6 +10,7 @@ from support.exporter_exposition import samples, values
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
+from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.core import version as version_module
 from querypulse.exporter.published_state import Monitor
 
@@ -79,6 +80,19 @@ def test_each_open_alert_has_a_series_with_its_labels():
     assert sample.labels == shown.alerts[0].labels
     assert sample.labels["query"] == "a"
     assert sample.value == 1
+
+
+def test_alert_that_lasts_is_another_series_than_the_alert_before():
+    """As at Alertmanager: the alert before has ended."""
+    lasting = alert("orders", name="StreamingQueryFailed")
+    lasting = replace(lasting, labels=lasting.labels | {OCCURRENCE: LASTING})
+
+    (sample,) = [
+        one
+        for one in samples(replace(board(), alerts=(lasting,)))
+        if one.name == "spark_streaming_query_alert"
+    ]
+    assert sample.labels == lasting.labels
 
 
 def test_alert_of_the_whole_driver_has_a_star_as_query():

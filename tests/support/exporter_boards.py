@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, progress
 
+from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
@@ -103,10 +104,15 @@ def full_story() -> Story:
 
 
 def full_board(**changes) -> PublishedState:
-    """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy."""
+    """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy.
+
+    The newest alert was held open, and lasts.
+    """
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
     shown = board(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
-    return replace(shown, flow=flow, passed={"busy": 60.0})
+    *others, newest = shown.alerts
+    lasting = replace(newest, labels=newest.labels | {OCCURRENCE: LASTING})
+    return replace(shown, flow=flow, passed={"busy": 60.0}, alerts=(*others, lasting))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 
 BEAT = "querypulse_driver_heartbeat_timestamp_seconds"
-BY_QUERY = "app, query"
+BY_QUERY = "app, query, occurrence"
 BY_APP = "app"
-BY_SEVERITY = "app, query, severity"
+BY_SEVERITY = "app, query, severity, occurrence"
 
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
 ALIVE = "and on (app, query) max by (app, query) (spark_streaming_query_active == 1)"
@@ -63,9 +63,13 @@ def measured(name: str, what: str, by: str = BY_QUERY) -> str:
 
 
 def measured_unless_reported(name: str, what: str, severity: str) -> str:
-    """The measured alert has this severity, unless querypulse reports the alert with its own."""
-    reported = f'spark_streaming_query_alert{{alertname="{name}", severity!="{severity}"}}'
-    mine = f"{what}\n# querypulse's own severity counts\nunless on (app, query) {reported}"
+    """The measured alert has this severity, unless querypulse reports the alert with its own.
+
+    Once it lasts, querypulse reports it as another alert, and has resolved this one.
+    """
+    alert = f'unless on (app, query) spark_streaming_query_alert{{alertname="{name}"'
+    reported = f'{alert}, severity!="{severity}"}}\n{alert}, occurrence!=""}}'
+    mine = f"{what}\n# querypulse's own severity counts, and its own occurrence\n{reported}"
     labelled = f'label_replace(\n{indented(mine, 2)},\n  "severity", "{severity}", "", ""\n)'
     theirs = own(name, BY_SEVERITY)
     return f"(\n{indented(labelled, 4)}\n  or\n{indented(theirs, 4)}\n)\n{HEARTBEAT_STUCK}"
