@@ -14,7 +14,6 @@ from .living_runs import LivingRun, parse_status
 from .optional_calls import OptionalCalls, is_connection_lost
 from .places import PlanPlaces
 from .probing import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
-from .spark_living_runs import FIRST_WITH_EXECUTION_CONTEXT
 from .spark_places import kafka_sink, plan_places
 
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
@@ -24,10 +23,10 @@ _UNKNOWN_ERROR = "UnknownError"
 class SparkExecution:
     """Reads one run; ``java`` still answers after the run has ended."""
 
-    def __init__(self, java: Any, jvm: Any, spark_major: int, details: OptionalCalls) -> None:
+    def __init__(self, java: Any, jvm: Any, details: OptionalCalls, *, has_context: bool) -> None:
         self.java = java
         self._jvm = jvm
-        self._has_execution_context = spark_major >= FIRST_WITH_EXECUTION_CONTEXT
+        self._has_context = has_context
         self._ask = details.ask
 
     def facts(self, query_id: str, run_id: str) -> RunFacts:
@@ -133,7 +132,7 @@ class SparkExecution:
         return int(self.java.asyncProgressTrackingCheckpointingIntervalMs()) / 1000
 
     def _batch_id(self) -> int:
-        if self._has_execution_context:
+        if self._has_context:
             return int(self.java.getLatestExecutionContext().batchId())
         return int(self.java.currentBatchId())
 

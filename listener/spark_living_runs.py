@@ -13,8 +13,6 @@ from .living_runs import LivingRuns, parse_living_runs
 from .optional_calls import OptionalCalls
 
 NAME = "LivingRuns"
-FIRST_WITH_EXECUTION_CONTEXT = 4
-"""Spark 4 keeps the batch id in ``getLatestExecutionContext``."""
 RETRY_SECONDS = 60.0
 
 
@@ -29,11 +27,11 @@ class SparkLivingRuns:
         jvm: Any,
         executions: Any,
         spark_context: Any,
-        spark_major: int,
         details: OptionalCalls,
+        *,
+        has_context: bool,
     ) -> None:
         self._jvm = jvm
-        has_context = spark_major >= FIRST_WITH_EXECUTION_CONTEXT
         batch_holder = "getLatestExecutionContext" if has_context else ""
         self._about = executions, batch_holder, spark_context
         self._details = details

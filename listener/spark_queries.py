@@ -17,6 +17,7 @@ from .probing import ProbedRun
 from .spark_execution import SparkExecution
 from .spark_living_runs import SparkLivingRuns
 from .spark_run import SparkRun
+from .spark_versions import has_execution_context
 from .spark_work import PolledWork, SparkWork
 
 KEEP_REPORTED = 256
@@ -66,12 +67,12 @@ class SparkQueries:
         java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
-        self._spark_major = int(spark.version.partition(".")[0])
+        self._has_context = has_execution_context(spark.version)
         self._channel = channel
         self._closer_after = closer_after_seconds
         self._details = details
         self._living_runs = SparkLivingRuns(
-            self._jvm, self._active, java_context.sc(), self._spark_major, details
+            self._jvm, self._active, java_context.sc(), details, has_context=self._has_context
         )
         self._work = SparkWork(java_context, self._jvm, channel.job_counts, details)
         self._living: dict[str, SparkRun] = {}
@@ -125,7 +126,7 @@ class SparkQueries:
         java = self._active.get(self._uuid.fromString(query_id))
         if java is None:
             return
-        execution = SparkExecution(java, self._jvm, self._spark_major, self._details)
+        execution = SparkExecution(java, self._jvm, self._details, has_context=self._has_context)
         facts = execution.facts(query_id, about.run_id)
         if known is not None:
             self._ended.add(known.final_poll())

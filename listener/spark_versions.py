@@ -37,3 +37,8 @@ def is_before(major: int, version: str) -> bool:
     """Whether ``version`` is older than Spark ``major``; False where it is not understood."""
     found = _MAJOR.match(version)
     return found is not None and int(found[1]) < major
+
+
+def has_execution_context(version: str) -> bool:
+    """Whether a query keeps its batch id in ``getLatestExecutionContext``, as Spark 4 does."""
+    return not is_before(4, version)

@@ -117,7 +117,7 @@ class Jvm:
 
 def living_runs(jvm):
     details = OptionalCalls()
-    return SparkLivingRuns(jvm, object(), object(), 4, details), details
+    return SparkLivingRuns(jvm, object(), object(), details, has_context=True), details
 
 
 def test_class_is_compiled_once():

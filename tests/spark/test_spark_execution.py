@@ -104,7 +104,7 @@ WAITING = RunStatus("Waiting for data to arrive", False, False)
 
 def execution(java):
     details = OptionalCalls()
-    return SparkExecution(java, None, 4, details), details
+    return SparkExecution(java, None, details, has_context=True), details
 
 
 def test_living_run_is_read_from_its_execution():

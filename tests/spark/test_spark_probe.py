@@ -48,6 +48,13 @@ def test_poll_of_all_runs_is_one_command(spark):
     assert spark.commands == ["ask"]
 
 
+@pytest.mark.parametrize("version", ["dbr-16.4", "v4.0.0", "next", ""])
+def test_vendors_version_of_spark_is_polled_like_any_other(spark, version):
+    spark.version = version
+
+    assert set(poll(fake_probe(spark))) == {"query 1", "query 2", "query 3"}
+
+
 def test_session_of_a_query_is_known(spark):
     assert poll(fake_probe(spark))["query 1"].facts.session == "session-1"
 
