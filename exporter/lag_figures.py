@@ -18,14 +18,14 @@ LAG = (
         "spark_streaming_source_lag_offsets",
         "source",
         "Lag in offsets of each source, by its index: from the broker if it can be polled, else "
-        "as Spark reports it.",
+        "as Spark reports it while that is current.",
         lambda row: row.lag_by_source,
     ),
     Split(
         "spark_streaming_source_lag_reported_offsets",
         "source",
-        "Lag in offsets of each source when Spark planned the last batch: always 0 if batches have "
-        "no size limit.",
+        "Lag in offsets of each source when Spark planned the last batch, while that is current: "
+        "always 0 if batches have no size limit.",
         lambda row: row.reported_lag_by_source,
     ),
     Split(

@@ -44,6 +44,15 @@ def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], 
     return figure
 
 
+def _rate(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
+    """Read the last progress while it is current: a dead or hung query has no rate."""
+
+    def figure(row: QueryRow) -> float | None:
+        return read(row.live_progress) if row.live_progress is not None else None
+
+    return figure
+
+
 def _phases(row: QueryRow) -> Mapping[str, float]:
     return row.progress.phase_seconds if row.progress is not None else {}
 
@@ -151,13 +160,15 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_input_rows_per_second",
-        "The rate at which rows arrived before the last batch.",
-        _progress(lambda progress: progress.input_rows_per_second),
+        "The rate at which rows arrived before the last batch; absent once that is no longer "
+        "current.",
+        _rate(lambda progress: progress.input_rows_per_second),
     ),
     Figure(
         f"{PREFIX}_processed_rows_per_second",
-        "The rate at which rows were processed in the last batch.",
-        _progress(lambda progress: progress.processed_rows_per_second),
+        "The rate at which rows were processed in the last batch; absent once that is no longer "
+        "current.",
+        _rate(lambda progress: progress.processed_rows_per_second),
     ),
     Figure(
         f"{PREFIX}_watermark_timestamp_seconds",

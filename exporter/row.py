@@ -154,12 +154,14 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def reported_lag_by_source(self) -> dict[str, float]:
-        """The lags that Spark reported after the last batch, by source index.
+        """The lags that Spark reported after the last batch, by source index, while current.
 
         By index because two sources may share a description, which may hold a path or a topic
         list of any length.
         """
-        if self.progress is None:
+        query = self.query
+        reported_at = (query.progress_at, query.last_idle_at) if query is not None else ()
+        if self.progress is None or not any(map(self._is_live, reported_at)):
             return {}
         return {
             str(index): source.lag_offsets
@@ -216,11 +218,8 @@ class QueryRow(msgspec.Struct, frozen=True):
 
     @property
     def lag_offsets(self) -> float | None:
-        """The sum of the known lags; Spark's figures count only while they are current."""
-        query, lags = self.query, self.lag_by_source
-        reported_at = (query.progress_at, query.last_idle_at) if query is not None else ()
-        if not any(map(self._is_live, reported_at)):
-            lags = {index: lag for index, lag in lags.items() if int(index) in self.fresh_polls}
+        """The sum of the known lags."""
+        lags = self.lag_by_source
         return sum(lags.values()) if lags else None
 
     @property

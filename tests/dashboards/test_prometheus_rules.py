@@ -113,7 +113,9 @@ def test_rule_has_the_same_labels_and_runbook_as_the_alert(alert):
     fixed = {"QuerypulseWatchdog": {"app", "query"}}.get(alert, {"query"} & rule["labels"].keys())
 
     assert rule["labels"].keys() == {"severity", *fixed}
-    as_reported = {"{{ $labels.severity }}"} if "query, severity, occurrence)" in rule["expr"] else set()
+    as_reported = (
+        {"{{ $labels.severity }}"} if "query, severity, occurrence)" in rule["expr"] else set()
+    )
     assert rule["labels"]["severity"] in {*(one.value for one in Severity), "none", *as_reported}
     assert rule["annotations"]["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{alert}.md"
     assert {"summary", "description"} <= rule["annotations"].keys()

@@ -33,7 +33,8 @@ def polled(story, *polls, trouble=""):
 def committed_at(at, *, end=5, latest=5, sources=1):
     story = Story().started("a", at=1)
     source_progress = tuple(source({"t": {"0": end}}, {"t": {"0": latest}}) for _ in range(sources))
-    story.state.apply_event(progress("a", batch=1, sources=source_progress), at)
+    done = progress("a", batch=1, sources=source_progress, processed_rows_per_second=5.0)
+    story.state.apply_event(done, at)
     return story
 
 
@@ -42,16 +43,34 @@ def lag(story, name=OFFSETS, now=NOW):
 
 
 def test_broker_lag_replaces_sparks_which_has_its_own_metric():
-    story = polled(committed_at(10, end=5, latest=8), seen(90, 5, 50))
+    story = polled(committed_at(60, end=5, latest=8), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45}
     assert lag(story, "spark_streaming_source_lag_reported_offsets") == {("0",): 3}
 
 
 def test_source_that_cannot_be_polled_shows_sparks_figure():
-    story = polled(committed_at(10, end=5, latest=8, sources=2), seen(90, 5, 50))
+    story = polled(committed_at(60, end=5, latest=8, sources=2), seen(90, 5, 50))
 
     assert lag(story) == {("0",): 45, ("1",): 3}
+
+
+def hung():
+    return committed_at(10, end=5, latest=8)
+
+
+def dead():
+    return committed_at(60, end=5, latest=8).ended("a", at=70, exception=CONFLICT)
+
+
+RATE = "spark_streaming_query_processed_rows_per_second"
+
+
+@pytest.mark.parametrize("ended", [hung, dead])
+@pytest.mark.parametrize("name", [OFFSETS, "spark_streaming_source_lag_reported_offsets", RATE])
+def test_dead_or_hung_query_has_no_lag_and_no_rate_of_the_time_before(ended, name):
+    assert lag(committed_at(60, end=5, latest=8), name) != {}
+    assert lag(ended(), name) == {}
 
 
 def test_sum_excludes_sparks_figure_once_it_is_older_than_the_window():
