@@ -15,6 +15,13 @@ NO_GENERATED_ACCESSORS = "-Dsun.reflect.inflationThreshold=1000000000"
 """The JVM would write a class for each method that Py4J calls often."""
 HEARTBEATS = "--conf spark.executor.heartbeatInterval=1s pyspark-shell"
 """The first one loads classes of Spark's: while the driver warms up."""
+REFUSES_JANINO = """
+from py4j.protocol import Py4JError
+from querypulse.listener import event_paths
+def refused(*_):
+    raise Py4JError("not allowed")
+event_paths.EventQueue = refused
+"""
 STEPS = {"one session": "warm", "fifty sessions": "one session"}
 """Each step of 300 starts, and the one before."""
 FORKLESS = str(ROOT / "benchmarks/common/ForklessFileSystem.java")
@@ -123,9 +130,6 @@ patience = time.monotonic() + 30
 while classes.size() and time.monotonic() < patience:
     measured()
 say(json.dumps({{"classes": classes.size()}}))
-began = time.monotonic()
-spark.sparkContext._gateway.shutdown_callback_server()
-say(json.dumps({{"callback server": time.monotonic() - began}}))
 say("done")
 """
     options = f"{os.environ['SPARK_SUBMIT_OPTS']} {NO_GENERATED_ACCESSORS}"
@@ -211,12 +215,35 @@ def test_close_leaves_nothing_in_the_jvm(life):
 
 
 @pytest.mark.fault(
-    "Spark and its listeners", "`shutdown_callback_server()`", "It returns; the monitor goes on"
+    "Spark and its listeners",
+    "`shutdown_callback_server()` while a query uses it",
+    "It returns at once, and a later failure is reported",
 )
-def test_callback_server_can_be_shut_down(life):
-    _, others = life
+@pytest.mark.parametrize("refused", ["", REFUSES_JANINO], ids=["bus_queue", "python_proxy"])
+def test_callback_server_can_be_shut_down(tmp_path, pages, measured, refused):
+    """Even if it delivers querypulse's events: the probe sees the failure, too."""
+    script = f"""{refused}
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+start("batches in Python")
+until_commits(sidecar, "batches in Python")
+say(sidecar.snapshot().monitor.listener_path)
+began = time.monotonic()
+spark.sparkContext._gateway.shutdown_callback_server()
+say(time.monotonic() - began)
+failing = rate().selectExpr("assert_true(value < 3)").writeStream.format("noop")
+failing.queryName("fails later").start()
+say("started")
+while True:
+    time.sleep(1)
+"""
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("started", timeout=120)
+        pages.wait_for("StreamingQueryFailed", "fails later")
+        path, seconds, _ = driver.lines
 
-    assert others["callback server"] < 5
+    assert path == ("python_proxy" if refused else "bus_queue")
+    assert float(seconds) < 5
+    measured(f"after {float(seconds):.2f} s")
 
 
 @pytest.mark.fault("Spark and its listeners", "A low `ulimit -n`", "New queries start")
