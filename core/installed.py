@@ -20,8 +20,8 @@ def require_spark(who: str = "the demo") -> None:
     """
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise NotInstalledError(
-            f"{who} needs Java 17 or newer: install it (Debian: openjdk-17-jre-headless) "
-            "or set JAVA_HOME"
+            f"{who} needs Java (17 or newer for Spark 4): install it "
+            "(Debian: openjdk-17-jre-headless) or set JAVA_HOME"
         )
     if find_spec("pyspark") is None:
-        raise NotInstalledError(f"{who} needs PySpark: pip install 'querypulse[spark]'")
+        raise NotInstalledError(f"{who} needs PySpark: pip install pyspark")

@@ -47,7 +47,7 @@ def decompressed(raw: BinaryIO, path: Path) -> Stream:
         return _STREAMS[codec](raw)
     except ModuleNotFoundError as error:
         raise NotInstalledError(
-            f"reading {path} needs the package {error.name}: pip install 'querypulse[replay]'"
+            f"reading {path} needs the package {error.name}: pip install {error.name}"
         ) from None
 
 

@@ -30,7 +30,7 @@ def push_connections(settings: Settings) -> PushConnections:
     if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
         raise SettingsError("setting 'otlp_headers_file' needs 'otlp_endpoint'")
     if settings.otlp_endpoint is not None and not otlp.is_installed():
-        raise SettingsError("setting 'otlp_endpoint' needs: pip install 'querypulse[otlp]'")
+        raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {' '.join(otlp.PACKAGES)}")
     return PushConnections(
         _poster("pushgateway_url", settings.pushgateway_url, settings),
         _poster("otlp_endpoint", settings.otlp_endpoint, settings),

@@ -330,7 +330,7 @@ def needs():
     """By marker: whether the needs of its tests are met, and what they are."""
     java = has("java") or "JAVA_HOME" in os.environ
     return {
-        "spark": (java, "needs Java 17 or newer (Debian: openjdk-17-jre-headless)"),
+        "spark": (java, "needs Java, 17 or newer for Spark 4 (Debian: openjdk-17-jre-headless)"),
         "prometheus": (
             has("prometheus", "promtool"),
             "needs Prometheus and promtool (Debian: prometheus)",

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from querypulse.listener.bus_path import BusPath
-from querypulse.sidecar import attach
+from querypulse.sidecar import Sidecar, attach
 
 from ..common.listeners import NONE, OURS, PEER, STOCK, StockListener, listening, peer
 from ..common.pushgateway import pushgateway
@@ -39,9 +39,9 @@ def all_candidates(spark: SparkSession) -> Iterator[dict[str, Candidate]]:
 
 
 @contextmanager
-def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[None]:
+def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[Sidecar]:
     sidecar = attach(spark, http_port=port, webhook_url=receiver)
-    yield
+    yield sidecar
     status = sidecar.snapshot()
     path, seen = status.monitor.listener_path, len(status.queries)
     if path != BusPath.name or sidecar.url is None or seen != QUERIES:

@@ -89,7 +89,9 @@ def _turn(name: str, job: EightQueries, meter: Meter, candidates: dict[str, Cand
 
 
 NOBODY_SECONDS = 4.0
-WARM_UP_SECONDS = 18.0
+WARM_UP_POLLS = 3600
+"""As many as in half an hour: then the JVM has compiled what answers them."""
+SETTLE_SECONDS = 6.0
 MEASURED_SECONDS = 16.0
 
 Shares = dict[str, float]
@@ -103,8 +105,10 @@ def steady(meter: Meter, ours: Candidate) -> Shares:
     still interprets what it compiled for it. A driver runs for days.
     """
     nobody = _shares(meter, NOBODY_SECONDS)
-    with ours():
-        time.sleep(WARM_UP_SECONDS)
+    with ours() as sidecar:
+        for _ in range(WARM_UP_POLLS):
+            sidecar.flush()
+        time.sleep(SETTLE_SECONDS)
         found = _shares(meter, MEASURED_SECONDS)
     return {name: share - nobody.get(name, 0.0) for name, share in found.items()}
 

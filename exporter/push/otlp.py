@@ -24,13 +24,15 @@ if TYPE_CHECKING:
 
 PATH = "/v1/metrics"
 CONTENT_TYPE = "application/x-protobuf"
-PACKAGES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
+MODULES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
+PACKAGES = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-common")
+"""What to install for them: those of the extra ``otlp``."""
 
 
 def is_installed() -> bool:
     """Whether the packages of the extra ``otlp`` are there."""
     try:
-        return all(find_spec(name) is not None for name in PACKAGES)
+        return all(find_spec(name) is not None for name in MODULES)
     except ModuleNotFoundError:
         return False
 

@@ -117,7 +117,7 @@ def test_it_never_installs_pyspark(wheel):
 
 
 def test_it_has_its_extras(wheel):
-    assert {"spark", "replay"} <= set(metadata(wheel).get_all("Provides-Extra"))
+    assert set(metadata(wheel).get_all("Provides-Extra")) == {"spark", "replay", "otlp"}
 
 
 # -- installed --------------------------------------------------------------------------------
