@@ -203,7 +203,7 @@ def _healthy_state(context: RuleContext) -> QueryState:
         return outcomes.get(query.ended.outcome, QueryState.STOPPED)
     if query.vanished_at is not None or context.snapshot.context is not Context.RUNNING:
         return QueryState.STOPPED
-    if not query.first_sign_seen:
+    if not query.activity_seen:
         return QueryState.STARTING
     if not _is_idle(context):
         return QueryState.RUNNING

@@ -62,7 +62,7 @@ def _window(query: Query, limits: Limits, interval: float | None) -> Window:
     """
     longest = max(query.baseline, default=0.0)
     floor = limits.stall_floor_seconds
-    if not query.first_sign_seen:
+    if not query.activity_seen:
         floor = max(floor, limits.start_grace_seconds)
     seconds = max(floor, max(interval or 0.0, longest) * (limits.stall_tolerance + 2))
     return Window(seconds, floor, interval, longest, limits.stall_tolerance)

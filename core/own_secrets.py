@@ -13,7 +13,7 @@ _RANDOM_CHARACTERS = 8
 _BASE64_URL = str.maketrans("+/", "-_")
 
 
-def forms_of(secrets: Iterable[str]) -> tuple[str, ...]:
+def secret_variants(secrets: Iterable[str]) -> tuple[str, ...]:
     """Every form of every secret, the longest first: plain, escaped, URL-encoded, base64."""
     found: set[str] = set()
     for secret in secrets:

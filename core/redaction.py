@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable
 from functools import lru_cache
 
-from .own_secrets import forms_of
+from .own_secrets import secret_variants
 from .redaction_names import hide_values
 from .redaction_shapes import AFTER_NAMES, PATH_NAME, PREFIXED, SECRET_NAME, WHOLE
 
@@ -50,7 +50,7 @@ class Redactor:
         key_patterns: Iterable[str] = (),
         option_patterns: Iterable[str] = (),
     ) -> None:
-        self._own = tuple(form for form in forms_of(secrets) if form not in REDACTED)
+        self._own = tuple(form for form in secret_variants(secrets) if form not in REDACTED)
         texts = [_usable(pattern) for pattern in patterns]
         self._patterns = [pattern for pattern in texts if pattern is not None]
         self._blind = None in texts

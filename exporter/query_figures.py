@@ -95,7 +95,7 @@ FIGURES = (
     Figure(
         f"{PREFIX}_last_activity_timestamp_seconds",
         "When the current run last committed or was idle; absent before the first time.",
-        _moment(lambda query: query.last_sign_at if query.first_sign_seen else None),
+        _moment(lambda query: query.last_activity_at if query.activity_seen else None),
     ),
     Figure(
         f"{PREFIX}_last_commit_batch_id",

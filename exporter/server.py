@@ -48,7 +48,7 @@ class HttpServer:
         self._port = port
         self._shutdown_notice = ShutdownNotice()
         pages = Pages(content, self._shutdown_notice, guard)
-        self._exchange = partial(RequestHandler, pages, Admission(token, self._knows))
+        self._handler = partial(RequestHandler, pages, Admission(token, self._knows))
         self._guard = guard
         self._tls = tls
         self._server: ThreadedServer | None = None
@@ -74,7 +74,7 @@ class HttpServer:
         context = None
         if self._tls is not None:
             self._signature, context = self._tls.signature(), self._tls.context()
-        self._server = ThreadedServer(self._host, self._port, self._exchange, context, self._guard)
+        self._server = ThreadedServer(self._host, self._port, self._handler, context, self._guard)
         address, self._port = self._server.address
         self._is_local = is_loopback(address)
         # The thread that waits on the sockets closes them, even if close() has little time.

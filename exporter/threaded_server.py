@@ -25,7 +25,7 @@ _LIVENESS = re.compile(rb"(GET|HEAD) /livez(\?\S*)? HTTP/1\.[01]\r?\n")
 
 
 class ThreadedServer:
-    """Calls ``exchange`` with each request; every wait is bounded or ends with ``wake``.
+    """Calls ``handler`` with each request; every wait is bounded or ends with ``wake``.
 
     Raises:
         OSError: the port is taken, or the host has no address.
@@ -36,11 +36,11 @@ class ThreadedServer:
         self,
         host: str,
         port: int,
-        exchange: Callable[[Request], object],
+        handler: Callable[[Request], object],
         context: ssl.SSLContext | None,
         guard: Guard,
     ) -> None:
-        self._exchange = exchange
+        self._handler = handler
         self._socket = _listening(host, port)
         self._reception = Reception(self._socket, context)
         self._slots = RequestSlots(MAX_REQUESTS, guard)
@@ -90,7 +90,7 @@ class ThreadedServer:
             # A client that is gone or too slow is not our error.
             with suppress(OSError):
                 request.connection.setblocking(True)
-                self._exchange(request)
+                self._handler(request)
         finally:
             self._end(request.connection)
 

@@ -83,7 +83,7 @@ def end_past_run(
     )
     if failure is None:
         return query
-    if query.first_sign_seen or _is_done_with(query):
+    if query.activity_seen or _is_done_with(query):
         counted = _count_death(query, failure, at)
         return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
     return replace(

@@ -124,7 +124,7 @@ def _believable(deaths: Iterable[Died], now: float, latest: float) -> tuple[Died
 
 def _with_past(query: Query, past: FailedQuery) -> Query:
     """Put stored failures first; activity in this process means that they are recovered."""
-    is_recovered = query.first_sign_seen or query.totals.commits > 0
+    is_recovered = query.activity_seen or query.totals.commits > 0
     before = 0 if is_recovered else past.unrecovered_deaths
     return replace(
         query,

@@ -185,7 +185,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.ended.at if self.ended is not None else self.vanished_at
 
     @property
-    def last_sign_at(self) -> float:
+    def last_activity_at(self) -> float:
         """The last commit or idle trigger of this run, else its start."""
         return max(
             self.started_at,
@@ -194,7 +194,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         )
 
     @property
-    def first_sign_seen(self) -> bool:
+    def activity_seen(self) -> bool:
         """Whether this run has committed or been idle."""
         return self.last_commit_at is not None or self.last_idle_at is not None
 

@@ -165,7 +165,7 @@ class ReplayEngine:
         for finding in evaluation.findings:
             if finding.alertname == query_stalled.NAME:
                 for label in finding.members or (finding.query,):
-                    stall = Stall(label, at - snapshot.labels()[label].last_sign_at)
+                    stall = Stall(label, at - snapshot.labels()[label].last_activity_at)
                     self.longest_stall = longest((self.longest_stall, stall))
 
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:

@@ -131,7 +131,7 @@ def observed(one: Supervision, seen: Indexed, now: float, terms: RestartTerms) -
         return one
     one = replace(one, run_id=query.run_id, label=query.label, seen=True)
     if query.alive:
-        in_a_row = 0 if query.first_sign_seen else one.in_a_row
+        in_a_row = 0 if query.activity_seen else one.in_a_row
         return replace(one, due_at=None, next_try_at=None, in_a_row=in_a_row)
     end = _end_on_purpose(query)
     if end is not None:
@@ -160,7 +160,7 @@ def runs_again(one: Supervision, seen: Indexed) -> bool:
     if one.end is not SupervisionEnd.GIVEN_UP or query is None or query.run_id == one.run_id:
         return False
     is_later = one.started_at is not None and query.started_at > one.started_at
-    return query.first_sign_seen and (query.alive or is_later)
+    return query.activity_seen and (query.alive or is_later)
 
 
 def run_lost(one: Supervision, now: float, terms: RestartTerms) -> Supervision:

@@ -31,7 +31,7 @@ class Polled(msgspec.Struct, frozen=True):
     poll: Poll
 
 
-class Closing(msgspec.Struct, frozen=True):
+class ShuttingDown(msgspec.Struct, frozen=True):
     """The driver sent its shutdown notice at ``at``, in monotonic seconds."""
 
     endpoint: Endpoint
@@ -39,7 +39,7 @@ class Closing(msgspec.Struct, frozen=True):
     notice: Notice
 
 
-Sign = Polled | Closing
+Observation = Polled | ShuttingDown
 
 
 class DriverPoller:
@@ -50,7 +50,7 @@ class DriverPoller:
         endpoint: Endpoint,
         access: Access,
         interval_seconds: float,
-        report: Callable[[Sign], None],
+        report: Callable[[Observation], None],
         guard: Guard,
     ) -> None:
         self._endpoint = endpoint
@@ -102,7 +102,7 @@ class DriverPoller:
             return
         self._broken = False
         if received.notice is not None:
-            self._report(Closing(self._endpoint, time.monotonic(), received.notice))
+            self._report(ShuttingDown(self._endpoint, time.monotonic(), received.notice))
         if received is not WatchAnswer.RUNNING:
             self._rest(self._interval)
         elif time.monotonic() - began < WAIT_SECONDS / 2:

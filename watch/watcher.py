@@ -15,7 +15,7 @@ from ..core.guard import Guard
 from ..core.loop import Loop
 from .client import Access
 from .driver_alerts import DriverAlerts
-from .driver_poller import Closing, DriverPoller, Polled, Sign
+from .driver_poller import DriverPoller, Observation, Polled, ShuttingDown
 from .hosts import Host, answers
 from .poll import Endpoint
 from .targets import TargetError, Targets
@@ -69,7 +69,7 @@ class Watcher:
         self._sink = sink
         self._guard = guard
         self._muted = muted
-        self._signs: SimpleQueue[Sign | Listed | Proved] = SimpleQueue()
+        self._observations: SimpleQueue[Observation | Listed | Proved] = SimpleQueue()
         self._pollers: dict[Endpoint, DriverPoller] = {}
         self._unsure = threading.Event()
         self._problem = ""
@@ -92,9 +92,9 @@ class Watcher:
         self._loops[-1].join(timeout)
 
     def _step(self) -> None:
-        """Apply all signs, evaluate, and hand over the incidents."""
-        for sign in self._waiting_signs():
-            self._take(sign)
+        """Apply all observations, evaluate, and hand over the incidents."""
+        for observation in self._waiting_observations():
+            self._take(observation)
         found = self._evaluate.update(time.monotonic(), time.time(), self._muted)
         for line in found.news:
             log.info("%s", line)
@@ -105,25 +105,25 @@ class Watcher:
             self._unsure.clear()
         self._update_pollers()
 
-    def _waiting_signs(self) -> list[Sign | Listed | Proved]:
-        signs: list[Sign | Listed | Proved] = []
+    def _waiting_observations(self) -> list[Observation | Listed | Proved]:
+        observations: list[Observation | Listed | Proved] = []
         try:
-            signs.append(self._signs.get(timeout=TICK_SECONDS))
+            observations.append(self._observations.get(timeout=TICK_SECONDS))
             while True:
-                signs.append(self._signs.get_nowait())
+                observations.append(self._observations.get_nowait())
         except Empty:
-            return signs
+            return observations
 
-    def _take(self, sign: Sign | Listed | Proved) -> None:
-        if isinstance(sign, Polled):
-            self._tracker.polled(sign.endpoint, sign.poll)
-        elif isinstance(sign, Closing):
-            self._tracker.closes(sign.endpoint, sign.at, sign.notice)
-        elif isinstance(sign, Listed):
-            self._warn_if_alone(sign.endpoints)
-            self._tracker.listed(sign.endpoints)
+    def _take(self, observation: Observation | Listed | Proved) -> None:
+        if isinstance(observation, Polled):
+            self._tracker.polled(observation.endpoint, observation.poll)
+        elif isinstance(observation, ShuttingDown):
+            self._tracker.closes(observation.endpoint, observation.at, observation.notice)
+        elif isinstance(observation, Listed):
+            self._warn_if_alone(observation.endpoints)
+            self._tracker.listed(observation.endpoints)
         else:
-            self._tracker.proved(sign.at)
+            self._tracker.proved(observation.at)
 
     def _warn_if_alone(self, endpoints: Iterable[Endpoint]) -> None:
         if not (self._hosts or self._warned or all(endpoint.loopback for endpoint in endpoints)):
@@ -137,7 +137,7 @@ class Watcher:
             self._pollers.pop(endpoint).stop()
         for endpoint in wanted - self._pollers.keys():
             poller = DriverPoller(
-                endpoint, self._access, self._interval, self._signs.put, self._guard
+                endpoint, self._access, self._interval, self._observations.put, self._guard
             )
             self._pollers[endpoint] = poller
             poller.start()
@@ -149,7 +149,7 @@ class Watcher:
     def _list(self) -> None:
         """Read the targets again; an error is logged once, and the last good list stays."""
         try:
-            self._signs.put(Listed(tuple(self._targets.now())))
+            self._observations.put(Listed(tuple(self._targets.now())))
             self._problem = ""
         except TargetError as error:
             if str(error) != self._problem:
@@ -161,4 +161,4 @@ class Watcher:
         """While a driver is unreachable, find out whether any host is reachable."""
         self._loops[1].stopping.wait(PROOF_SECONDS)
         if self._unsure.is_set() and answers(self._hosts):
-            self._signs.put(Proved(time.monotonic()))
+            self._observations.put(Proved(time.monotonic()))

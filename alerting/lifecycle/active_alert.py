@@ -60,81 +60,81 @@ class ActiveAlert(msgspec.Struct, frozen=True):
         return not self.begun and (self.polls >= POLLS or self.alert.name in FACTS)
 
 
-def found_again(course: ActiveAlert, alert: Alert, health: DriverHealth) -> ActiveAlert:
+def found_again(active: ActiveAlert, alert: Alert, health: DriverHealth) -> ActiveAlert:
     """The alert with the newest annotations, but its old start; a critical one stays critical.
 
     Otherwise a value that oscillates around its limit would notify each time.
     """
-    seen = health.knows(course.query)
-    known = course.alert
-    labels = _labels(alert, known) if course.begun else alert.labels
-    is_back = not course.found
+    seen = health.knows(active.query)
+    known = active.alert
+    labels = _labels(alert, known) if active.begun else alert.labels
+    is_back = not active.found
     return replace(
-        course,
+        active,
         alert=_worded(
-            replace(alert, labels=labels, starts_at=known.starts_at), held=course.held_seconds
+            replace(alert, labels=labels, starts_at=known.starts_at), held=active.held_seconds
         ),
-        polls=course.polls + 1,
+        polls=active.polls + 1,
         found=True,
         recovery=None,
-        unseen_since=None if seen else course.unseen_since,
-        found_since=health.now if is_back else course.found_since,
-        is_relapse=course.begun if is_back else course.is_relapse,
+        unseen_since=None if seen else active.unseen_since,
+        found_since=health.now if is_back else active.found_since,
+        is_relapse=active.begun if is_back else active.is_relapse,
     )
 
 
-def escalates(course: ActiveAlert, alert: Alert) -> bool:
+def escalates(active: ActiveAlert, alert: Alert) -> bool:
     """Whether a warning that has fired has become critical."""
-    return course.begun and _is_milder(course.alert, alert)
+    return active.begun and _is_milder(active.alert, alert)
 
 
-def is_news(course: ActiveAlert, health: DriverHealth, news_seconds: float) -> bool:
+def is_news(active: ActiveAlert, health: DriverHealth, news_seconds: float) -> bool:
     """Whether a critical alert that is held open fires again, and for so long that it is news."""
-    if not (course.is_relapse and course.held_seconds and course.found_since is not None):
+    if not (active.is_relapse and active.held_seconds and active.found_since is not None):
         return False
-    critical = course.severity == Severity.CRITICAL.value
-    return critical and health.watched_since(course.found_since) > news_seconds
+    critical = active.severity == Severity.CRITICAL.value
+    return critical and health.watched_since(active.found_since) > news_seconds
 
 
-def as_news(course: ActiveAlert) -> ActiveAlert:
+def as_news(active: ActiveAlert) -> ActiveAlert:
     """The alert under the other one of its two identities, which is not open."""
-    labels = {**course.alert.labels, OCCURRENCE: LASTING}
-    if course.alert.is_lasting:
+    labels = {**active.alert.labels, OCCURRENCE: LASTING}
+    if active.alert.is_lasting:
         del labels[OCCURRENCE]
-    alert = _worded(replace(course.alert, labels=labels), held=course.held_seconds, lasts=True)
-    return replace(course, alert=alert, is_relapse=False)
+    alert = _worded(replace(active.alert, labels=labels), held=active.held_seconds, lasts=True)
+    return replace(active, alert=alert, is_relapse=False)
 
 
-def not_found(course: ActiveAlert, health: DriverHealth) -> ActiveAlert:
+def not_found(active: ActiveAlert, health: DriverHealth) -> ActiveAlert:
     """The alert without its finding: it recovers unless its query is unhealthy in another way."""
-    course = replace(course, found=False, found_since=None)
-    if course.unseen_since is not None and not health.knows(course.query):
-        return replace(course, recovery=None)
-    recovery = health.recovery(course.query, course.severity, course.recovery)
-    return replace(course, recovery=recovery, unseen_since=None)
+    active = replace(active, found=False, found_since=None)
+    if active.unseen_since is not None and not health.knows(active.query):
+        return replace(active, recovery=None)
+    recovery = health.recovery(active.query, active.severity, active.recovery)
+    return replace(active, recovery=recovery, unseen_since=None)
 
 
-def begin(course: ActiveAlert, held_seconds: float) -> ActiveAlert:
+def begin(active: ActiveAlert, held_seconds: float) -> ActiveAlert:
     """The alert, firing from now on."""
     return replace(
-        course,
+        active,
         begun=True,
         held_seconds=held_seconds,
-        alert=_worded(course.alert, held=held_seconds),
+        alert=_worded(active.alert, held=held_seconds),
     )
 
 
-def is_over(course: ActiveAlert, health: DriverHealth, resolve_after_seconds: float) -> bool:
+def is_over(active: ActiveAlert, health: DriverHealth, resolve_after_seconds: float) -> bool:
     """Whether the query has been proven healthy for long enough."""
-    if course.recovery is None:
+    if active.recovery is None:
         return False
-    seconds = max(course.held_seconds, resolve_after_seconds)
-    return health.has_recovered(course.query, course.recovery, seconds)
+    seconds = max(active.held_seconds, resolve_after_seconds)
+    return health.has_recovered(active.query, active.recovery, seconds)
 
 
-def is_expired(course: ActiveAlert, now: float) -> bool:
+def is_expired(active: ActiveAlert, now: float) -> bool:
     """Whether its query has not been seen for a day; call it only if the finding is absent."""
-    since = course.unseen_since
+    since = active.unseen_since
     return since is not None and now - since >= UNSEEN_SECONDS
 
 

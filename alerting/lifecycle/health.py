@@ -136,7 +136,7 @@ class DriverHealth:
         flight, polled_at = query.in_flight, query.probed_at
         if flight is None or flight.batch_id is None or polled_at is None:
             return False
-        if query.last_sign_at > polled_at or health.ignored or not query.alive:
+        if query.last_activity_at > polled_at or health.ignored or not query.alive:
             return False
         return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
 
@@ -145,7 +145,7 @@ class DriverHealth:
         health = self._health.get(query.label)
         if not query.is_unnamed or health is None or health.ignored:
             return True
-        return health.state is not QueryState.RUNNING or query.last_sign_at > recovery.since
+        return health.state is not QueryState.RUNNING or query.last_activity_at > recovery.since
 
     def _recovery_of_unnamed(
         self, severity: str, before: RecoveryWindow | None
@@ -182,7 +182,7 @@ def _recovering(
     """A recovery that begins now; None while a watched run has not shown activity."""
     if query is None or health is None:
         return RecoveryWindow(now, 0)
-    if query.alive and not query.first_sign_seen and not health.ignored:
+    if query.alive and not query.activity_seen and not health.ignored:
         return None
     active = query.alive or health.state is QueryState.COMPLETED
     return RecoveryWindow(now, query.totals.commits, query.totals.restarts, active)

@@ -43,9 +43,9 @@ class Suppressed(msgspec.Struct, frozen=True):
     by: Alert
 
 
-def urgency(course: ActiveAlert) -> tuple[bool, bool]:
+def urgency(active: ActiveAlert) -> tuple[bool, bool]:
     """Sort key: alerts of the whole driver first, then critical ones."""
-    return course.query != WHOLE_DRIVER, not _is_critical(course)
+    return active.query != WHOLE_DRIVER, not _is_critical(active)
 
 
 def suppressor(
@@ -110,5 +110,5 @@ def _is_lesser(new: ActiveAlert, old: ActiveAlert) -> bool:
     return _is_critical(old) and not _is_critical(new)
 
 
-def _is_critical(course: ActiveAlert) -> bool:
-    return course.severity == Severity.CRITICAL.value
+def _is_critical(active: ActiveAlert) -> bool:
+    return active.severity == Severity.CRITICAL.value

@@ -65,7 +65,7 @@ class Lifecycle:
         self._app = app
         self._guidance = guidance
         self._terms = terms
-        self._courses: dict[str, ActiveAlert] = {}
+        self._active: dict[str, ActiveAlert] = {}
         self._flaps = FlapGuard()
         self._lasting: dict[str, float] = {}
         """For how many whole minutes, in seconds, each finding has held without a break."""
@@ -80,7 +80,7 @@ class Lifecycle:
         """
         for incident in sorted(incidents, key=_weight, reverse=True):
             for alert in self._grouping.restore(incident, now):
-                self._courses[alert.key] = ActiveAlert(
+                self._active[alert.key] = ActiveAlert(
                     alert,
                     polls=0,
                     begun=True,
@@ -100,10 +100,10 @@ class Lifecycle:
     def restore_flaps(self, histories: Iterable[FlapHistory], now: float) -> None:
         """Add how often alerts fired in earlier processes; call before an update."""
         self._flaps.restore(histories, now)
-        for key, course in self._courses.items():
-            if course.begun:
-                held = max(course.held_seconds, self._flaps.held_seconds(key))
-                self._courses[key] = replace(course, held_seconds=held)
+        for key, active in self._active.items():
+            if active.begun:
+                held = max(active.held_seconds, self._flaps.held_seconds(key))
+                self._active[key] = replace(active, held_seconds=held)
 
     def update(
         self,
@@ -116,24 +116,24 @@ class Lifecycle:
         """All open incidents, and those that have ended since the last update."""
         health = DriverHealth(evaluation, snapshot, now)
         over = self._follow(evaluation, health, wall)
-        renewed = {one.key: self._suffix(one) for one in over if one.key in self._courses}
-        begun = self._begin(health, lambda course: self._is_silenced(course, silences, wall))
+        renewed = {one.key: self._suffix(one) for one in over if one.key in self._active}
+        begun = self._begin(health, lambda active: self._is_silenced(active, silences, wall))
         over += self._supersede(begun, wall)
         self._grouping.end(over)
-        new = [*(course.alert.key for course in begun), *renewed]
-        self._grouping.begin([self._courses[key].alert for key in new], now, renewed)
+        new = [*(active.alert.key for active in begun), *renewed]
+        self._grouping.begin([self._active[key].alert for key in new], now, renewed)
         incidents = self._grouping.update(
             {alert.key: alert for alert in self._open()},
-            {key for key, course in self._courses.items() if course.is_firing},
+            {key for key, active in self._active.items() if active.is_firing},
             silences,
             now=now,
             wall=wall,
             repeat_interval_seconds=self._terms.repeat_interval_seconds,
         )
         self._lasting = {
-            key: health.watched_since(course.found_since) // 60.0 * 60.0
-            for key, course in self._courses.items()
-            if course.found_since is not None
+            key: health.watched_since(active.found_since) // 60.0 * 60.0
+            for key, active in self._active.items()
+            if active.found_since is not None
         }
         self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
         self.stale_resolves = self._reconciliation.update(
@@ -142,7 +142,7 @@ class Lifecycle:
         return incidents
 
     def _open(self) -> list[Alert]:
-        return [course.alert for course in self._courses.values() if course.begun]
+        return [active.alert for active in self._active.values() if active.begun]
 
     def _follow(self, evaluation: Evaluation, health: DriverHealth, wall: float) -> list[Alert]:
         """Update every alert; remove and return those that have ended by themselves.
@@ -155,35 +155,35 @@ class Lifecycle:
         over = []
         for key, alert in found.items():
             over += self._find(key, alert, health, wall)
-        for key in [key for key in self._courses if key not in found]:
+        for key in [key for key in self._active if key not in found]:
             over += self._miss(key, health, wall)
         return over
 
     def _find(self, key: str, alert: Alert, health: DriverHealth, wall: float) -> list[Alert]:
-        known = self._courses.get(key)
+        known = self._active.get(key)
         if known is None:
-            self._courses[key] = ActiveAlert(alert, found_since=health.now)
+            self._active[key] = ActiveAlert(alert, found_since=health.now)
             return []
-        course, why = found_again(known, alert, health), ""
+        active, why = found_again(known, alert, health), ""
         if escalates(known, alert):
-            course, why = replace(course, is_relapse=False), f"{alert.name}, critical"
-        elif is_news(course, health, self._flaps.news_seconds(key)):
-            course, why = as_news(course), f"{alert.name}, which lasts"
-        self._courses[key] = course
+            active, why = replace(active, is_relapse=False), f"{alert.name}, critical"
+        elif is_news(active, health, self._flaps.news_seconds(key)):
+            active, why = as_news(active), f"{alert.name}, which lasts"
+        self._active[key] = active
         return [known.alert.ended(wall, superseded_by=why)] if why else []
 
     def _miss(self, key: str, health: DriverHealth, wall: float) -> list[Alert]:
-        since = self._courses[key].found_since
+        since = self._active[key].found_since
         if since is not None:
             self._flaps.lasted(key, health.watched_since(since))
-        course = self._courses[key] = not_found(self._courses[key], health)
-        if not course.begun:
-            del self._courses[key]
-        elif is_expired(course, health.now):
+        active = self._active[key] = not_found(self._active[key], health)
+        if not active.begun:
+            del self._active[key]
+        elif is_expired(active, health.now):
             notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
             return [self._end(key, wall, **notes)]
-        elif is_over(course, health, self._terms.resolve_after_seconds):
-            outcome = health.outcome(course.query, course.alert.name, course.recovery)
+        elif is_over(active, health, self._terms.resolve_after_seconds):
+            outcome = health.outcome(active.query, active.alert.name, active.recovery)
             return [self._end(key, wall, outcome=outcome)]
         return []
 
@@ -193,45 +193,45 @@ class Lifecycle:
         """Begin the alerts that may fire and are not suppressed, the most urgent first."""
         begun, suppressed = [], []
         wait = self._terms.resolve_after_seconds
-        for course in sorted((c for c in self._courses.values() if c.is_ripe), key=urgency):
-            by = suppressor(course, self._courses.values(), health, wait, is_silenced)
+        for active in sorted((c for c in self._active.values() if c.is_ripe), key=urgency):
+            by = suppressor(active, self._active.values(), health, wait, is_silenced)
             if by is not None:
-                suppressed.append(Suppressed(course.alert, by.alert))
+                suppressed.append(Suppressed(active.alert, by.alert))
                 continue
-            key = course.alert.key
+            key = active.alert.key
             # The end of a driver is final: the next one is another incident, which ``querypulse
             # watch`` may report under the same key.
-            is_final = course.alert.name == driver_down.NAME
+            is_final = active.alert.name == driver_down.NAME
             held = 0.0 if is_final else self._flaps.fires(key, health.now)
-            begun.append(begin(course, held))
-            self._courses[key] = begun[-1]
+            begun.append(begin(active, held))
+            self._active[key] = begun[-1]
         self.suppressed = tuple(suppressed)
         return begun
 
-    def _is_silenced(self, course: ActiveAlert, silences: Sequence[Silence], wall: float) -> bool:
-        """Whether nobody hears of it: it is silenced, or recovers and was never sent."""
-        if silence_of(course.alert, silences, wall) is not None:
+    def _is_silenced(self, active: ActiveAlert, silences: Sequence[Silence], wall: float) -> bool:
+        """Whether nobody is notified of it: it is silenced, or recovers and was never sent."""
+        if silence_of(active.alert, silences, wall) is not None:
             return True
-        return not course.is_firing and not self._grouping.was_sent(course.alert.key)
+        return not active.is_firing and not self._grouping.was_sent(active.alert.key)
 
     def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
         """End recovering alerts whose query has a new alert that is at least as severe."""
         return [
             self._end(key, wall, superseded_by=new.alert.name)
             for new in begun
-            for key, old in list(self._courses.items())
+            for key, old in list(self._active.items())
             if supersedes(new, old)
         ]
 
     def _suffix(self, ended: Alert) -> str:
         """How the key ends under which an alert continues that was open as ``ended``."""
-        alert = self._courses[ended.key].alert
+        alert = self._active[ended.key].alert
         if alert.labels["severity"] != ended.labels["severity"]:
             return ESCALATED
         return LASTING if alert.is_lasting else ""
 
     def _end(self, key: str, wall: float, **notes: str) -> Alert:
-        return self._courses.pop(key).alert.ended(wall, **notes)
+        return self._active.pop(key).alert.ended(wall, **notes)
 
 
 def _weight(incident: Incident) -> tuple[int, int]:

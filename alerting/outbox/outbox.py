@@ -205,9 +205,11 @@ class Outbox:
         pendings = [pending for pending in found if pending is not None]
         if any(pending.reason not in NO_NEWS for pending in pendings):
             return pendings
-        closing = self.stale_resolves.first_due
+        stale_resolve = self.stale_resolves.first_due
         return (
-            pendings if closing is None else [*pendings, PendingSend(closing, SendReason.CLOSING)]
+            pendings
+            if stale_resolve is None
+            else [*pendings, PendingSend(stale_resolve, SendReason.STALE_RESOLVE)]
         )
 
     def _differences(self, wall: float) -> list[PendingSend]:

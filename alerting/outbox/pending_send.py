@@ -22,11 +22,11 @@ class SendReason(IntEnum):
     RESOLVE = 1
     REPEAT = 2
     """The receiver knows it, but needs repetition."""
-    CLOSING = 3
+    STALE_RESOLVE = 3
     """A resolve of an incident that an earlier process may have left open."""
 
 
-NO_NEWS = frozenset({SendReason.REPEAT, SendReason.CLOSING})
+NO_NEWS = frozenset({SendReason.REPEAT, SendReason.STALE_RESOLVE})
 """Reasons of messages that are not urgent."""
 
 

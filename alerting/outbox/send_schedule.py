@@ -14,7 +14,7 @@ from ..retries import Breaker, pause_seconds
 from .pending_send import NO_NEWS, PendingSend, SendReason
 from .rate import TokenBucket
 
-CLOSING_SECONDS = 2.0
+STALE_RESOLVE_SECONDS = 2.0
 """The time between two resolves of incidents that may never have been open."""
 
 
@@ -45,7 +45,7 @@ class SendSchedule:
         self._retries: dict[str, Retry] = {}
         self._breaker = Breaker()
         self._bucket = TokenBucket(per_minute)
-        self._closing_at = float("-inf")
+        self._stale_resolve_at = float("-inf")
 
     @property
     def is_open(self) -> bool:
@@ -89,8 +89,8 @@ class SendSchedule:
     def sent(self, pending: PendingSend, now: float) -> None:
         """A request is sent."""
         self._bucket = self._bucket.taken(now)
-        if pending.reason is SendReason.CLOSING:
-            self._closing_at = now + CLOSING_SECONDS
+        if pending.reason is SendReason.STALE_RESOLVE:
+            self._stale_resolve_at = now + STALE_RESOLVE_SECONDS
 
     def delivered(self, key: str) -> None:
         """The receiver accepted a message: what it asked to delay for long is tried again."""
@@ -143,9 +143,9 @@ class SendSchedule:
 
     def _due_at(self, pending: PendingSend) -> float:
         retry = self._retries.get(pending.incident.key)
-        if pending.reason is SendReason.CLOSING:
-            ready_at = self._ready_at(retry) if retry is not None else self._closing_at
-            return max(ready_at, self._closing_at, self._breaker.not_before)
+        if pending.reason is SendReason.STALE_RESOLVE:
+            ready_at = self._ready_at(retry) if retry is not None else self._stale_resolve_at
+            return max(ready_at, self._stale_resolve_at, self._breaker.not_before)
         if retry is not None:
             return max(self._ready_at(retry), self._breaker.not_before)
         is_news = pending.reason is SendReason.TRIGGER and _is_critical(pending)

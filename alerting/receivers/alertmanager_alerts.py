@@ -81,8 +81,10 @@ def _identity(labels: dict[str, str]) -> tuple[str, ...]:
     )
 
 
-def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) -> LeftOpen | None:
-    (ours,) = closing.alerts
+def _left_open(
+    stale_resolve: Incident, known: Mapping[tuple[str, ...], list[Shown]]
+) -> LeftOpen | None:
+    (ours,) = stale_resolve.alerts
     ends_at = ours.ends_at or ours.starts_at
     matching = [
         one for one in known.get(_identity(ours.labels), []) if one.startsAt.timestamp() <= ends_at
@@ -93,7 +95,7 @@ def _left_open(closing: Incident, known: Mapping[tuple[str, ...], list[Shown]]) 
         Alert(one.labels, ours.annotations, one.startsAt.timestamp(), ends_at) for one in matching
     )
     posted_at = max(one.updatedAt.timestamp() for one in matching)
-    return LeftOpen(Incident(tuple(alerts), opened_as=closing.key), posted_at)
+    return LeftOpen(Incident(tuple(alerts), opened_as=stale_resolve.key), posted_at)
 
 
 def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:

@@ -120,7 +120,7 @@ def _is_stuck(context: RuleContext) -> bool:
     """Whether the query reads nothing: it has ended, or had no activity for its window."""
     return (
         not context.query.alive
-        or context.watched_since(context.query.last_sign_at) > context.window.seconds
+        or context.watched_since(context.query.last_activity_at) > context.window.seconds
     )
 
 

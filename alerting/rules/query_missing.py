@@ -19,7 +19,7 @@ def check(context: RuleContext) -> Finding | None:
     If the probe sees the query, it is not missing: the other rules check what it does.
     """
     query = context.query
-    if not query.alive or query.first_sign_seen or query.probed is not None:
+    if not query.alive or query.activity_seen or query.probed is not None:
         return None
     waited = context.watched_since(query.started_at)
     if waited <= context.limits.start_grace_seconds:

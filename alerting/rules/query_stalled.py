@@ -71,7 +71,7 @@ def _epochs_stopped(context: RuleContext) -> str | None:
     if query.logged_at is None or context.probe_is_stale:
         return None
     unseen = context.watched_since(query.logged_at)
-    silence = context.watched_since(query.last_sign_at) - unseen
+    silence = context.watched_since(query.last_activity_at) - unseen
     if silence <= context.window.seconds:
         return None
     return f"commit_log_behind: no epoch committed for {silence:.0f} s"
@@ -123,7 +123,7 @@ def _idle_since_commit(context: RuleContext) -> bool:
 
 def _silence(context: RuleContext) -> float:
     """Seconds since the last activity; a JVM that does not answer counts only after a window."""
-    silence = context.watched_since(context.query.last_sign_at)
+    silence = context.watched_since(context.query.last_activity_at)
     if not context.probe_is_stale or context.received_at is None or context.driver_is_silent:
         return silence
     return silence - context.watched_since(context.received_at)

@@ -37,7 +37,7 @@ def check(context: RuleContext) -> Finding | None:
         alertname=NAME,
         query=context.label,
         severity=Severity.WARNING,
-        state=QueryState.IDLE if query.first_sign_seen else QueryState.STARTING,
+        state=QueryState.IDLE if query.activity_seen else QueryState.STARTING,
         reason=reason,
         summary=f"{context.label} gets no data: {reason}",
         evidence=evidence(context),

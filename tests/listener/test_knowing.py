@@ -17,7 +17,7 @@ def test_commit_event_is_a_sign_of_life():
     query = Story().started(at=0).commit(batch=0, at=5).query()
 
     assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (0, 5, 1)
-    assert query.last_sign_at == 5
+    assert query.last_activity_at == 5
 
 
 def test_probe_detects_commits_by_the_batch_id_alone():
@@ -254,14 +254,14 @@ def test_starting_up_is_no_proof_of_idleness():
     story = Story().probe(run(message="Initializing StreamExecution"), at=0)
     story.probe(run(message="Initializing sources"), at=1)
 
-    assert not story.query().first_sign_seen
+    assert not story.query().activity_seen
 
 
 def test_progress_recorded_between_two_polls_is_a_sign_of_life():
     story = Story()
     for at, mark in [(0, ""), (1, "2026-01-01T00:00:01Z"), (2, "2026-01-01T00:00:01Z")]:
         story.probe(run(message="Getting offsets from X", last_progress_mark=mark), at=at)
-    assert not story.query().first_sign_seen
+    assert not story.query().activity_seen
     story.probe(
         run(message="Getting offsets from X", last_progress_mark="2026-01-01T00:00:11Z"), at=3
     )
@@ -313,5 +313,5 @@ def test_counters_only_grow_and_nothing_raises_in_any_order(script):
                 )
                 assert sum(now.batch_buckets) >= sum(last.batch_buckets)
             last = now
-            assert query.last_sign_at <= at
+            assert query.last_activity_at <= at
         story.evaluate(at, expected=["a", "b"])

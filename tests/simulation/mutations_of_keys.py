@@ -51,11 +51,11 @@ def _asks_nobody(self: StaleResolves, *, asks: bool) -> None:
 
 def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
     stale = self.stale_resolves.first_due
-    return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.CLOSING)]
+    return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.STALE_RESOLVE)]
 
 
-def _keeps_labels(course: Any) -> Any:
-    return replace(course, is_relapse=False)
+def _keeps_labels(active: Any) -> Any:
+    return replace(active, is_relapse=False)
 
 
 KEYS = (
@@ -78,7 +78,7 @@ KEYS = (
     Mutation("watch treats two drivers of one app as one", "P1",
              WatchedDriver, "full_name", WatchedDriver.name, finding="A8", plan=plan_of("A8", 2)),
     Mutation("stale resolves are sent all at once", "P5",
-             send_schedule, "CLOSING_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
+             send_schedule, "STALE_RESOLVE_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
     Mutation("stale resolves are sent repeatedly", "P5",
              StaleResolves, "settle", lambda *_: None, finding="B1", plan=plan_of("B1")),
     Mutation("Alertmanager is not asked what is open", "P5",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.lifecycle import flap_guard
-from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
+from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
@@ -398,7 +398,7 @@ class Quiet:
             known = self._vain.setdefault(mark, {})
             late = not boots or at - boots[-1] >= LATE_SECONDS
             within_a_minute = sum(at - before < 60.0 for before in known.values())
-            few = within_a_minute <= 60.0 / CLOSING_SECONDS + len(self._stage.queries) + 2
+            few = within_a_minute <= 60.0 / STALE_RESOLVE_SECONDS + len(self._stage.queries) + 2
             if receiver.kind != "pagerduty" or key in known or not (late and few):
                 raise Violation(
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"

@@ -7,7 +7,7 @@ from math import inf
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.generic_apps import is_generic
 from querypulse.alerting.lifecycle import flap_guard, reconciliation
-from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
+from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
 from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import MISCONFIGURED_WAIT
@@ -390,7 +390,7 @@ class Resolving:
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return 0.0
         keys = KEYS_OF_QUERY * (len(driver.queries) + 2)
-        return CLOSING_SECONDS * keys if receiver.kind == "pagerduty" else HELD_SECONDS + 10.0
+        return STALE_RESOLVE_SECONDS * keys if receiver.kind == "pagerduty" else HELD_SECONDS + 10.0
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:

@@ -24,7 +24,7 @@ from querypulse.exporter.shutdown_notice import (
     ShutdownNotice,
 )
 from querypulse.watch.client import Access
-from querypulse.watch.driver_poller import Closing, DriverPoller, Polled
+from querypulse.watch.driver_poller import DriverPoller, Polled, ShuttingDown
 from querypulse.watch.targets import endpoint_of
 
 
@@ -135,7 +135,7 @@ def test_shutdown_does_not_wait_long_for_places_taken_earlier(short_wait):
 )
 @pytest.mark.parametrize("again", [False, True], ids=["keep", "again and again"])
 def test_neighbours_at_all_places_hide_no_shutdown_notice(again):
-    ended, signs = threading.Event(), []
+    ended, observations = threading.Event(), []
 
     def occupy(server):
         with suppress(requests.RequestException):
@@ -147,19 +147,21 @@ def test_neighbours_at_all_places_hide_no_shutdown_notice(again):
         for _ in range(MAX_WAITING):
             pool.submit(occupy, server)
         until(lambda: waiting(server, MAX_WAITING), "all places are taken")
-        poller = DriverPoller(endpoint_of(server.url, "here"), Access(), 5.0, signs.append, Guard())
+        poller = DriverPoller(
+            endpoint_of(server.url, "here"), Access(), 5.0, observations.append, Guard()
+        )
         poller.start()
-        until(lambda: any(isinstance(one, Polled) for one in signs), "the driver is polled")
+        until(lambda: any(isinstance(one, Polled) for one in observations), "the driver is polled")
         time.sleep(2 * RETURN_SECONDS)
         server.close()
-        until(lambda: closings(signs), "the shutdown notice arrives", 5)
+        until(lambda: notices(observations), "the shutdown notice arrives", 5)
         ended.set()
         poller.stop()
-    assert closings(signs)[0].notice is Notice.STOPPED
+    assert notices(observations)[0].notice is Notice.STOPPED
 
 
-def closings(signs):
-    return [one for one in signs if isinstance(one, Closing)]
+def notices(observations):
+    return [one for one in observations if isinstance(one, ShuttingDown)]
 
 
 def test_an_answered_watcher_frees_its_slot(short_wait):

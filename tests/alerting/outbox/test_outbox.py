@@ -729,12 +729,12 @@ def test_entries_restored_late_do_not_override_newer_ones():
     }
 
 
-CLOSING = over(incident(), WALL)
+STALE = over(incident(), WALL)
 RECONCILES = ReceiverCapabilities(reconciles=True)
 
 
 def test_incident_possibly_left_open_by_a_driver_without_a_spool_is_resolved():
-    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[STALE])
 
     assert harness.send_all() == [("a", "resolved")]
     assert (harness.losses, harness.outbox.entries) == ({}, ())
@@ -742,7 +742,7 @@ def test_incident_possibly_left_open_by_a_driver_without_a_spool_is_resolved():
 
 def test_stale_resolve_that_could_not_be_sent_pages_nobody():
     """The stale resolve is critical and ended, yet it is not a page that got lost."""
-    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[STALE])
     harness.send(outage())
 
     assert harness.at(9).send_all() == [("a", "resolved")]
@@ -757,13 +757,13 @@ def test_unneeded_stale_resolve_is_not_sent(why):
     if why == "spool":
         harness.outbox.restore((), harness.wall)
     fires = [incident()] if why == "open" else []
-    harness.offer(*fires, stale_resolves=[CLOSING])
+    harness.offer(*fires, stale_resolves=[STALE])
 
     assert ("a", "resolved") not in harness.send_all()
 
 
 def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported():
-    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[CLOSING])
+    harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[STALE])
     harness.send(outage())
     harness.at(5).offer(incident(starts_at=WALL + 5))
 

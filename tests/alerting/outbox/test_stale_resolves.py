@@ -13,7 +13,7 @@ from support.receiver_incidents import incident as reported
 from querypulse.alerting.outbox import stale_resolves
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.outbox import Outbox
-from querypulse.alerting.outbox.send_schedule import CLOSING_SECONDS
+from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
 from querypulse.alerting.outbox.stale_resolves import ASK_AGAIN_SECONDS, HELD_SECONDS
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
@@ -73,7 +73,7 @@ class StaleResolvesHarness:
 def test_one_stale_resolve_is_sent_every_two_seconds():
     harness = StaleResolvesHarness()
     sent = [harness.send_all()]
-    sent += [harness.pass_time(CLOSING_SECONDS).offer().send_all() for _ in range(20)]
+    sent += [harness.pass_time(STALE_RESOLVE_SECONDS).offer().send_all() for _ in range(20)]
 
     assert sent == [[(f"q{number}", "resolved")] for number in range(5)] + [[]] * 16
 
@@ -254,7 +254,7 @@ def test_answer_that_arrives_after_this_process_fired_is_ignored():
 # -- over HTTP --------------------------------------------------------------------------------
 
 NOW = time.time()
-CLOSING = reported("a", starts_at=NOW, ends_at=NOW)
+STALE = reported("a", starts_at=NOW, ends_at=NOW)
 
 
 @pytest.fixture
@@ -278,10 +278,10 @@ def holding(double, *queries, starts_at="2026-11-21T09:02:08.119Z", **labels):
         double.open.append({"labels": {**known, **labels}, **times, "x": 1})
 
 
-def left_open(*doubles, closing=CLOSING):
+def left_open(*doubles, stale_resolve=STALE):
     receiver = Alertmanager([double.url for double in doubles])
     try:
-        return receiver.left_open([closing], time.time())
+        return receiver.left_open([stale_resolve], time.time())
     finally:
         receiver.close()
 
@@ -349,7 +349,7 @@ def test_start_resolves_only_alerts_that_are_open(double, monkeypatch):
     delivery.start()
     try:
         never = [reported(f"q{number}", starts_at=NOW, ends_at=NOW) for number in range(20)]
-        delivery.offer((), [*never, CLOSING])
+        delivery.offer((), [*never, STALE])
         double.wait_for(3)
         assert delivery.flush(PATIENCE_SECONDS)
     finally:
