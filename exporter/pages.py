@@ -43,11 +43,11 @@ class Reply(msgspec.Struct, frozen=True):
 class Content(msgspec.Struct, frozen=True):
     """What the pages show; the threads of the requests call all of it.
 
-    ``board`` returns the newest published state, ``alive`` whether the worker's loop runs,
+    ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
     ``runbook`` an alert's runbook. ``silence`` handles the body of ``POST /silences``.
     """
 
-    board: Callable[[], PublishedState | None]
+    published: Callable[[], PublishedState | None]
     alive: Callable[[], bool]
     runbook: Callable[[str], str | None] = lambda _: None
     silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None
@@ -95,16 +95,16 @@ class Pages:
 
     def _metrics(self, accept: str) -> Reply:
         # Requested versions and escapings are ignored: every scraper reads 1.0.0.
-        families = all_families(self._content.board())
+        families = all_families(self._content.published())
         if _OPENMETRICS in accept:
             return Reply(200, exposition.as_openmetrics(families), exposition.OPENMETRICS)
         return Reply(200, exposition.as_text(families), exposition.TEXT)
 
     def _status(self, _accept: str) -> Reply:
-        board = self._content.board()
-        if board is None:
+        published = self._content.published()
+        if published is None:
             return _json(503, {"error": "nothing has been evaluated yet"})
-        return _json(200, status(board))
+        return _json(200, status(published))
 
     def _livez(self, _accept: str) -> Reply:
         if self._shutdown_notice.said:
@@ -113,7 +113,7 @@ class Pages:
         return Reply(200 if alive else 503, b"alive\n" if alive else b"the worker is stuck\n")
 
     def _readyz(self, _accept: str) -> Reply:
-        answer = readiness(self._content.board())
+        answer = readiness(self._content.published())
         return _json(200 if answer.ready else 503, answer)
 
     def _runbook(self, alertname: str, _accept: str) -> Reply:

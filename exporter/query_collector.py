@@ -20,32 +20,32 @@ from .retention_figures import retention_families
 from .row import rows
 
 
-def all_families(board: PublishedState | None) -> Iterator[Family]:
+def all_families(published: PublishedState | None) -> Iterator[Family]:
     """All families; before the first evaluation only ``querypulse_build_info``."""
     yield build_info()
-    if board is None:
+    if published is None:
         return
-    known = rows(board)
+    known = rows(published)
     shown = limited(known)
-    yield from query_families(board.app, shown)
-    yield from lag_families(board.app, shown, by_partition=board.lag_by_partition)
-    yield from retention_families(board.app, shown)
-    yield from flow_families(board.app, shown)
-    yield from driver_families(board.app, board.monitor.heartbeat_timestamp, known)
-    yield from alert_families(board.alerts)
-    yield overflow(board.app, known)
-    yield from monitor_families(board.monitor)
+    yield from query_families(published.app, shown)
+    yield from lag_families(published.app, shown, by_partition=published.lag_by_partition)
+    yield from retention_families(published.app, shown)
+    yield from flow_families(published.app, shown)
+    yield from driver_families(published.app, published.monitor.heartbeat_timestamp, known)
+    yield from alert_families(published.alerts)
+    yield overflow(published.app, known)
+    yield from monitor_families(published.monitor)
 
 
 class QueryCollector(Collector):
     """Builds all families from the newest published state at every scrape, and keeps no state."""
 
-    def __init__(self, board: Callable[[], PublishedState | None]) -> None:
-        self._board = board
+    def __init__(self, published: Callable[[], PublishedState | None]) -> None:
+        self._published = published
 
     def collect(self) -> Iterator[Metric]:
         """``all_families`` as ``prometheus_client`` metrics."""
-        return map(_metric, all_families(self._board()))
+        return map(_metric, all_families(self._published()))
 
 
 def _metric(family: Family) -> Metric:

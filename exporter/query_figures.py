@@ -32,7 +32,7 @@ class Split(NamedTuple):
 
 def _moment(at: Callable[[Query], float | None]) -> Callable[[QueryRow], float | None]:
     """Read a monotonic time of the query as Unix seconds."""
-    return lambda row: row.board.unix(at(row.query)) if row.query is not None else None
+    return lambda row: row.published.unix(at(row.query)) if row.query is not None else None
 
 
 def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:

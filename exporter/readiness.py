@@ -28,11 +28,11 @@ class Readiness(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
-def readiness(board: PublishedState | None) -> Readiness:
+def readiness(published: PublishedState | None) -> Readiness:
     """Check every known or expected query that is not ignored; None is not ready."""
-    if board is None:
+    if published is None:
         return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
-    unhealthy = (row for row in rows(board) if row.state in UNREADY and not row.health.ignored)
+    unhealthy = (row for row in rows(published) if row.state in UNREADY and not row.health.ignored)
     reasons = tuple(_reason(row) for row in unhealthy)
     return Readiness(not reasons, reasons)
 

@@ -47,7 +47,7 @@ def _by_topic(row: QueryRow) -> dict[tuple[str, str], TopicRetention]:
     found: dict[tuple[str, str], TopicRetention] = {}
     if row.query is None:
         return found
-    now = row.board.snapshot.at
+    now = row.published.snapshot.at
     for index in row.query.polls:
         known = row.query.retention.get(index)
         for one in known.exposures.values() if known is not None else ():

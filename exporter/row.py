@@ -34,7 +34,7 @@ class _NotEvaluated(msgspec.Struct, frozen=True):
 class QueryRow(msgspec.Struct, frozen=True):
     """One query by its label; ``query`` is None until it is seen."""
 
-    board: PublishedState
+    published: PublishedState
     label: str
     query: Query | None
     health: QueryHealthView
@@ -48,14 +48,14 @@ class QueryRow(msgspec.Struct, frozen=True):
     @property
     def supervised(self) -> SupervisedQuery | None:
         """What is known of its restarts; None unless the application lets querypulse restart it."""
-        return self.board.snapshot.supervised.get(self.label)
+        return self.published.snapshot.supervised.get(self.label)
 
     @property
     def is_expected(self) -> bool:
         """Whether the settings list it as an expected query."""
         if self.query is not None:
-            return self.query.name in self.board.expected
-        return any(self.label == base_label(name) for name in self.board.expected)
+            return self.query.name in self.published.expected
+        return any(self.label == base_label(name) for name in self.published.expected)
 
     @property
     def totals(self) -> Totals:
@@ -67,21 +67,21 @@ class QueryRow(msgspec.Struct, frozen=True):
         """Seconds since the last commit seen in this run."""
         if self.query is None or self.query.last_commit_at is None:
             return None
-        return self.board.snapshot.at - self.query.last_commit_at
+        return self.published.snapshot.at - self.query.last_commit_at
 
     @property
     def last_idle_age_seconds(self) -> float | None:
         """Seconds since this run was last seen idle."""
         if self.query is None or self.query.last_idle_at is None:
             return None
-        return self.board.snapshot.at - self.query.last_idle_at
+        return self.published.snapshot.at - self.query.last_idle_at
 
     @property
     def last_input_age_seconds(self) -> float | None:
         """Seconds since this run last read rows."""
         if self.query is None or self.query.last_input_at is None:
             return None
-        return self.board.snapshot.at - self.query.last_input_at
+        return self.published.snapshot.at - self.query.last_input_at
 
     @property
     def in_flight(self) -> InFlight | None:
@@ -101,7 +101,7 @@ class QueryRow(msgspec.Struct, frozen=True):
     def batch_in_flight_seconds(self) -> float | None:
         """Seconds since the batch in flight was first seen; None without one."""
         flight = self.in_flight
-        return self.board.snapshot.at - flight.since if flight is not None else None
+        return self.published.snapshot.at - flight.since if flight is not None else None
 
     @property
     def facts(self) -> RunFacts | None:
@@ -124,7 +124,7 @@ class QueryRow(msgspec.Struct, frozen=True):
         if self.query is None or not self.query.alive or at is None:
             return False
         window = self.health.window_seconds
-        return self.board.snapshot.at - at <= (STALE_POLL_SECONDS if window is None else window)
+        return self.published.snapshot.at - at <= (STALE_POLL_SECONDS if window is None else window)
 
     @property
     def no_progress_seconds(self) -> float | None:
@@ -135,7 +135,7 @@ class QueryRow(msgspec.Struct, frozen=True):
         query = self.query
         if query is None or not query.alive or query.in_flight is None:
             return None
-        return self.board.snapshot.watched(query.in_flight.moved_at, self.board.snapshot.at)
+        return self.published.snapshot.watched(query.in_flight.moved_at, self.published.snapshot.at)
 
     @property
     def is_needed(self) -> bool:
@@ -179,7 +179,7 @@ class QueryRow(msgspec.Struct, frozen=True):
         """The polls that are current: their source answers, or answered a short while ago."""
         if self.query is None or not self.query.source_trouble:
             return self.polls
-        oldest = self.board.snapshot.at - STALE_POLL_SECONDS
+        oldest = self.published.snapshot.at - STALE_POLL_SECONDS
         return {index: poll for index, poll in self.polls.items() if poll.at >= oldest}
 
     @property
@@ -210,7 +210,7 @@ class QueryRow(msgspec.Struct, frozen=True):
         """
         query = self.query
         moved = query is not None and query.alive and (query.last_commit_at or poll.at) > poll.at
-        now = poll.wall if moved else self.board.wall
+        now = poll.wall if moved else self.published.wall
         ages = {topic: 0.0 for topic, lag in poll.lag_by_topic.items() if not lag}
         for topic, since in poll.waiting_since_by_topic.items():
             ages[topic] = max(0.0, now - since)
@@ -234,13 +234,13 @@ class QueryRow(msgspec.Struct, frozen=True):
         return ended.failure.error_class if ended is not None and ended.failure else None
 
 
-def rows(board: PublishedState) -> tuple[QueryRow, ...]:
+def rows(published: PublishedState) -> tuple[QueryRow, ...]:
     """All queries: first the known ones, then those only evaluated or expected."""
-    known = board.snapshot.labels()
-    names = {query.name for query in board.snapshot.queries}
-    absent = [base_label(name) for name in board.expected if name not in names]
-    labels = dict.fromkeys([*known, *board.health, *absent])
+    known = published.snapshot.labels()
+    names = {query.name for query in published.snapshot.queries}
+    absent = [base_label(name) for name in published.expected if name not in names]
+    labels = dict.fromkeys([*known, *published.health, *absent])
     return tuple(
-        QueryRow(board, label, known.get(label), board.health.get(label) or _NotEvaluated())
+        QueryRow(published, label, known.get(label), published.health.get(label) or _NotEvaluated())
         for label in labels
     )

@@ -111,16 +111,16 @@ class Status(msgspec.Struct, frozen=True):
     suppressed: tuple[SuppressedStatus, ...] = ()
 
 
-def status(board: PublishedState) -> Status:
+def status(published: PublishedState) -> Status:
     """Convert the published state."""
     return Status(
-        app=board.app,
-        spark_version=board.spark_version,
-        queries=tuple(_query(row) for row in rows(board)),
-        alerts=tuple(_alert(alert) for alert in board.alerts),
-        monitor=monitor_status(board.monitor),
-        at=_iso(board.wall),
-        suppressed=tuple(_suppressed(one) for one in board.suppressed),
+        app=published.app,
+        spark_version=published.spark_version,
+        queries=tuple(_query(row) for row in rows(published)),
+        alerts=tuple(_alert(alert) for alert in published.alerts),
+        monitor=monitor_status(published.monitor),
+        at=_iso(published.wall),
+        suppressed=tuple(_suppressed(one) for one in published.suppressed),
     )
 
 
@@ -136,7 +136,7 @@ def _suppressed(one: ShownSuppressed) -> SuppressedStatus:
 
 def _query(row: QueryRow) -> QueryStatus:
     query, facts, progress = row.query, row.facts, row.live_progress
-    began = row.board.unix(query.started_at) if query is not None else None
+    began = row.published.unix(query.started_at) if query is not None else None
     return QueryStatus(
         name=row.label,
         id=query.query_id if query is not None else None,
@@ -173,7 +173,7 @@ def _query(row: QueryRow) -> QueryStatus:
 
 
 def _supervised(row: QueryRow) -> SupervisedStatus | None:
-    one, now = row.supervised, row.board.snapshot.at
+    one, now = row.supervised, row.published.snapshot.at
     if one is None:
         return None
     due = None if one.due_at is None else one.due_at - now

@@ -93,7 +93,7 @@ def forget(
     # The event of a query that stopped just now may not have arrived.
     if runtime is not None and not _can_be_forgotten(runtime, name):
         flush()
-    absent = runtime is None or not (_called(runtime, name) or name in runtime.board.expected)
+    absent = runtime is None or not (_called(runtime, name) or name in runtime.published.expected)
     if absent and end_supervision(name):
         return
     if runtime is None or absent:
@@ -127,7 +127,7 @@ def _name_of(method: str, runtime: Runtime | None, query: Any) -> str:
 def _can_be_forgotten(runtime: Runtime, name: str) -> bool:
     called = _called(runtime, name)
     if not called:
-        return name in runtime.board.expected
+        return name in runtime.published.expected
     return any(not query.alive for query in called)
 
 
@@ -138,4 +138,4 @@ def _called(runtime: Runtime, name: str) -> list[Query]:
 def _known(runtime: Runtime | None) -> list[str]:
     if runtime is None:
         return []
-    return list(dict.fromkeys((*runtime.evaluated.snapshot.labels(), *runtime.board.expected)))
+    return list(dict.fromkeys((*runtime.evaluated.snapshot.labels(), *runtime.published.expected)))

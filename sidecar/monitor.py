@@ -62,7 +62,7 @@ class MonitorFacts:
         self._callback_durations = CALLBACK_BUCKETS
         self._probe_durations = PROBE_BUCKETS
 
-    def board(self, evaluated: Evaluated) -> PublishedState:
+    def published(self, evaluated: Evaluated) -> PublishedState:
         """Everything that readers may see, frozen."""
         return PublishedState(
             app=self._origin.app,

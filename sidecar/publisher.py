@@ -27,7 +27,7 @@ class PushTarget(Protocol):
 
     name: str
 
-    def push(self, board: PublishedState, wall: float) -> None:
+    def push(self, published: PublishedState, wall: float) -> None:
         """Push all figures at Unix time ``wall``."""
         ...
 
@@ -49,7 +49,7 @@ class Publisher:
     def __init__(
         self,
         target: PushTarget,
-        board: Callable[[], PublishedState | None],
+        published: Callable[[], PublishedState | None],
         guard: Guard,
         *,
         interval_seconds: float,
@@ -58,7 +58,7 @@ class Publisher:
     ) -> None:
         self.name = target.name
         self._target = target
-        self._board = board
+        self._published = published
         self._guard = guard
         self._interval = interval_seconds
         self._clock = clock
@@ -100,9 +100,9 @@ class Publisher:
 
     def _step(self) -> None:
         try:
-            board = self._board()
-            if board is not None:
-                self._push(lambda: self._target.push(board, self._wall()))
+            published = self._published()
+            if published is not None:
+                self._push(lambda: self._target.push(published, self._wall()))
         finally:
             self._ending.wait(self.pause_seconds)
 
@@ -110,11 +110,11 @@ class Publisher:
         """Leave nothing behind after a planned end, and the newest figures after a crash."""
         if self._pushed_at is None:
             return
-        board = self._board()
+        published = self._published()
         if self._is_planned:
             self._push(lambda: self._target.end(self._wall()))
-        elif board is not None:
-            self._push(lambda: self._target.push(board, self._wall()))
+        elif published is not None:
+            self._push(lambda: self._target.push(published, self._wall()))
 
     def _push(self, call: Callable[[], None]) -> None:
         try:

@@ -24,9 +24,9 @@ class PushgatewayTarget:
         self._app = app
         self._poster = poster
 
-    def push(self, board: PublishedState, wall: float) -> None:
+    def push(self, published: PublishedState, wall: float) -> None:
         """Replace the group with the newest figures."""
-        self._send("PUT", pushgateway.group_body(board), wall)
+        self._send("PUT", pushgateway.group_body(published), wall)
 
     def end(self, wall: float) -> None:
         """Delete the group."""
@@ -56,11 +56,11 @@ class OtlpTarget:
         self._headers = headers
         self._began = began
 
-    def push(self, board: PublishedState, wall: float) -> None:
+    def push(self, published: PublishedState, wall: float) -> None:
         """Push all figures."""
         headers = {"Content-Type": otlp.CONTENT_TYPE, **self._own_headers()}
         answer = self._poster.post(
-            otlp.request_body(board, began=self._began, wall=wall),
+            otlp.request_body(published, began=self._began, wall=wall),
             wall,
             lambda _: headers,
             address=otlp.metrics_url,
@@ -89,12 +89,12 @@ class OtlpTarget:
 def make_publishers(
     app: str,
     connections: PushConnections,
-    board: Callable[[], PublishedState | None],
+    published: Callable[[], PublishedState | None],
     guard: Guard,
 ) -> Publishers:
     """One unstarted publisher for each target that is configured.
 
-    ``board`` returns what to push, None while there is nothing.
+    ``published`` returns what to push, None while there is nothing.
     """
     targets: list[PushTarget] = []
     if connections.pushgateway is not None:
@@ -102,4 +102,6 @@ def make_publishers(
     if connections.otlp is not None:
         targets.append(OtlpTarget(connections.otlp, connections.otlp_headers, time.time()))
     interval = connections.interval_seconds
-    return Publishers([Publisher(one, board, guard, interval_seconds=interval) for one in targets])
+    return Publishers(
+        [Publisher(one, published, guard, interval_seconds=interval) for one in targets]
+    )

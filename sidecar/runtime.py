@@ -50,7 +50,7 @@ INTERRUPTED_SECONDS = 0.5
 class Runtime:
     """Everything that runs, from ``start`` to ``stop``. Data flows one way:
 
-    the event path's queue -> reader -> ``arrived`` -> worker -> board and notifier;
+    the event path's queue -> reader -> ``arrived`` -> worker -> published state and notifier;
     probe, commit-log reader and source reader -> their newest report -> worker.
     """
 
@@ -84,7 +84,7 @@ class Runtime:
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
-        self._publishers = make_publishers(app, components.pushing, self._pushed_board, guard)
+        self._publishers = make_publishers(app, components.pushing, self._pushed, guard)
         self._facts = MonitorFacts(
             Origin(app, spark_version(spark, path), lag_by_partition=settings.lag_by_partition),
             path=path,
@@ -99,7 +99,7 @@ class Runtime:
         )
         self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
-        self.board: PublishedState = self._facts.board(self.evaluated)
+        self.published: PublishedState = self._facts.published(self.evaluated)
 
     @property
     def url(self) -> str | None:
@@ -116,7 +116,7 @@ class Runtime:
         for loop in self._loops:
             loop.start()
         page = (external_url(self._settings) or self.url) if self.url else None
-        log_start(self.board.app, self._notifier.names, page)
+        log_start(self.published.app, self._notifier.names, page)
 
     def expect_stop(self, name: str) -> None:
         """Announce a planned stop to the worker, before the stop itself arrives."""
@@ -220,7 +220,7 @@ class Runtime:
 
     def _content(self) -> Content:
         return Content(
-            board=lambda: self.board,
+            published=lambda: self.published,
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,
@@ -229,12 +229,12 @@ class Runtime:
     def _latest_snapshot(self) -> Snapshot:
         return self.evaluated.snapshot
 
-    def _pushed_board(self) -> PublishedState | None:
+    def _pushed(self) -> PublishedState | None:
         # Processes of one JVM would replace each other's figures.
-        return self.board if self.path.ownership.is_eldest else None
+        return self.published if self.path.ownership.is_eldest else None
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
-        known = {*self.evaluated.snapshot.labels(), *self.board.expected}
+        known = {*self.evaluated.snapshot.labels(), *self.published.expected}
         return post_silence(body, self._components.silencing, known)
 
     def _listens(self, server: HttpServer) -> bool:
@@ -243,7 +243,7 @@ class Runtime:
 
     def _publish(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
-        self.board = self._facts.board(evaluated)
+        self.published = self._facts.published(evaluated)
         self._checkpoint_warnings.poll(evaluated.snapshot)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()

@@ -91,7 +91,7 @@ class Sidecar(SidecarView, Announcements):
             RuntimeError: the listener has not been added to Spark yet.
 
         """
-        return status(self._require_runtime().board)
+        return status(self._require_runtime().published)
 
     def alerts(self) -> tuple[Alert, ...]:
         """The alerts firing now."""

@@ -16,16 +16,15 @@ class SidecarView:
     def __repr__(self) -> str:
         if self._runtime is None or self._closed:
             return f"<Sidecar {self._without_runtime}>"
-        board = self._runtime.board
-        count, alerts = len(board.snapshot.queries), len(self._runtime.evaluated.alerts)
-        return (
-            f"<Sidecar app={board.app!r} url={self._runtime.url!r} queries={count} alerts={alerts}>"
-        )
+        published = self._runtime.published
+        count, alerts = len(published.snapshot.queries), len(self._runtime.evaluated.alerts)
+        app, url = published.app, self._runtime.url
+        return f"<Sidecar app={app!r} url={url!r} queries={count} alerts={alerts}>"
 
     def _repr_html_(self) -> str:
         if self._runtime is None or self._closed:
             return closed_page(self._without_runtime)
-        return page(status(self._runtime.board), self._runtime.url)
+        return page(status(self._runtime.published), self._runtime.url)
 
     @property
     def _without_runtime(self) -> str:

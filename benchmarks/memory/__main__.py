@@ -1,6 +1,6 @@
 """Memory of a thousand queries: after their first batches, and after a million events more.
 
-``python -m benchmarks.memory``. Everything goes the real way from the JVM's answer to the board.
+``python -m benchmarks.memory``. Everything goes the real way, from the JVM's answer to the output.
 What is counted is all that is reached from that way (what Python frees is not). The memory of the
 whole process beside it would also show what leaks elsewhere.
 """

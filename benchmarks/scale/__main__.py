@@ -32,18 +32,18 @@ def bare_decode(texts: Sequence[str]) -> None:
         _PROGRESS.decode(text)
 
 
-def bare_exposition(board: PublishedState) -> Callable[[], bytes]:
+def bare_exposition(published: PublishedState) -> Callable[[], bytes]:
     """Write the same samples, which are there already."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Ready(board))
+    registry.register(_Ready(published))
     return lambda: generate_latest(registry)
 
 
 class _Ready:
     """A collector that has nothing to do any more: what is left is the writing."""
 
-    def __init__(self, board: PublishedState) -> None:
-        self._families = list(QueryCollector(lambda: board).collect())
+    def __init__(self, published: PublishedState) -> None:
+        self._families = list(QueryCollector(lambda: published).collect())
 
     def collect(self) -> list[Any]:
         return self._families
@@ -80,13 +80,13 @@ def _measured(size: int) -> dict[str, list[float]]:
         texts = [text for _ in range(batches) for text in fleet.batch(next(numbers))]
         line.now += 1.0
         answers = line.answers(texts)
-        board = line.tick()
+        published = line.tick()
         timed: dict[str, tuple[Callable[[], Any], int]] = {
             "event": (lambda answers=answers: line.feed(answers), len(texts)),  # type: ignore[misc]
             "bare decode": (lambda texts=texts: bare_decode(texts), len(texts)),  # type: ignore[misc]
             "tick": (line.tick, 1),
-            "scrape": (scrape_of(board), 1),
-            "bare exposition": (bare_exposition(board), 1),
+            "scrape": (scrape_of(published), 1),
+            "bare exposition": (bare_exposition(published), 1),
         }
         for name, (call, times) in timed.items():
             found.setdefault(name, []).append(_seconds(call) / times)

@@ -111,6 +111,6 @@ def _answers(texts: Iterable[str], now: int) -> Iterator[str]:
         yield head + answer
 
 
-def scrape_of(board: PublishedState) -> Callable[[], bytes]:
+def scrape_of(published: PublishedState) -> Callable[[], bytes]:
     """What a scrape is answered, without the way there."""
-    return lambda: as_text(all_families(board))
+    return lambda: as_text(all_families(published))

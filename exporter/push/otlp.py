@@ -56,7 +56,7 @@ def parse_headers(text: str) -> dict[str, str]:
     return headers
 
 
-def request_body(board: PublishedState, *, began: float, wall: float) -> bytes:
+def request_body(published: PublishedState, *, began: float, wall: float) -> bytes:
     """All metrics at Unix time ``wall`` as an ``ExportMetricsServiceRequest``.
 
     ``began`` is when the counters began, in Unix seconds.
@@ -70,9 +70,9 @@ def request_body(board: PublishedState, *, began: float, wall: float) -> bytes:
         "start_time_unix_nano": int(began * 1e9),
         "time_unix_nano": int(wall * 1e9),
     }
-    metrics = [_metric(family, times) for family in all_families(board) if family.samples]
+    metrics = [_metric(family, times) for family in all_families(published) if family.samples]
     scope = ScopeMetrics(InstrumentationScope("querypulse", VERSION), metrics, schema_url="")
-    resource = Resource({"service.name": printable(board.app)})
+    resource = Resource({"service.name": printable(published.app)})
     data = MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
     encoded: bytes = encode_metrics(data).SerializeToString()
     return encoded

@@ -23,6 +23,6 @@ def group_url(base: str, app: str) -> str:
     return f"{base.rstrip('/')}/metrics/job/{JOB}/instance@base64/{encoded}"
 
 
-def group_body(board: PublishedState) -> bytes:
+def group_body(published: PublishedState) -> bytes:
     """All metrics of a driver, as the gateway reads them."""
-    return as_text(all_families(board))
+    return as_text(all_families(published))

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 import yaml
-from support.exporter_boards import full_board
 from support.panels import DASHBOARDS, every_expression, every_target, filled, selectors, variables
+from support.published_states import full_published
 
 from querypulse.exporter.query_collector import QueryCollector
 
@@ -19,7 +19,7 @@ FROM_PROMETHEUS = {"ALERTS"}
 
 def shipped():
     """The names of all series that the exporter may have."""
-    families = list(QueryCollector(full_board).collect())
+    families = list(QueryCollector(full_published).collect())
     endings = {"counter": ["_total"], "info": ["_info"], "histogram": ["_bucket", "_sum", "_count"]}
     return {f"{one.name}{end}" for one in families for end in endings.get(one.type, [""])}
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from support import grafana as grafanas
-from support.exporter_boards import full_board
 from support.exporter_http import serving
 from support.prometheus import RealPrometheus
+from support.published_states import full_published
 from support.queries import until
 
 import querypulse.dashboards
@@ -29,7 +29,7 @@ UIDS = ("querypulse-fleet", "querypulse-query")
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
-    with serving(full_board()) as exporter:
+    with serving(full_published()) as exporter:
         real = RealPrometheus(tmp_path_factory.mktemp("prometheus"), [exporter.url])
         try:
             real.wait_until_ready()

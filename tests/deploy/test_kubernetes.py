@@ -10,8 +10,8 @@ import sys
 import pytest
 import yaml
 from jsonschema import Draft202012Validator
-from support.exporter_boards import board
 from support.exporter_http import address, get, serving
+from support.published_states import published
 from support.repository import ROOT
 from support.story import CONFLICT, Story
 
@@ -258,7 +258,7 @@ def test_watcher_is_started_with_arguments_that_it_has():
 
 def test_scraped_path_is_served():
     (endpoint,) = MANIFESTS["podmonitor/PodMonitor"]["spec"]["podMetricsEndpoints"]
-    with serving(board(), token="word") as server:
+    with serving(published(), token="word") as server:
         assert get(server, endpoint["path"], Authorization="Bearer word").status_code == 200
 
 
@@ -303,11 +303,11 @@ def test_probe_says_ready_only_while_all_queries_are_healthy(probe):
     failed = (
         Story().started("a", at=0).commit("a", batch=1, at=10).ended("a", at=20, exception=CONFLICT)
     )
-    with serving(board(healthy, now=15.0), token="word") as server:
+    with serving(published(healthy, now=15.0), token="word") as server:
         assert probe(server) == 0
-    with serving(board(failed, now=25.0), token="word") as server:
+    with serving(published(failed, now=25.0), token="word") as server:
         assert probe(server) == 1
-    with serving(board(healthy, now=15.0), token="other") as server:
+    with serving(published(healthy, now=15.0), token="other") as server:
         assert probe(server) == 1
 
 

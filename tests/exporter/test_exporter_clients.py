@@ -11,8 +11,8 @@ from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 from support.clock import Clock
-from support.exporter_boards import board, full_board
 from support.exporter_http import address, get, our_threads, raw, serving
+from support.published_states import full_published, published
 
 from querypulse.exporter import reception, request_handler
 
@@ -35,7 +35,7 @@ from querypulse.exporter import reception, request_handler
     ],
 )
 def test_malformed_requests_are_survived_silently(request_bytes, capfd):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         raw(server, request_bytes)
         assert get(server, "/livez").status_code == 200
     assert capfd.readouterr() == ("", "")
@@ -46,14 +46,17 @@ def test_endless_header_is_cut_off():
         while True:
             client.sendall(b"x: " + b"y" * 60_000 + b"\r\n")
 
-    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+    with (
+        serving(full_published()) as server,
+        socket.create_connection(address(server), 10) as client,
+    ):
         with pytest.raises(OSError):
             send_on_and_on(client)
         assert get(server, "/livez").status_code == 200
 
 
 def test_requests_leave_nothing_on_standard_error(capfd, caplog):
-    with serving(full_board()) as server, caplog.at_level(logging.DEBUG, "querypulse"):
+    with serving(full_published()) as server, caplog.at_level(logging.DEBUG, "querypulse"):
         for path in ("/metrics", "/status", "/livez", "/readyz", "/nonsense"):
             get(server, path)
         with socket.create_connection(address(server)):
@@ -63,7 +66,7 @@ def test_requests_leave_nothing_on_standard_error(capfd, caplog):
 
 
 def test_livez_is_answered_at_once_despite_24_silent_clients():
-    with serving(full_board()) as server, ExitStack() as silent:
+    with serving(full_published()) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
         began = time.monotonic()
@@ -72,7 +75,7 @@ def test_livez_is_answered_at_once_despite_24_silent_clients():
 
 
 def test_excess_silent_clients_are_dropped():
-    with serving(full_board()) as server, ExitStack() as silent:
+    with serving(full_published()) as server, ExitStack() as silent:
         for _ in range(2 * reception.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
         began = time.monotonic()
@@ -81,7 +84,7 @@ def test_excess_silent_clients_are_dropped():
 
 
 def test_silent_clients_hold_no_thread():
-    with serving(full_board()) as server, ExitStack() as silent:
+    with serving(full_published()) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
         get(server, "/livez")
@@ -89,7 +92,10 @@ def test_silent_clients_hold_no_thread():
 
 
 def test_silent_client_is_dropped_after_a_second():
-    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+    with (
+        serving(full_published()) as server,
+        socket.create_connection(address(server), 10) as client,
+    ):
         began = time.monotonic()
         assert client.recv(1) == b""
         assert 0.8 < time.monotonic() - began < 5
@@ -118,7 +124,7 @@ def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
 @contextmanager
 def busy_server():
     """A server with twenty requests, eight of which wait for ``go_on``; and their answers."""
-    shown, busy, go_on = full_board(), [], threading.Event()
+    shown, busy, go_on = full_published(), [], threading.Event()
 
     def newest():
         busy.append(threading.current_thread())
@@ -144,7 +150,7 @@ def test_livez_has_reserved_slots():
 
 
 def test_body_sent_to_livez_takes_no_reserved_slot():
-    with serving(full_board()) as server, ExitStack() as posting:
+    with serving(full_published()) as server, ExitStack() as posting:
         for _ in range(4):
             client = posting.enter_context(socket.create_connection(address(server), 10))
             client.sendall(b"POST /livez HTTP/1.1\r\nContent-Length: 9\r\n\r\n")
@@ -153,7 +159,7 @@ def test_body_sent_to_livez_takes_no_reserved_slot():
 
 @pytest.mark.parametrize("line", [b"GET /livez x HTTP/1.1", b"GET /livez HTTP/9x", b"GET /livez"])
 def test_malformed_livez_request_takes_no_reserved_slot(line):
-    with serving(full_board()) as server, ExitStack() as clients:
+    with serving(full_published()) as server, ExitStack() as clients:
         for _ in range(4):
             client = clients.enter_context(socket.create_connection(address(server), 10))
             client.sendall(line + b"\r\n\r\n")
@@ -174,7 +180,7 @@ def test_dripping_client_is_cut_off(monkeypatch):
             with suppress(TimeoutError):
                 answer = client.recv(1)
 
-    with serving(full_board()) as server, socket.create_connection(address(server)) as client:
+    with serving(full_published()) as server, socket.create_connection(address(server)) as client:
         began = time.monotonic()
         with suppress(ConnectionError):
             drip_until_closed(client)
@@ -184,7 +190,7 @@ def test_dripping_client_is_cut_off(monkeypatch):
 @pytest.mark.fault("Readers over HTTP", "A client that does not read its answer", "It is dropped")
 def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
     monkeypatch.setattr(request_handler, "IO_SECONDS", 0.3)
-    many = board(expected=tuple(f"query-{number:04}" for number in range(3000)))
+    many = published(expected=tuple(f"query-{number:04}" for number in range(3000)))
     with serving(many) as server:
         with socket.create_connection(address(server)) as client:
             client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
@@ -201,7 +207,7 @@ def test_eight_requests_are_served_at_once_and_the_others_wait():
 
 
 def test_concurrent_scrapes_get_the_same_answer():
-    with serving(full_board()) as server, ThreadPoolExecutor(16) as pool:
+    with serving(full_published()) as server, ThreadPoolExecutor(16) as pool:
         answers = list(pool.map(lambda _: get(server, "/metrics"), range(100)))
     assert {answer.status_code for answer in answers} == {200}
     assert len({answer.content for answer in answers}) == 1
@@ -209,7 +215,10 @@ def test_concurrent_scrapes_get_the_same_answer():
 
 def test_late_body_does_not_revoke_the_answer():
     request = b"POST /metrics HTTP/1.1\r\nContent-Length: 100000\r\n\r\n"
-    with serving(full_board()) as server, socket.create_connection(address(server), 10) as client:
+    with (
+        serving(full_published()) as server,
+        socket.create_connection(address(server), 10) as client,
+    ):
         client.sendall(request)
         wait_until(lambda: client.recv(1, socket.MSG_PEEK))
         client.sendall(b"x" * 100_000)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.exporter_boards import WALL, board
 from support.exporter_exposition import of_query, values
+from support.published_states import WALL, published
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.exporter.published_state import Monitor
@@ -14,7 +14,7 @@ BEAT = {("shop",): WALL - 0.5}
 
 
 def expected(story=None, **changes):
-    return values(board(story, **changes), "querypulse_driver_expected_timestamp_seconds")
+    return values(published(story, **changes), "querypulse_driver_expected_timestamp_seconds")
 
 
 def committing() -> Story:
@@ -22,7 +22,7 @@ def committing() -> Story:
 
 
 def test_heartbeat_has_the_app_as_label():
-    assert values(board(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
+    assert values(published(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
 
 
 @pytest.mark.parametrize(
@@ -65,14 +65,14 @@ def test_driver_without_a_heartbeat_is_not_expected():
 
 
 def test_ignored_query_has_no_alerting_and_expects_no_driver():
-    shown = board(committing(), overrides=(("a", {"ignore": True}),))
+    shown = published(committing(), overrides=(("a", {"ignore": True}),))
 
     assert of_query(shown, "a", "alerting_enabled") == {(): 0}
     assert values(shown, "querypulse_driver_expected_timestamp_seconds") == {}
 
 
 def test_idleness_is_activity_without_a_commit():
-    shown = board(committing().idle(at=95))
+    shown = published(committing().idle(at=95))
 
     assert of_query(shown, "a", "last_activity_timestamp_seconds") == {(): WALL - 5}
     assert of_query(shown, "a", "last_commit_timestamp_seconds") == {(): WALL - 10}
@@ -81,7 +81,7 @@ def test_idleness_is_activity_without_a_commit():
 def test_batch_whose_tasks_finish_makes_progress():
     story = committing().probe(processing(batch=2, tasks=1), at=92)
     story.probe(processing(batch=2, tasks=2), at=97)
-    shown = board(story)
+    shown = published(story)
 
     assert of_query(shown, "a", "no_progress_seconds") == {(): 3}
     assert of_query(shown, "a", "batch_in_flight_seconds") == {(): 8}
@@ -90,5 +90,5 @@ def test_batch_whose_tasks_finish_makes_progress():
 def test_waiting_or_ended_query_has_no_stuck_time():
     story = committing().probe(processing(batch=2), at=92)
 
-    assert of_query(board(story.ended(at=95)), "a", "no_progress_seconds") == {}
-    assert of_query(board(committing()), "a", "no_progress_seconds") == {}
+    assert of_query(published(story.ended(at=95)), "a", "no_progress_seconds") == {}
+    assert of_query(published(committing()), "a", "no_progress_seconds") == {}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from msgspec.structs import replace
-from support.exporter_boards import board
 from support.flowing import Lake
+from support.published_states import published
 
 from querypulse.exporter.flow_families import MAX_SERIES, flow_families
 from querypulse.exporter.row import rows
@@ -12,8 +12,8 @@ from querypulse.exporter.status import status
 from querypulse.listener.flow import Flow
 
 
-def published(lake, **changes):
-    shown = board(lake)
+def of_lake(lake, **changes):
+    shown = published(lake)
     return replace(shown, flow=lake.evaluate(100).flow, **changes)
 
 
@@ -22,7 +22,7 @@ def chain():
 
 
 def test_status_names_the_neighbours_and_the_age():
-    shown = status(published(chain(), passed={"silver": 88.0}))
+    shown = status(of_lake(chain(), passed={"silver": 88.0}))
     queries = {query.name: query for query in shown.queries}
 
     assert queries["silver"].upstream == ("bronze",)
@@ -33,7 +33,7 @@ def test_status_names_the_neighbours_and_the_age():
 
 
 def test_metrics_have_the_edges_and_only_known_ages():
-    shown = published(chain(), passed={"silver": 88.0})
+    shown = of_lake(chain(), passed={"silver": 88.0})
     age, edges = flow_families("shop", rows(shown))
 
     assert [(labels, figure) for _, _, labels, figure in age.samples] == [(("shop", "silver"), 12)]
@@ -47,7 +47,7 @@ def test_number_of_series_and_of_listed_neighbours_is_bounded():
     names = [f"q{number}" for number in range(100)]
     lake = Lake(**dict.fromkeys(names, ""))
     every = dict.fromkeys(names, tuple(names))
-    shown = replace(board(lake), flow=Flow(upstream=every, downstream=every))
+    shown = replace(published(lake), flow=Flow(upstream=every, downstream=every))
 
     assert {len(query.upstream) for query in status(shown).queries} == {50}
     assert len(flow_families("shop", rows(shown)).__next__().samples) == 0

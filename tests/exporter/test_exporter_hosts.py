@@ -6,8 +6,8 @@ import socket
 
 import pytest
 import requests
-from support.exporter_boards import full_board
 from support.exporter_http import get, raw, serving
+from support.published_states import full_published
 
 from querypulse.exporter.host_check import is_own_name
 
@@ -53,18 +53,18 @@ def test_any_other_name_is_rejected(host):
 @pytest.mark.fault("Readers over HTTP", "A foreign `Host`, as in DNS rebinding", "421")
 @pytest.mark.parametrize("path", ["/", "/livez", "/status", "/metrics"])
 def test_loopback_server_rejects_a_foreign_host_name(path):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         assert get(server, path, Host="evil.example").status_code == 421
         assert get(server, path, Host="localhost").status_code == 200
 
 
 def test_request_without_a_host_is_answered():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         assert raw(server, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
 
 
 def test_server_for_other_machines_accepts_every_host_name():
-    with serving(full_board(), host="0.0.0.0") as server:
+    with serving(full_published(), host="0.0.0.0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"Host": "driver.example.com"}
         assert requests.get(f"{url}/livez", headers=headers, timeout=10).status_code == 200

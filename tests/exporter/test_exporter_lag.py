@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.exporter_boards import WALL, board
 from support.exporter_exposition import values
+from support.published_states import WALL, published
 from support.story import CONFLICT, Story, progress, source
 
 from querypulse.exporter.status import status
@@ -39,7 +39,7 @@ def committed_at(at, *, end=5, latest=5, sources=1):
 
 
 def lag(story, name=OFFSETS, now=NOW):
-    return values(board(story, now=now), name, app="shop", query="a")
+    return values(published(story, now=now), name, app="shop", query="a")
 
 
 def test_broker_lag_replaces_sparks_which_has_its_own_metric():
@@ -76,15 +76,15 @@ def test_dead_or_hung_query_has_no_lag_and_no_rate_of_the_time_before(ended, nam
 def test_sum_excludes_sparks_figure_once_it_is_older_than_the_window():
     story = polled(committed_at(10, end=5, latest=8, sources=2), seen(30, 5, 50))
 
-    assert status(board(story, now=60)).queries[0].lag_offsets == 48
-    assert status(board(story, now=90)).queries[0].lag_offsets == 45
+    assert status(published(story, now=60)).queries[0].lag_offsets == 48
+    assert status(published(story, now=90)).queries[0].lag_offsets == 45
 
 
 def test_lag_in_seconds_grows_while_nothing_is_committed():
     story = polled(committed_at(10), seen(50, 5, 50, since=40))
 
     assert lag(story, SECONDS) == {("0",): 60}
-    assert status(board(story, now=NOW)).queries[0].lag_seconds == 60
+    assert status(published(story, now=NOW)).queries[0].lag_seconds == 60
 
 
 def test_lag_in_seconds_after_a_commit_is_that_of_the_last_poll():
@@ -129,7 +129,7 @@ def test_outdated_broker_figure_is_removed_and_not_replaced_by_sparks():
     story = polled(
         committed_at(10, end=5, latest=8), seen(20, 5, 50, since=15), trouble="no answer"
     )
-    shown = board(story, now=300.0)
+    shown = published(story, now=300.0)
 
     assert values(shown, OFFSETS, app="shop", query="a") == {}
     assert values(shown, SECONDS, app="shop", query="a") == {}
@@ -144,7 +144,7 @@ def test_outdated_broker_figure_is_removed_and_not_replaced_by_sparks():
 def test_poll_age_is_limited_only_while_the_broker_fails(answers):
     story = polled(committed_at(10), seen(20, 5, 50), trouble="" if answers else "no answer")
 
-    assert bool(values(board(story, now=600.0), OFFSETS, app="shop", query="a")) is answers
+    assert bool(values(published(story, now=600.0), OFFSETS, app="shop", query="a")) is answers
 
 
 def test_each_topic_has_its_own_figure():
@@ -164,4 +164,4 @@ def test_partition_figures_are_exported_only_on_request():
     name = "spark_streaming_partition_lag_offsets"
 
     assert list(lag(story, name).values()) == [45]
-    assert values(board(story, by_partition=False), name, app="shop", query="a") == {}
+    assert values(published(story, by_partition=False), name, app="shop", query="a") == {}

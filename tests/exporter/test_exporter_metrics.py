@@ -7,8 +7,8 @@ import math
 import msgspec
 import pytest
 from prometheus_client import REGISTRY, generate_latest
-from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
+from support.published_states import WALL, full_published, published
 from support.story import CONFLICT, Story, progress
 
 from querypulse.core.states import STATES
@@ -56,11 +56,11 @@ CATALOGUE = (
 
 @pytest.mark.parametrize(("parse", "render"), FORMATS)
 def test_metrics_are_the_documented_ones_in_both_formats(parse, render):
-    assert {sample.name for sample in samples(full_board(), parse, render)} == CATALOGUE
+    assert {sample.name for sample in samples(full_published(), parse, render)} == CATALOGUE
 
 
 def test_only_streaming_metrics_carry_app_and_query():
-    for sample in samples(full_board()):
+    for sample in samples(full_published()):
         streaming = sample.name.startswith("spark_streaming_")
         assert ({"app", "query"} <= sample.labels.keys()) is streaming
 
@@ -98,16 +98,16 @@ def test_only_streaming_metrics_carry_app_and_query():
     ],
 )
 def test_busy_query_exports_each_figure(name, expected):
-    assert of_query(full_board(), "busy", name) == {(): expected}
+    assert of_query(full_published(), "busy", name) == {(): expected}
 
 
 @pytest.mark.parametrize("label", ["dead", "absent"])
 def test_query_without_an_input_limit_exports_none(label):
-    assert of_query(full_board(), label, "expected_input_seconds") == {}
+    assert of_query(full_published(), label, "expected_input_seconds") == {}
 
 
 def test_figures_can_have_one_more_label():
-    shown = full_board()
+    shown = full_published()
     assert of_query(shown, "busy", "phase_duration_seconds") == {
         ("addBatch",): 1.5, ("walCommit",): 0.1,
     }  # fmt: skip
@@ -119,10 +119,10 @@ def test_figures_can_have_one_more_label():
 def test_topic_exports_used_and_remaining_retention():
     """The first unread record was written at 40 s of 100, and the retention is 600 s."""
     used = values(
-        full_board(), "spark_streaming_topic_retention_used_ratio", app="shop", query="busy"
+        full_published(), "spark_streaming_topic_retention_used_ratio", app="shop", query="busy"
     )
     left = values(
-        full_board(), "spark_streaming_topic_retention_left_seconds", app="shop", query="busy"
+        full_published(), "spark_streaming_topic_retention_left_seconds", app="shop", query="busy"
     )
 
     assert used == {("0", "t"): pytest.approx(0.1)}
@@ -136,7 +136,7 @@ def test_topic_exports_its_worst_partition():
         name: dict.fromkeys(since, value)
         for name, value in (("committed", 5), ("earliest", 0), ("latest", 9))
     }
-    shown = board(story.ask(at=60, **ends, since=since, keeps=600))
+    shown = published(story.ask(at=60, **ends, since=since, keeps=600))
 
     assert values(shown, "spark_streaming_topic_retention_left_seconds") == {
         ("shop", "a", "0", "t"): pytest.approx(510)
@@ -144,24 +144,24 @@ def test_topic_exports_its_worst_partition():
 
 
 def test_topic_with_unknown_retention_has_no_series():
-    shown = board(Story().started(at=0).ask(at=60, committed=5))
+    shown = published(Story().started(at=0).ask(at=60, committed=5))
 
     assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
 def test_source_is_labelled_by_its_index_and_omitted_without_lag():
-    lags = values(full_board(), "spark_streaming_source_lag_offsets", app="shop", query="busy")
+    lags = values(full_published(), "spark_streaming_source_lag_offsets", app="shop", query="busy")
     assert lags == {("0",): 30, ("2",): 12}
 
 
 def test_every_state_has_a_series_and_exactly_one_is_1():
     for query, state in (("busy", "running"), ("dead", "failed"), ("absent", "starting")):
-        shown = of_query(full_board(), query, "state")
+        shown = of_query(full_published(), query, "state")
         assert shown == {(name,): float(name == state) for name in STATES}
 
 
 def test_info_contains_the_run_and_failure_info_the_error():
-    shown = full_board()
+    shown = full_published()
     assert of_query(shown, "busy", "info") == {
         # query_id, run_id, sink, trigger
         ("id-busy", "busy-1", "noop", "ProcessingTime(10 s)"): 1
@@ -174,21 +174,21 @@ def test_batch_histogram_is_cumulative_up_to_infinity():
     story = Story().started(at=0)
     for batch, seconds in enumerate((0.05, 0.1, 7.0, 99999.0)):
         story.commit(batch=batch, at=batch + 1, seconds=seconds)
-    buckets = of_query(board(story), "a", "batch_duration_seconds_bucket")
+    buckets = of_query(published(story), "a", "batch_duration_seconds_bucket")
     assert len(buckets) == len(BUCKETS) + 1
     assert [buckets[(str(bound),)] for bound in (0.1, 5.0, 10.0, 3600.0)] == [2, 2, 3, 3]
     assert buckets[("+Inf",)] == 4
 
 
 def test_failed_query_keeps_its_series_and_is_not_active():
-    shown = full_board()
+    shown = full_published()
     assert of_query(shown, "dead", "active") == {(): 0}
     assert of_query(shown, "dead", "start_timestamp_seconds") == {(): WALL - 80}
 
 
 def test_unknown_timestamps_and_figures_are_absent():
     story = Story().started(at=0)
-    names = {sample.name for sample in samples(board(story, monitor=Monitor()))}
+    names = {sample.name for sample in samples(published(story, monitor=Monitor()))}
     for absent in (
         "spark_streaming_query_last_commit_timestamp_seconds",
         "spark_streaming_query_last_commit_batch_id",
@@ -206,7 +206,7 @@ def test_unknown_timestamps_and_figures_are_absent():
 
 
 def test_expected_query_has_counters_at_0_before_it_is_seen():
-    shown = full_board()
+    shown = full_published()
     for counter in ("commits_total", "restarts_total", "input_rows_total"):
         assert of_query(shown, "absent", counter) == {(): 0}
     assert of_query(shown, "absent", "terminations_total") == {
@@ -219,7 +219,7 @@ def test_expected_query_has_counters_at_0_before_it_is_seen():
 def test_counters_continue_over_a_restart():
     story = Story().started(at=0).commit(batch=1, at=10).ended(at=20, exception=CONFLICT)
     story.started(run=2, at=30).commit(run=2, batch=2, at=40)
-    shown = board(story)
+    shown = published(story)
     assert of_query(shown, "a", "commits_total") == {(): 2}
     assert of_query(shown, "a", "restarts_total") == {(): 1}
 
@@ -229,7 +229,7 @@ def test_values_that_are_not_numbers_are_omitted():
     odd = progress(batch=1, state_rows=-1, input_rows_per_second=math.nan,
                    processed_rows_per_second=math.inf)  # fmt: skip
     story.state.apply_event(odd, 10)
-    shown = board(story)
+    shown = published(story)
     assert "NaN" not in text(shown)
     for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
         assert of_query(shown, "a", name) == {}
@@ -237,7 +237,7 @@ def test_values_that_are_not_numbers_are_omitted():
 
 @pytest.mark.parametrize("render", [text, om_text])
 def test_no_created_series_and_no_duplicates(render):
-    lines = [line for line in render(full_board()).splitlines() if not line.startswith("#")]
+    lines = [line for line in render(full_published()).splitlines() if not line.startswith("#")]
     assert not [line for line in lines if "_created" in line]
     series = [line.rpartition(" ")[0] for line in lines]
     assert len(series) == len(set(series))
@@ -245,14 +245,14 @@ def test_no_created_series_and_no_duplicates(render):
 
 def test_process_wide_registry_is_left_alone():
     before = generate_latest(REGISTRY)
-    text(full_board())
+    text(full_published())
     assert b"querypulse" not in generate_latest(REGISTRY)
     assert b"querypulse" not in before
 
 
 def test_scrape_sees_the_newest_published_state():
-    boards = [full_board()]
-    collector = QueryCollector(lambda: boards[-1])
+    states = [full_published()]
+    collector = QueryCollector(lambda: states[-1])
     assert b'query="busy"' in generate_latest(collector)
-    boards.append(msgspec.structs.replace(board(), app="other"))
+    states.append(msgspec.structs.replace(published(), app="other"))
     assert b'query="busy"' not in generate_latest(collector)

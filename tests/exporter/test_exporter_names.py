@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exporter_boards import board, full_board
 from support.exporter_exposition import FORMATS, samples, text
+from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.listener.labels import base_label
@@ -35,7 +35,7 @@ HOSTILE = [
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize(("parse", "render"), FORMATS)
 def test_hostile_name_is_a_valid_label(name, parse, render):
-    shown = board(Story().started("q", at=0), expected=(name,), app=name)
+    shown = published(Story().started("q", at=0), expected=(name,), app=name)
     readable = name.encode("utf-8", "replace").decode()
     label = base_label(name).encode("utf-8", "replace").decode()
     states = [s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_state"]
@@ -45,7 +45,7 @@ def test_hostile_name_is_a_valid_label(name, parse, render):
 
 @given(st.text())
 def test_any_name_survives_both_formats(name):
-    shown = board(expected=(name,))
+    shown = published(expected=(name,))
     for parse, render in FORMATS:
         actives = [
             s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_active"
@@ -55,12 +55,12 @@ def test_any_name_survives_both_formats(name):
 
 def test_two_queries_with_one_name_do_not_share_series():
     story = Story().started("a", at=0).started_again("a", at=1)
-    names = {s.labels["query"] for s in samples(board(story)) if "query" in s.labels}
+    names = {s.labels["query"] for s in samples(published(story)) if "query" in s.labels}
     assert len(names) == 2
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("shown", [None, full_board(), board(expected=tuple(HOSTILE[:6]))])
+@pytest.mark.parametrize("shown", [None, full_published(), published(expected=tuple(HOSTILE[:6]))])
 def test_promtool_reports_no_problem(shown):
     checked = subprocess.run(
         [shutil.which("promtool"), "check", "metrics"],

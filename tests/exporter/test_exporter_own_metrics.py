@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib.metadata import PackageNotFoundError, version
 
 from msgspec.structs import replace
-from support.exporter_boards import WALL, board, full_board
 from support.exporter_exposition import samples, values
+from support.published_states import WALL, full_published, published
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
@@ -16,7 +16,7 @@ from querypulse.exporter.published_state import Monitor
 
 
 def test_monitor_counts_known_kinds_from_0():
-    shown = full_board(monitor=Monitor(receivers=("webhook",)))
+    shown = full_published(monitor=Monitor(receivers=("webhook",)))
     assert values(shown, "querypulse_events_total") == {
         ("started",): 0, ("progress",): 0, ("idle",): 0, ("terminated",): 0,
     }  # fmt: skip
@@ -38,7 +38,7 @@ def test_monitor_counts_known_kinds_from_0():
 
 
 def test_monitor_exports_its_counters():
-    shown = full_board()
+    shown = full_published()
     assert values(shown, "querypulse_heartbeat_timestamp_seconds") == {(): WALL - 0.5}
     assert values(shown, "querypulse_mailbox_depth") == {(): 3}
     assert values(shown, "querypulse_events_total", event="progress") == {(): 40}
@@ -59,7 +59,7 @@ def test_monitor_exports_its_counters():
 
 def test_heartbeat_pings_are_counted_as_deliveries():
     monitor = Monitor(receivers=("webhook",), deliveries={("heartbeat", "delivered"): 3})
-    shown = full_board(monitor=monitor)
+    shown = full_published(monitor=monitor)
 
     assert values(shown, "querypulse_deliveries_total", receiver="heartbeat") == {("delivered",): 3}
     assert values(shown, "querypulse_alerts_lost_total", receiver="heartbeat") == {}
@@ -68,13 +68,13 @@ def test_heartbeat_pings_are_counted_as_deliveries():
 def test_alerts_with_one_name_are_counted_together():
     story = Story().started("a", at=0).started("b", at=0)
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
-    firing = values(board(story), "querypulse_alerts_firing")
+    firing = values(published(story), "querypulse_alerts_firing")
     assert firing == {("StreamingQueryFailed", "critical"): 2}
 
 
 def test_each_open_alert_has_a_series_with_its_labels():
     story = Story().started("a", at=0).started("b", at=0).ended("a", at=10, exception=CONFLICT)
-    shown = board(story)
+    shown = published(story)
 
     (sample,) = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
     assert sample.labels == shown.alerts[0].labels
@@ -89,7 +89,7 @@ def test_alert_that_lasts_is_another_series_than_the_alert_before():
 
     (sample,) = [
         one
-        for one in samples(replace(board(), alerts=(lasting,)))
+        for one in samples(replace(published(), alerts=(lasting,)))
         if one.name == "spark_streaming_query_alert"
     ]
     assert sample.labels == lasting.labels
@@ -97,7 +97,7 @@ def test_alert_that_lasts_is_another_series_than_the_alert_before():
 
 def test_alert_of_the_whole_driver_has_a_star_as_query():
     events_missing = alert("*", name="QuerypulseEventsMissing", severity="warning")
-    shown = replace(board(), alerts=(events_missing,))
+    shown = replace(published(), alerts=(events_missing,))
 
     assert values(shown, "spark_streaming_query_alert") == {
         ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
@@ -105,7 +105,7 @@ def test_alert_of_the_whole_driver_has_a_star_as_query():
 
 
 def test_no_alert_series_exists_while_everything_is_healthy():
-    assert values(board(Story().started(at=99)), "spark_streaming_query_alert") == {}
+    assert values(published(Story().started(at=99)), "spark_streaming_query_alert") == {}
 
 
 def test_only_build_info_is_exported_before_the_first_evaluation():

@@ -9,19 +9,19 @@ import pytest
 import requests
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
-from support.exporter_boards import board, full_board
 from support.exporter_http import get, raw, serving
+from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.status import Status, status
 
 PATHS = ("/metrics", "/status", "/livez", "/readyz")
-HEALTHY = board(Story().started(at=0).commit(batch=1, at=90))
+HEALTHY = published(Story().started(at=0).commit(batch=1, at=90))
 
 
 def test_metrics_are_prometheus_text():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         answer = get(server, "/metrics")
     assert answer.status_code == 200
     assert answer.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -39,7 +39,7 @@ def test_metrics_are_prometheus_text():
     ],
 )
 def test_metrics_are_openmetrics_on_request(accept):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         answer = get(server, "/metrics", Accept=accept)
     assert answer.headers["Content-Type"].startswith(
         "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -49,7 +49,7 @@ def test_metrics_are_openmetrics_on_request(accept):
 
 
 def test_status_equals_the_snapshot():
-    shown = full_board()
+    shown = full_published()
     with serving(shown) as server:
         answer = get(server, "/status")
     assert answer.headers["Content-Type"] == "application/json"
@@ -58,7 +58,7 @@ def test_status_equals_the_snapshot():
 
 def test_livez_shows_whether_the_worker_is_alive():
     beats = [True]
-    with serving(full_board(), alive=lambda: beats[-1]) as server:
+    with serving(full_published(), alive=lambda: beats[-1]) as server:
         assert get(server, "/livez").status_code == 200
         beats.append(False)
         assert get(server, "/livez").status_code == 503
@@ -68,7 +68,7 @@ def test_readyz_is_200_when_healthy_and_otherwise_gives_reasons():
     with serving(HEALTHY) as server:
         answer = get(server, "/readyz")
         assert (answer.status_code, answer.json()) == (200, {"ready": True, "reasons": []})
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         answer = get(server, "/readyz")
         assert answer.status_code == 503
         reasons = {reason["query"]: reason["state"] for reason in answer.json()["reasons"]}
@@ -88,18 +88,18 @@ def test_only_metrics_and_livez_answer_200_before_the_first_evaluation():
     "path", ["/nonsense", "/metrics/", "/metricsx", "/../metrics", "//x", "/%6Detrics"]
 )
 def test_any_other_path_is_not_found(path):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         assert raw(server, f"GET {path} HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.0 404 ")
 
 
 def test_query_string_changes_nothing():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         assert get(server, "/livez?verbose=1").status_code == 200
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_head_answers_only_the_headers_of_get(path):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         head = requests.head(server.url + path, headers={"Accept-Encoding": "identity"}, timeout=10)
         full = get(server, path, **{"Accept-Encoding": "identity"})
         body = raw(server, f"HEAD {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")[2]
@@ -109,13 +109,13 @@ def test_head_answers_only_the_headers_of_get(path):
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "BREW"])
 def test_any_other_method_is_not_allowed(method):
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         answer = requests.request(method, server.url + "/metrics", data=b"x", timeout=10)
     assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
 
 
 def test_long_answers_are_compressed_if_accepted():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         plain = get(server, "/metrics", **{"Accept-Encoding": "identity"})
         packed = get(server, "/metrics", **{"Accept-Encoding": "br, gzip"})
         short = get(server, "/livez", **{"Accept-Encoding": "gzip"})
@@ -175,7 +175,7 @@ def test_error_in_a_page_answers_500_and_is_counted(capfd):
     def newest():
         if faults:
             raise faults[0]
-        return full_board()
+        return full_published()
 
     with serving(newest, guard=guard) as server:
         for path in ("/metrics", "/status", "/readyz"):
@@ -199,7 +199,7 @@ def test_error_in_livez_answers_500():
 
 def test_status_is_valid_json_for_hostile_names():
     name = '"}\n\\<script>\u2028'
-    with serving(board(expected=(name,))) as server:
+    with serving(published(expected=(name,))) as server:
         answer = get(server, "/status")
     assert json.loads(answer.text)["queries"][0]["name"] == name
     assert answer.headers["X-Content-Type-Options"] == "nosniff"

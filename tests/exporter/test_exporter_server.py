@@ -9,8 +9,8 @@ import time
 
 import pytest
 import requests
-from support.exporter_boards import full_board
 from support.exporter_http import address, get, our_threads, serving
+from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import Content, HttpServer
@@ -106,7 +106,7 @@ def test_url_of_an_ipv6_host_has_brackets():
 
 
 def test_close_is_quick_idempotent_and_frees_the_port():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         host, port = address(server)
         began = time.monotonic()
         server.close(5.0)
@@ -118,7 +118,7 @@ def test_close_is_quick_idempotent_and_frees_the_port():
 
 
 def test_close_does_not_wait_for_a_silent_client():
-    with serving(full_board()) as server, socket.create_connection(address(server)):
+    with serving(full_published()) as server, socket.create_connection(address(server)):
         began = time.monotonic()
         server.close(5.0)
         assert time.monotonic() - began < 2.0

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 from msgspec.structs import replace
-from support.exporter_boards import MONITOR, WALL, board, full_board, full_story
 from support.id_story import IdStory
+from support.published_states import MONITOR, WALL, full_published, full_story, published
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.evaluate import QueryHealth
@@ -43,7 +43,7 @@ def with_health(shown, label, state, reason=""):
 
 
 def test_json_has_the_documented_fields():
-    shown = as_json(full_board())
+    shown = as_json(full_published())
     assert list(shown) == [
         "app",
         "spark_version",
@@ -58,7 +58,7 @@ def test_json_has_the_documented_fields():
 
 
 def test_busy_query_shows_its_commit_its_batch_and_the_sum_of_known_lags():
-    busy = queries(full_board())["busy"]
+    busy = queries(full_published())["busy"]
     assert (busy.id, busy.run_id, busy.state) == ("id-busy", "busy-1", "running")
     assert busy.last_commit_batch == 7
     assert busy.last_commit_age_seconds == 30.0
@@ -82,7 +82,7 @@ LAST = {"input_rows_per_second": 5.0, "sources": (source(5, 9),)}
     ],
 )
 def test_outdated_input_rate_is_not_shown(what, story, now):
-    assert queries(board(story, now=now))["a"].input_rows_per_second is None, what
+    assert queries(published(story, now=now))["a"].input_rows_per_second is None, what
 
 
 @pytest.mark.parametrize(
@@ -95,25 +95,25 @@ def test_outdated_input_rate_is_not_shown(what, story, now):
     ],
 )  # fmt: skip
 def test_lag_reported_by_spark_is_shown_only_while_it_is_current(what, story, now, lag):
-    assert queries(board(story, now=now))["a"].lag_offsets == lag, what
+    assert queries(published(story, now=now))["a"].lag_offsets == lag, what
 
 
 def test_broker_lag_is_shown_for_a_failed_query():
     story = Story().commit(batch=0, at=10, **LAST).ask(at=20, committed=5, latest=45)
     story.ended(at=25, exception=CONFLICT)
 
-    assert queries(board(story, now=30))["a"].lag_offsets == 40
+    assert queries(published(story, now=30))["a"].lag_offsets == 40
 
 
 def test_timestamps_are_iso_8601():
-    shown = full_board()
+    shown = full_published()
     assert status(shown).at == "2023-11-14T22:13:20.000+00:00"
     assert queries(shown)["busy"].started_at == "2023-11-14T22:11:50.000+00:00"
     assert queries(shown)["absent"].started_at is None
 
 
 def test_busy_query_shows_its_trigger_sink_rates_and_batches():
-    busy = queries(full_board())["busy"]
+    busy = queries(full_published())["busy"]
     assert (busy.expected, busy.ignored, busy.restarts) == (True, False, 0)
     assert (busy.trigger, busy.sink) == ("ProcessingTime(10 s)", "noop")
     assert (busy.batch_in_flight, busy.recent_batch_seconds) == (8, (2.0,))
@@ -123,7 +123,7 @@ def test_busy_query_shows_its_trigger_sink_rates_and_batches():
 
 def test_idle_query_shows_since_when_it_is_idle():
     story = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
-    assert queries(board(story))["a"].last_idle_age_seconds == 10.0
+    assert queries(published(story))["a"].last_idle_age_seconds == 10.0
 
 
 def test_last_thirty_batches_are_shown_and_survive_a_restart():
@@ -131,12 +131,12 @@ def test_last_thirty_batches_are_shown_and_survive_a_restart():
     for batch in range(40):
         story.commit(batch=batch, at=batch, seconds=1.0)
     story.commit(batch=40, at=40, seconds=500.0).started(run=2, at=50)
-    shown = queries(board(story))["a"].recent_batch_seconds
+    shown = queries(published(story))["a"].recent_batch_seconds
     assert shown == (*(1.0,) * 29, 500.0)
 
 
 def test_ignored_and_expected_queries_are_marked():
-    shown = board(Story().started(at=0).started("b", at=0), expected=("b",))
+    shown = published(Story().started(at=0).started("b", at=0), expected=("b",))
     marks = {query.name: (query.expected, query.ignored) for query in status(shown).queries}
     assert marks == {"a": (False, False), "b": (True, False)}
     ignored = {**shown.health, "a": QueryHealth(QueryState.IDLE, ignored=True)}
@@ -144,7 +144,7 @@ def test_ignored_and_expected_queries_are_marked():
 
 
 def test_failed_query_shows_its_error_and_no_batch_in_flight():
-    dead = queries(full_board())["dead"]
+    dead = queries(full_published())["dead"]
     assert (dead.state, dead.error_class) == ("failed", "ConcurrentAppendException")
     assert "ConcurrentAppendException" in dead.reason
     assert dead.batch_in_flight_seconds is None
@@ -152,42 +152,42 @@ def test_failed_query_shows_its_error_and_no_batch_in_flight():
 
 def test_error_of_an_earlier_run_stays_until_the_next_run_commits():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT).started(run=2, at=20)
-    assert queries(board(story))["a"].error_class == "ConcurrentAppendException"
+    assert queries(published(story))["a"].error_class == "ConcurrentAppendException"
     story.commit(run=2, batch=1, at=30)
-    assert queries(board(story))["a"].error_class is None
+    assert queries(published(story))["a"].error_class is None
 
 
 def test_polling_for_offsets_is_not_a_batch_in_flight():
     asking = run(message="Getting offsets from KafkaV2", busy=True)
     story = Story().started(at=0).probe(asking, at=10)
-    assert queries(board(story))["a"].batch_in_flight_seconds is None
+    assert queries(published(story))["a"].batch_in_flight_seconds is None
 
 
 def test_expected_query_is_shown_before_it_is_seen():
-    absent = queries(full_board())["absent"]
+    absent = queries(full_published())["absent"]
     assert (absent.id, absent.run_id, absent.last_commit_batch) == (None, None, None)
     assert (absent.state, absent.reason) == ("starting", "expected, not seen yet")
-    assert queries(full_board(now=500.0))["absent"].state == "missing"
+    assert queries(full_published(now=500.0))["absent"].state == "missing"
 
 
 def test_queries_without_a_health_are_shown_as_not_evaluated_yet():
-    shown = msgspec.structs.replace(full_board(), health={})
+    shown = msgspec.structs.replace(full_published(), health={})
     assert {query.state for query in status(shown).queries} == {"starting"}
     assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
 
 
 def test_state_is_plain_text_and_not_an_enum_member():
-    assert all(type(query.state) is str for query in status(full_board()).queries)
+    assert all(type(query.state) is str for query in status(full_published()).queries)
 
 
 def test_unnamed_query_is_shown_by_its_short_id():
     story = Story()
     story.probe(run(None), at=1)
-    assert list(queries(board(story))) == ["id-None"]
+    assert list(queries(published(story))) == ["id-None"]
 
 
 def test_alerts_state_their_start_in_iso_8601():
-    (alert,) = as_json(full_board())["alerts"]
+    (alert,) = as_json(full_published())["alerts"]
     assert alert["labels"] == {
         "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
         "occurrence": "lasting",
@@ -197,7 +197,7 @@ def test_alerts_state_their_start_in_iso_8601():
 
 
 def test_monitor_shows_all_its_fields():
-    shown = as_json(full_board())["monitor"]
+    shown = as_json(full_published())["monitor"]
     assert set(shown) == set(Monitor.__struct_fields__)
     assert (shown["listener_path"], shown["listener_registered"]) == ("bus_queue", True)
     assert shown["heartbeat_timestamp"] == WALL - 0.5
@@ -216,13 +216,13 @@ def test_monitor_shows_all_its_fields():
 
 
 def test_empty_state_has_a_status():
-    assert as_json(board(monitor=Monitor()))["queries"] == []
+    assert as_json(published(monitor=Monitor()))["queries"] == []
 
 
 @pytest.mark.parametrize("state", STATES)
 def test_each_state_is_ready_or_unready(state):
     story = Story().started(at=0).commit(batch=1, at=10)
-    answer = readiness(with_health(board(story), "a", state, "because"))
+    answer = readiness(with_health(published(story), "a", state, "because"))
     unready = state in (
         "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
     )  # fmt: skip
@@ -232,7 +232,7 @@ def test_each_state_is_ready_or_unready(state):
 
 
 def test_readiness_covers_expected_queries_and_all_others():
-    answer = readiness(full_board())
+    answer = readiness(full_published())
     assert [(reason.query, reason.state) for reason in answer.reasons] == [
         ("dead", "failed"),
         ("absent", "starting"),
@@ -244,16 +244,16 @@ def test_nothing_is_ready_before_the_first_evaluation():
 
 
 def test_driver_without_queries_is_ready():
-    assert readiness(board()).ready is True
+    assert readiness(published()).ready is True
 
 
 def test_expected_query_that_was_never_evaluated_is_not_ready():
-    shown = msgspec.structs.replace(board(expected=("a",)), health={})
+    shown = msgspec.structs.replace(published(expected=("a",)), health={})
     assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
 
 
 def test_rendering_changes_nothing():
-    shown = full_board()
+    shown = full_published()
     assert as_json(shown) == as_json(shown)
     assert shown.monitor == MONITOR
     assert shown.snapshot == full_story().snapshot(100.0)
@@ -261,9 +261,9 @@ def test_rendering_changes_nothing():
 
 def test_long_name_is_shown_once_and_shortened_even_while_only_expected():
     name = "n" * 10_000
-    absent = status(board(expected=(name,)))
+    absent = status(published(expected=(name,)))
     present = status(
-        board(Story().started(name, at=0).commit(name, batch=0, at=1), expected=(name,))
+        published(Story().started(name, at=0).commit(name, batch=0, at=1), expected=(name,))
     )
 
     for shown in (absent, present):
@@ -275,7 +275,9 @@ def test_two_queries_with_one_expected_name_are_both_expected():
     story = IdStory().start("11111111", "r1", at=0, session="s1")
     story.start("22222222", "r2", at=1, session="s2")
 
-    shown = {query.name: query.expected for query in status(board(story, expected=("q",))).queries}
+    shown = {
+        query.name: query.expected for query in status(published(story, expected=("q",))).queries
+    }
     assert shown == {"q": True, "q-22222222": True}
 
 
@@ -288,7 +290,7 @@ def test_suppressed_alert_names_the_suppressing_one():
         alert=alert("StreamingBatchSlow", "a", "slow"),
         by=alert("StreamingQueryStalled", "*", "silent"),
     )
-    (shown,) = as_json(replace(full_board(), suppressed=(pair,)))["suppressed"]
+    (shown,) = as_json(replace(full_published(), suppressed=(pair,)))["suppressed"]
 
     assert shown == {
         "alertname": "StreamingBatchSlow", "query": "a", "reason": "slow",

@@ -13,8 +13,8 @@ from contextlib import ExitStack, suppress
 import pytest
 import requests
 import trustme
-from support.exporter_boards import full_board
 from support.exporter_http import address, our_threads, serving
+from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter import reception
@@ -47,7 +47,7 @@ def get(server, files, path="/metrics", **options):
 
 
 def test_metrics_are_served_over_tls(files):
-    with serving(full_board(), tls=tls(files)) as server:
+    with serving(full_published(), tls=tls(files)) as server:
         assert server.url.startswith("https://127.0.0.1:")
         answer = get(server, files)
         assert answer.status_code == 200
@@ -55,13 +55,13 @@ def test_metrics_are_served_over_tls(files):
 
 
 def test_long_answer_arrives_whole(files):
-    with serving(full_board(app="x" * 200_000), tls=tls(files)) as server:
+    with serving(full_published(app="x" * 200_000), tls=tls(files)) as server:
         answer = get(server, files, headers={"Accept-Encoding": "identity"})
     assert len(answer.content) == int(answer.headers["Content-Length"]) > 1_000_000
 
 
 def test_silent_clients_do_not_delay_a_handshake(files):
-    with serving(full_board(), tls=tls(files)) as server:
+    with serving(full_published(), tls=tls(files)) as server:
         silent = [socket.create_connection(address(server)) for _ in range(3)]
         began = time.monotonic()
         assert get(server, files).status_code == 200
@@ -71,7 +71,7 @@ def test_silent_clients_do_not_delay_a_handshake(files):
 
 
 def test_livez_is_answered_at_once_despite_silent_clients(files):
-    with serving(full_board(), tls=tls(files)) as server, ExitStack() as silent:
+    with serving(full_published(), tls=tls(files)) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
         began = time.monotonic()
@@ -85,7 +85,7 @@ def test_livez_is_answered_at_once_despite_silent_clients(files):
 def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
     monkeypatch.setattr(reception, "HANDSHAKE_SECONDS", 0.3)
     with (
-        serving(full_board(), tls=tls(files)) as server,
+        serving(full_published(), tls=tls(files)) as server,
         socket.create_connection(address(server), 10) as client,
     ):
         assert client.recv(1) == b""
@@ -93,7 +93,7 @@ def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
 
 def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
     paths = {name: shutil.copy(files[name], tmp_path) for name in ("cert", "key")}
-    with serving(full_board(), tls=tls(paths)) as server:
+    with serving(full_published(), tls=tls(paths)) as server:
         assert not server.renew()
         before = ssl.get_server_certificate(address(server), timeout=10)
         other = trustme.CA().issue_cert("127.0.0.1")
@@ -110,7 +110,7 @@ def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
     monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
-        serving(full_board(), tls=tls(files)) as server,
+        serving(full_published(), tls=tls(files)) as server,
         socket.create_connection(address(server), 10) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
     ):
@@ -120,7 +120,7 @@ def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
 
 
 def test_plain_http_is_rejected_silently(files, capfd):
-    with serving(full_board(), tls=tls(files)) as server:
+    with serving(full_published(), tls=tls(files)) as server:
         with pytest.raises(requests.ConnectionError):
             requests.get(server.url.replace("https", "http"), timeout=10)
         assert get(server, files).status_code == 200
@@ -128,14 +128,14 @@ def test_plain_http_is_rejected_silently(files, capfd):
 
 
 def test_only_clients_of_the_client_ca_are_accepted(files):
-    with serving(full_board(), tls=tls(files, client_ca_file=files["ca"])) as server:
+    with serving(full_published(), tls=tls(files, client_ca_file=files["ca"])) as server:
         assert get(server, files, cert=files["client"]).status_code == 200
         with pytest.raises(requests.ConnectionError):
             get(server, files)
 
 
 def test_token_is_required_over_tls(files):
-    with serving(full_board(), tls=tls(files), token="t") as server:
+    with serving(full_published(), tls=tls(files), token="t") as server:
         assert get(server, files).status_code == 401
         headers = {"Authorization": "Bearer t"}
         assert get(server, files, headers=headers).status_code == 200

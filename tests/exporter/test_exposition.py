@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prometheus_client import core, generate_latest
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.registry import Collector
-from support.exporter_boards import board, full_board
+from support.published_states import full_published, published
 
 from querypulse.exporter.buckets import Buckets
 from querypulse.exporter.exposition import as_openmetrics, as_text
@@ -98,7 +98,7 @@ def test_any_families_are_written_as_the_library_writes_them(ours, theirs, made)
 
 
 @pytest.mark.parametrize(("ours", "theirs"), FORMATS)
-@pytest.mark.parametrize("shown", [None, board(), full_board()])
+@pytest.mark.parametrize("shown", [None, published(), full_published()])
 def test_our_metrics_are_written_as_the_library_writes_them(ours, theirs, shown):
     assert ours(all_families(shown)) == theirs(QueryCollector(lambda: shown))
 
@@ -112,7 +112,7 @@ def test_value_is_written_as_go_writes_it(value):
 
 
 def test_our_names_need_no_escaping():
-    for family in QueryCollector(full_board).collect():
+    for family in QueryCollector(full_published).collect():
         for sample in family.samples:
             assert re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", sample.name)
             assert all(re.fullmatch("[a-zA-Z_][a-zA-Z0-9_]*", label) for label in sample.labels)

@@ -7,7 +7,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
-from support.exporter_boards import WALL, full_board
+from support.published_states import WALL, full_published
 
 from querypulse.exporter.exposition import as_text, base_name
 from querypulse.exporter.push import otlp, pushgateway
@@ -18,8 +18,8 @@ BEGAN = WALL - 1000
 
 @pytest.fixture(scope="module")
 def sent():
-    """The decoded metrics of the full board, by name."""
-    body = otlp.request_body(full_board(), began=BEGAN, wall=WALL)
+    """The decoded metrics of the full published, by name."""
+    body = otlp.request_body(full_published(), began=BEGAN, wall=WALL)
     (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     assert {one.key: one.value.string_value for one in resource.resource.attributes}[
         "service.name"
@@ -40,15 +40,15 @@ def test_group_has_the_app_and_nothing_of_the_process():
 
 
 def test_group_holds_what_a_scrape_shows():
-    board = full_board()
+    published = full_published()
 
-    assert pushgateway.group_body(board) == as_text(all_families(board))
+    assert pushgateway.group_body(published) == as_text(all_families(published))
 
 
 def test_every_family_with_a_figure_is_sent(sent):
     families = {
         base_name(one) if one.kind == "counter" else one.name
-        for one in all_families(full_board())
+        for one in all_families(full_published())
         if one.samples
     }
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 import requests
-from support.exporter_boards import full_board
 from support.exporter_http import get, raw, serving
+from support.published_states import full_published
 
 from querypulse.core.states import STATES
 from querypulse.exporter.status_page import assembly
@@ -43,7 +43,7 @@ class Outline(HTMLParser):
 
 @pytest.fixture(scope="module")
 def answer():
-    with serving(full_board()) as server:
+    with serving(full_published()) as server:
         return get(server, "/")
 
 
@@ -151,7 +151,7 @@ def test_head_returns_only_the_headers_of_the_page():
 
 
 def test_token_protects_the_data_but_not_the_page():
-    with serving(full_board(), token="t") as server:
+    with serving(full_published(), token="t") as server:
         assert get(server, "/").status_code == 200
         assert get(server, "/?x=1").status_code == 200
         for path in ("/status", "/metrics", "/readyz", "/watch/page", "/x"):

@@ -6,8 +6,8 @@ import re
 import threading
 
 import pytest
+from support.changing_states import BEGAN, ChangingState, at_work, fleet, working
 from support.exporter_http import address, serving
-from support.living_boards import BEGAN, LivingBoard, at_work, fleet, working
 from support.queries import until
 from support.status_window import kill, notice, row, states, status_page, texts, until_live
 from support.story import CONFLICT, Story
@@ -26,7 +26,7 @@ WATCH = """() => {
 }"""
 
 
-class Counted(LivingBoard):
+class Counted(ChangingState):
     """Counts requests and concurrent requests; they wait while ``go_on`` is not set."""
 
     def __init__(self, *args, **kwargs):
@@ -240,7 +240,7 @@ def test_page_adds_and_removes_queries(windows):
 
 
 def test_resolved_alert_disappears(windows):
-    living = LivingBoard(working(Story(), "a").ended("a", at=BEGAN - 1, exception=CONFLICT))
+    living = ChangingState(working(Story(), "a").ended("a", at=BEGAN - 1, exception=CONFLICT))
     with status_page(windows, living) as (page, _):
         assert page.inner_text("#alerts-title") == "1 open alert"
         living.story = fleet("a")
@@ -252,7 +252,7 @@ def test_resolved_alert_disappears(windows):
 
 def test_keyboard_reaches_every_control_with_visible_focus(windows):
     story = fleet("a", "b").ended("a", at=BEGAN - 1, exception=CONFLICT)
-    with status_page(windows, LivingBoard(story)) as (page, _):
+    with status_page(windows, ChangingState(story)) as (page, _):
         reached = []
         for _ in range(9):
             page.keyboard.press("Tab")
@@ -297,7 +297,7 @@ def test_filter_stays_active_while_queries_change(windows):
 
 def test_screen_reader_gets_landmarks_headings_and_states(windows):
     story = fleet("bronze", "doors").ended("doors", at=BEGAN - 1, exception=CONFLICT)
-    with status_page(windows, LivingBoard(story)) as (page, _):
+    with status_page(windows, ChangingState(story)) as (page, _):
         reported = page.locator("body").aria_snapshot()
     for line in (
         "- banner:",

@@ -6,9 +6,17 @@ import re
 
 import msgspec
 import pytest
-from support.exporter_boards import MONITOR
+from support.changing_states import (
+    BEGAN,
+    HOSTILE,
+    ChangingState,
+    at_work,
+    fleet,
+    in_flight,
+    working,
+)
 from support.flowing import Lake
-from support.living_boards import BEGAN, HOSTILE, LivingBoard, at_work, fleet, in_flight, working
+from support.published_states import MONITOR
 from support.status_window import AUDIT, row, seconds_until, states, status_page, texts
 from support.story import CONFLICT, Story
 
@@ -24,11 +32,11 @@ def incident():
     """Of four queries, ``alerts`` has failed; the expected query ``gold`` was never seen."""
     story = fleet("bronze", "doors", "alerts", "tyres")
     story.ended("alerts", at=BEGAN - 3, exception=WHY)
-    return LivingBoard(story, expected=("bronze", "alerts", "gold"))
+    return ChangingState(story, expected=("bronze", "alerts", "gold"))
 
 
 def every_state():
-    living = LivingBoard(fleet(*(f"q-{state}" for state in STATES)))
+    living = ChangingState(fleet(*(f"q-{state}" for state in STATES)))
     living.health = {f"q-{state}": (state, f"because it is {state}") for state in STATES}
     return living
 
@@ -89,7 +97,7 @@ def test_queries_are_sorted_by_severity_with_ignored_ones_last(windows):
 
 
 def test_query_shows_its_reason_and_figures(windows):
-    living = LivingBoard(in_flight(fleet("busy", "calm"), "busy", "calm", at=BEGAN - 1))
+    living = ChangingState(in_flight(fleet("busy", "calm"), "busy", "calm", at=BEGAN - 1))
     with status_page(windows, living) as (page, _):
         busy = row(page, "busy")
         assert busy.locator(".badge").inner_text().strip() == "running"
@@ -123,7 +131,7 @@ def test_graphics_have_a_text_alternative(page):
 
 def test_bar_grows_with_the_age_of_the_last_commit(windows):
     story = working(Story(), "old", ago=45.0)
-    living = LivingBoard(working(story, "new", ago=1.0))
+    living = ChangingState(working(story, "new", ago=1.0))
     with status_page(windows, living) as (page, _):
         filled = {
             name: float(
@@ -137,7 +145,7 @@ def test_bar_grows_with_the_age_of_the_last_commit(windows):
 
 def test_idle_query_has_an_empty_bar(windows):
     story = working(Story(), "nightly", ago=400.0).idle("nightly", at=BEGAN - 1)
-    with status_page(windows, LivingBoard(story)) as (page, _):
+    with status_page(windows, ChangingState(story)) as (page, _):
         nightly = row(page, "nightly")
         assert nightly.locator(".badge").inner_text().strip() == "idle"
         assert (
@@ -183,7 +191,7 @@ def test_alert_links_to_its_query_and_clears_the_filter(page):
 
 
 def test_monitor_shows_its_own_health(windows):
-    living = LivingBoard(fleet("a"), monitor=MONITOR)
+    living = ChangingState(fleet("a"), monitor=MONITOR)
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
         assert re.fullmatch(r"\d s ago", facts["heartbeat"])
@@ -199,7 +207,7 @@ def test_monitor_shows_its_own_health(windows):
 
 
 def test_page_without_queries_explains_it(windows):
-    with status_page(windows, LivingBoard(), query="#empty") as (page, _):
+    with status_page(windows, ChangingState(), query="#empty") as (page, _):
         assert page.inner_text("#sentence") == "No query is monitored."
         assert page.inner_text("#empty").startswith("No streaming query has been started")
 
@@ -214,7 +222,7 @@ def test_hostile_texts_are_shown_as_text(windows):
     story = working(Story(), HOSTILE).ended(
         HOSTILE, at=BEGAN - 1, exception=f"{HOSTILE}: {HOSTILE}"
     )
-    living = LivingBoard(story, expected=(f"{HOSTILE}2",))
+    living = ChangingState(story, expected=(f"{HOSTILE}2",))
     living.change = lambda shown: msgspec.structs.replace(shown, app=HOSTILE, spark_version=HOSTILE)
     with status_page(windows, living) as (page, _):
         assert row(page, HOSTILE).locator("h3").inner_text() == HOSTILE
@@ -230,7 +238,7 @@ def test_hostile_texts_are_shown_as_text(windows):
 def test_runbook_without_a_web_address_is_not_a_link(windows, address):
     labels = {"alertname": "X", "app": "a", "query": "*", "severity": "critical"}
     alert = Alert(labels, {"summary": "s", "runbook_url": address}, BEGAN)
-    living = LivingBoard(fleet("a"))
+    living = ChangingState(fleet("a"))
     living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
     with status_page(windows, living) as (page, _):
         assert page.locator(".runbook").inner_text() == address
@@ -246,7 +254,7 @@ def test_alert_links_to_dashboard_and_spark_ui(windows):
         "spark_ui_url": "http://driver-1:4040/",
     }
     alert = Alert(labels, {"summary": "s", **links}, BEGAN)
-    living = LivingBoard(fleet("a"))
+    living = ChangingState(fleet("a"))
     living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
     with status_page(windows, living) as (page, _):
         found = page.locator(".alert .runbook a")
@@ -280,7 +288,7 @@ def test_page_follows_the_preferred_color_scheme(windows):
 def test_phone_layout_does_not_scroll_sideways(windows):
     story = fleet("bronze", "a_very_long_name_" * 8)
     story.ended("a_very_long_name_" * 8, at=BEGAN - 3, exception=f"E: {'x' * 300}")
-    living = LivingBoard(story, monitor=MONITOR)
+    living = ChangingState(story, monitor=MONITOR)
     with status_page(windows, living, viewport={"width": 360, "height": 700}) as (page, _):
         for summary in page.locator("summary").all():
             summary.click()
@@ -304,7 +312,7 @@ def test_page_has_no_animations(page):
 
 def test_graph_of_queries_is_a_nested_list_that_leads_to_the_queries(windows):
     story = Lake(**{"bronze": "landing", "silver": "bronze", HOSTILE: "silver"})
-    living = LivingBoard(story.batches(1, at=BEGAN - 2))
+    living = ChangingState(story.batches(1, at=BEGAN - 2))
     with status_page(windows, living) as (page, _):
         page.locator("#flow").wait_for()
         names = page.locator("#flow .link")
@@ -321,7 +329,7 @@ def test_page_without_a_graph_shows_none(page):
 
 def test_graph_of_a_thousand_queries_is_bounded_and_a_circle_ends(windows):
     reads = {f"q{number:04}": f"q{(number // 2):04}" for number in range(1000)}
-    living = LivingBoard(Lake(**reads).batches(1, at=BEGAN - 2))
+    living = ChangingState(Lake(**reads).batches(1, at=BEGAN - 2))
     with status_page(windows, living) as (page, _):
         page.locator("#flow").wait_for()
         assert page.locator("#flow .link").count() == 200

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.exporter_boards import MONITOR
+from support.published_states import MONITOR
 from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
@@ -64,7 +64,7 @@ class ClockedQuery:
     def _shown(self) -> tuple[object, ...]:
         """The queries of ``/status``, and what an Alertmanager receives."""
         evaluated, wall = self.harness.published[-1], self.harness.wall + self.harness.clock()
-        board = PublishedState(
+        published = PublishedState(
             app="etl",
             spark_version="4.0.0",
             snapshot=evaluated.snapshot,
@@ -74,7 +74,7 @@ class ClockedQuery:
             wall=wall,
         )
         sent = [api_alerts(incident, wall) for incident in self.harness.offers[-1]]
-        return status(board).queries, status(board).alerts, sent
+        return status(published).queries, status(published).alerts, sent
 
     @property
     def alerts(self) -> set[tuple[str, str]]:

@@ -9,8 +9,8 @@ from contextlib import ExitStack
 
 import pytest
 import trustme
-from support.exporter_boards import full_board
 from support.exporter_http import address, our_threads, raw, serving
+from support.published_states import full_published
 
 from querypulse.exporter import request_handler
 from querypulse.exporter.server import Tls
@@ -77,7 +77,7 @@ def code_of(answer):
 )
 @pytest.mark.parametrize("path", TRICKS)
 def test_no_trick_in_a_path_reads_what_needs_the_token(path):
-    with serving(full_board(), token="t", runbook=runbook) as server:
+    with serving(full_published(), token="t", runbook=runbook) as server:
         answer = raw(server, f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
 
     assert code_of(answer) == (200 if path == "//" else 404 if is_below_runbooks(path) else 401)
@@ -90,7 +90,7 @@ def is_below_runbooks(path):
 
 @pytest.mark.parametrize("path", TRICKS)
 def test_with_the_token_a_trick_reads_no_file(path):
-    with serving(full_board(), token="t", runbook=runbook) as server:
+    with serving(full_published(), token="t", runbook=runbook) as server:
         head = f"GET {path} HTTP/1.1\r\nAuthorization: Bearer t\r\n\r\n"
         answer = raw(server, head.encode())
 
@@ -114,7 +114,7 @@ def test_the_token_is_compared_in_constant_time(monkeypatch, guess):
         return compare(given, wanted)
 
     monkeypatch.setattr(request_handler, "compare_digest", record)
-    with serving(full_board(), token=SECRET) as server:
+    with serving(full_published(), token=SECRET) as server:
         head = f"GET /livez HTTP/1.1\r\nAuthorization: Bearer {guess}\r\n\r\n"
         answer = raw(server, head.encode())
 
@@ -135,7 +135,7 @@ def test_a_hundred_hanging_handshakes_delay_no_answer(tmp_path, measured):
     authority.configure_trust(context)
     hello = client_hello(context)
     tls = Tls(cert_file=str(cert), key_file=str(cert))
-    with serving(full_board(), tls=tls) as server, ExitStack() as hanging:
+    with serving(full_published(), tls=tls) as server, ExitStack() as hanging:
         for number in range(HANDSHAKES):
             client = hanging.enter_context(socket.create_connection(address(server), 10))
             # Some send nothing, some half of their first message, some all of it and no more.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.exporter_boards import board
 from support.exporter_exposition import text
+from support.published_states import published
 from support.story import Story
 
 from querypulse.exporter.query_limit import MAX_QUERIES
@@ -28,7 +28,7 @@ def test_ten_thousand_names_give_a_bounded_scrape(measured):
     story = Story()
     for number in range(MANY):
         story.started(f"{number} {HOSTILE}", at=0)
-    shown = board(story)
+    shown = published(story)
     began = time.monotonic()
     scraped = text(shown)
     seconds = time.monotonic() - began

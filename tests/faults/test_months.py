@@ -10,8 +10,8 @@ import gc
 from typing import NamedTuple
 
 import pytest
-from support.exporter_boards import MONITOR
 from support.exporter_exposition import text
+from support.published_states import MONITOR
 from support.story import CONFLICT, Story, progress, run
 
 from querypulse.alerting.lifecycle.guidance import Guidance
@@ -111,7 +111,7 @@ class Months:
         while (sent := self._outbox.begin(at, WALL + at)) is not None:
             self.notified += sent.ends_at is None
             self._outbox.delivered(sent, WALL + at)
-        self._board = PublishedState(
+        self._published = PublishedState(
             app="etl",
             spark_version="4.0.0",
             snapshot=snapshot,
@@ -125,7 +125,7 @@ class Months:
         return Size(
             objects=len(gc.get_objects()),
             queries=len(self.story.state.snapshot(self._hour * HOUR).queries),
-            series=sum(not line.startswith("#") for line in text(self._board).splitlines()),
+            series=sum(not line.startswith("#") for line in text(self._published).splitlines()),
             outbox=len(self._outbox.entries),
         )
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exporter_boards import full_board
 from support.exporter_http import address, get, our_threads, serving
+from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content, Pages
@@ -52,7 +52,7 @@ def timed_get(server, path, **headers):
     "`/livez` answers within 1 s, scrapes go on, no thread waits",
 )
 def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured):
-    with serving(full_board()) as server, ExitStack() as idle:
+    with serving(full_published()) as server, ExitStack() as idle:
         for _ in range(IDLE_CONNECTIONS):
             idle.enter_context(socket.create_connection(address(server)))
         live, seconds = timed_get(server, "/livez")
@@ -87,7 +87,7 @@ def test_huge_body_is_refused_and_not_kept(path, token, code, measured):
     forget_peak()
     before = peak_bytes()
     with (
-        serving(full_board(), token="t") as server,
+        serving(full_published(), token="t") as server,
         socket.create_connection(address(server), 10) as client,
     ):
         client.sendall(head)
@@ -194,7 +194,7 @@ def test_any_posted_body_is_a_silence_or_a_bad_request(body):
 
 def answered(head, body, *, token, silence=None):
     """What a client receives that sends no more than this, and the guard of the server."""
-    shown, guard = full_board(), Guard()
+    shown, guard = full_published(), Guard()
     pages = Pages(Content(lambda: shown, lambda: True, silence=silence), ShutdownNotice(), guard)
     admission = Admission(lambda: token, lambda host: True)
     ours, theirs = socket.socketpair()

@@ -11,7 +11,7 @@ from math import isfinite
 from pathlib import Path
 
 import msgspec
-from support.exporter_boards import board, full_board
+from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.alerting.alert import Alert
@@ -47,7 +47,7 @@ KINDS = {
 }
 REPORTS = {b"R": ProbeReport, b"L": LogReport, b"D": SourceReport}
 TOKEN = "t0ken"
-SHOWN = full_board()
+SHOWN = full_published()
 
 
 class Broken(AssertionError):
@@ -87,7 +87,7 @@ def state(data: bytes) -> None:
     story, clock = Story(), _Clock()
     for line in data.splitlines()[:MOST_LINES]:
         _apply(story, clock, line[:1], line[1:])
-    shown = board(story, now=clock.now, expected=("expected",))
+    shown = published(story, now=clock.now, expected=("expected",))
     exposition.as_text(all_families(shown))
     exposition.as_openmetrics(all_families(shown))
     text = msgspec.json.encode(status(shown))

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 from msgspec.structs import replace
-from support.exporter_boards import board
+from support.published_states import published
 from support.story import Story, run
 
 from querypulse.exporter.status import status
@@ -106,6 +106,6 @@ def test_number_of_remembered_queries_is_limited(caplog, monkeypatch):
 
 def test_status_shows_the_problem_as_long_as_it_exists():
     story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
-    shown = {one.name: one.checkpoint_problem for one in status(board(story)).queries}
+    shown = {one.name: one.checkpoint_problem for one in status(published(story)).queries}
 
     assert shown == {"a": checkpoint_problem(LOCAL), "b": "", "c": None}

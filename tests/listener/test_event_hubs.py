@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.exporter_boards import board
 from support.exporter_exposition import values
+from support.published_states import published
 from support.story import Story
 
 from querypulse.exporter.status import status
@@ -59,7 +59,7 @@ def test_sequence_numbers_are_decoded_by_partition(offset, positions):
 
 def test_lag_is_absent_where_the_end_is_unknown():
     story = seen(*(batch(number, {"orders": {"0": 1000 * number}}) for number in range(3)))
-    shown = board(story, now=40.0)
+    shown = published(story, now=40.0)
 
     assert [values(shown, name, app="shop", query="a") for name in LAGS] == [{}, {}]
     assert status(shown).queries[0].lag_offsets is None

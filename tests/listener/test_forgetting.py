@@ -84,7 +84,7 @@ class Parts:
 
     def __init__(self, harness, expected=()):
         self.evaluated = harness.worker.evaluated
-        self.board = self
+        self.published = self
         self.expected = expected
         self.forgotten = []
 

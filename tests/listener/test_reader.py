@@ -517,7 +517,7 @@ def shown(reading, forged=0):
         files=SimpleNamespace(problems={}),
         publishers=SimpleNamespace(pushes={}),
     )
-    dropped = facts.board(worker.evaluated).monitor.events_dropped
+    dropped = facts.published(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)
     return {reason: count for reason, count in dropped.items() if count}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.exporter_boards import board
 from support.exporter_exposition import samples
+from support.published_states import published
 from support.recorded import FIXTURES
 from support.story import Story, policy, source
 
@@ -110,13 +110,13 @@ def behind():
 def test_backlog_metric_is_labelled_by_source_index():
     shown = [
         (one.labels["source"], one.value)
-        for one in samples(board(behind()))
+        for one in samples(published(behind()))
         if one.name == "spark_streaming_source_backlog_files"
     ]
 
     assert shown == [("1", 8)]
     assert "spark_streaming_source_backlog_files" not in {
-        one.name for one in samples(board(Story().commit(batch=0, at=1)))
+        one.name for one in samples(published(Story().commit(batch=0, at=1)))
     }
 
 

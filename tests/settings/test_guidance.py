@@ -7,10 +7,10 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support.exporter_boards import full_board
 from support.exporter_http import get, serving
 from support.http_double import HttpDouble
 from support.pagerduty_double import PagerDutyDouble
+from support.published_states import full_published
 from support.receiver_incidents import ONE
 from support.repository import runbooks
 
@@ -252,7 +252,7 @@ def test_pagerduty_event_links_to_the_status_page_and_the_runbook():
 
 @pytest.mark.parametrize("name", sorted(runbooks()))
 def test_driver_serves_every_runbook(name):
-    with serving(full_board(), runbook=runbook) as server:
+    with serving(full_published(), runbook=runbook) as server:
         answer = get(server, f"/runbooks/{name}")
 
     assert (answer.status_code, answer.text) == (200, runbooks()[name])
@@ -260,7 +260,7 @@ def test_driver_serves_every_runbook(name):
 
 
 def test_link_between_runbooks_works():
-    with serving(full_board(), runbook=runbook) as server:
+    with serving(full_published(), runbook=runbook) as server:
         assert (
             get(server, "/runbooks/StreamingQueryFailed.md").text
             == runbooks()["StreamingQueryFailed"]
@@ -272,7 +272,7 @@ def test_link_between_runbooks_works():
              "/runbooks/../prometheus/rules.yaml", "/runbooks/StreamingQueryFailed.md/x"]
 )  # fmt: skip
 def test_nothing_else_is_served_as_a_runbook(path):
-    with serving(full_board(), runbook=runbook) as server:
+    with serving(full_published(), runbook=runbook) as server:
         assert get(server, path).status_code == 404
 
 
@@ -288,6 +288,6 @@ def test_alert_without_a_runbook_contains_no_next_steps():
 
 
 def test_proxy_may_forward_the_host_of_the_external_url():
-    with serving(full_board(), external_name="driver.example") as server:
+    with serving(full_published(), external_name="driver.example") as server:
         assert get(server, "/livez", Host="driver.example").status_code == 200
         assert get(server, "/livez", Host="stranger.example").status_code != 200

@@ -12,8 +12,8 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
-from support.exporter_boards import full_board
 from support.http_double import HttpDouble, held, reply
+from support.published_states import full_published
 from support.server_process import ServerProcess, free_port
 
 from querypulse.core.guard import Guard
@@ -36,11 +36,11 @@ def publishing():
     """Start what the settings say; everything ends with the test."""
     started = []
 
-    def start(*, board=full_board, app="shop", interval=0.05, **settings):
+    def start(*, published=full_published, app="shop", interval=0.05, **settings):
         connections = structs.replace(
             push_connections(Settings(**settings)), interval_seconds=interval
         )
-        one = make_publishers(app, connections, board, Guard())
+        one = make_publishers(app, connections, published, Guard())
         one.start()
         started.append(one)
         return one
@@ -85,7 +85,7 @@ def test_crash_leaves_the_newest_figures_behind(double, publishing):
 
 
 def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing):
-    publishers = publishing(pushgateway_url=double.url, board=lambda: None)
+    publishers = publishing(pushgateway_url=double.url, published=lambda: None)
     end(publishers, planned=True)
 
     assert double.requests == []
@@ -112,7 +112,7 @@ class IncompleteTarget:
     def __init__(self):
         self.pushes = []
 
-    def push(self, board, wall):
+    def push(self, published, wall):
         self.pushes.append(wall)
         raise ImportError("cannot import name 'x'")
 
@@ -124,7 +124,7 @@ class IncompleteTarget:
 @pytest.mark.contains_errors
 def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
     target, guard = IncompleteTarget(), Guard()
-    publisher = Publisher(target, full_board, guard, interval_seconds=60.0)
+    publisher = Publisher(target, full_published, guard, interval_seconds=60.0)
     publisher.start()
     until(lambda: publisher.pushes.problem)
     time.sleep(0.5)
@@ -220,7 +220,7 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
     try:
         publishers = publishing(pushgateway_url=gateway.url)
         other = publishing(
-            pushgateway_url=gateway.url, app="bank", board=lambda: full_board(app="bank")
+            pushgateway_url=gateway.url, app="bank", published=lambda: full_published(app="bank")
         )
         until(lambda: mine in shown())
         until(lambda: 'instance="bank"' in shown())

@@ -9,9 +9,9 @@ from importlib import import_module
 
 import pytest
 import requests
-from support.exporter_boards import full_board
 from support.exporter_http import address, serving
 from support.http_double import HttpDouble, reply
+from support.published_states import full_published
 
 from querypulse.alerting.rules import ALERT_NAMES, ORDER
 from querypulse.commands import cli
@@ -33,7 +33,7 @@ def silencing():
 def driver(silencing):
     """A server that accepts silences with a token."""
     with serving(
-        full_board(), token="t0ken", silence=lambda body: post_silence(body, silencing, NAMES)
+        full_published(), token="t0ken", silence=lambda body: post_silence(body, silencing, NAMES)
     ) as server:
         yield server
 
@@ -88,7 +88,7 @@ def test_post_without_the_token_is_refused(driver, silencing, token):
 
 def test_server_without_a_token_refuses_silences(silencing):
     take = lambda body: post_silence(body, silencing, NAMES)
-    with serving(full_board(), silence=take) as server:
+    with serving(full_published(), silence=take) as server:
         answer = post(server, HOUR, None)
 
     assert answer.status_code == 403
@@ -218,7 +218,7 @@ def silence(tmp_path, capsys, clean_environment):
 def test_command_silences_every_driver(silence, driver, silencing):
     elsewhere = Silencing((), None, Guard())
     take = lambda body: post_silence(body, elsewhere, NAMES)
-    with serving(full_board(), token="t0ken", silence=take) as other:
+    with serving(full_published(), token="t0ken", silence=take) as other:
         code, output, errors = silence(
             *("bilingg", "--for", "2h", "--url", driver.url, "--url", f"{other.url}/"),
             *("--token-file", "TOKEN"),

@@ -349,7 +349,7 @@ def test_a_failed_step_has_no_heartbeat_and_is_repeated():
     before = harness.worker.beat_at
 
     def broken(evaluated):
-        raise RuntimeError("nobody reads the board")
+        raise RuntimeError("nobody reads the published state")
 
     harness.worker._on_evaluated = broken
     with pytest.raises(RuntimeError):

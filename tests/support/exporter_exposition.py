@@ -1,4 +1,4 @@
-"""A board's exposition, read back by Prometheus' own parsers."""
+"""A published's exposition, read back by Prometheus' own parsers."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from querypulse.exporter.server import Content, HttpServer
 
 
 @contextmanager
-def serving(board=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
-    """A started server; ``board`` is a board, None or a function; ``token`` may be text."""
+def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
+    """A started server; ``published`` is a published, None or a function; ``token`` may be text."""
     if isinstance(token := access.get("token"), str):
         access["token"] = lambda: token
-    newest = board if callable(board) else lambda: board
+    newest = published if callable(published) else lambda: published
     served = {name: access.pop(name) for name in ("runbook", "silence") if name in access}
     content = Content(newest, alive, **served)
     server = HttpServer(host, port, content, guard or Guard(), **access)

@@ -45,7 +45,7 @@ def row(name: str) -> str:
 
 def labels_of(family: Metric) -> list[str]:
     """Labels in the order of the samples, without ``le``, which every histogram has."""
-    assert family.samples, f"{family.name}: the full board of the tests has no sample of it"
+    assert family.samples, f"{family.name}: the full published of the tests has no sample of it"
     return list(
         dict.fromkeys(label for one in family.samples for label in one.labels if label != "le")
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 from prometheus_client.core import Metric
-from support.exporter_boards import full_board
+from support.published_states import full_published
 from support.rules_table import CASES
 from support.story import Story, policy, processing
 
@@ -119,7 +119,7 @@ def grafana() -> dict[str, dict]:
 @lru_cache
 def families() -> dict[str, Metric]:
     """The metric families of a driver, by their names in queries (``..._total``, ``..._info``)."""
-    collected = QueryCollector(full_board).collect()
+    collected = QueryCollector(full_published).collect()
     return {_shown(family): family for family in collected}
 
 

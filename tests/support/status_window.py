@@ -8,8 +8,8 @@ import time
 from contextlib import contextmanager
 
 from playwright.sync_api import Page
+from support.changing_states import ChangingState
 from support.exporter_http import serving
-from support.living_boards import LivingBoard
 
 AUDIT = """(stale) => {
   document.body.dataset.stale = stale;
@@ -42,10 +42,10 @@ AUDIT = """(stale) => {
 
 
 @contextmanager
-def status_page(windows, board, *, query="#queries .query", **options):
-    """A server of ``board`` and a window on its page, once ``query`` is visible."""
+def status_page(windows, published, *, query="#queries .query", **options):
+    """A server of ``published`` and a window on its page, once ``query`` is visible."""
     access = {"token": options.pop("token")} if "token" in options else {}
-    with serving(board, **access) as server:
+    with serving(published, **access) as server:
         page = windows.open(server.url, **options)
         page.wait_for_selector(query)
         yield page, server
@@ -84,8 +84,8 @@ def kill(server) -> None:
             connection.shutdown(socket.SHUT_RDWR)
 
 
-def seconds_until(page: Page, selector: str, living: LivingBoard, change) -> float:
-    """The seconds from a change of the board until the page shows it."""
+def seconds_until(page: Page, selector: str, living: ChangingState, change) -> float:
+    """The seconds from a change of the published state until the page shows it."""
     change(living)
     began = time.monotonic()
     page.wait_for_selector(selector)

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from support.exporter_http import address, get
-from support.exporter_http import serving as serving_board
+from support.exporter_http import serving as serving_published
 
 from querypulse.alerting.lifecycle.guidance import Guidance
 from querypulse.core.guard import Guard
@@ -26,16 +26,24 @@ from querypulse.watch.target_tracker import TargetTracker
 from querypulse.watch.targets import Targets
 from querypulse.watch.watcher import Watcher
 
-__all__ = ["RecordingSink", "ServedDriver", "address", "driver_board", "get", "serving", "watching"]
+__all__ = [
+    "RecordingSink",
+    "ServedDriver",
+    "address",
+    "get",
+    "published_driver",
+    "serving",
+    "watching",
+]
 
 SCRIPT = """
 import sys, threading
-from support.watching import driver_board
+from support.watching import published_driver
 from querypulse.exporter.server import Content, HttpServer
 from querypulse.core.guard import Guard
 
 app, port = sys.argv[1], int(sys.argv[2])
-content = Content(lambda: driver_board(app), lambda: True)
+content = Content(lambda: published_driver(app), lambda: True)
 server = HttpServer("127.0.0.1", port, content, Guard())
 server.start()
 print(server.url, flush=True)
@@ -44,7 +52,7 @@ server.close()
 """
 
 
-def driver_board(app="etl", heartbeat=None, **states):
+def published_driver(app="etl", heartbeat=None, **states):
     """The published state of a driver with queries in these states; by default its worker is alive."""
     health = {
         query: SimpleNamespace(state=state, reason="reported", window_seconds=60.0, ignored=False)
@@ -62,9 +70,9 @@ def driver_board(app="etl", heartbeat=None, **states):
     )
 
 
-def serving(app="etl", *, board=None, **access):
-    """A started server of a healthy driver, or of the driver that ``board`` describes."""
-    return serving_board(board or (lambda: driver_board(app)), **access)
+def serving(app="etl", *, published=None, **access):
+    """A started server of a healthy driver, or of the driver that ``published`` describes."""
+    return serving_published(published or (lambda: published_driver(app)), **access)
 
 
 class ServedDriver:

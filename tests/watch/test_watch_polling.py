@@ -13,7 +13,7 @@ import pytest
 import trustme
 from msgspec.structs import replace
 from support.http_double import HttpDouble, drip, raw, reply
-from support.watching import driver_board, serving
+from support.watching import published_driver, serving
 
 from querypulse.core.secret import Secret
 from querypulse.exporter.tls import Tls
@@ -47,15 +47,15 @@ def listening(backlog=8):
 
 
 def test_a_healthy_driver_reports_its_name_and_its_heartbeat():
-    with serving(board=lambda: driver_board("etl", 1_600_000_000.0)) as server:
+    with serving(published=lambda: published_driver("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
     assert found.unhealthy == ()
 
 
 def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
-    shown = driver_board("etl", bronze="running", silver="stalled", gold="failed")
-    with serving(board=lambda: shown) as server:
+    shown = published_driver("etl", bronze="running", silver="stalled", gold="failed")
+    with serving(published=lambda: shown) as server:
         found = seen(server.url)
     assert found.said is Said.HEALTHY
     assert found.unhealthy == ("silver: stalled", "gold: failed")
@@ -66,13 +66,13 @@ def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
 )
 def test_the_poll_shows_that_the_driver_reports_the_end_of_its_jvm(alertname, gone):
     alert = SimpleNamespace(labels={"alertname": alertname}, annotations={}, starts_at=0.0)
-    shown = replace(driver_board(), alerts=(alert,))
-    with serving(board=lambda: shown) as server:
+    shown = replace(published_driver(), alerts=(alert,))
+    with serving(published=lambda: shown) as server:
         assert seen(server.url).reports_gone is gone
 
 
 def test_a_driver_before_its_first_evaluation_is_healthy_and_has_no_name():
-    with serving(board=lambda: None) as server:
+    with serving(published=lambda: None) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "", None)
 

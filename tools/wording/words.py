@@ -55,8 +55,13 @@ RETIRED_NAMES = {
     "Pace": "SendSchedule",
     "Roll": "TargetTracker",
     "Trouble": "TransportFailure",
+    "_courses": "_active",
+    "board, _board": "published",
+    "first_sign_seen": "activity_seen",
+    "forms_of": "secret_variants",
     "hand_over, take_over": "escalate_to_fallback",
     "is_proven": "has_recovered",
+    "last_sign_at": "last_activity_at",
     "named_table": "table_from_error",
     "second_try": "minimal_payload",
 }
@@ -64,6 +69,9 @@ RETIRED_NAMES = {
 EXCEPTIONS = {
     ("tools/wording/words.py", "*"): "lists the words",
     ("tests/repository/test_wording.py", "*"): "tests the list",
+    ("tests/dashboards/test_grafana_dashboards.py", "board"): "a dashboard of Grafana",
+    ("tests/dashboards/test_grafana_queries.py", "board"): "a dashboard of Grafana",
+    ("tests/dashboards/test_runbooks.py", "board"): "a dashboard of Grafana",
     ("alerting/outbox/entry.py", "told"): "names in a spool's file, which earlier versions wrote",
     ("tests/alerting/outbox/test_spool.py", "told"): "tests these names",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
-from support.exporter_boards import MONITOR, board
+from support.published_states import MONITOR, published
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.evaluate import QueryHealth
@@ -21,11 +21,11 @@ QUIET_MONITOR = msgspec.structs.replace(
 )  # fmt: skip
 
 
-class LivingBoard:
-    """Each call returns a newer board of ``story``, evaluated by the real rules.
+class ChangingState:
+    """Each call returns a newer published of ``story``, evaluated by the real rules.
 
     ``health`` (label -> state, reason) overrides the results of the rules.
-    ``frozen`` makes it return the same board for ever, like a worker that hangs.
+    ``frozen`` makes it return the same published for ever, like a worker that hangs.
     """
 
     def __init__(self, story: Story | None = None, *, expected=(), monitor=QUIET_MONITOR) -> None:
@@ -44,14 +44,14 @@ class LivingBoard:
         return BEGAN + time.monotonic() - self._made_at
 
     def __call__(self) -> PublishedState:
-        return self.frozen or self.change(self._board())
+        return self.frozen or self.change(self._published())
 
     def freeze(self) -> None:
         self.frozen = self()
 
-    def _board(self) -> PublishedState:
+    def _published(self) -> PublishedState:
         wall = time.time()
-        shown = board(self.story, now=self.now, expected=self.expected, app="telemetry")
+        shown = published(self.story, now=self.now, expected=self.expected, app="telemetry")
         health = {label: self._health(label, one) for label, one in shown.health.items()}
         return msgspec.structs.replace(
             shown,
@@ -70,7 +70,7 @@ class LivingBoard:
         return QueryHealth(QueryState(state), reason, evaluated.window_seconds)
 
 
-def at_work(*names: str, kind: type[LivingBoard] = LivingBoard) -> LivingBoard:
+def at_work(*names: str, kind: type[ChangingState] = ChangingState) -> ChangingState:
     """A driver whose queries keep running, however slow the machine is."""
     living = kind(fleet(*names))
     living.health = dict.fromkeys(names, ("running", ""))

@@ -1,4 +1,4 @@
-"""Boards for tests of the exporter: stories, evaluated by the real rules."""
+"""Published states for tests of the exporter: stories, evaluated by the real rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from querypulse.listener.events import SourceProgress
 from querypulse.listener.flow import Flow
 
 WALL = 1_700_000_000.0
-"""The Unix time of the snapshot of every board."""
+"""The Unix time of the snapshot of every published."""
 
 MONITOR = Monitor(
     heartbeat_timestamp=WALL - 0.5,
@@ -40,7 +40,7 @@ MONITOR = Monitor(
 )
 
 
-def board(
+def published(
     story=None,
     *,
     now=100.0,
@@ -103,13 +103,13 @@ def full_story() -> Story:
     return story.ended("dead", at=90, exception=CONFLICT)
 
 
-def full_board(**changes) -> PublishedState:
+def full_published(**changes) -> PublishedState:
     """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy.
 
     The newest alert was held open, and lasts.
     """
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
-    shown = board(
+    shown = published(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
