@@ -14,7 +14,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting import incidents, remembering
-from querypulse.alerting.lifecycle import active_alert, flap_guard, grouping, inhibition, lifecycle
+from querypulse.alerting.lifecycle import (
+    active_alert,
+    flap_guard,
+    grouping,
+    inhibition,
+    lifecycle,
+    silences,
+)
 from querypulse.alerting.lifecycle.health import DriverHealth
 from querypulse.alerting.outbox import outbox, send_schedule
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
@@ -44,6 +51,7 @@ from .scenarios import plan_of
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
+_covers = silences.Silence.covers
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _with_poll = state.with_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
@@ -122,6 +130,10 @@ def _counts_old_drops(known: Any, report: Any) -> Any:
     return _with_poll(known, report)
 
 
+def _of_any_app(self: silences.Silence, alert: Any, wall: float) -> bool:
+    return _covers(replace(self, app="*"), alert, wall)
+
+
 HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
@@ -134,6 +146,8 @@ OF_NOTIFYING = (
              inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
              lifecycle.Lifecycle, "_is_silenced", lambda *_: False, finding="A6", plan=plan_of("A6", 1)),
+    Mutation("a silence covers the alerts of every app", "P1|P4",
+             silences.Silence, "covers", _of_any_app, only("die"), finding="A14"),
     Mutation("the end of the application explains no end of a query", "P2",
              Context, "explains_ends", property(lambda _: False), finding="L6", plan=plan_of("L6")),
     Mutation("events that Spark dropped before the attach count", "P2",
