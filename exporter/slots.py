@@ -1,64 +1,93 @@
-"""A bounded number of threads with a bounded queue."""
+"""A bounded number of threads with a bounded queue; no client can take all of either."""
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
+
+import msgspec
 
 from ..core.guard import Guard
 
 MAX_WAITING = 64
 
 
+class RequestTask(msgspec.Struct, frozen=True):
+    """What to run, and the address of the client that it is for."""
+
+    run: Callable[[], None]
+    client: str
+
+
 class RequestSlots:
-    """Runs at most ``limit`` tasks at once, each in a thread; queues up to ``MAX_WAITING`` more."""
+    """Runs at most ``limit`` tasks at once, each in a thread; queues up to ``MAX_WAITING`` more.
+
+    One client gets all slots but one, and half of the queue: if it reads its answers slowly, or
+    asks for too many, the others still get theirs.
+    """
 
     def __init__(self, limit: int, guard: Guard) -> None:
         self._limit = limit
         self._guard = guard
-        self._busy = 0
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._running: Counter[str] = Counter()
+        """How many tasks run, by client."""
+        self._waiting: deque[RequestTask] = deque()
         self._changed = threading.Condition()
 
-    def offer(self, task: Callable[[], None]) -> bool:
+    def offer(self, task: RequestTask) -> bool:
         """Run ``task`` now or queue it; False if it will not run. Never waits."""
         with self._changed:
-            if self._busy >= self._limit:
-                has_room = len(self._waiting) < MAX_WAITING
+            if not self._may_run(task):
+                has_room = self._has_room_for(task)
                 if has_room:
                     self._waiting.append(task)
                 return has_room
-            self._busy += 1
+            self._running[task.client] += 1
         if self._guard.attempt("exporter", lambda: self._start(task), default=False):
             return True
         with self._changed:
-            self._busy -= 1
-            self._changed.notify_all()
+            self._ended(task)
         return False
 
     def finish(self, seconds: float) -> None:
         """Wait until no task runs, for at most ``seconds``."""
         with self._changed:
-            self._changed.wait_for(lambda: self._busy == 0, seconds)
+            self._changed.wait_for(lambda: not self._running, seconds)
 
-    def _start(self, task: Callable[[], None]) -> bool:
+    def _may_run(self, task: RequestTask) -> bool:
+        own = self._running[task.client]
+        return self._running.total() < self._limit and own < max(1, self._limit - 1)
+
+    def _has_room_for(self, task: RequestTask) -> bool:
+        own = sum(one.client == task.client for one in self._waiting)
+        return len(self._waiting) < MAX_WAITING and own < MAX_WAITING // 2
+
+    def _start(self, task: RequestTask) -> bool:
         thread = threading.Thread(
             target=self._run, args=(task,), name="querypulse-http-request", daemon=True
         )
         thread.start()
         return True
 
-    def _run(self, task: Callable[[], None] | None) -> None:
+    def _run(self, first: RequestTask) -> None:
+        task: RequestTask | None = first
         while task is not None:
-            self._guard.attempt("exporter", task)
-            task = self._next()
+            self._guard.attempt("exporter", task.run)
+            task = self._next(task)
 
-    def _next(self) -> Callable[[], None] | None:
-        """The next queued task; without one the slot becomes free."""
+    def _next(self, done: RequestTask) -> RequestTask | None:
+        """The first queued task that may run; without one the slot becomes free."""
         with self._changed:
-            if self._waiting:
-                return self._waiting.popleft()
-            self._busy -= 1
-            self._changed.notify_all()
-            return None
+            self._ended(done)
+            task = next(filter(self._may_run, self._waiting), None)
+            if task is not None:
+                self._waiting.remove(task)
+                self._running[task.client] += 1
+            return task
+
+    def _ended(self, task: RequestTask) -> None:
+        self._running[task.client] -= 1
+        # Forget clients without a task: the addresses are not bounded.
+        self._running += Counter()
+        self._changed.notify_all()

@@ -14,7 +14,7 @@ from typing import Any
 
 from ..core.guard import Guard
 from .reception import Reception, Request
-from .slots import RequestSlots
+from .slots import RequestSlots, RequestTask
 
 MAX_REQUESTS = 8
 """Requests served at once; more wait in a queue."""
@@ -60,7 +60,8 @@ class ThreadedServer:
         for request in self._reception.step():
             slots = self._kept if _LIVENESS.match(request.head) else self._slots
             self._serving.add(request.connection)
-            if not slots.offer(partial(self._answer, request)):
+            task = RequestTask(partial(self._answer, request), str(request.peer[0]))
+            if not slots.offer(task):
                 self._end(request.connection)
 
     def renew(self, context: ssl.SSLContext) -> None:
