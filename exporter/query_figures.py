@@ -45,7 +45,7 @@ def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], 
 
 
 def _rate(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
-    """Read the last progress while it is current: a dead or hung query has no rate."""
+    """Read the last progress within its window: a dead, hung or idle query has no rate."""
 
     def figure(row: QueryRow) -> float | None:
         return read(row.live_progress) if row.live_progress is not None else None
@@ -160,14 +160,14 @@ FIGURES = (
     ),
     Figure(
         f"{PREFIX}_input_rows_per_second",
-        "The rate at which rows arrived before the last batch; absent once that is no longer "
-        "current.",
+        "The rate at which rows arrived before the last batch; absent once that is older than the "
+        "stall window.",
         _rate(lambda progress: progress.input_rows_per_second),
     ),
     Figure(
         f"{PREFIX}_processed_rows_per_second",
-        "The rate at which rows were processed in the last batch; absent once that is no longer "
-        "current.",
+        "The rate at which rows were processed in the last batch; absent once that is older than "
+        "the stall window.",
         _rate(lambda progress: progress.processed_rows_per_second),
     ),
     Figure(

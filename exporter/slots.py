@@ -11,6 +11,7 @@ import msgspec
 from ..core.guard import Guard
 
 MAX_WAITING = 64
+"""Of one client; all clients together have twice as much."""
 
 
 class RequestTask(msgspec.Struct, frozen=True):
@@ -21,10 +22,10 @@ class RequestTask(msgspec.Struct, frozen=True):
 
 
 class RequestSlots:
-    """Runs at most ``limit`` tasks at once, each in a thread; queues up to ``MAX_WAITING`` more.
+    """Runs at most ``limit`` tasks at once, each in a thread, and queues more.
 
-    One client gets all slots but one, and half of the queue: if it reads its answers slowly, or
-    asks for too many, the others still get theirs.
+    One client gets all slots but one and half of the queue, and the next slot goes to the client
+    with the fewest: if one reads slowly or asks for much, the others still get their answers.
     """
 
     def __init__(self, limit: int, guard: Guard) -> None:
@@ -61,7 +62,7 @@ class RequestSlots:
 
     def _has_room_for(self, task: RequestTask) -> bool:
         own = sum(one.client == task.client for one in self._waiting)
-        return len(self._waiting) < MAX_WAITING and own < MAX_WAITING // 2
+        return len(self._waiting) < 2 * MAX_WAITING and own < MAX_WAITING
 
     def _start(self, task: RequestTask) -> bool:
         thread = threading.Thread(
@@ -77,10 +78,11 @@ class RequestSlots:
             task = self._next(task)
 
     def _next(self, done: RequestTask) -> RequestTask | None:
-        """The first queued task that may run; without one the slot becomes free."""
+        """The next task that may run, by client and age; without one the slot becomes free."""
         with self._changed:
             self._ended(done)
-            task = next(filter(self._may_run, self._waiting), None)
+            ready = filter(self._may_run, self._waiting)
+            task = min(ready, key=lambda one: self._running[one.client], default=None)
             if task is not None:
                 self._waiting.remove(task)
                 self._running[task.client] += 1

@@ -74,7 +74,8 @@ def test_livez_is_answered_at_once_despite_24_silent_clients():
         assert time.monotonic() - began < 0.9
 
 
-def test_excess_silent_clients_do_not_displace_another_address():
+def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
+    monkeypatch.setattr(reception, "HEAD_SECONDS", 30.0)
     with serving(full_published()) as server, ExitStack() as silent:
         other = silent.enter_context(socket.socket())
         other.bind(("127.0.0.2", 0))

@@ -72,9 +72,21 @@ def test_requests_of_one_client_are_all_answered_in_order(requests):
 def test_one_client_leaves_half_of_the_queue_to_the_others(requests):
     taken = [requests.offer(number) for number in range(2 * MAX_WAITING)]
 
-    assert sum(taken) == LIMIT - 1 + MAX_WAITING // 2
+    assert sum(taken) == LIMIT - 1 + MAX_WAITING
     assert requests.offer("other", client="b")
     assert requests.offer("another", client="c")
+
+
+def test_next_slot_goes_to_the_client_with_the_fewest(requests):
+    """Two slow ones do not delay a third until both of their queues are empty."""
+    for number in range(2 * LIMIT):
+        requests.offer(("a", number), client="a")
+        requests.offer(("b", number), client="b")
+    requests.offer("third", client="c")
+    until(lambda: len(requests.running) == LIMIT, "all slots are taken", 5)
+    requests.finish(requests.running[0])
+
+    until(lambda: "third" in requests.running, "the third one runs", 5)
 
 
 def test_a_single_slot_serves_everybody():

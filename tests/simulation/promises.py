@@ -26,7 +26,8 @@ def promised_seconds(
         return DEATH_SECONDS if is_reported(driver, query, episode) else GONE_SECONDS
     if episode.health is Health.GONE:
         return GONE_SECONDS
-    if critical or _is_first_batch(driver, query, episode):
+    only_log = bool(query.spec.log_every) and not _is_in_flight(driver, query)
+    if (critical and not only_log) or _is_first_batch(driver, query, episode):
         return _critical_seconds(stage, driver, query, episode) + BEYOND_WINDOW_SECONDS
     if episode.health in OF_SOURCE:
         # Only some points are kept, and the first one above the limit may be dropped.

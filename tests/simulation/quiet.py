@@ -134,7 +134,8 @@ class Quiet:
             frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
         }.get(frozenset(found), 0.0)
-        lasted = one.at - min(query.truth.batch_troubled_since, self._planned_before(query))
+        began_at = query.truth.batch_troubled_since(one.at)
+        lasted = one.at - min(began_at, self._planned_before(query))
         if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
@@ -186,8 +187,10 @@ class Quiet:
             return True
         if name in OF_OFFSETS:
             # While a batch is in trouble, nothing shows other offsets.
-            since = min(at - late, query.truth.batch_troubled_since)
-            return OF_OFFSETS[name] in query.truth.healths_between(since, at)
+            since = min(at - late, query.truth.batch_troubled_since(at))
+            # Offsets that do not move at all stay where they went back to.
+            back = name == offsets_rewound.NAME and query.source.is_back
+            return back or OF_OFFSETS[name] in query.truth.healths_between(since, at)
         if found == {Health.DEAD} and name == query_stopped.NAME:
             # Another end than the real one: correct only if the real end could not be reported.
             return self._is_unreported(query)
@@ -214,8 +217,8 @@ class Quiet:
         return name == query_stalled.NAME and at <= self._blind_at
 
     def _was_nameless(self, query: SimQuery) -> bool:
-        attached_at = self._stage.drivers[query.spec.driver].attached_at
-        early = any(run.started_at < attached_at for run in query.runs)
+        driver = self._stage.drivers[query.spec.driver]
+        early = any(driver.born_at <= run.started_at < driver.attached_at for run in query.runs)
         return self._is_unreported(query) or early
 
     def _is_unreported(self, query: SimQuery) -> bool:
@@ -396,6 +399,11 @@ class Quiet:
                 continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})
+            spools = self._stage.plan.setup.spool and receiver.kind == "pagerduty"
+            if spools and len(boots) > 1 and not known:
+                # So it was, before the receiver got it: the spool has this one.
+                known[key] = at
+                continue
             late = not boots or at - boots[-1] >= LATE_SECONDS
             within_a_minute = sum(at - before < 60.0 for before in known.values())
             few = within_a_minute <= 60.0 / STALE_RESOLVE_SECONDS + len(self._stage.queries) + 2

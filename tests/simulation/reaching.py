@@ -119,13 +119,20 @@ class Reaching:
             # An event shows the end of a run as well as a poll does.
             known = driver.probe.ends.get(query.key, 0.0) >= episode.began_at
             known |= driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
-            return is_seen(driver, query.key) or (episode.health is Health.GONE and known)
+            shown = is_seen(driver, query.key) or (episode.health is Health.GONE and known)
+            return shown and self._was_introduced(driver, query)
         if is_reported(driver, query, episode):
             return True
         # A finite run that has vanished may have completed, and each start has a grace.
         waits = driver.time.now - query.started_at < GONE_SECONDS
         unknown = query.spec.is_finite or waits
         return not unknown and self._is_expected(driver, query, episode)
+
+    @staticmethod
+    def _was_introduced(driver: SimDriver, query: SimQuery) -> bool:
+        """Whether a start event or a poll has shown the run, and so whether it ends by itself."""
+        polled = driver.probe.answered.get(query.key, -inf) >= query.started_at
+        return polled or query.started_at >= driver.attached_at
 
     @staticmethod
     def _is_expected(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -174,6 +181,10 @@ class Reaching:
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
         before = min(episode.previous, episode.began_at - held.opened_at)
+        born_at = self._stage.drivers[query.spec.driver].born_at
+        if held.opened_at < born_at:
+            # Each process counts the recovery from its own start.
+            before = min(before, episode.began_at - born_at)
         relapse = before < calm + self._left_open_seconds(held, query)
         if query.spec.name is None and is_of_unnamed(held.key):
             # They share one incident, and further members notify nobody.
@@ -289,7 +300,8 @@ class Reaching:
         for name, driver in self._stage.drivers.items():
             down = [one for one in driver.queries if one.truth.health is Health.DOWN]
             inside = driver.attached and driver.awake and not driver.spark.alive
-            seen = driver.attached_at < float("inf")
+            # Long enough for a poll of the watcher.
+            seen = bool(down) and driver.attached_at + POLL_SECONDS <= down[0].truth.since
             visible = inside or (watched and seen and not driver.attached)
             silent = self._stage.silences.covers(None, driver_down.NAME)
             received = down and all(

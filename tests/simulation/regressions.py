@@ -112,4 +112,11 @@ SEEDS = (
     Seed(768482364, "a clock that is set back before the next process starts", Terms()),
     Seed(768482625, "a failure during an outage, shown before the name of its query", Terms()),
     Seed(768484278, "offsets that went back, and then no commit for long", Terms()),
+    Seed(891833488, "a process that is killed before its stale resolve arrives", Terms()),
+    Seed(891834169, "a stuck log under a trigger of ten minutes, over a restart", Terms()),
+    Seed(891837318, "a process that is killed as it attaches", Terms()),
+    Seed(891837354, "offsets that went back and then do not move", Terms()),
+    Seed(891837595, "a page just before its query restarts and is delayed again", Terms()),
+    Seed(891839783, "a run from before the attach that no poll shows", Terms()),
+    Seed(891842377, "a failure before its alert has recovered in a new process", Terms()),
 )

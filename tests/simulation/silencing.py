@@ -51,7 +51,7 @@ class Silences:
         self._all.append(SimSilence(query, silence, self._time.now))
 
     def tick(self) -> None:
-        """Remember which silences are in force; the wall clock only jumps ahead."""
+        """Remember which silences are in force."""
         for one in self._all:
             if self._time.wall() < one.silence.until:
                 one.seen_at = self._time.now

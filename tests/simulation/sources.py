@@ -71,6 +71,11 @@ class SimSource:
         self._highest = max(self._highest, self.now.end)
 
     @property
+    def is_back(self) -> bool:
+        """Whether its offsets are before those that were read once."""
+        return self.now.end < self._highest
+
+    @property
     def has_more(self) -> bool:
         """Whether the next batch has unread data, or will have."""
         held = max(self.lag_until, self.stall_until) > self._time.now
@@ -81,7 +86,7 @@ class SimSource:
         """The health of the query right after a commit."""
         if self._time.now < self.stall_until:
             return Health.STALE
-        if self.now.end < self._highest:
+        if self.is_back:
             return Health.REWOUND
         return Health.LAGGING if self.now.latest - self.now.end > LAG_ALLOWED else Health.HEALTHY
 

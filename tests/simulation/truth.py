@@ -143,11 +143,12 @@ class Truth:
         if until > last:
             self.unseen.append((max(now, last), until))
 
-    @property
-    def batch_troubled_since(self) -> float:
-        """Since when its batch has had any problem: a batch that hung may be slow now."""
-        since = self.since
+    def batch_troubled_since(self, now: float) -> float:
+        """Since when its batch has had any problem by then: one that hung may be slow now."""
+        since = now
         for at, health in reversed(self.timeline):
+            if at > now:
+                continue
             if health not in OF_BATCH:
                 break
             since = at

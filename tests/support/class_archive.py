@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
@@ -24,7 +26,21 @@ def reading_options() -> str:
 
 
 def write(archive: Path) -> None:
-    """Run a query in a driver whose JVM writes the archive."""
+    """Write the archive, unless the JVM that is to read it cannot."""
+    new = archive.with_name(f"{archive.name}.new")
+    new.unlink(missing_ok=True)
+    _run_driver(new)
+    java = shutil.which("java") or str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
+    subprocess.run(
+        [java, f"-XX:SharedArchiveFile={new}", *QUIET.split(), "-version"],
+        check=True,
+        capture_output=True,
+    )
+    new.rename(archive)
+
+
+def _run_driver(archive: Path) -> None:
+    """Run a query in a driver whose JVM writes the archive as it exits."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -34,16 +50,18 @@ def write(archive: Path) -> None:
     for key in ("spark.driver.bindAddress", "spark.driver.host"):
         builder = builder.config(key, "127.0.0.1")
     spark = builder.getOrCreate()
-    query = spark.readStream.format("rate").load().writeStream.format("noop").start()
-    while not query.recentProgress:
-        query.awaitTermination(1)
-    query.stop()
-    spark.stop()
     gateway = SparkContext._gateway
+    # However far it got: a JVM that hangs must not keep its user waiting.
+    deadline = threading.Timer(WRITE_SECONDS, gateway.proc.kill)
+    deadline.start()
+    stream = spark.readStream.format("rate").load().writeStream.format("noop")
+    stream.trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
     gateway.shutdown()
     # PySpark's JVM exits once its input ends.
     gateway.proc.stdin.close()
-    gateway.proc.wait(WRITE_SECONDS)
+    gateway.proc.wait()
+    deadline.cancel()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from querypulse.exporter.server import Content, HttpServer
 
 @contextmanager
 def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
-    """A started server; ``published`` is a published, None or a function; ``token`` may be text."""
+    """A started server of ``published``: a state, None or a function; ``token`` may be text."""
     if isinstance(token := access.get("token"), str):
         access["token"] = lambda: token
     newest = published if callable(published) else lambda: published

@@ -14,7 +14,7 @@ from querypulse.listener.events import SourceProgress
 from querypulse.listener.flow import Flow
 
 WALL = 1_700_000_000.0
-"""The Unix time of the snapshot of every published."""
+"""The Unix time of every snapshot."""
 
 MONITOR = Monitor(
     heartbeat_timestamp=WALL - 0.5,

@@ -117,7 +117,9 @@ def silent_apps() -> str:
 
 def open_for(alerts: str) -> str:
     """For each alert that is open now: seconds it was open in the last six hours."""
-    known = each(f"sum_over_time({alerts}[6h:15s])", by=ALERT_LABELS)
+    # One that lasts continues under another occurrence.
+    by_occurrence = each(f"sum_over_time({alerts}[6h:15s])", by=f"{ALERT_LABELS}, occurrence")
+    known = f"sum by ({ALERT_LABELS}) ({by_occurrence})"
     opened = each(alerts, by=ALERT_LABELS)
     # One that is younger than a step is not counted yet, but is open.
     return f"15 * ({known} or 0 * {opened}) and {opened}"
