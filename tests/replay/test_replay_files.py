@@ -151,13 +151,12 @@ def test_lzf_is_refused_with_a_suggestion(tmp_path):
 @pytest.mark.parametrize(
     ("codec", "package"), [(".zstd", "zstandard"), (".lz4", "cramjam"), (".snappy", "cramjam")]
 )
-def test_missing_package_is_named_with_the_extra_to_install(tmp_path, monkeypatch, codec, package):
+def test_missing_package_is_named_with_how_to_install_it(tmp_path, monkeypatch, codec, package):
     monkeypatch.setitem(__import__("sys").modules, package, None)
     path = written(tmp_path / f"log{codec}", b"")
-    with pytest.raises(NotInstalledError, match=r"querypulse\[replay\]") as error:
+    with pytest.raises(NotInstalledError, match=f"pip install {package}$") as error:
         replayed(path)
 
-    assert package in str(error.value)
     assert str(path) in str(error.value)
 
 
