@@ -35,20 +35,17 @@ def _moment(at: Callable[[Query], float | None]) -> Callable[[QueryRow], float |
     return lambda row: row.published.unix(at(row.query)) if row.query is not None else None
 
 
-def _progress(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
-    """Read the last progress of the query's current run."""
+def _progress(
+    read: Callable[[Progress], float | None], *, live: bool = False
+) -> Callable[[QueryRow], float | None]:
+    """Read the last progress of the query's current run.
+
+    If ``live``, only within its window: a dead, hung or idle query has no rate.
+    """
 
     def figure(row: QueryRow) -> float | None:
-        return read(row.progress) if row.progress is not None else None
-
-    return figure
-
-
-def _rate(read: Callable[[Progress], float | None]) -> Callable[[QueryRow], float | None]:
-    """Read the last progress within its window: a dead, hung or idle query has no rate."""
-
-    def figure(row: QueryRow) -> float | None:
-        return read(row.live_progress) if row.live_progress is not None else None
+        progress = row.live_progress if live else row.progress
+        return read(progress) if progress is not None else None
 
     return figure
 
@@ -162,13 +159,13 @@ FIGURES = (
         f"{PREFIX}_input_rows_per_second",
         "The rate at which rows arrived before the last batch; absent once that is older than the "
         "stall window.",
-        _rate(lambda progress: progress.input_rows_per_second),
+        _progress(lambda progress: progress.input_rows_per_second, live=True),
     ),
     Figure(
         f"{PREFIX}_processed_rows_per_second",
         "The rate at which rows were processed in the last batch; absent once that is older than "
         "the stall window.",
-        _rate(lambda progress: progress.processed_rows_per_second),
+        _progress(lambda progress: progress.processed_rows_per_second, live=True),
     ),
     Figure(
         f"{PREFIX}_watermark_timestamp_seconds",

@@ -193,7 +193,7 @@ class Lifecycle:
         """Begin the alerts that may fire and are not suppressed, the most urgent first."""
         begun, suppressed = [], []
         wait = self._terms.resolve_after_seconds
-        for active in sorted((c for c in self._active.values() if c.is_ripe), key=urgency):
+        for active in sorted((one for one in self._active.values() if one.is_ripe), key=urgency):
             by = suppressor(active, self._active.values(), health, wait, is_silenced)
             if by is not None:
                 suppressed.append(Suppressed(active.alert, by.alert))
