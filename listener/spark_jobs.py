@@ -17,11 +17,17 @@ NONE = JobCounts()
 
 
 class StatusTracker:
-    """``SparkStatusTracker``: the jobs that Spark still retains (``spark.ui.retainedJobs``)."""
+    """``SparkStatusTracker``: the jobs that Spark still retains (``spark.ui.retainedJobs``).
 
-    def __init__(self, java_context: Any, jvm: Any) -> None:
+    It may count a task that begins right after its stage only at the next heartbeat of an executor
+    (``spark.executor.heartbeatInterval``); ``TaskSchedulerImpl`` knows it at once.
+    """
+
+    def __init__(self, java_context: Any, jvm: Any, details: OptionalCalls) -> None:
         self._java = java_context.statusTracker()
+        self._context = java_context.sc()
         self._arrays = getattr(jvm, "java.util.Arrays")
+        self._ask = details.ask
 
     def active_jobs(self) -> set[int]:
         """The ids of all active jobs of the application."""
@@ -40,8 +46,16 @@ class StatusTracker:
                 stage = self._java.getStageInfo(stage_id)
                 if stage is not None:
                     completed += stage.numCompletedTasks()
-                    running += stage.numActiveTasks()
+                    running += stage.numActiveTasks() or self._scheduled(stage_id, stage)
         return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
+
+    def _scheduled(self, stage_id: int, stage: Any) -> int:
+        return self._ask("running_tasks", lambda: self._running(stage_id, stage), 0)
+
+    def _running(self, stage_id: int, stage: Any) -> int:
+        scheduler = self._context.taskScheduler()
+        tasks = scheduler.taskSetManagerForAttempt(stage_id, stage.currentAttemptId())
+        return int(tasks.get().runningTasks()) if tasks.isDefined() else 0
 
     # One command for a whole array, not one for each element.
     def _integers(self, array: Any) -> set[int]:

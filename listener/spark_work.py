@@ -51,7 +51,7 @@ class SparkWork:
     def __init__(
         self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: OptionalCalls
     ) -> None:
-        self._tracker = StatusTracker(java_context, jvm)
+        self._tracker = StatusTracker(java_context, jvm, details)
         self._slots = TaskSlots(java_context)
         self._threads = SparkThreads(jvm)
         self._count_jobs = count_jobs

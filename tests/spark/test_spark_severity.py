@@ -78,18 +78,20 @@ def watched(watch, query, *others, **settings):
 
 
 def test_long_task_that_began_before_attach_is_a_warning(spark, watch):
-    running, done = threading.Event(), threading.Event()
+    planned, done = threading.Event(), threading.Event()
 
     def slow_once(batch):
         if not done.is_set():
-            running.set()
+            run_tasks(batch, 1, 0)  # Spark compiles for seconds, and runs no task meanwhile.
+            planned.set()
             run_tasks(batch, 1, 3.5 * FLOOR)
             done.set()
 
     trap = Trap()
     trap.work = slow_once
     start(rate(spark), "attached late", trap)
-    assert running.wait(60)
+    assert planned.wait(60)
+    until(spark.sparkContext.statusTracker().getActiveJobsIds, "the long task runs")
     sidecar = watch(
         stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR / 3, stall_critical_factor=10
     )

@@ -87,6 +87,10 @@ class FakeSpark:
         """Job group -> ids of its jobs."""
         self.active_jobs = {}
         """Active job -> number of its completed tasks."""
+        self.tracked_tasks = 1
+        """How many active tasks of a stage the status tracker counts."""
+        self.scheduled_tasks = {}
+        """Stage -> number of its running tasks, as the task scheduler counts them."""
         self.slots = 4
         """The number of tasks that its executors can run at once."""
         self.sparkContext = SimpleNamespace(_jvm=self._jvm(), _jsc=self._java_context())
@@ -166,15 +170,22 @@ class FakeSpark:
             getJobIdsForGroup=lambda group: self.jobs.get(group, []),
             getJobInfo=lambda job: self.java(stageIds=[job]),
             getStageInfo=lambda stage: self.java(
-                numCompletedTasks=self.active_jobs[stage], numActiveTasks=1
+                numCompletedTasks=self.active_jobs[stage],
+                numActiveTasks=self.tracked_tasks,
+                currentAttemptId=0,
             ),
         )
         context = self.java(
             isStopped=lambda: self.stopped,
             resourceProfileManager=self.java(defaultResourceProfile="the default"),
             maxNumConcurrentTasks=lambda _: self.slots,
+            taskScheduler=self.java(taskSetManagerForAttempt=self._task_set),
         )
         return self.java(statusTracker=tracker, sc=context)
+
+    def _task_set(self, stage, _attempt):
+        running = self.scheduled_tasks.get(stage)
+        return self.java(isDefined=running is not None, get=self.java(runningTasks=running))
 
     def _jvm(self):
         jvm = MagicMock()
