@@ -12,7 +12,7 @@ import msgspec
 
 from ..core.durations import duration
 from ..core.listing import listed
-from ..listener.identity import RESERVED, UNNAMED
+from ..listener.labels import RESERVED, UNNAMED
 from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
-from ..listener.identity import UNNAMED
+from ..listener.labels import UNNAMED
 from .finding import WHOLE_DRIVER, Finding, Severity
 from .headline import several_do
 from .rules import driver_down

@@ -30,7 +30,7 @@ def end(
         ended=Ended(at, outcome, signal, failure),
         totals=_count_end(query.totals, outcome),
     )
-    if _is_done_with(query):
+    if is_done_with(query):
         return recovered(query)
     return query if failure is None else _count_death(query, failure, at)
 
@@ -58,7 +58,7 @@ def lasting_commit(query: Query) -> int | None:
 def expect_stop(query: Query) -> Query:
     """Record that the current run will be stopped on purpose, or just was."""
     query = replace(query, stop_expected=True)
-    return recovered(query) if _is_done_with(query) else query
+    return recovered(query) if is_done_with(query) else query
 
 
 def recovered(query: Query) -> Query:
@@ -83,7 +83,7 @@ def end_past_run(
     )
     if failure is None:
         return query
-    if query.activity_seen or _is_done_with(query):
+    if query.activity_seen or is_done_with(query):
         counted = _count_death(query, failure, at)
         return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
     return replace(
@@ -91,7 +91,7 @@ def end_past_run(
     )
 
 
-def _is_done_with(query: Query) -> bool:
+def is_done_with(query: Query) -> bool:
     """Whether it completed or was stopped on purpose, so that no next run is expected."""
     if query.ended is None:
         return False

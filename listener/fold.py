@@ -11,60 +11,18 @@ from msgspec.structs import replace
 
 from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
-from .ending import end, lasting_commit, recovered, with_batch_of_death
+from .ending import end, recovered, with_batch_of_death
 from .events import Event, Idle, Progress, Started, Terminated
 from .fold_places import with_places
 from .in_flight import in_flight, jobs_per_batch
-from .input_rows import without_input
-from .places import Places
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, UnreportedCommit
 from .sources.fold_sources import with_latest
 from .starting_point import without_own_plan
-from .trends import Trends, carry_over, follow, reports_lag
+from .trends import follow, reports_lag
 
-UNENDED_RUNS = 16
 NAP_SECONDS = 10.0
 """Idle time between two batches of a steady input is shorter."""
-
-
-def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
-    """Create the record of a new query."""
-    return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
-
-
-def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
-    """Begin the next run: keep the totals and the baseline, reset the signs of activity."""
-    same_query = old.query_id == query_id
-    return Query(
-        query_id=query_id,
-        run_id=run_id,
-        name=old.name,
-        label=old.label,
-        started_at=at,
-        unended_runs=tuple(run for run in _unended(old) if run != run_id),
-        last_commit_batch=lasting_commit(old) if same_query else None,
-        newest_commit=old.newest_commit if same_query else None,
-        unrecovered=old.failure,
-        deaths=old.deaths,
-        unrecovered_deaths=old.unrecovered_deaths,
-        retention=old.retention if same_query else {},
-        trends=carry_over(old.trends) if same_query else Trends(),
-        baseline=old.baseline,
-        recent_batches=old.recent_batches,
-        totals=replace(old.totals, restarts=old.totals.restarts + 1),
-        commits_before_run=old.totals.commits,
-        jobs_per_batch=old.jobs_per_batch,
-        places=old.places if same_query else Places(),
-        start_point=old.start_point if same_query else None,
-        without_input_before=without_input(old, at) if same_query else 0.0,
-    )
-
-
-def _unended(old: Query) -> tuple[str, ...]:
-    if old.ended is not None:
-        return old.unended_runs
-    return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
 
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:

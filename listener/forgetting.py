@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from .identity import UNNAMED
+from .labels import UNNAMED
 from .query import Outcome, Query
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0

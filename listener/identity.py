@@ -44,7 +44,8 @@ no name                                         a new query: only its id identif
 A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
 ``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
-query first known by a failure whose start event was lost gets its label again with its name.
+query first known by a failure whose start event was lost gets its label again with its name. If
+the second table then gives it a query of that name, before or after it, both are one.
 """
 
 from __future__ import annotations
@@ -55,19 +56,14 @@ import msgspec
 from msgspec.structs import replace
 
 from .events import Event, Idle, Started, Terminated
-from .fold import begin, succeed
-from .labels import ID_CHARACTERS, base_label
+from .labels import RESERVED, free_label
 from .past_queries import PastQueries
 from .probing import ProbedRun, ProbeReport
 from .query import Query
+from .succession import begin, join, succeed
 
 UNDECIDED_SECONDS = 5.0
 """Ten polls of the probe at its default interval."""
-
-UNNAMED = "unnamed"
-"""The query label of alerts about queries without a name."""
-RESERVED = frozenset({"*", UNNAMED})
-"""Labels that alerts use for more than one query."""
 
 
 class Newcomer(msgspec.Struct, frozen=True):
@@ -170,12 +166,24 @@ class Identity:
         return query
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
-        """The query, under the label of the name that it did not have before."""
-        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-        label = self._free_label(new, queries)
-        self._past.rename(query.label, label)
-        self._labels[query.query_id] = label
-        return replace(query, label=label)
+        """A query whose name was unknown, with its label; maybe a run of the query of that name."""
+        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name, query.session)
+        namesake = self._namesake_before(new, queries, wait=False)
+        if namesake is None or (namesake.alive and query.alive):
+            named = replace(query, label=self._free_label(new, queries))
+        else:
+            named = self._joined(query, namesake)
+        self._past.rename(query.label, named.label)
+        self._labels[named.query_id] = named.label
+        return named
+
+    def _joined(self, query: Query, namesake: Query) -> Query:
+        """One query, under the label of the namesake, whose newer run is the current one."""
+        older, newer = sorted((query, namesake), key=lambda one: (one.alive, _gone_at(one)))
+        self._labels.pop(older.query_id, None)
+        self._past.add_run(older.query_id, older.run_id, namesake.label)
+        self._past.take(namesake.label)
+        return replace(join(older, newer), label=namesake.label)
 
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""
@@ -189,9 +197,13 @@ class Identity:
         known = (queries.get(label) if label is not None else None) or self._past.remember(label)
         if known is not None and (known.query_id == new.query_id or not known.alive):
             return known
-        if not new.name:
-            return None
-        namesakes = list(self._namesakes(new.name, queries))
+        return self._namesake_before(new, queries, wait=wait) if new.name else None
+
+    def _namesake_before(
+        self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool
+    ) -> Query | None:
+        """The query of the same name that a run belongs to."""
+        namesakes = list(self._namesakes(new.name or "", queries))
         living = [one for one in namesakes if one.alive]
         dead = [one for one in namesakes if not one.alive]
         own = [one for one in (*living, *dead) if new.session and one.session == new.session]
@@ -216,17 +228,8 @@ class Identity:
         return next((one for one in same if one.alive and one.session == event.session), None)
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
-        """The base label, with a suffix if another query has it already."""
-        base = base_label(new.name, new.query_id)
         taken = {*RESERVED, *queries, *(one.label for one in self._past.forgotten)}
-        if base not in taken:
-            return base
-        label = f"{base}-{new.query_id[:ID_CHARACTERS]}"
-        number = 2
-        while label in taken:
-            label = f"{base}-{new.query_id[:ID_CHARACTERS]}-{number}"
-            number += 1
-        return label
+        return free_label(new.name, new.query_id, taken)
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import sha256
 
+UNNAMED = "unnamed"
+"""The query label of alerts about queries without a name."""
+RESERVED = frozenset({"*", UNNAMED})
+"""Labels that alerts use for more than one query."""
 LABEL_CHARACTERS = 100
 HASH_CHARACTERS = 12
 ID_CHARACTERS = 8
@@ -17,3 +22,16 @@ def base_label(name: str | None, query_id: str = "") -> str:
     # Long names often differ only at the end.
     digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
     return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
+
+
+def free_label(name: str | None, query_id: str, taken: Collection[str]) -> str:
+    """The base label, with a suffix if it is taken."""
+    base = base_label(name, query_id)
+    if base not in taken:
+        return base
+    label = f"{base}-{query_id[:ID_CHARACTERS]}"
+    number = 2
+    while label in taken:
+        label = f"{base}-{query_id[:ID_CHARACTERS]}-{number}"
+        number += 1
+    return label

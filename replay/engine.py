@@ -15,7 +15,7 @@ from ..alerting.finding import Finding
 from ..alerting.policy import Policy
 from ..alerting.rules import query_stalled
 from ..listener.events import Event, Started, Terminated
-from ..listener.identity import UNNAMED
+from ..listener.labels import UNNAMED
 from ..listener.probing import Context, ProbeReport
 from ..listener.snapshot import Snapshot
 from ..listener.state import State

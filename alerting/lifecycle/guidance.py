@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ...listener.identity import RESERVED
+from ...listener.labels import RESERVED
 from ..details import NEXT_STEPS
 
 ALL_QUERIES = "$__all"

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from ...core.states import QueryState
-from ...listener.identity import RESERVED, UNNAMED
+from ...listener.labels import RESERVED, UNNAMED
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ...listener.identity import UNNAMED
+from ...listener.labels import UNNAMED
 from ..alert import Alert
 from ..finding import WHOLE_DRIVER, Severity
 from ..over_restarts import ANNOTATION

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...listener.identity import RESERVED, UNNAMED
+from ...listener.labels import RESERVED, UNNAMED
 from ..alert import DRIVER, ESCALATED, LASTING, Alert, Incident, alert_key
 from ..finding import WHOLE_DRIVER, Severity
 from ..generic_apps import is_generic

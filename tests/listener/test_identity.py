@@ -373,6 +373,57 @@ def test_query_whose_name_another_one_has_gets_the_label_with_its_id():
     assert sorted(story.shown()) == ["bronze", "bronze-aaaaaaaa"]
 
 
+def restarted(session="s1"):
+    """A query of unknown name failed, and a poll from before the restart shows its name."""
+    story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=5, session=session)
+    return story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4)
+
+
+def test_new_checkpoint_continues_a_query_whose_name_was_shown_only_after_its_start():
+    story = restarted()
+
+    assert list(story.shown()) == ["bronze"]
+    bronze = story.shown()["bronze"]
+    assert (bronze.run_id, bronze.totals.failed, bronze.totals.restarts) == ("run-1", 1, 1)
+    assert story.found(7) == [("StreamingQueryFailed", "bronze")]
+    assert story.state.query("aaaaaaaa-1").label == "bronze"
+
+
+def test_failure_known_only_after_the_next_run_committed_is_only_counted():
+    story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=5, session="s1")
+    story.commits("bbbbbbbb-2", "run-1", "bronze", at=6, batch=0)
+    story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4)
+
+    bronze = story.shown()["bronze"]
+    assert (bronze.failure, bronze.totals.failed, len(bronze.deaths)) == (None, 1, 1)
+    assert bronze.totals.commits == 1
+
+
+def test_query_whose_name_is_shown_late_stays_apart_from_a_live_one_of_another_session():
+    story = restarted(session="s2")
+
+    assert sorted(story.shown()) == ["bronze", "bronze-aaaaaaaa"]
+    assert story.found(7) == [("StreamingQueryFailed", "bronze-aaaaaaaa")]
+
+
+def test_failure_shown_with_its_name_late_continues_the_failed_query_of_that_name():
+    story = IdStory().crash_loop(2, name="bronze").fails("aaaaaaaa-1", "run-9", at=9)
+    story.probe(polled("aaaaaaaa-1", "run-9", "bronze", active=False, exception=CONFLICT), at=10)
+
+    bronze = story.shown()["bronze"]
+    assert list(story.shown()) == ["bronze"]
+    assert (bronze.run_id, bronze.totals.failed, bronze.unrecovered_deaths) == ("run-9", 3, 3)
+    assert story.state.query("id").run_id == "run-9"
+
+
+def test_late_end_of_a_joined_run_changes_nothing():
+    story = restarted()
+    before = story.state.query("bbbbbbbb-2")
+    story.fails("aaaaaaaa-1", "run-0", at=8).ends("aaaaaaaa-1", "run-0", at=8)
+
+    assert story.state.query("bbbbbbbb-2") == before
+
+
 def test_query_that_never_has_a_name_keeps_its_label():
     story = (
         nameless().start("aaaaaaaa-1", "run-1", None, at=5).start("aaaaaaaa-1", "run-2", None, at=6)

@@ -19,7 +19,7 @@ from querypulse.alerting.rules import driver_down
 from querypulse.core.deadline import Deadline
 from querypulse.core.guard import Guard
 from querypulse.exporter.shutdown_notice import Notice
-from querypulse.listener.identity import UNNAMED
+from querypulse.listener.labels import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probing import Context
 from querypulse.listener.reader import Ending, EventReader, Item, Marker

@@ -1,0 +1,71 @@
+"""How a query goes on from run to run. Pure."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from .counting import add_totals
+from .ending import PAST_DEATHS, is_done_with, lasting_commit
+from .input_rows import without_input
+from .places import Places
+from .query import Query
+from .trends import Trends, carry_over
+
+UNENDED_RUNS = 16
+
+
+def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
+    """Create the record of a new query."""
+    return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
+
+
+def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
+    """Begin the next run: keep the totals and the baseline, reset the signs of activity."""
+    same_query = old.query_id == query_id
+    return Query(
+        query_id=query_id,
+        run_id=run_id,
+        name=old.name,
+        label=old.label,
+        started_at=at,
+        unended_runs=tuple(run for run in _unended(old) if run != run_id),
+        last_commit_batch=lasting_commit(old) if same_query else None,
+        newest_commit=old.newest_commit if same_query else None,
+        unrecovered=old.failure,
+        deaths=old.deaths,
+        unrecovered_deaths=old.unrecovered_deaths,
+        retention=old.retention if same_query else {},
+        trends=carry_over(old.trends) if same_query else Trends(),
+        baseline=old.baseline,
+        recent_batches=old.recent_batches,
+        totals=replace(old.totals, restarts=old.totals.restarts + 1),
+        commits_before_run=old.totals.commits,
+        jobs_per_batch=old.jobs_per_batch,
+        places=old.places if same_query else Places(),
+        start_point=old.start_point if same_query else None,
+        without_input_before=without_input(old, at) if same_query else 0.0,
+    )
+
+
+def _unended(old: Query) -> tuple[str, ...]:
+    if old.ended is not None:
+        return old.unended_runs
+    return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
+
+
+def join(older: Query, newer: Query) -> Query:
+    """Let a query go on that was known as two: ``newer``, with the history of ``older``.
+
+    This is what ``succeed`` would have given, as far as the past of ``newer`` is known.
+    """
+    no_failure = newer.activity_seen or is_done_with(newer)
+    return replace(
+        newer,
+        unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
+        unrecovered=newer.unrecovered or (None if no_failure else older.failure),
+        deaths=(*older.deaths, *newer.deaths)[-PAST_DEATHS:],
+        unrecovered_deaths=newer.unrecovered_deaths
+        + (0 if no_failure else older.unrecovered_deaths),
+        totals=add_totals(older.totals, newer.totals, restarts=1),
+        commits_before_run=older.totals.commits + newer.commits_before_run,
+    )
