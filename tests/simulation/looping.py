@@ -43,7 +43,7 @@ class Looping:
     def __init__(self, stage: WorldView) -> None:
         self._stage = stage
         self._probed: defaultdict[str, set[float]] = defaultdict(set)
-        """When each query failed, as far as a probe saw the run: then its batch is known."""
+        """When each query failed, as far as a probe showed the run in time: then its batch is known."""
         self._named_at: dict[tuple[str, str, float], float] = {}
         """When an incident of a receiver first named a batch: a later batch is no news."""
         self._named: defaultdict[tuple[str, str, float], set[str]] = defaultdict(set)
@@ -58,7 +58,7 @@ class Looping:
         self._remember_named()
         for query in self._stage.queries.values():
             probe = self._stage.drivers[query.spec.driver].probe
-            self._probed[query.key].add(probe.failures.get(query.key, inf))
+            self._probed[query.key].add(probe.batches.get(query.key, inf))
             began_at = min((one.at for one in query.failures), default=now)
             receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:

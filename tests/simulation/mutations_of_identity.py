@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from querypulse.alerting import incidents
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.listener import ending, forgetting, identity, past_queries, state
+from querypulse.listener import ending, forgetting, identity, labels, past_queries, state
 from querypulse.listener.events import Started
 from querypulse.listener.query import Totals
 
@@ -25,6 +25,10 @@ def _no_namesakes(*_: Any) -> Iterator[Any]:
     return iter(())
 
 
+def _no_namesake(*_: Any, wait: bool) -> None:
+    return None
+
+
 def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
     known = queries.get(self.label(new.query_id) or "")
     namesakes = list(self._namesakes(new.name, queries)) if new.name else []
@@ -32,7 +36,7 @@ def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: boo
 
 
 def _base_label(_: Any, new: Any, __: Any) -> str:
-    return identity.base_label(new.name, new.query_id)
+    return labels.base_label(new.name, new.query_id)
 
 
 def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
@@ -88,16 +92,19 @@ def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
 IDENTITY = (
     Mutation("a new checkpoint under the same name is another query", "P3|P4",
              identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), finding="L3"),
-    Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P6",
-             identity.Identity, "met_by_probe", _memory_introduces, only("new", named=1.0), finding="L3"),
+    Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P5|P6",
+             identity.Identity, "met_by_probe", _memory_introduces,
+             only("new", "plan_stop", named=1.0), 60, finding="L3"),
     Mutation("two running queries of one name share a label", "P4|P6",
              identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0), finding="L15"),
     Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
              identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,)), finding="L15"),
     Mutation("a query keeps the label of its id although its name is known", "P2",
              identity.Identity, "named", lambda _, query, __: query, finding="L25", plan=plan_of("L25")),
+    Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
+             identity.Identity, "_namesake_before", _no_namesake, finding="L25", plan=plan_of("L25", 1)),
     Mutation("a label is as long as the name", "P7",
-             identity, "base_label", lambda name, query_id="": name or query_id[:8],
+             labels, "base_label", lambda name, query_id="": name or query_id[:8],
              finding="L24", plan=plan_of("L24")),
     Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
              state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("L3", 2)),

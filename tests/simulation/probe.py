@@ -36,6 +36,7 @@ class Sample(msgspec.Struct):
     context: Context = Context.RUNNING
     dropped: int = 0
     shown: list[tuple[dict[str, float], str, float]] = []
+    failed: list[Run] = []
 
 
 class SimProbe:
@@ -62,6 +63,8 @@ class SimProbe:
         """By query: the end of the last run whose end a poll has shown."""
         self.failures: dict[str, float] = {}
         """The same for runs that failed."""
+        self.batches: dict[str, float] = {}
+        """The same for runs of which a poll showed the batch before the next run began."""
         self.dated: set[str] = set()
         """The queries with a run whose checkpoint could be read when a poll first showed it."""
         self.missed: dict[str, float] = {}
@@ -77,6 +80,7 @@ class SimProbe:
         self._again = False
         self._seen: dict[str, ProbedRun] = {}
         self._facts: dict[str, RunFacts] = {}
+        self._in_time: set[str] = set()
 
     @property
     def log(self) -> LogReport | None:
@@ -120,7 +124,7 @@ class SimProbe:
             self.poll()
 
     def _sample(self) -> Sample:
-        sample = Sample(self._time.now, context=self._spark.context, shown=[])
+        sample = Sample(self._time.now, context=self._spark.context, shown=[], failed=[])
         runs = [self._living(run, sample) for run in self._spark.living.values()]
         for run in self._spark.ended_runs:
             # The probe never had the handle of a run that began and ended between two polls.
@@ -131,6 +135,7 @@ class SimProbe:
                 sample.shown.append((self.ends, run.spec.key, run.ended_at))
                 if run.exception is not None:
                     sample.shown.append((self.failures, run.spec.key, run.ended_at))
+                    sample.failed.append(run)
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
         sample.runs = (*present, *self._ended.report(self._time.now))
@@ -142,9 +147,16 @@ class SimProbe:
         self.latest = ProbeReport(sample.at, self._time.now, sample.runs, sample.context, listener)
         for shown, key, at in sample.shown:
             shown[key] = at
+        self._in_time |= {one.facts.run_id for one in sample.runs if self._is_newest(one.facts)}
+        for run in sample.failed:
+            if run.run_id in self._in_time:
+                self.batches[run.spec.key] = run.ended_at
         if sample.context in (Context.JVM_GONE, Context.TERMINATED) and not sample.runs:
             return
         self._read_logs()
+
+    def _is_newest(self, facts: RunFacts) -> bool:
+        return self._spark.newest[facts.query_id].run_id == facts.run_id
 
     def _living(self, run: Run, sample: Sample) -> ProbedRun | None:
         key = run.spec.key

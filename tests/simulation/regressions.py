@@ -118,5 +118,9 @@ SEEDS = (
     Seed(891837354, "offsets that went back and then do not move", Terms()),
     Seed(891837595, "a page just before its query restarts and is delayed again", Terms()),
     Seed(891839783, "a run from before the attach that no poll shows", Terms()),
+    Seed(
+        891837191, "a failure before the first poll, which shows its name after a restart", Terms()
+    ),
+    Seed(891841322, "polls that take longer than each run of a query that fails", Terms()),
     Seed(891842377, "a failure before its alert has recovered in a new process", Terms()),
 )

@@ -77,6 +77,11 @@ SCENARIOS = (
         horizon=300.0, idle="a",
     ),
     _scenario(
+        "L25", "P6", "the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name",
+        (A, B), Step(15.7, "die", "a"), Step(16.7, "restart", "a", arg="new"),
+        horizon=240.0, setup=Setup(polls=3.0, attach_at=15.0),
+    ),
+    _scenario(
         "L16", "P2|P3", "a late event of a run more than sixteen runs ago replaces a failure",
         (A,), *(Step(20.0 + 6 * n, "restart", "a") for n in range(18)),
         Step(150, "die", "a"), Step(160, "late", "a", arg="18"),
