@@ -45,12 +45,11 @@ FUZZ_TARGETS := events state http settings
 SOAK_MINUTES := 30
 # Also after a failure: the page says what does not hold. A run of a part (ARGS) leaves it alone.
 WRITE_FAULTS = $(if $(ARGS),true,$(MAKE) faults)
-# All signals, all outcomes, healthy and failing queries, Spark's internals, and the demo. Before
-# Spark 4.2, the workloads are without the five that need a source in Python with offsets. The matrix
-# adds Spark Connect, whose server Spark's package for Python contains from 4.0 on.
+# All signals, all outcomes, healthy and failing queries, Spark's internals, Spark Connect, and the
+# demo. Before Spark 4.2, the workloads are without the five that need a source in Python with offsets.
 MATRIX_TESTS := $(addprefix tests/spark/test_spark_,listening.py long_life.py jvm_gone.py \
   polling.py deaths.py stalls.py commit_log.py execution.py identity.py two_processes.py \
-  healthy_workloads.py failing_workloads.py) tests/commands/test_demo.py \
+  healthy_workloads.py failing_workloads.py connect.py) tests/commands/test_demo.py \
   $(addprefix tests/listener/test_,decode.py health_listener.py)
 # One environment takes a quarter of an hour or more; each keeps its results in build/matrix.
 MATRIX := $(OLDEST) $(BETWEEN) $(VENV) $(OTHER_PYTHONS)
@@ -100,8 +99,7 @@ test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa
 matrix: java $(foreach env,$(MATRIX),$(env)/.tests $(env)/spark.jsa)
 	@mkdir -p build/matrix; failed=0; \
 	for env in $(MATRIX); do \
-	  case $$env in $(OLDEST)) connect=;; *) connect=tests/spark/test_spark_connect.py;; esac; \
-	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $$connect $(TWO_DRIVERS) $(ARGS) \
+	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS) \
 	    --junit-xml=build/matrix/$$($$env/bin/python -c "$(NAMES_RUN)").xml || failed=1; \
 	done; $(MAKE) compatibility && exit $$failed
 

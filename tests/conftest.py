@@ -16,7 +16,7 @@ from importlib.metadata import version
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import connectors, faults, grafana
+from support import connect_server, connectors, faults, grafana
 from support.class_archive import reading_options
 from support.compose import engine_trouble
 from support.minutes import summary
@@ -344,7 +344,7 @@ def needs():
             "needs Alertmanager (Debian: prometheus-alertmanager)",
         ),
         "browser": (has("chromium"), "needs Chromium (Debian: chromium)"),
-        **{name: (not trouble, trouble) for name, trouble in _connectors().items()},
+        **{name: (not trouble, trouble) for name, trouble in _from_maven().items()},
         "docker": (
             not engine_trouble(),
             f"needs a Docker engine with Compose: {engine_trouble()}",
@@ -357,10 +357,12 @@ def needs():
     }
 
 
-def _connectors():
-    """By connector: why it is not available; without Java, nothing is downloaded."""
-    java = has("java") or "JAVA_HOME" in os.environ
-    return {name: connectors.trouble(name) if java else "needs Java" for name in connectors.KNOWN}
+def _from_maven():
+    """By marker: why it is not available; without Java, nothing is downloaded."""
+    if not (has("java") or "JAVA_HOME" in os.environ):
+        return dict.fromkeys(("connect", *connectors.KNOWN), "needs Java")
+    known = {name: connectors.trouble(name) for name in connectors.KNOWN}
+    return {"connect": connect_server.trouble(), **known}
 
 
 def has(*commands):

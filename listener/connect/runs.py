@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -15,6 +16,10 @@ from ..probing import UNKNOWN_TRIGGER, ProbedRun, RunFacts, Trigger
 from ..spark_queries import EndedRuns
 from .call_failure import CallFailure, ConnectCallError, ServerSilentError
 
+_UNKNOWN_QUERY = re.compile(r"Streaming query \S+ is not found")
+LOST = "the Spark Connect server no longer knows the query, as after the server was started again"
+"""The error of such a query. Spark 3.5 lets the session go on after a restart of the server; from
+4.0 on, the server refuses such a session."""
 END_POLLS = 3
 """How often a run that has ended is asked how, before it counts as unknown."""
 
@@ -66,22 +71,37 @@ class ConnectRun:
         return event
 
     def poll_end(self) -> str:
-        """The last poll of a run that has ended; returns as ``poll`` does."""
+        """The last poll of a run that has ended; returns as ``poll`` does.
+
+        A server knows a query for an hour after its end: ``SparkConnectStreamingQueryCache``.
+        """
+        try:
+            return self._poll_end()
+        except ConnectCallError as error:
+            if not _UNKNOWN_QUERY.search(str(error)):
+                raise
+        self._ended_with(LOST, "")
+        return ""
+
+    def _poll_end(self) -> str:
         _, event = self._progress()
         answer = self._queries.query(self._key, exception=True).exception
         text: str | None = None
         if answer.HasField("exception_message"):
             text = "\n".join(filter(None, (answer.exception_message, answer.stack_trace)))
+        self._ended_with(text, answer.error_class)
+        return event
+
+    def _ended_with(self, exception: str | None, error_class: str) -> None:
         self.last = replace(
             self.last,
             active=False,
             trigger_active=False,
             idle_progress=None,
             batch_id=self._batch_id,
-            exception=text,
-            error_class=answer.error_class or None,
+            exception=exception,
+            error_class=error_class or None,
         )
-        return event
 
     def _progress(self) -> tuple[str, str]:
         """The newest progress if it is new: its text, and as an event if it is of a batch."""

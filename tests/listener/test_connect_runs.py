@@ -12,7 +12,7 @@ from querypulse.listener.connect.call_failure import (
     ConnectCallError,
     ServerSilentError,
 )
-from querypulse.listener.connect.runs import END_POLLS, ConnectRuns
+from querypulse.listener.connect.runs import END_POLLS, LOST, ConnectRuns
 from querypulse.listener.optional_calls import OptionalCalls
 from querypulse.listener.probing import RunFacts, Trigger
 
@@ -179,6 +179,16 @@ def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
     world.server.errors["r"] = ConnectCallError("no such query")
 
     assert [list(polled(world)) for _ in range(END_POLLS)] == [["r"], ["r"], []]
+
+
+def test_run_that_the_server_no_longer_knows_has_failed(world):
+    world.server.running = {"r": "q"}
+    world.runs.poll()
+    world.server.running = {}
+    world.server.errors["r"] = ConnectCallError("Streaming query 51ca48ec is not found")
+
+    run = polled(world)["r"]
+    assert (run.active, run.exception) == (False, LOST)
 
 
 def test_end_that_could_not_be_read_is_read_later(world):

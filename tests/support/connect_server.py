@@ -11,9 +11,38 @@ import sys
 import threading
 from pathlib import Path
 
+import pyspark
 from support.queries import until
 
+from querypulse.examples.delta.artifacts import (
+    IN_SPARK,
+    ArtifactsError,
+    Packages,
+    cache_folder,
+    fetch,
+)
+
 STARTED = "Spark Connect server started"
+IS_OUTSIDE = pyspark.__version__ < "4"
+"""From Spark 4.0 on, PySpark contains the server."""
+OUTSIDE = Packages(
+    # Not every registry has the newest one of 3.5.
+    ("org.apache.spark:spark-connect_2.12:3.5.7",),
+    (*IN_SPARK, "org.apache.spark:spark-core_2.12"),
+)
+
+
+def trouble() -> str:
+    """Why the server is not available here; empty when it is."""
+    try:
+        _jars()
+    except ArtifactsError as error:
+        return str(error)
+    return ""
+
+
+def _jars() -> list[Path]:
+    return fetch([OUTSIDE], cache_folder()) if IS_OUTSIDE else []
 
 
 def free_port() -> int:
@@ -40,6 +69,8 @@ class ConnectServer:
             "spark.ui.enabled": "false",
             "spark.sql.shuffle.partitions": "1",
         }
+        if jars := _jars():
+            conf["spark.jars"] = ",".join(map(str, jars))
         options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
         command = [
             str(Path(sys.executable).with_name("spark-submit")),
