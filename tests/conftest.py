@@ -31,7 +31,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
-OPT_IN = {"docker", "grafana", "soak"}
+OPT_IN = {"docker", "grafana", "soak", "collector"}
 """Markers of what no system package provides, or takes too long: these tests run where they can."""
 
 SUMMARY = "summary"
@@ -350,6 +350,7 @@ def needs():
             f"needs a Docker engine with Compose: {engine_trouble()}",
         ),
         "soak": ("SOAK_MINUTES" in os.environ, "takes SOAK_MINUTES: make soak"),
+        "collector": ("OTELCOL" in os.environ, "needs OTELCOL, an OpenTelemetry Collector"),
         "grafana": (
             grafana.is_here(),
             "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",

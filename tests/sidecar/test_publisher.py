@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 
@@ -17,6 +18,8 @@ from support.published_states import full_published
 from support.server_process import ServerProcess, free_port
 
 from querypulse.core.guard import Guard
+from querypulse.exporter.exposition import base_name
+from querypulse.exporter.query_collector import all_families
 from querypulse.settings.pushing import push_connections
 from querypulse.settings.settings import Settings, SettingsError
 from querypulse.sidecar.publisher import Publisher
@@ -231,3 +234,30 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         assert 'instance="bank"' in shown()
     finally:
         gateway.stop()
+
+
+COLLECTOR = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+exporters: {{debug: {{verbosity: detailed}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [debug]}}}}
+"""
+
+
+@pytest.mark.collector
+def test_real_collector_accepts_every_figure(tmp_path, publishing):
+    port, config, log = free_port(), tmp_path / "collector.yaml", tmp_path / "collector.log"
+    config.write_text(COLLECTOR.format(port=port))
+    families = [one for one in all_families(full_published()) if one.samples]
+    names = [base_name(one) if one.kind == "counter" else one.name for one in families]
+    collector = ServerProcess([os.environ["OTELCOL"], f"--config=file:{config}"], port, log)
+    try:
+        publishers = publishing(otlp_endpoint=collector.url)
+        until(lambda: publishers.pushes["otlp"].outcomes["delivered"])
+        until(lambda: all(f"-> Name: {name}\n" in log.read_text() for name in names))
+    finally:
+        collector.stop()
+
+    assert "-> service.name: Str(shop)" in log.read_text()
+    assert publishers.pushes["otlp"].outcomes["rejected"] == 0
