@@ -49,7 +49,7 @@ class Feeding:
             query = self._stage.queries.get(driver.owners.get(finding.query, ""))
             if finding.alertname != NAME or query is None:
                 continue
-            if self._stage.time.now - query.fed_at < UNDER_WAY_SECONDS:
+            if self._stage.time.now - query.fed_at < self._under_way_seconds():
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
             # Nothing is known of the first commit of a run while its event is late.
@@ -62,6 +62,11 @@ class Feeding:
                     "P2", f"{query.key} has read rows {hungry:.0f} s ago, and {NAME} was found"
                 )
             self._found_at[query.key] = self._stage.time.now
+
+    def _under_way_seconds(self) -> float:
+        """How long nothing shows that a batch read rows: while events are late, a poll must end."""
+        polls = 2 * self._stage.plan.setup.polls + TICK_SECONDS
+        return polls if self._stage.longest_delay else UNDER_WAY_SECONDS
 
     def tick(self) -> None:
         """Check that exactly the queries that have read no rows for too long are reported."""

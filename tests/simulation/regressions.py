@@ -122,5 +122,8 @@ SEEDS = (
         891837191, "a failure before the first poll, which shows its name after a restart", Terms()
     ),
     Seed(891841322, "polls that take longer than each run of a query that fails", Terms()),
+    Seed(459590325, "rows that arrive while events are late and polls are slow", Terms()),
+    Seed(459591356, "rows that arrive while events are late by 40 s", Terms()),
+    Seed(459591877, "a restart whose first commit is lost, under a trigger of a minute", Terms()),
     Seed(891842377, "a failure before its alert has recovered in a new process", Terms()),
 )

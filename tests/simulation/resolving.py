@@ -122,6 +122,7 @@ class Resolving:
         # Polls show the begin of the recovery late, and its end.
         bound += 4 * self._stage.plan.setup.polls
         bound += _rejected_seconds(receiver, one)
+        bound += max(self._unreported_seconds(query) for query in active)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
@@ -129,6 +130,11 @@ class Resolving:
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _unreported_seconds(self, query: SimQuery) -> float:
+        """How long after its restart no event shows that it is healthy: a commit was lost."""
+        lost_until = self._stage.drivers[query.spec.driver].bus.lost_until.get(query.key, -inf)
+        return query.spec.every if lost_until >= query.truth.since else 0.0
 
     def _must_be_active(self, one: Open, keys: list[str]) -> list[SimQuery]:
         """The queries that must show life: of the unnamed ones, which share an alert, all."""
