@@ -28,16 +28,18 @@ SIDE_BY_SIDE := -n 6 --dist worksteal
 TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
-# On a busy machine, Spark may be slower than a test allows. What fails runs once more, alone, and the
-# output shows both runs; what fails twice fails.
+# On a busy machine, Spark may be slower than a test allows. What fails in a run of all tests (without
+# ARGS) runs once more, alone, and the output shows both runs; what fails twice fails.
+FAILED := build/failed
 define test_on_spark
-@$(1) $(2) $(ARGS); ended=$$?; \
+@rm -rf $(FAILED); $(1) $(2) $(ARGS) -o cache_dir=$(FAILED); ended=$$?; \
   if [ $$ended -eq 1 ]; then \
-    echo "make: what failed runs once more, alone"; \
-    $(1) --last-failed --last-failed-no-failures none && ended=0; \
+    $(if $(ARGS),true,echo "make: what failed runs once more$(COMMA) alone"; \
+    $(1) -o cache_dir=$(FAILED) --last-failed --last-failed-no-failures none && ended=0); \
   fi; \
-  [ $$ended -eq 0 ]$(if $(ARGS), || [ $$ended -eq 5 ])
+  [ $$ended -eq 0 ]$(if $(3), || [ $$ended -eq 5 ])
 endef
+COMMA := ,
 # How long `make simulate` searches for a history that breaks a promise, and `make fuzz` for an input.
 MINUTES := 5
 FUZZ_TARGETS := events state http settings
@@ -78,7 +80,7 @@ test: system-packages $(VENV)/.tests $(VENV)/spark.jsa
 
 all-tests:
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(TWO_DRIVERS))
+	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(TWO_DRIVERS),$(ARGS))
 	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser that take no seconds
@@ -88,8 +90,8 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg")
-	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg)
+	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg",,$(ARGS))
+	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg,,$(ARGS))
 
 ## make test-oldest  signals, outcomes and demo on the oldest Spark supported
 test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa

@@ -45,7 +45,7 @@ A query gets its label once: the name, or the first 8 characters of the id. A lo
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
 ``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
 query first known by a failure whose start event was lost gets its label again with its name. If
-the second table then gives it a query of that name, before or after it, both are one.
+a run of that name began in the same session after that failure, both are one query.
 """
 
 from __future__ import annotations
@@ -166,24 +166,18 @@ class Identity:
         return query
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
-        """A query whose name was unknown, with its label; maybe a run of the query of that name."""
-        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name, query.session)
-        namesake = self._namesake_before(new, queries, wait=False)
-        if namesake is None or (namesake.alive and query.alive):
+        """A query whose name was unknown, with the label of its name, or as the past of another."""
+        later = _began_after(query, queries)
+        if later is None:
+            new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
             named = replace(query, label=self._free_label(new, queries))
         else:
-            named = self._joined(query, namesake)
+            named = join(query, later)
+            self._labels.pop(query.query_id, None)
+            self._past.add_run(query.query_id, query.run_id, later.label)
         self._past.rename(query.label, named.label)
         self._labels[named.query_id] = named.label
         return named
-
-    def _joined(self, query: Query, namesake: Query) -> Query:
-        """One query, under the label of the namesake, whose newer run is the current one."""
-        older, newer = sorted((query, namesake), key=lambda one: (one.alive, _gone_at(one)))
-        self._labels.pop(older.query_id, None)
-        self._past.add_run(older.query_id, older.run_id, namesake.label)
-        self._past.take(namesake.label)
-        return replace(join(older, newer), label=namesake.label)
 
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""
@@ -197,13 +191,9 @@ class Identity:
         known = (queries.get(label) if label is not None else None) or self._past.remember(label)
         if known is not None and (known.query_id == new.query_id or not known.alive):
             return known
-        return self._namesake_before(new, queries, wait=wait) if new.name else None
-
-    def _namesake_before(
-        self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool
-    ) -> Query | None:
-        """The query of the same name that a run belongs to."""
-        namesakes = list(self._namesakes(new.name or "", queries))
+        if not new.name:
+            return None
+        namesakes = list(self._namesakes(new.name, queries))
         living = [one for one in namesakes if one.alive]
         dead = [one for one in namesakes if not one.alive]
         own = [one for one in (*living, *dead) if new.session and one.session == new.session]
@@ -243,6 +233,14 @@ def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     if wait and present.start is None:
         raise UndecidedError
     return not wait and present.probed_at > at
+
+
+def _began_after(query: Query, queries: Mapping[str, Query]) -> Query | None:
+    """The query of the same name and session whose run began after this one had ended."""
+    if query.gone_at is None or not query.session:
+        return None
+    same = (q for q in queries.values() if (q.name, q.session) == (query.name, query.session))
+    return next((one for one in same if one.started_at >= _gone_at(query)), None)
 
 
 def _gone_at(query: Query) -> float:

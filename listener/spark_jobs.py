@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,8 @@ class StatusTracker:
     """``SparkStatusTracker``: the jobs that Spark still retains (``spark.ui.retainedJobs``).
 
     It may count a task that begins right after its stage only at the next heartbeat of an executor
-    (``spark.executor.heartbeatInterval``); ``TaskSchedulerImpl`` knows it at once.
+    (``spark.executor.heartbeatInterval``); ``TaskSchedulerImpl``, which is asked if no task seems
+    to run, knows it at once.
     """
 
     def __init__(self, java_context: Any, jvm: Any, details: OptionalCalls) -> None:
@@ -40,22 +41,28 @@ class StatusTracker:
     def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
         """Count the tasks of active jobs; the highest known id counts the started ones."""
         completed = running = 0
+        idle: list[tuple[int, Any]] = []
         for job in active:
             info = self._java.getJobInfo(job)
             for stage_id in self._integers(info.stageIds()) if info is not None else ():
                 stage = self._java.getStageInfo(stage_id)
                 if stage is not None:
                     completed += stage.numCompletedTasks()
-                    running += stage.numActiveTasks() or self._scheduled(stage_id, stage)
+                    active_tasks = stage.numActiveTasks()
+                    running += active_tasks
+                    if not active_tasks:
+                        idle.append((stage_id, stage))
+        if idle and not running:
+            running = self._ask("running_tasks", lambda: self._scheduled(idle), 0)
         return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
 
-    def _scheduled(self, stage_id: int, stage: Any) -> int:
-        return self._ask("running_tasks", lambda: self._running(stage_id, stage), 0)
-
-    def _running(self, stage_id: int, stage: Any) -> int:
-        scheduler = self._context.taskScheduler()
-        tasks = scheduler.taskSetManagerForAttempt(stage_id, stage.currentAttemptId())
-        return int(tasks.get().runningTasks()) if tasks.isDefined() else 0
+    def _scheduled(self, stages: Sequence[tuple[int, Any]]) -> int:
+        """The running tasks of these stages, as far as the task scheduler knows them."""
+        scheduler, running = self._context.taskScheduler(), 0
+        for stage_id, stage in stages:
+            tasks = scheduler.taskSetManagerForAttempt(stage_id, stage.currentAttemptId())
+            running += tasks.get().runningTasks() if tasks.isDefined() else 0
+        return running
 
     # One command for a whole array, not one for each element.
     def _integers(self, array: Any) -> set[int]:

@@ -54,18 +54,25 @@ def _unended(old: Query) -> tuple[str, ...]:
 
 
 def join(older: Query, newer: Query) -> Query:
-    """Let a query go on that was known as two: ``newer``, with the history of ``older``.
+    """One query of two: ``newer``, whose run began after that of ``older`` had ended, and its past.
 
-    This is what ``succeed`` would have given, as far as the past of ``newer`` is known.
+    ``older`` was not known by its name, so ``newer`` did not succeed it. It has no batches: their
+    progress would have shown the name.
     """
-    no_failure = newer.activity_seen or is_done_with(newer)
+    ended_at = older.started_at if older.gone_at is None else older.gone_at
+    committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
+    recovered = newer.activity_seen or is_done_with(newer) or committed_at > ended_at
+    failures = [one for one in (older.failure, newer.unrecovered) if one is not None]
+    deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
     return replace(
         newer,
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
-        unrecovered=newer.unrecovered or (None if no_failure else older.failure),
-        deaths=(*older.deaths, *newer.deaths)[-PAST_DEATHS:],
+        unrecovered=newer.unrecovered
+        if recovered
+        else max(failures, key=lambda one: one.at, default=None),
+        deaths=tuple(deaths[-PAST_DEATHS:]),
         unrecovered_deaths=newer.unrecovered_deaths
-        + (0 if no_failure else older.unrecovered_deaths),
+        + (0 if recovered else older.unrecovered_deaths),
         totals=add_totals(older.totals, newer.totals, restarts=1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
     )

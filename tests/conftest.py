@@ -277,7 +277,8 @@ def pytest_group_by_file(config, items):
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if item.get_closest_marker("fault") and not chooses_cases(config):
+        is_whole = item.nodeid == test or not chooses_cases(config)
+        if item.get_closest_marker("fault") and is_whole:
             item.user_properties.append((faults.CASES, cases[test]))
         name = "observed" if "observed" in item.fixturenames else item.path.name
         item.add_marker(pytest.mark.xdist_group(name))

@@ -16,7 +16,7 @@ from ..probing import UNKNOWN_TRIGGER, ProbedRun, RunFacts, Trigger
 from ..spark_queries import EndedRuns
 from .call_failure import CallFailure, ConnectCallError, ServerSilentError
 
-_UNKNOWN_QUERY = re.compile(r"Streaming query \S+ is not found")
+_UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found|Run id mismatch for query id")
 LOST = "the Spark Connect server no longer knows the query, as after the server was started again"
 """The error of such a query. Spark 3.5 lets the session go on after a restart of the server; from
 4.0 on, the server refuses such a session."""
@@ -78,7 +78,7 @@ class ConnectRun:
         try:
             return self._poll_end()
         except ConnectCallError as error:
-            if not _UNKNOWN_QUERY.search(str(error)):
+            if not _UNKNOWN_RUN.search(str(error)):
                 raise
         self._ended_with(LOST, "")
         return ""

@@ -14,8 +14,8 @@ LATE_CALLS = 3
 class ServerState:
     """One server and one session, as a row of answers and failures shows them.
 
-    A server that has ended can come back with the session only
-    if it was not the server that had ended, such as a proxy: then it counts as running again.
+    A server that seemed to have ended counts as running again when the session answers: a proxy had
+    ended, or it is a new server of Spark 3.5, which lets the session go on without its queries.
     """
 
     def __init__(self) -> None:

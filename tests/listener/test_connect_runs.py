@@ -181,11 +181,19 @@ def test_run_whose_end_is_unknown_is_not_reported_as_stopped(world):
     assert [list(polled(world)) for _ in range(END_POLLS)] == [["r"], ["r"], []]
 
 
-def test_run_that_the_server_no_longer_knows_has_failed(world):
+@pytest.mark.parametrize(
+    ("running", "answer"),
+    [
+        ({}, "Streaming query 51ca48ec is not found"),
+        ({"new": "q"}, "Run id mismatch for query id 51ca48ec. Run id in request r does not match"),
+    ],
+    ids=["lost", "lost and started again"],
+)
+def test_run_that_the_server_no_longer_knows_has_failed(world, running, answer):
     world.server.running = {"r": "q"}
     world.runs.poll()
-    world.server.running = {}
-    world.server.errors["r"] = ConnectCallError("Streaming query 51ca48ec is not found")
+    world.server.running = running
+    world.server.errors["r"] = ConnectCallError(answer)
 
     run = polled(world)["r"]
     assert (run.active, run.exception) == (False, LOST)

@@ -406,14 +406,47 @@ def test_query_whose_name_is_shown_late_stays_apart_from_a_live_one_of_another_s
     assert story.found(7) == [("StreamingQueryFailed", "bronze-aaaaaaaa")]
 
 
-def test_failure_shown_with_its_name_late_continues_the_failed_query_of_that_name():
-    story = IdStory().crash_loop(2, name="bronze").fails("aaaaaaaa-1", "run-9", at=9)
-    story.probe(polled("aaaaaaaa-1", "run-9", "bronze", active=False, exception=CONFLICT), at=10)
+@pytest.mark.parametrize(
+    ("session", "ends", "restarts_at"),
+    [("s2", False, 11), ("s2", True, 11), ("s1", True, 0.5), ("", False, 11)],
+    ids=["alive elsewhere", "failed elsewhere", "ended before", "unknown session"],
+)
+def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session, ends, restarts_at):
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
+    story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
+    if ends:
+        story.fails("bbbbbbbb-2", "run-1", at=0.4)
+    story.fails("aaaaaaaa-1", "run-0", at=1)
+    if restarts_at > 1:
+        story.commits("bbbbbbbb-2", "run-1", "bronze", at=restarts_at, batch=1)
+    story.probe(
+        polled("aaaaaaaa-1", "run-0", "bronze", session="s1", active=False, exception=CONFLICT),
+        at=12,
+    )
+
+    assert ("StreamingQueryFailed", "bronze-aaaaaaaa") in story.found(13)
+
+
+def test_joined_failures_are_in_order_of_time():
+    """The query of the name has failed before, and the nameless run between its failures."""
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session="s1")
+    story.fails("bbbbbbbb-2", "run-1", at=1).fails("aaaaaaaa-1", "run-0", at=5000)
+    story.start("bbbbbbbb-2", "run-2", "bronze", at=5001, session="s1")
+    story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=4999)
 
     bronze = story.shown()["bronze"]
-    assert list(story.shown()) == ["bronze"]
-    assert (bronze.run_id, bronze.totals.failed, bronze.unrecovered_deaths) == ("run-9", 3, 3)
-    assert story.state.query("id").run_id == "run-9"
+    assert [died.at for died in bronze.deaths] == [1, 5000]
+    assert bronze.unrecovered.at == 5000
+    assert story.found(5002) == [("StreamingQueryFailed", "bronze")]
+
+
+def test_failure_that_a_later_run_has_recovered_from_stays_recovered():
+    story = nameless().start("bbbbbbbb-2", "run-1", "bronze", at=2, session="s1")
+    story.commits("bbbbbbbb-2", "run-1", "bronze", at=3, batch=0)
+    story.start("bbbbbbbb-2", "run-2", "bronze", at=5, session="s1")
+    story.probe(polled("aaaaaaaa-1", "run-0", "bronze", session="s1"), at=0.9)
+
+    assert story.shown()["bronze"].failure is None
 
 
 def test_late_end_of_a_joined_run_changes_nothing():

@@ -25,10 +25,6 @@ def _no_namesakes(*_: Any) -> Iterator[Any]:
     return iter(())
 
 
-def _no_namesake(*_: Any, wait: bool) -> None:
-    return None
-
-
 def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
     known = queries.get(self.label(new.query_id) or "")
     namesakes = list(self._namesakes(new.name, queries)) if new.name else []
@@ -102,7 +98,7 @@ IDENTITY = (
     Mutation("a query keeps the label of its id although its name is known", "P2",
              identity.Identity, "named", lambda _, query, __: query, finding="L25", plan=plan_of("L25")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
-             identity.Identity, "_namesake_before", _no_namesake, finding="L25", plan=plan_of("L25", 1)),
+             identity, "_began_after", lambda _, __: None, finding="L25", plan=plan_of("L25", 1)),
     Mutation("a label is as long as the name", "P7",
              labels, "base_label", lambda name, query_id="": name or query_id[:8],
              finding="L24", plan=plan_of("L24")),
