@@ -34,12 +34,11 @@ FAILED := build/failed
 define test_on_spark
 @rm -rf $(FAILED); $(1) $(2) $(ARGS) -o cache_dir=$(FAILED); ended=$$?; \
   if [ $$ended -eq 1 ]; then \
-    $(if $(ARGS),true,echo "make: what failed runs once more$(COMMA) alone"; \
+    $(if $(ARGS),true,echo "make: what failed runs once more and alone"; \
     $(1) -o cache_dir=$(FAILED) --last-failed --last-failed-no-failures none && ended=0); \
   fi; \
-  [ $$ended -eq 0 ]$(if $(3), || [ $$ended -eq 5 ])
+  (exit $$ended)
 endef
-COMMA := ,
 # How long `make simulate` searches for a history that breaks a promise, and `make fuzz` for an input.
 MINUTES := 5
 FUZZ_TARGETS := events state http settings
@@ -80,7 +79,7 @@ test: system-packages $(VENV)/.tests $(VENV)/spark.jsa
 
 all-tests:
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(TWO_DRIVERS),$(ARGS))
+	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(TWO_DRIVERS)) $(OR_NONE)
 	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser that take no seconds
@@ -90,8 +89,8 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg",,$(ARGS))
-	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg,,$(ARGS))
+	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg") $(OR_NONE)
+	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg) $(OR_NONE)
 
 ## make test-oldest  signals, outcomes and demo on the oldest Spark supported
 test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa

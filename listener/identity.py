@@ -51,6 +51,7 @@ a run of that name began in the same session after that failure, both are one qu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -64,6 +65,8 @@ from .succession import begin, join, succeed
 
 UNDECIDED_SECONDS = 5.0
 """Ten polls of the probe at its default interval."""
+
+_LAST = attrgetter("gone_or_started_at")
 
 
 class Newcomer(msgspec.Struct, frozen=True):
@@ -200,12 +203,12 @@ class Identity:
         if own:
             return own[0]
         if not living:
-            return max(dead, key=_gone_at, default=None)
+            return max(dead, key=_LAST, default=None)
         if wait and not (new.session and all(one.session for one in living)):
             raise UndecidedError
         # An ended query whose session is also unknown may be the predecessor.
         unknown = [one for one in dead if not one.session and not new.session]
-        return max(unknown, key=_gone_at, default=None)
+        return max(unknown, key=_LAST, default=None)
 
     def _namesakes(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
         for query in (*queries.values(), *self._past.forgotten):
@@ -237,11 +240,8 @@ def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
 
 def _began_after(query: Query, queries: Mapping[str, Query]) -> Query | None:
     """The query of the same name and session whose run began after this one had ended."""
-    if query.gone_at is None or not query.session:
+    ended_at = query.gone_at
+    if ended_at is None or not query.session:
         return None
     same = (q for q in queries.values() if (q.name, q.session) == (query.name, query.session))
-    return next((one for one in same if one.started_at >= _gone_at(query)), None)
-
-
-def _gone_at(query: Query) -> float:
-    return query.started_at if query.gone_at is None else query.gone_at
+    return next((one for one in same if one.started_at >= ended_at), None)

@@ -80,7 +80,7 @@ class PastQueries:
 
 
 def _remains(query: Query) -> Query:
-    gone_at = query.gone_at if query.gone_at is not None else query.started_at
+    gone_at = query.gone_or_started_at
     return Query(
         query_id=query.query_id,
         run_id=query.run_id,

@@ -185,13 +185,15 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return self.ended.at if self.ended is not None else self.vanished_at
 
     @property
+    def gone_or_started_at(self) -> float:
+        """When the current run ended or vanished; when it started while it is active."""
+        return self.started_at if self.gone_at is None else self.gone_at
+
+    @property
     def last_activity_at(self) -> float:
         """The last commit or idle trigger of this run, else its start."""
-        return max(
-            self.started_at,
-            self.started_at if self.last_commit_at is None else self.last_commit_at,
-            self.started_at if self.last_idle_at is None else self.last_idle_at,
-        )
+        seen = (self.last_commit_at, self.last_idle_at)
+        return max((self.started_at, *(at for at in seen if at is not None)))
 
     @property
     def activity_seen(self) -> bool:

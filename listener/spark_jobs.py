@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
@@ -40,23 +40,23 @@ class StatusTracker:
 
     def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
         """Count the tasks of active jobs; the highest known id counts the started ones."""
-        completed = running = 0
-        idle: list[tuple[int, Any]] = []
-        for job in active:
+        stages = list(self._stages(active))
+        completed = sum(stage.numCompletedTasks() for _, stage in stages)
+        running = sum(stage.numActiveTasks() for _, stage in stages)
+        if stages and not running:
+            running = self._ask("running_tasks", lambda: self._scheduled(stages), 0)
+        return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
+
+    def _stages(self, jobs: Collection[int]) -> Iterator[tuple[int, Any]]:
+        """The stages of these jobs that Spark still retains, by their ids."""
+        for job in jobs:
             info = self._java.getJobInfo(job)
             for stage_id in self._integers(info.stageIds()) if info is not None else ():
                 stage = self._java.getStageInfo(stage_id)
                 if stage is not None:
-                    completed += stage.numCompletedTasks()
-                    active_tasks = stage.numActiveTasks()
-                    running += active_tasks
-                    if not active_tasks:
-                        idle.append((stage_id, stage))
-        if idle and not running:
-            running = self._ask("running_tasks", lambda: self._scheduled(idle), 0)
-        return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
+                    yield stage_id, stage
 
-    def _scheduled(self, stages: Sequence[tuple[int, Any]]) -> int:
+    def _scheduled(self, stages: Iterable[tuple[int, Any]]) -> int:
         """The running tasks of these stages, as far as the task scheduler knows them."""
         scheduler, running = self._context.taskScheduler(), 0
         for stage_id, stage in stages:

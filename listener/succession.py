@@ -59,9 +59,10 @@ def join(older: Query, newer: Query) -> Query:
     ``older`` was not known by its name, so ``newer`` did not succeed it. It has no batches: their
     progress would have shown the name.
     """
-    ended_at = older.started_at if older.gone_at is None else older.gone_at
     committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
-    recovered = newer.activity_seen or is_done_with(newer) or committed_at > ended_at
+    recovered = (
+        newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
+    )
     failures = [one for one in (older.failure, newer.unrecovered) if one is not None]
     deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
     return replace(

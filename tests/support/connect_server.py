@@ -21,9 +21,10 @@ from querypulse.examples.delta.artifacts import (
     cache_folder,
     fetch,
 )
+from querypulse.listener.spark_versions import is_before
 
 STARTED = "Spark Connect server started"
-IS_OUTSIDE = pyspark.__version__ < "4"
+IS_OUTSIDE = is_before(4, pyspark.__version__)
 """From Spark 4.0 on, PySpark contains the server."""
 OUTSIDE = Packages(
     # Not every registry has the newest one of 3.5.
