@@ -1,15 +1,21 @@
-"""The whole demo: each scenario produces its page and no other."""
+"""The whole demo: each scenario produces its page and no other.
+
+A replay of the event log that a scenario writes reports the same alerts.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
+from datetime import timezone
+from functools import cache
 
 import pytest
 import requests
-from support.demo import COMMAND, demo, unwrapped
+from support.demo import COMMAND, demo, querypulse, unwrapped
 from support.failing_receiver import PATIENCE_ASKED_FOR, FailingReceiver
 from support.queries import until
 
@@ -18,68 +24,121 @@ pytestmark = pytest.mark.spark
 ENDED_BY_FAILURE = 3
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (
-            ["--after", "5"],
-            [
-                "alertname    StreamingQueryFailed",
-                "query        alert_resolution",
-                "ConcurrentAppendException: Files were added",
-                "7 of 8 queries healthy (alert_resolution failed)",
-                "siblings     7 of 8 queries healthy",
-                "death to webhook",
-                "result             as expected",
-            ],
-        ),
-        (
-            ["--scenario", "upstream", "--after", "2"],
-            [
-                "alertname    StreamingQueryFailed",
-                "query        bronze",
-                "downstream   alert_resolution, battery_status, door_status, engine_status, "
-                "position_status, tire_status, trip_status get no data from it",
-                "starving           alert_resolution, battery_status, door_status",
-                "Python waits in awaitTermination()",
-                "result             as expected",
-            ],
-        ),
-        (
-            ["--scenario", "hang", "--after", "5"],
-            [
-                "alertname    StreamingQueryStalled",
-                "query        alert_resolution",
-                "(batch_hung)",
-                "pipeline.py:",
-                "7 of 8 queries healthy (alert_resolution stalled)",
-                "result             as expected",
-            ],
-        ),
-        (
-            ["--scenario", "stop", "--after", "2", "--queries", "3"],
-            [
-                "alertname    StreamingQueryStopped",
-                "query        alert_resolution",
-                "result             as expected",
-            ],
-        ),
-        (
-            ["--scenario", "healthy", "--after", "2", "--duration", "25"],
-            ["page               none", "result             as expected"],
-        ),
+SCENARIOS = {
+    "failure": ["--after", "5"],
+    "upstream": ["--after", "2"],
+    "hang": ["--after", "5"],
+    "stop": ["--after", "2", "--queries", "3"],
+    "healthy": ["--after", "2", "--duration", "25"],
+}
+PRINTED = {
+    "failure": [
+        "alertname    StreamingQueryFailed",
+        "query        alert_resolution",
+        "ConcurrentAppendException: Files were added",
+        "7 of 8 queries healthy (alert_resolution failed)",
+        "siblings     7 of 8 queries healthy",
+        "death to webhook",
+        "result             as expected",
     ],
-    ids=["failure", "upstream", "hang", "stop", "healthy"],
-)
-def test_each_scenario_is_detected_and_reported(arguments, expected):
-    result = demo(*arguments)
+    "upstream": [
+        "alertname    StreamingQueryFailed",
+        "query        bronze",
+        "downstream   alert_resolution, battery_status, door_status, engine_status, "
+        "position_status, tire_status, trip_status get no data from it",
+        "starving           alert_resolution, battery_status, door_status",
+        "Python waits in awaitTermination()",
+        "result             as expected",
+    ],
+    "hang": [
+        "alertname    StreamingQueryStalled",
+        "query        alert_resolution",
+        "(batch_hung)",
+        "pipeline.py:",
+        "7 of 8 queries healthy (alert_resolution stalled)",
+        "result             as expected",
+    ],
+    "stop": [
+        "alertname    StreamingQueryStopped",
+        "query        alert_resolution",
+        "result             as expected",
+    ],
+    "healthy": ["page               none", "result             as expected"],
+}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """Plays a scenario, once for all tests; returns the ended process and its folder of event logs."""
+    folder = tmp_path_factory.mktemp("scenarios")
+
+    @cache
+    def play(scenario):
+        log = folder / scenario
+        chosen = ["--scenario", scenario, *SCENARIOS[scenario]]
+        return demo(*chosen, "--event-log", log), log
+
+    return play
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_each_scenario_is_detected_and_reported(played, scenario):
+    result, _ = played(scenario)
 
     assert result.returncode == 0, result.stdout + result.stderr
     printed = unwrapped(result.stdout)
-    assert [text for text in expected if text not in printed] == [], result.stdout
-    assert ("PAGE" in result.stdout) == ("healthy" not in arguments)
+    assert [text for text in PRINTED[scenario] if text not in printed] == [], result.stdout
+    assert ("PAGE" in result.stdout) == (scenario != "healthy")
     assert "Traceback" not in result.stdout + result.stderr
     assert "Exception in thread" not in result.stderr
+
+
+# The demo's settings; expected_queries replaces the trigger, which no log contains.
+SETTINGS = [
+    "--set=stall_floor_seconds=15",
+    "--set=gone_grace_seconds=10",
+    '--set=expected_queries=["alert_resolution"]',
+]
+
+
+def findings(*logs):
+    done = querypulse("replay", "--json", *SETTINGS, *logs)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_replay_reports_the_same_alerts_as_the_live_run(played, scenario):
+    live, log = played(scenario)
+    printed = re.findall(r"alertname    (\w+)[^P]*?query        (\w+)", live.stdout)
+    reported = [row for row in findings(log) if row["status"] == "firing"]
+
+    assert [(row["alertname"], row["query"]) for row in reported] == printed
+    assert len(reported) == (scenario != "healthy")
+    assert {row["app"] for row in reported} <= {"telemetry"}
+
+
+def test_replay_as_a_spark_job_reports_the_same_alerts_and_a_summary(played, spark, tmp_path):
+    logs = [played(scenario)[1] for scenario in SCENARIOS]
+    out = tmp_path / "found.parquet"
+    done = querypulse("replay", "--spark", *SETTINGS, "--out", out, *logs)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [row.asDict() for row in spark.read.parquet(str(out)).collect()]
+    for row in rows:
+        at = row["at"].astimezone(timezone.utc)
+        row["at"] = at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    expected = findings(*logs)
+    assert sorted(rows, key=str) == sorted(expected, key=str)
+    assert len(rows) >= 4
+    assert "5 applications, " in done.stdout
+    assert ": 4 alerts; longest silent stall: " in done.stdout
+    of_one = [row["at"][:10] for row in rows if row["query"] == "alert_resolution"]
+    assert done.stdout.count("telemetry/alert_resolution  ") == len(set(of_one))
+
+    again = querypulse("replay", "--spark", "--out", out, *logs)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert f"{out}: exists already" in again.stderr
 
 
 def test_supervised_failure_ends_the_job_and_the_next_start_resolves_the_page(pages, tmp_path):

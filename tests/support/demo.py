@@ -7,14 +7,12 @@ import re
 import subprocess
 import sys
 
-COMMAND = [
+QUERYPULSE = [
     sys.executable,
     "-Ic",
     "import sys; from querypulse.commands.cli import main; sys.exit(main())",
-    "demo",
 ]
-
-
+COMMAND = [*QUERYPULSE, "demo"]
 ON_DELTA = [sys.executable, "-Im", "querypulse.examples.delta"]
 
 
@@ -28,6 +26,11 @@ def demo(*arguments, command=COMMAND, timeout=170, **environment):
         stdin=subprocess.DEVNULL,
         env={**os.environ, **environment},
     )
+
+
+def querypulse(*arguments, timeout=300):
+    """Run a command of querypulse to its end."""
+    return demo(*arguments, command=QUERYPULSE, timeout=timeout)
 
 
 def unwrapped(text):
