@@ -22,10 +22,11 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 HASHED := $(PIP) --require-hashes --requirement
 # Many tests wait for sockets and other processes. Those with Spark share a driver in each of two
-# processes; the groups stay in order, so the tests whose own processes keep the machine busy are last.
+# processes; a file stays in one of them, because its fixtures are expensive. The files stay in order,
+# so the tests whose own processes keep the machine busy are last.
 # Beside a broker, Delta Lake needs the whole machine.
 SIDE_BY_SIDE := -n 6 --dist worksteal
-TWO_DRIVERS := -n 2 --dist loadgroup --no-loadscope-reorder
+TWO_DRIVERS := -n 2 --dist loadfile --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # On a busy machine, Spark may be slower than a test allows. What fails in a run of all tests (without

@@ -20,6 +20,7 @@ from support import connect_server, connectors, faults, grafana
 from support.class_archive import reading_options
 from support.compose import engine_trouble
 from support.minutes import summary
+from support.scheduling import OBSERVED
 
 from querypulse.core.guard import Guard
 
@@ -265,23 +266,30 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         for marker in needed(item) & missing.keys():
             item.add_marker(pytest.mark.skip(reason=missing[marker]))
-    items.sort(key=lambda item: "observed" in item.fixturenames)
+    of_observed = [item for item in items if "observed" in item.fixturenames]
+    assert {item.location[0] for item in of_observed} <= set(OBSERVED)
+    items.sort(key=lambda item: item in of_observed)
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def pytest_group_by_file(config, items):
-    """Keep the tests of a file, and those of the observed driver, in one process each.
-
-    Note the number of cases of a test about a fault, before any is deselected.
-    """
+def pytest_note_cases(config, items):
+    """Note the number of cases of a test about a fault, before any is deselected."""
     cases = Counter(item.nodeid.partition("[")[0] for item in items)
     for item in items:
         test = item.nodeid.partition("[")[0]
         is_whole = item.nodeid == test or not chooses_cases(config)
         if item.get_closest_marker("fault") and is_whole:
             item.user_properties.append((faults.CASES, cases[test]))
-        name = "observed" if "observed" in item.fixturenames else item.path.name
-        item.add_marker(pytest.mark.xdist_group(name))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With ``--dist loadfile``, the files about the observed driver share one process as well."""
+    if config.getvalue("dist") == "loadfile":
+        from support.scheduling import ByFileAndObserved
+
+        return ByFileAndObserved(config, log)
+    return None
 
 
 def chooses_cases(config):

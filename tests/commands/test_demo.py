@@ -26,10 +26,10 @@ ENDED_BY_FAILURE = 3
 
 SCENARIOS = {
     "failure": ["--after", "5"],
-    "upstream": ["--after", "2"],
-    "hang": ["--after", "5"],
+    "upstream": ["--after", "2", "--queries", "4"],
+    "hang": ["--after", "5", "--queries", "3"],
     "stop": ["--after", "2", "--queries", "3"],
-    "healthy": ["--after", "2", "--duration", "25"],
+    "healthy": ["--after", "2", "--queries", "4", "--duration", "25"],
 }
 PRINTED = {
     "failure": [
@@ -44,9 +44,8 @@ PRINTED = {
     "upstream": [
         "alertname    StreamingQueryFailed",
         "query        bronze",
-        "downstream   alert_resolution, battery_status, door_status, engine_status, "
-        "position_status, tire_status, trip_status get no data from it",
-        "starving           alert_resolution, battery_status, door_status",
+        "downstream   alert_resolution, battery_status, position_status get no data from it",
+        "starving           alert_resolution, battery_status, position_status",
         "Python waits in awaitTermination()",
         "result             as expected",
     ],
@@ -55,7 +54,7 @@ PRINTED = {
         "query        alert_resolution",
         "(batch_hung)",
         "pipeline.py:",
-        "7 of 8 queries healthy (alert_resolution stalled)",
+        "2 of 3 queries healthy (alert_resolution stalled)",
         "result             as expected",
     ],
     "stop": [
@@ -156,14 +155,6 @@ def test_supervised_failure_ends_the_job_and_the_next_start_resolves_the_page(pa
     assert pages.reported[1:] == [("resolved", "StreamingQueryFailed", "alert_resolution")]
 
 
-def test_pages_go_to_the_users_own_webhook(pages):
-    result = demo("--after", "1", "--queries", "2", "--webhook-url", pages.url)
-
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.reported == [("firing", "StreamingQueryFailed", "alert_resolution")]
-    assert "death to webhook" in result.stdout
-
-
 def test_exactly_one_page_arrives_through_a_receiver_outage():
     with FailingReceiver(outage=20) as receiver:
         result = demo("--after", "1", "--queries", "2", "--webhook-url", receiver.url)
@@ -196,15 +187,6 @@ def playing(tmp_path):
             process.wait()
 
 
-def test_status_page_is_served_during_the_incident(playing):
-    def failed():
-        queries = requests.get(f"{playing}status", timeout=10).json()["queries"]
-        return [query["name"] for query in queries if query["state"] == "failed"]
-
-    assert "<!doctype html>" in requests.get(playing, timeout=10).text
-    assert until(failed, "the incident", 90) == ["alert_resolution"]
-
-
 @pytest.mark.browser
 def test_browser_shows_the_incident_as_it_happens(playing, windows):
     page = windows.open(playing)
@@ -214,6 +196,8 @@ def test_browser_shows_the_incident_as_it_happens(playing, windows):
     )
     assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
     page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
+    states = requests.get(f"{playing}status", timeout=10).json()["queries"]
+    assert [one["name"] for one in states if one["state"] == "failed"] == ["alert_resolution"]
     page.wait_for_selector("text=The monitor was shut down", timeout=60_000)
 
 
