@@ -13,8 +13,8 @@ from .commit_log import LoggedBatches, LogReport
 from .counting import count_batch, learn, remember
 from .ending import end, recovered, with_batch_of_death
 from .events import Event, Idle, Progress, Started, Terminated
-from .fold_places import with_places
 from .in_flight import in_flight, jobs_per_batch
+from .places import PlanPlaces, places_of
 from .probing import Context, ProbedRun
 from .query import LogBehind, Query, UnreportedCommit
 from .sources.fold_sources import with_latest
@@ -23,6 +23,7 @@ from .trends import follow, reports_lag
 
 NAP_SECONDS = 10.0
 """Idle time between two batches of a steady input is shorter."""
+NO_PLAN = PlanPlaces()
 
 
 def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Query:
@@ -32,7 +33,7 @@ def fold_event(query: Query, event: Event, at: float, *, context: Context) -> Qu
         query, name=name or query.name, last_event_at=max(at, query.last_event_at or at)
     )
     if isinstance(event, Progress):
-        return with_places(_progress(query, event, at))
+        return _with_places(_progress(query, event, at))
     if isinstance(event, Started):
         return replace(query, start=event)
     if isinstance(event, Idle):
@@ -61,7 +62,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         in_flight=in_flight(query, run, at) if shows_work else query.in_flight,
         vanished_at=None,
     )
-    query = with_places(replace(query, jobs_per_batch=jobs_per_batch(query)))
+    query = _with_places(replace(query, jobs_per_batch=jobs_per_batch(query)))
     if run.batch_id is not None and run.batch_id > 0 and has_batches:
         query = _committed_by_probe(query, previous, run.batch_id - 1, at)
     query = with_batch_of_death(query)
@@ -204,3 +205,14 @@ def _moved_on(previous: ProbedRun | None, run: ProbedRun) -> bool:
     if previous is None or not previous.last_progress_mark:
         return False
     return run.last_progress_mark > previous.last_progress_mark
+
+
+def _with_places(query: Query) -> Query:
+    """The query with the places of its newest progress and plan; itself if they are the same."""
+    idle = query.probed.idle_progress if query.probed is not None else None
+    progress, facts = query.progress or idle, query.facts
+    described = progress.sink if progress is not None else ""
+    sink = described or (facts.sink if facts is not None else "")
+    plan = facts.plan if facts is not None else NO_PLAN
+    places = places_of(query.places, sink, progress, plan)
+    return query if places is query.places else replace(query, places=places)

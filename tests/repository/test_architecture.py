@@ -64,6 +64,14 @@ START_THREADS = {
     "listener/connect/event_stream.py",
     "sidecar/starting.py",
 }
+STAND_ALONE = {
+    "exporter/flow_families.py": "one group of metric families, beside the others",
+    "exporter/push/pushgateway.py": "one of two push targets",
+    "launch/boot/sitecustomize.py": "Python imports this name when it starts",
+    "launch/launcher.py": "Spark runs this file by its path",
+}
+"""Short files that not more than one other file imports, and why they are not part of it."""
+SHORT_FILE_LINES = 40
 MAX_FILE_LINES = 250
 MAX_FUNCTION_LINES = 50
 MAX_CONSTRUCTOR_PARAMETERS = 10
@@ -92,6 +100,19 @@ def folders_imported(name):
             full = (*base, *(node.module or "").split("."))
             found |= {full[0]} if full[0] else {alias.name for alias in node.names}
     return found
+
+
+def files_imported(name):
+    """The files that a file imports by relative imports."""
+    here = Path(name).parent.parts
+    found = set()
+    for node in nodes(name, ast.ImportFrom):
+        if node.level:
+            base = here[: len(here) - node.level + 1]
+            module = "/".join((*base, *(node.module or "").split("."))).strip("/")
+            found |= {f"{module}/{alias.name}.py".lstrip("/") for alias in node.names}
+            found.add(f"{module}.py")
+    return found & FILES.keys()
 
 
 def modules_imported(name):
@@ -270,6 +291,25 @@ def test_file_has_at_most_250_lines():
     lines = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
 
     assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
+
+
+def test_short_file_serves_several_files_or_says_why_it_stands_alone():
+    length = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
+    users = {name: [] for name in FILES}
+    for name in FILES:
+        for imported in files_imported(name):
+            users[imported].append(name)
+
+    def could_be_merged(name):
+        """Whether its only user would hold it too; without a user, it is run by its path."""
+        return sum(length[one] for one in (name, *users[name])) <= MAX_FILE_LINES
+
+    short = {
+        name
+        for name, lines in length.items()
+        if lines < SHORT_FILE_LINES and len(users[name]) < 2 and "__" not in name
+    }
+    assert {name for name in short if could_be_merged(name)} == STAND_ALONE.keys()
 
 
 def test_tool_file_has_at_most_250_lines():

@@ -45,6 +45,7 @@ def test_healthy_queries_raise_no_alert(harness, watch, pages):
     assert pages.reported == []
     assert sidecar.alerts() == ()
     lives = {workload: diary[labels[workload.name]] for workload in WORKLOADS}
+    until(lambda: diary["restarted"].state == "running", "the newest restart is over")
     assert {workload.name: life.state for workload, life in lives.items()} == {
         workload.name: workload.state for workload in WORKLOADS
     }
