@@ -86,7 +86,7 @@ def fold_log(query: Query, log: LoggedBatches, at: float) -> Query:
     before, read_at = query.logged, query.logged_at
     query = replace(query, logged=log, logged_at=at)
     if log.committed is not None:
-        query = _commit_seen(query, log.committed, at, first_poll=before is None)
+        query = _committed_by_log(query, log.committed, at, first_reading=before is None)
     if query.facts is None or not query.facts.async_progress:
         return query
     grown = before is None or log.committed != before.committed
@@ -161,6 +161,19 @@ def _committed_by_probe(
     known, ran = before.run_commit_batch, previous.processing and previous.batch_id == batch_id
     alone = before.last_commit_at is None and (known is None or batch_id <= known + 1)
     return query if alone and not ran else replace(query, unreported=UnreportedCommit(at, batch_id))
+
+
+def _committed_by_log(query: Query, batch_id: int, at: float, *, first_reading: bool) -> Query:
+    before, query = query, _commit_seen(query, batch_id, at, first_poll=first_reading)
+    if query is before or query.unreported is not None or not _has_progress_events(query):
+        return query
+    # It may have been committed, and reported, before the listener was added.
+    is_old = first_reading and before.last_commit_at is None
+    return query if is_old else replace(query, unreported=UnreportedCommit(at, batch_id))
+
+
+def _has_progress_events(query: Query) -> bool:
+    return query.facts is not None and not query.facts.trigger.is_continuous
 
 
 def _commit_seen(query: Query, batch_id: int, at: float, *, first_poll: bool) -> Query:

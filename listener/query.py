@@ -84,7 +84,7 @@ class Died(msgspec.Struct, frozen=True, gc=False):
 
 
 class UnreportedCommit(msgspec.Struct, frozen=True, gc=False):
-    """A commit that the probe has seen and no event has reported yet."""
+    """A commit that the probe or the commit log has shown and no event has reported yet."""
 
     since: float
     batch_id: int

@@ -46,9 +46,12 @@ def starting_point(
     offsets: Mapping[int, float | None],
     commits: Mapping[int, float | None],
     now: float,
-    wall: float,
+    wall: float | None,
 ) -> StartingPoint:
-    """Derive it from the file times of both logs (Unix seconds), read at ``now`` and ``wall``."""
+    """Derive it from the file times of both logs (Unix seconds), read at ``now`` and ``wall``.
+
+    Without ``wall``, the files have no age.
+    """
     planned, committed = max(offsets, default=None), max(commits, default=None)
     is_unfinished = planned is not None and (committed is None or planned > committed)
     return StartingPoint(
@@ -81,13 +84,13 @@ def times_in(listing: str) -> dict[int, float | None]:
 
 
 def _written(
-    batch_id: int | None, times: Mapping[int, float | None], now: float, wall: float
+    batch_id: int | None, times: Mapping[int, float | None], now: float, wall: float | None
 ) -> Written | None:
     if batch_id is None:
         return None
     written = times[batch_id]
     # A time in the future or long past means different clocks and does not show the file's age.
-    if written is None or not 0.0 <= wall - written <= MOST_SECONDS:
+    if written is None or wall is None or not 0.0 <= wall - written <= MOST_SECONDS:
         return Written(batch_id)
     return Written(batch_id, now - (wall - written), written)
 

@@ -14,6 +14,9 @@ from .starting_point import StartingPoint, starting_point
 
 log = logging.getLogger("querypulse")
 
+CLOCK_SET_SECONDS = 5.0
+"""A larger step of the wall clock means that it was set."""
+
 
 class ReadableCheckpoint(Checkpoint, Protocol):
     """A checkpoint on some storage that also reports when its files were written."""
@@ -45,6 +48,7 @@ class StartingPoints:
     ) -> None:
         self._open = open_checkpoint
         self._wall = wall
+        self._ahead: float | None = None
         self._known: dict[str, StartingPoint | None] = {}
 
     def lacks(self, runs: Iterable[ProbedRun]) -> bool:
@@ -53,6 +57,8 @@ class StartingPoints:
 
     def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
         """The starting points of these runs by run id, at monotonic ``now``; drops all others."""
+        if self._ahead is None:
+            self._ahead = self._wall() - now
         before, self._known = self._known, {}
         for one in runs:
             run_id = one.facts.run_id
@@ -70,7 +76,13 @@ class StartingPoints:
             name = base_label(facts.name, facts.query_id)
             log.info("querypulse: the age of the checkpoint of %s is not known: %s", name, error)
             return None
-        return starting_point(offsets, commits, now, self._wall())
+        return starting_point(offsets, commits, now, self._wall_unless_set(now))
+
+    def _wall_unless_set(self, now: float) -> float | None:
+        """Unix seconds now; None if the wall clock was set since the first reading."""
+        wall, ahead = self._wall(), self._ahead
+        is_set = ahead is not None and abs(wall - now - ahead) > CLOCK_SET_SECONDS
+        return None if is_set else wall
 
 
 def _is_read(facts: RunFacts) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.lifecycle.guidance import Guidance
@@ -50,11 +51,16 @@ class DriverIncidents(msgspec.Struct, frozen=True):
 
 
 class _Open(msgspec.Struct, frozen=True):
-    """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began."""
+    """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began.
+
+    ``was_back`` says that its driver answered again for so long that it may have resolved the alert
+    itself: a driver that runs resolves what is left open of it.
+    """
 
     alert: Alert
     fired_at: float
     revision: int = 0
+    was_back: bool = False
 
 
 class DriverAlerts:
@@ -81,6 +87,7 @@ class DriverAlerts:
         """Evaluate every driver; ``muted`` returns why an alert is silenced now, or nothing."""
         self._claim_restored()
         over = [*self._end_open(now, wall), *self._end_restored(now, wall)]
+        self._open = {key: self._renewed(key, one) for key, one in self._open.items()}
         names = self.tracker.names()
         for key, driver in self.tracker.drivers.items():
             if key not in self._open and self._is_gone(driver):
@@ -97,6 +104,18 @@ class DriverAlerts:
             tuple(self._stale_resolves(now, wall)),
             tuple(self._news(names)),
         )
+
+    def _renewed(self, key: Key, one: _Open) -> _Open:
+        """Send it again if its driver was back, may have resolved it itself, and is gone again."""
+        driver = self.tracker.drivers[key]
+        if one.was_back and self._is_gone(driver):
+            return replace(one, revision=one.revision + 1, was_back=False)
+        healthy = self._healthy_seconds(driver)
+        # It counts from its own start, and may run on after the last poll.
+        unseen = 2 * self.tracker.interval_seconds
+        if healthy is None or healthy + unseen <= self._terms.resolve_after_seconds:
+            return one
+        return replace(one, was_back=True)
 
     def _claim_restored(self) -> None:
         """Treat a restored alert of a listed URL as if this watcher had opened it."""
@@ -189,9 +208,15 @@ class DriverAlerts:
         return not driver.unsure or self.tracker.network_works(driver)
 
     def _is_healthy(self, driver: WatchedDriver) -> bool:
+        healthy = self._healthy_seconds(driver)
+        return healthy is not None and healthy >= self._terms.resolve_after_seconds
+
+    @staticmethod
+    def _healthy_seconds(driver: WatchedDriver) -> float | None:
+        """For how long it has been healthy; None if it is not."""
         if driver.healthy_since is None or driver.last is None:
-            return False
-        return driver.last.at - driver.healthy_since >= self._terms.resolve_after_seconds
+            return None
+        return driver.last.at - driver.healthy_since
 
     def _owners(self, alert: Alert) -> list[WatchedDriver]:
         """The drivers that a restored alert may be about; for a URL, only those at its address."""

@@ -30,7 +30,8 @@ Key = tuple[str, str]
 class TargetTracker:
     """Remembers what was seen of each driver; ``drivers`` are the expected ones.
 
-    ``is_listed`` says whether the targets have been read.
+    ``is_listed`` says whether the targets have been read; a driver is polled once in each
+    ``interval_seconds``.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class TargetTracker:
     ) -> None:
         self._gone_after = gone_after_seconds
         self._terminated_after = max(gone_after_seconds, terminated_after_seconds)
+        self.interval_seconds = interval_seconds
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self._endpoint_states: dict[Endpoint, EndpointState] = {}
         self._listed: frozenset[Endpoint] = frozenset()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from support.clock import Clock
 from support.log_reader_harness import LogReaderHarness, continuous
 from support.storage import MemoryCheckpoint
 from support.story import run
 
 from querypulse.listener.starting_point import StartingPoint, Written, starting_point, times_in
+from querypulse.listener.starting_points import StartingPoints
 
 WALL = 1_800_000_000.0
 
@@ -100,6 +102,24 @@ def test_starting_point_is_read_once_per_run_and_in_every_report():
     assert [one.starts for one in reports] == [{"a-1": expected}] * 2
     assert later.starts == {"a-2": expected}
     assert checkpoint.asked == ["times"] * 4
+
+
+def test_files_have_no_age_once_the_wall_clock_was_set():
+    """It is not known which of its times compare with those of the storage."""
+    checkpoint, clock = with_checkpoint(offsets={0: WALL}, commits={}), Clock()
+    clock.now = ahead = 0.0
+    points = StartingPoints(lambda *_: checkpoint, wall=lambda: WALL + 60.0 + clock.now + ahead)
+    runs = [run("a"), run("b"), run("c")]
+    before = points.read(runs[:1], 1.0)["a-1"]
+    clock.now, ahead = 2.0, 4.0
+    slewed = points.read(runs[:2], 2.0)["b-1"]
+    ahead = 3335.0
+    after = points.read(runs, 3.0)
+
+    assert before.unfinished == Written(0, pytest.approx(-59.0), WALL)
+    assert slewed.unfinished == Written(0, pytest.approx(-64.0), WALL)
+    assert after["c-1"].unfinished == Written(0)
+    assert after["a-1"] == before
 
 
 def test_starting_point_of_an_ended_run_is_read():

@@ -64,7 +64,7 @@ START_THREADS = {
     "listener/connect/event_stream.py",
     "sidecar/starting.py",
 }
-STAND_ALONE = {
+ALONE = {
     "exporter/flow_families.py": "one group of metric families, beside the others",
     "exporter/push/pushgateway.py": "one of two push targets",
     "launch/boot/sitecustomize.py": "Python imports this name when it starts",
@@ -293,7 +293,7 @@ def test_file_has_at_most_250_lines():
     assert {name: count for name, count in lines.items() if count > MAX_FILE_LINES} == {}
 
 
-def test_short_file_serves_several_files_or_says_why_it_stands_alone():
+def test_short_file_serves_several_files_or_says_why_it_is_a_file():
     length = {name: len(path.read_text().splitlines()) for name, path in FILES.items()}
     users = {name: [] for name in FILES}
     for name in FILES:
@@ -309,7 +309,7 @@ def test_short_file_serves_several_files_or_says_why_it_stands_alone():
         for name, lines in length.items()
         if lines < SHORT_FILE_LINES and len(users[name]) < 2 and "__" not in name
     }
-    assert {name for name in short if could_be_merged(name)} == STAND_ALONE.keys()
+    assert {name for name in short if could_be_merged(name)} == ALONE.keys()
 
 
 def test_tool_file_has_at_most_250_lines():

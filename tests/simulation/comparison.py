@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
-from querypulse.listener.probing import Context, ProbedRun, ProbeReport
+from querypulse.listener.probing import Context, JobActivity, ProbedRun, ProbeReport
 from querypulse.listener.state import State
 
 from .plan import Plan, QuerySpec, Step
 
-HANGS_SECONDS = 4.0
-"""A batch in flight for this long hangs: twice the trigger interval of the plan."""
+LONG_SECONDS = 4.0
+"""A batch in flight for longer is long: twice the trigger interval of the plans."""
 SHORT_SECONDS = 3.0
 """A shorter run may fall between two polls."""
 
 _EVERY = {"every": 2.0, "takes": 0.3}
-PLAN = Plan(
+WAYS_TO_END = Plan(
     seed=1,
     horizon=22.0,
     queries=(
@@ -65,6 +66,27 @@ PLAN = Plan(
 )
 """One query for each way to run and to end, all in one driver."""
 
+WAYS_TO_WORK = Plan(
+    seed=2,
+    horizon=34.0,
+    queries=(
+        QuerySpec("unnamed", None, **_EVERY),
+        QuerySpec("elsewhere", "elsewhere", session="s2", **_EVERY),
+        QuerySpec("continuous", "continuous", trigger="Continuous", every=1.0),
+        QuerySpec("crawls", "crawls", **_EVERY),
+        QuerySpec("fans", "fans", **_EVERY),
+    ),
+    steps=(
+        *(
+            Step(1.0, "start", key)
+            for key in ("unnamed", "elsewhere", "continuous", "crawls", "fans")
+        ),
+        Step(6.0, "crawl", "crawls", 60.0),
+        Step(6.0, "fan_out", "fans", 60.0),
+    ),
+)
+"""Queries without a name, of another session and without batches, and what a long batch does."""
+
 
 class Observations:
     """The observations by query name and run, in order."""
@@ -74,7 +96,7 @@ class Observations:
         self._events: dict[str, list[tuple[float, str]]] = {}
         self._polls: dict[str, list[tuple[float, str]]] = {}
         self._runs: dict[str, list[str]] = {}
-        self._since: dict[str, tuple[int | None, float]] = {}
+        self._flights: dict[str, _Flight] = {}
 
     def event(self, event: Event, at: float) -> None:
         """Record an event that ``State`` receives."""
@@ -102,7 +124,7 @@ class Observations:
         return _collapsed(events), None if is_short else _collapsed(polls)
 
     def _know(self, query_id: str, run_id: str, name: str | None) -> None:
-        self._names.setdefault(query_id, name or query_id)
+        self._names.setdefault(query_id, name or "unnamed")
         runs = self._runs.setdefault(self._names[query_id], [])
         if run_id not in runs:
             runs.append(run_id)
@@ -111,11 +133,25 @@ class Observations:
         if not run.active:
             return "failed" if run.exception is not None else "ended"
         batch = run.batch_id if run.processing else None
-        before = self._since.get(run.facts.run_id)
-        if batch is None or before is None or before[0] != batch:
-            self._since[run.facts.run_id] = (batch, at)
+        flight = self._flights.get(run.facts.run_id)
+        if batch is None or flight is None or flight.batch != batch:
+            flight = self._flights[run.facts.run_id] = _Flight(batch, at)
+        if flight.work is not None and run.work is not None:
+            flight.moved |= run.work.moved_since(flight.work)
+        flight.work = run.work
+        if at - flight.since < LONG_SECONDS or batch is None:
             return "alive"
-        return "hangs" if at - before[1] >= HANGS_SECONDS else "alive"
+        return "long, and works" if flight.moved else "long"
+
+
+@dataclass
+class _Flight:
+    """A batch in flight, and whether its jobs were seen to move."""
+
+    batch: int | None
+    since: float
+    work: JobActivity | None = None
+    moved: bool = False
 
 
 @contextmanager

@@ -242,6 +242,9 @@ class Quiet:
                 ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
                 born_at = self._stage.drivers[query.spec.driver].born_at
                 which = max(query.fed_at, born_at, *ends)
+            if name == query_stopped.NAME and query.spec.name is None:
+                # Nothing shows which run follows a run without a name: each stop is a new problem.
+                which = sum(run.ended_at <= one.at for run in query.runs)
             # A warning that becomes critical is news.
             mark = (receiver.name, key, name, which, one.severity)
             before = self._received.get(mark)

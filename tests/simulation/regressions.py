@@ -126,4 +126,9 @@ SEEDS = (
     Seed(459591356, "rows that arrive while events are late by 40 s", Terms()),
     Seed(459591877, "a restart whose first commit is lost, under a trigger of a minute", Terms()),
     Seed(891842377, "a failure before its alert has recovered in a new process", Terms()),
+    Seed(677734552, "commits that only the log shows, while events are late", Terms()),
+    Seed(677735871, "two stops of an unnamed query, before and after a restart", Terms()),
+    Seed(677736529, "a wall clock set ahead before a query restarts", Terms()),
+    Seed(677742777, "a driver that dies after it resolved its own StreamingDriverDown", Terms()),
+    Seed(677744207, "another driver that dies just after its return", Terms()),
 )

@@ -258,7 +258,19 @@ def test_a_driver_that_crashes_repeatedly_is_one_page():
     for _ in range(10):
         watch_harness.polls(Said.HEALTHY, 20).polls(Said.REFUSED, 20)
         assert watch_harness.reported == ["etl"]
-    assert len({one.starts_at for reported in watch_harness.all for one in reported.incidents}) == 1
+    sent = [one for reported in watch_harness.all for one in reported.incidents]
+    assert {(one.starts_at, one.revision) for one in sent} == {(sent[0].starts_at, 0)}
+
+
+def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_when_the_driver_is_gone_again():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    watch_harness.polls(Said.HEALTHY, 25)
+    assert watch_harness.all[-1].incidents[0].revision == 0
+
+    watch_harness.polls(Said.REFUSED, 17)
+    assert watch_harness.all[-1].incidents[0].revision == 1
+    assert watch_harness.polls(Said.REFUSED, 600).all[-1].incidents[0].revision == 1
+    assert watch_harness.ended == []
 
 
 def test_an_unreachable_network_resolves_nothing():
