@@ -110,12 +110,16 @@ class DriverAlerts:
         driver = self.tracker.drivers[key]
         if one.was_back and self._is_gone(driver):
             return replace(one, revision=one.revision + 1, was_back=False)
-        healthy = self._healthy_seconds(driver)
-        # It counts from its own start, and may run on after the last poll.
-        unseen = 2 * self.tracker.interval_seconds
-        if healthy is None or healthy + unseen <= self._terms.resolve_after_seconds:
-            return one
-        return replace(one, was_back=True)
+        may_be_resolved = driver.resolved_own or self._is_almost_healthy(driver)
+        return replace(one, was_back=True) if may_be_resolved else one
+
+    def _is_almost_healthy(self, driver: WatchedDriver) -> bool:
+        """Whether it may count as healthy for itself: its process counts from its own start.
+
+        It may also run on after the last poll.
+        """
+        healthy, unseen = self._healthy_seconds(driver), 2 * self.tracker.interval_seconds
+        return healthy is not None and healthy + unseen > self._terms.resolve_after_seconds
 
     def _claim_restored(self) -> None:
         """Treat a restored alert of a listed URL as if this watcher had opened it."""

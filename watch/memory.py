@@ -74,6 +74,8 @@ class WatchedDriver(msgspec.Struct):
     stopped: bool = False
     terminated: bool = False
     """Whether a signal has ended it and it is not back yet."""
+    resolved_own: bool = False
+    """Whether it has reported its own ``StreamingDriverDown``, and has resolved it since."""
 
     @property
     def address(self) -> str:
@@ -103,6 +105,8 @@ class WatchedDriver(msgspec.Struct):
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
         """Record that ``poll`` found it up at ``endpoint``."""
+        reported_gone = self.last is not None and self.last.reports_gone
+        self.resolved_own |= reported_gone and not poll.reports_gone
         self.endpoint, self.last = endpoint, poll
         self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
@@ -122,7 +126,7 @@ class WatchedDriver(msgspec.Struct):
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
         self.endpoint, self.last = endpoint, poll
-        self.healthy_since = None
+        self.healthy_since, self.resolved_own = None, False
         if self.bad_since is None:
             self.bad_since = poll.began_at
         self.bad_polls += 1
