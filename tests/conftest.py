@@ -20,7 +20,7 @@ from support import connect_server, connectors, faults, grafana
 from support.class_archive import reading_options
 from support.compose import engine_trouble
 from support.minutes import summary
-from support.scheduling import OBSERVED
+from support.scheduling import OBSERVED, ByFileAndObserved
 
 from querypulse.core.guard import Guard
 
@@ -285,11 +285,7 @@ def pytest_note_cases(config, items):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With ``--dist loadfile``, the files about the observed driver share one process as well."""
-    if config.getvalue("dist") == "loadfile":
-        from support.scheduling import ByFileAndObserved
-
-        return ByFileAndObserved(config, log)
-    return None
+    return ByFileAndObserved(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def chooses_cases(config):

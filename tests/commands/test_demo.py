@@ -164,6 +164,7 @@ def test_exactly_one_page_arrives_through_a_receiver_outage():
     assert receiver.taken == [("firing", "StreamingQueryFailed", "alert_resolution")]
     assert receiver.refused > 1
     assert receiver.waited >= PATIENCE_ASKED_FOR
+    assert "death to webhook" in result.stdout
 
 
 @pytest.fixture
@@ -197,6 +198,7 @@ def test_browser_shows_the_incident_as_it_happens(playing, windows):
     )
     assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
     page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
+    assert "<!doctype html>" in requests.get(playing, timeout=10).text
     states = requests.get(f"{playing}status", timeout=10).json()["queries"]
     assert [one["name"] for one in states if one["state"] == "failed"] == ["alert_resolution"]
     page.wait_for_selector("text=The monitor was shut down", timeout=60_000)

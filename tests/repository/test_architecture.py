@@ -90,28 +90,29 @@ def nodes(name, *kinds):
     return [node for node in ast.walk(TREES[name]) if isinstance(node, kinds)]
 
 
-def folders_imported(name):
-    """The top folders that a file imports from, its relative imports resolved."""
+def relative_imports(name):
+    """The relative imports of a file: the parts of the package's or module's path, and the names."""
     here = Path(name).parent.parts
-    found = set()
     for node in nodes(name, ast.ImportFrom):
         if node.level:
             base = here[: len(here) - node.level + 1]
-            full = (*base, *(node.module or "").split("."))
-            found |= {full[0]} if full[0] else {alias.name for alias in node.names}
+            module = node.module.split(".") if node.module else ()
+            yield (*base, *module), [alias.name for alias in node.names]
+
+
+def folders_imported(name):
+    """The top folders that a file imports from, its relative imports resolved."""
+    found = set()
+    for parts, names in relative_imports(name):
+        found |= {parts[0]} if parts else set(names)
     return found
 
 
 def files_imported(name):
     """The files that a file imports by relative imports."""
-    here = Path(name).parent.parts
     found = set()
-    for node in nodes(name, ast.ImportFrom):
-        if node.level:
-            base = here[: len(here) - node.level + 1]
-            module = "/".join((*base, *(node.module or "").split("."))).strip("/")
-            found |= {f"{module}/{alias.name}.py".lstrip("/") for alias in node.names}
-            found.add(f"{module}.py")
+    for parts, names in relative_imports(name):
+        found |= {"/".join((*parts, one)) + ".py" for one in names} | {"/".join(parts) + ".py"}
     return found & FILES.keys()
 
 
