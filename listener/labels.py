@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from hashlib import sha256
 
@@ -12,6 +13,8 @@ RESERVED = frozenset({"*", UNNAMED})
 LABEL_CHARACTERS = 100
 HASH_CHARACTERS = 12
 ID_CHARACTERS = 8
+
+_OF_NAMESAKE = re.compile(rf"(?P<base>.+)-[0-9a-f]{{{ID_CHARACTERS}}}(-\d+)?", re.DOTALL)
 
 
 def base_label(name: str | None, query_id: str = "") -> str:
@@ -35,3 +38,9 @@ def free_label(name: str | None, query_id: str, taken: Collection[str]) -> str:
         label = f"{base}-{query_id[:ID_CHARACTERS]}-{number}"
         number += 1
     return label
+
+
+def is_of_namesake(label: str, name: str | None) -> bool:
+    """Whether a query of this name gets such a label: another query has the base label."""
+    match = _OF_NAMESAKE.fullmatch(label)
+    return name is not None and match is not None and match["base"] == base_label(name)

@@ -110,8 +110,10 @@ class DriverAlerts:
         driver = self.tracker.drivers[key]
         if one.was_back and self._is_gone(driver):
             return replace(one, revision=one.revision + 1, was_back=False)
-        may_be_resolved = driver.resolved_own or self._is_almost_healthy(driver)
-        return replace(one, was_back=True) if may_be_resolved else one
+        reports_gone = driver.last is not None and driver.last.reports_gone
+        # One that reports itself as down may resolve that just before the next poll.
+        was_back = reports_gone or self._is_almost_healthy(driver)
+        return replace(one, was_back=True) if was_back else one
 
     def _is_almost_healthy(self, driver: WatchedDriver) -> bool:
         """Whether it may count as healthy for itself: its process counts from its own start.
@@ -212,8 +214,14 @@ class DriverAlerts:
         return not driver.unsure or self.tracker.network_works(driver)
 
     def _is_healthy(self, driver: WatchedDriver) -> bool:
+        """Whether it answers for long enough, or has itself resolved that it is down.
+
+        Alertmanager shares one alert between both: sent again after that, it would fire again.
+        """
         healthy = self._healthy_seconds(driver)
-        return healthy is not None and healthy >= self._terms.resolve_after_seconds
+        if healthy is None:
+            return False
+        return driver.resolved_own or healthy >= self._terms.resolve_after_seconds
 
     @staticmethod
     def _healthy_seconds(driver: WatchedDriver) -> float | None:

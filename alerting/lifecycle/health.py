@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from ...core.states import QueryState
-from ...listener.labels import RESERVED, UNNAMED
+from ...listener.labels import UNNAMED, is_of_namesake
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
@@ -68,10 +68,10 @@ class DriverHealth:
         return frozenset(self._health) | frozenset(self.queries)
 
     def knows(self, label: str) -> bool:
-        """Whether the query was seen; for the whole driver or ``UNNAMED``, any of its queries."""
-        if label == UNNAMED:
-            return any(query.is_unnamed for query in self.queries.values())
-        return bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+        """Whether the query, or any that the label covers, was seen."""
+        if label == WHOLE_DRIVER:
+            return bool(self.queries)
+        return label in self.queries or bool(self._members(label))
 
     def is_unnamed(self, label: str) -> bool:
         """Whether this is the label of a query without a name."""
@@ -87,8 +87,8 @@ class DriverHealth:
         begin before the run has shown activity. It is dropped while no poll shows whether the
         query is still in its last batch: then nothing proves that the query is healthy.
         """
-        if label == UNNAMED:
-            return self._recovery_of_unnamed(severity, before)
+        if label == UNNAMED or self._members(label):
+            return self._recovery_of_all(label, severity, before)
         query, health = self.queries.get(label), self._health.get(label)
         if self._is_unhealthy(label, severity) or self._is_unseen_in_batch(label):
             return None
@@ -100,13 +100,13 @@ class DriverHealth:
         """Whether ``recovery`` has lasted for ``seconds`` and is proven.
 
         Two commits or an idle event prove it. No proof is needed for a query that has completed,
-        was stopped, is ignored or has been forgotten, nor for the whole driver. For ``UNNAMED``,
-        each running query without a name must have been active.
+        was stopped, is ignored or has been forgotten, nor for the whole driver. If the label covers
+        several queries, each that runs must have been active.
         """
         if self.lasted(recovery) < seconds:
             return False
-        if label == UNNAMED:
-            return all(map(partial(self._was_active, recovery), self.queries.values()))
+        if label == UNNAMED or self._members(label):
+            return all(map(partial(self._was_active, recovery), self._members(label)))
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return True
@@ -117,7 +117,7 @@ class DriverHealth:
 
     def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> str:
         """What a query does after its alert has ended, as the resolved message says it."""
-        if label in RESERVED:
+        if label in (WHOLE_DRIVER, UNNAMED) or self._members(label):
             return recovered(alertname, of_one_query=False)
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
@@ -140,19 +140,34 @@ class DriverHealth:
             return False
         return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
 
-    def _was_active(self, recovery: RecoveryWindow, query: Query) -> bool:
-        """Whether the query was active since then; True if it has a name or does not run."""
-        health = self._health.get(query.label)
-        if not query.is_unnamed or health is None or health.ignored:
+    def _members(self, label: str) -> list[str]:
+        """The labels of the queries that this one covers; none if it is that of one query.
+
+        ``UNNAMED`` covers all queries without a name. The label of a namesake that an earlier
+        process has seen covers all queries of that name, if there are several: each process
+        decides which of them has the name itself as its label.
+        """
+        if label == UNNAMED:
+            return [one for one in self.queries if self.is_unnamed(one)]
+        if label in self.queries:
+            return []
+        same = [one.label for one in self.queries.values() if is_of_namesake(label, one.name)]
+        return same if len(same) > 1 else []
+
+    def _was_active(self, recovery: RecoveryWindow, label: str) -> bool:
+        """Whether the query was active since then; True if it does not run."""
+        query, health = self.queries[label], self._health.get(label)
+        if health is None or health.ignored:
             return True
         return health.state is not QueryState.RUNNING or query.last_activity_at > recovery.since
 
-    def _recovery_of_unnamed(
-        self, severity: str, before: RecoveryWindow | None
+    def _recovery_of_all(
+        self, label: str, severity: str, before: RecoveryWindow | None
     ) -> RecoveryWindow | None:
-        """None while an unnamed query is unhealthy and no other alert of ``UNNAMED`` lists it."""
-        own = [label for label in self.queries if self.is_unnamed(label)]
-        if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
+        """None while a member is unhealthy and, without a name, not listed by another alert."""
+        own = self._members(label)
+        listed = self._listed if label == UNNAMED else frozenset()
+        if any(one not in listed and self._is_unhealthy(one, severity) for one in own):
             return None
         if any(map(self._is_unseen_in_batch, own)):
             return None

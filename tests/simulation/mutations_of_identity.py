@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from querypulse.alerting import incidents
+from querypulse.alerting.lifecycle import health
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener import ending, forgetting, identity, labels, past_queries, state
 from querypulse.listener.events import Started
@@ -73,7 +74,7 @@ def _starting_is_calm(
 
 
 def _calm_while_one_starts(
-    self: DriverHealth, severity: str, before: RecoveryWindow | None
+    self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
     own = [label for label in self.queries if self.is_unnamed(label)]
     if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
@@ -136,6 +137,9 @@ IDENTITY = (
              identity, "_is_older", _by_its_own_time,
              finding="seed 31132", plan=plan_of("seed 31132")),
     Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",
-             DriverHealth, "_recovery_of_unnamed", _calm_while_one_starts,
+             DriverHealth, "_recovery_of_all", _calm_while_one_starts,
              finding="seed 869342679", plan=plan_of("seed 869342679")),
+    Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
+             health, "is_of_namesake", lambda *_: False,
+             finding="seed 677735738", plan=plan_of("seed 677735738")),
 )  # fmt: skip

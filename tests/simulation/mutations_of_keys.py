@@ -54,6 +54,10 @@ def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
     return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.STALE_RESOLVE)]
 
 
+def _believes_only_itself(self: driver_alerts.DriverAlerts, driver: WatchedDriver) -> bool:
+    return (self._healthy_seconds(driver) or 0.0) >= self._terms.resolve_after_seconds
+
+
 def _keeps_labels(active: Any) -> Any:
     return replace(active, is_relapse=False)
 
@@ -88,6 +92,9 @@ KEYS = (
              StaleResolves, "__init__", _asks_nobody, finding="N2", plan=plan_of("N2")),
     Mutation("watch resolves an incident that it saw recover some seconds ago", "P1",
              driver_alerts, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
+    Mutation("the watcher does not believe a driver that resolves its own end", "P2",
+             driver_alerts.DriverAlerts, "_is_healthy", _believes_only_itself,
+             finding="seed 677741117", plan=plan_of("seed 677741117")),
     Mutation("stale resolves are sent before pages", "P1",
              outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
     Mutation("a rejected resolve is not sent again", "P3",

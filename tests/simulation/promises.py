@@ -39,7 +39,7 @@ def promised_seconds(
             + BEYOND_WINDOW_SECONDS
         )
     if not query.spec.log_every and _is_in_flight(driver, query):
-        return _batch_window(driver, query, episode) + BEYOND_WINDOW_SECONDS
+        return batch_window_seconds(driver, query, episode) + BEYOND_WINDOW_SECONDS
     # A rarely written log may be unchanged for three of its intervals.
     window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
     return window + _hung_after(driver, query, episode) + BEYOND_WINDOW_SECONDS
@@ -114,7 +114,7 @@ def _critical_seconds(
     stage: WorldView, driver: SimDriver, query: SimQuery, episode: Episode
 ) -> float:
     """When a batch in flight is critical in any case."""
-    window = _batch_window(driver, query, episode)
+    window = batch_window_seconds(driver, query, episode)
     if episode.health is Health.SLOW:
         return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
     # The time in which its log did not advance was another problem.
@@ -122,8 +122,8 @@ def _critical_seconds(
     return before + max(window, min(3.0 * window, 900.0))
 
 
-def _batch_window(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
-    """The window of its batch in flight, as the monitor knows it."""
+def batch_window_seconds(driver: SimDriver, query: SimQuery, episode: Episode) -> float:
+    """The longest window of its batch in flight that the monitor has known in this episode."""
     windows = [
         batch_window(one, Limits()).seconds
         for label, one in driver.worker.evaluated.snapshot.labels().items()

@@ -356,6 +356,9 @@ class Quiet:
         if is_of_all(one.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return
+        if any(name == driver_down.NAME for _, name in one.named):
+            # Each end of a driver is another incident.
+            return
         since = one.at - flap_guard.WITHIN_SECONDS
         if not self._stage.plan.setup.spool:
             # Without a spool, each process counts for itself.

@@ -17,7 +17,13 @@ from querypulse.watch.target_tracker import TERMINATED_AFTER_SECONDS
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Notification, Open
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
-from .promises import DEATH_SECONDS, GONE_SECONDS, is_reported, promised_seconds
+from .promises import (
+    DEATH_SECONDS,
+    GONE_SECONDS,
+    batch_window_seconds,
+    is_reported,
+    promised_seconds,
+)
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .stage import (
@@ -56,6 +62,7 @@ class Reaching:
         for query in self._stage.queries.values():
             episode = query.truth.episode
             if episode is not None:
+                batch_window_seconds(self._stage.drivers[query.spec.driver], query, episode)
                 for receiver in self._stage.receivers:
                     self._check(query, episode, receiver)
                     if episode.health in BECOMES_CRITICAL:
@@ -181,7 +188,11 @@ class Reaching:
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
         before = min(episode.previous, episode.began_at - held.opened_at)
-        born_at = self._stage.drivers[query.spec.driver].born_at
+        driver = self._stage.drivers[query.spec.driver]
+        missed_at, born_at = driver.probe.missed.get(query.key, -inf), driver.born_at
+        if missed_at < episode.began_at:
+            # A poll that lacks a run begins its recovery again.
+            before = min(before, episode.began_at - missed_at)
         if held.opened_at < born_at:
             # Each process counts the recovery from its own start.
             before = min(before, episode.began_at - born_at)
@@ -258,10 +269,14 @@ class Reaching:
         counted, and goes to a fallback.
         """
         courier = next(one for one in driver.couriers if one.receiver is receiver)
-        refused = {row.incident.key for row in courier.rows if row.dead and not row.is_over}
-        # A query that joins it later makes a new message.
-        return any(
-            one.key in refused and any(key == query.key for key, _ in one.named)
+        refused = [row.incident for row in courier.rows if row.dead and not row.is_over]
+        # A query that joins a group makes a new message; one that joins the alert of the whole
+        # driver does not.
+        whole = [a for one in refused for a in one.alerts if a.labels["query"] == WHOLE_DRIVER]
+        named = {key for alert in whole for key, _ in driver.about(alert)}
+        known = {one.key for one in refused}
+        return query.key in named or any(
+            one.key in known and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
         )
 
@@ -362,9 +377,10 @@ class Reaching:
         # A driver killed again before its last alert has resolved opens no other incident.
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         # So does one that crashes as it wakes up from a pause.
-        lasts |= any(end >= since - DOWN_SECONDS for _, end in query.truth.unseen)
+        down_at = min(since, query.truth.since)
+        lasts |= any(end >= down_at - DOWN_SECONDS for _, end in query.truth.unseen)
         # A message may have been rejected before the receiver counts as working again.
-        refused_from = min(since, query.truth.since) - 1.0
+        refused_from = down_at - 1.0
         return all(
             any(one.at >= since - 1.0 and (query.key, name) in one.named
                 for one in receiver.notifications for name in SAYS[Health.DEAD])

@@ -131,4 +131,12 @@ SEEDS = (
     Seed(677736529, "a wall clock set ahead before a query restarts", Terms()),
     Seed(677742777, "a driver that dies after it resolved its own StreamingDriverDown", Terms()),
     Seed(677744207, "another driver that dies just after its return", Terms()),
+    Seed(677735738, "a failed namesake whose label the next process gives to no query", Terms()),
+    Seed(677739326, "a driver that is killed as it wakes up, and a rejected message", Terms()),
+    Seed(677739358, "four ends of a driver within eight minutes", Terms()),
+    Seed(677741117, "an alert that the watcher sends again after its driver resolved it", Terms()),
+    Seed(677741435, "a query that joins the alert of a SparkContext, which was rejected", Terms()),
+    Seed(677741650, "a batch that is long, but not for a query with longer ones", Terms()),
+    Seed(677742474, "polls that lack a query during its recovery, and then a failure", Terms()),
+    Seed(677744503, "a failure that is restarted within half a second", Terms()),
 )

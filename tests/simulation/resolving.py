@@ -94,7 +94,9 @@ class Resolving:
         keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
         # Each process counts the recovery from its own start.
         born_at = max(driver.born_at for driver in self._stage.drivers.values())
-        place = (receiver.name, one.key, max(born_at, one.opened_at))
+        # A problem may be shorter than a tick.
+        failed_at = max(map(self._unhealthy_at, keys), default=-inf)
+        place = (receiver.name, one.key, max(born_at, one.opened_at, failed_at))
         names = {name for _, name in one.shown}
         if streaming_input_missing.NAME in names:
             # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
@@ -130,6 +132,12 @@ class Resolving:
                 "P3", f"{one.key} is open at {receiver.name}, though {', '.join(sorted(keys))} "
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
+
+    def _unhealthy_at(self, key: str) -> float:
+        """When the query last became unhealthy."""
+        query = self._stage.queries.get(key)
+        episodes = query.truth.episodes if query is not None else []
+        return episodes[-1].began_at if episodes else -inf
 
     def _unreported_seconds(self, query: SimQuery) -> float:
         """How long after its restart no event shows that it is healthy: a commit was lost."""
@@ -320,7 +328,9 @@ class Resolving:
         lasted = truth.seen_between(episode.began_at, episode.ended_at or episode.began_at)
         if episode.health is Health.GONE:
             return lasted < GONE_GRACE_SECONDS
-        return episode.health in SLOWLY_KNOWN and lasted < WINDOW_SECONDS
+        # A long batch before it may have taught the monitor a longer window.
+        window = max(WINDOW_SECONDS, episode.batch_window)
+        return episode.health in SLOWLY_KNOWN and lasted < window
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and its event was not lost."""

@@ -399,6 +399,17 @@ SCENARIOS = (
         (replace(LOOP, every=20.0, takes=5.0, loop=5.0),), Step(90.3, "context_dies"),
         horizon=240.0, setup=Setup(polls=3.0),
     ),
+    _scenario(
+        "seed 677741117", "P2", "an alert that the watcher repeats after its driver resolved it",
+        (A,), Step(5.5, "jvm_crash"), Step(8.5, "kill"), Step(98.5, "boot"),
+        Step(221.3, "restart", "a"), horizon=330.0,
+        setup=Setup(("alertmanager",), watched=True), idle="a",
+    ),
+    _scenario(
+        "seed 677735738", "P3", "a failed namesake whose label the next process gives to no query",
+        (A, TWIN), Step(198, "die", "twin"), Step(228, "restart", "twin", 0.0, "new"),
+        Step(240, "raise"), Step(243, "boot"),
+    ),
 )  # fmt: skip
 
 

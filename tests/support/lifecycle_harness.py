@@ -87,8 +87,8 @@ class LifecycleHarness:
         self._queries: dict[str, Query] = {}
         self._known: dict[str, int] = {}
 
-    def condition(self, query: str, what: str) -> LifecycleHarness:
-        """Set the condition of a query from now on."""
+    def condition(self, query: str, what: str, name: str | None = None) -> LifecycleHarness:
+        """Set the condition of a query from now on; its name is its label unless ``name`` is given."""
         self._conditions[query] = what
         if what in {"forgotten", "expected", "StreamingQueryMissing"} or query == WHOLE_DRIVER:
             self._queries.pop(query, None)
@@ -98,7 +98,7 @@ class LifecycleHarness:
             self._queries[query] = Query(
                 query_id=f"id-{query}",
                 run_id="1",
-                name=query,
+                name=name or query,
                 label=query,
                 started_at=self.now,
                 facts=FACTS,
@@ -140,8 +140,8 @@ class LifecycleHarness:
         elif query.last_commit_at is None:
             query = replace(query, last_commit_at=self.now)
         if "commits" in what.split("+") and self.now % COMMIT_EVERY_SECONDS == 0:
-            commits = query.totals.commits + 1
-            return replace(query, totals=replace(query.totals, commits=commits))
+            totals = replace(query.totals, commits=query.totals.commits + 1)
+            return replace(query, totals=totals, last_commit_at=self.now)
         if "idle" in what.split("+"):
             return replace(query, last_idle_at=self.now)
         if what in {"ends", "stopped", "completed"}:

@@ -262,13 +262,28 @@ def test_a_driver_that_crashes_repeatedly_is_one_page():
     assert {(one.starts_at, one.revision) for one in sent} == {(sent[0].starts_at, 0)}
 
 
-def test_an_alert_that_its_driver_has_resolved_is_sent_again_when_the_driver_is_gone_again():
+def test_an_alert_that_its_driver_has_resolved_resolves_at_once():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    watch_harness.polls(Said.HEALTHY, 40, reports_gone=True).polls(Said.HEALTHY, 2)
+    assert watch_harness.polls(Said.HEALTHY, 40, reports_gone=True).reported == ["etl"]
+
+    assert (watch_harness.poll().ended, watch_harness.reported) == (["etl"], [])
+    assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
+
+
+def test_an_alert_is_sent_again_when_a_driver_is_gone_that_has_just_reported_itself_as_down():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    watch_harness.polls(Said.HEALTHY, 40, reports_gone=True)
     assert watch_harness.all[-1].incidents[0].revision == 0
 
     watch_harness.polls(Said.REFUSED, 17)
     assert watch_harness.all[-1].incidents[0].revision == 1
+    assert watch_harness.polls(Said.REFUSED, 600).all[-1].incidents[0].revision == 1
+
+
+def test_an_alert_stays_open_while_its_driver_reports_that_it_is_down():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    assert watch_harness.polls(Said.HEALTHY, 600, reports_gone=True).reported == ["etl"]
+    assert watch_harness.ended == []
 
 
 def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_when_the_driver_is_gone_again():

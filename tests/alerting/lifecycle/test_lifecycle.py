@@ -354,6 +354,46 @@ def test_restored_alert_stays_open_while_its_query_is_not_seen():
     assert harness.incidents[0].ends_at is None
 
 
+def namesakes(second: str, label: str = "bronze-11111111") -> LifecycleHarness:
+    """A process with two queries of the name ``bronze``, after one that called another so."""
+    harness = successor(left("bronze-8ecb3ceb")).condition("bronze", "commits")
+    return harness.condition(label, second, name="bronze")
+
+
+def test_restored_alert_of_a_namesake_ends_once_every_query_of_that_name_is_healthy():
+    harness = namesakes("commits").play([], 100)
+
+    assert harness.reported[1:] == ["30 - StreamingQueryFailed bronze-8ecb3ceb"]
+
+
+@pytest.mark.parametrize("second", ["starts", "ends", "StreamingQueryStalled"])
+def test_restored_alert_of_a_namesake_stays_open_while_one_query_of_that_name_is_unhealthy(second):
+    harness = namesakes(second).play([], 600)
+
+    assert "StreamingQueryFailed bronze-8ecb3ceb" not in [
+        one.split(" - ")[-1] for one in harness.reported
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left_open", "names"),
+    [
+        pytest.param("bronze-8ecb3ceb", ["bronze"], id="one query has the name"),
+        pytest.param("bronze-8ecb3ceb", ["bronze", "bronze-raw"], id="another name"),
+        pytest.param("bronze-eu", ["bronze", "bronze"], id="no id at the end"),
+    ],
+)  # fmt: skip
+def test_restored_alert_of_an_unknown_query_does_not_end_because_others_are_healthy(
+    left_open, names
+):
+    harness = successor(left(left_open))
+    for number, name in enumerate(names):
+        harness.condition(f"{name}{f'-1111111{number}' * bool(number)}", "commits", name=name)
+    harness.play([], 600)
+
+    assert harness.reported == [f"0 + StreamingQueryFailed {left_open}"]
+
+
 def test_restored_driver_alert_waits_for_a_query():
     harness = successor(left("*")).play([(100, "b", "starts")], 131)
 
