@@ -1,6 +1,6 @@
 """Which alerts suppress others, and which alerts end others. Pure.
 
-While X is open, Y does not begin to fire:
+While X is open, Y does not begin to fire, and a warning Y does not become critical:
 
 =======================  =====================================  ================================
 X                        Y                                      while
@@ -20,7 +20,7 @@ nor one of unnamed queries, which may be about different queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -48,27 +48,44 @@ def urgency(active: ActiveAlert) -> tuple[bool, bool]:
     return active.query != WHOLE_DRIVER, not _is_critical(active)
 
 
-def suppressor(
-    new: ActiveAlert,
-    others: Iterable[ActiveAlert],
-    health: DriverHealth,
-    resolve_after_seconds: float,
-    is_silenced: Callable[[ActiveAlert], bool],
-) -> ActiveAlert | None:
-    """The alert of ``others`` that suppresses ``new``; None if ``new`` may begin to fire."""
-    if new.alert.name in FACTS:
+class Inhibition:
+    """Suppresses new alerts, and warnings that become critical, because of those that are open."""
+
+    def __init__(
+        self,
+        known: Mapping[str, ActiveAlert],
+        health: DriverHealth,
+        resolve_after_seconds: float,
+        is_silenced: Callable[[ActiveAlert], bool],
+    ) -> None:
+        self._known = known
+        self._health = health
+        self._resolve_after = resolve_after_seconds
+        self._is_silenced = is_silenced
+
+    def suppressor(self, new: ActiveAlert) -> ActiveAlert | None:
+        """The open alert that suppresses ``new``; None if ``new`` may fire."""
+        if new.alert.name in FACTS:
+            return None
+        for other in self._known.values():
+            if other.begun and self._holds(other, new) and not self._is_silenced(other):
+                return other
         return None
-    for other in others:
-        if not other.begun:
-            continue
-        holds = (
-            _driver_holds(other, new, health, resolve_after_seconds)
-            if other.query == WHOLE_DRIVER
-            else other.query == new.query and _query_holds(other, new)
-        )
-        if holds and not is_silenced(other):
-            return other
-    return None
+
+    def _holds(self, other: ActiveAlert, new: ActiveAlert) -> bool:
+        if other.query == WHOLE_DRIVER:
+            return self._driver_holds(other, new)
+        return other.query == new.query and _query_holds(other, new)
+
+    def _driver_holds(self, driver: ActiveAlert, new: ActiveAlert) -> bool:
+        """Whether the driver's alert suppresses ``new``: also for a while after recovery."""
+        beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
+        if not beneath or not _is_critical(driver) or not driver.polls:
+            return False
+        if driver.found:
+            return True
+        recovery = driver.recovery
+        return recovery is not None and self._health.lasted(recovery) < self._resolve_after
 
 
 def supersedes(new: ActiveAlert, old: ActiveAlert) -> bool:
@@ -81,18 +98,6 @@ def supersedes(new: ActiveAlert, old: ActiveAlert) -> bool:
     if new.query == UNNAMED or ANNOTATION in old.alert.annotations:
         return False
     return INDEPENDENT_ALERTS.isdisjoint({new.alert.name, old.alert.name})
-
-
-def _driver_holds(
-    driver: ActiveAlert, new: ActiveAlert, health: DriverHealth, resolve_after_seconds: float
-) -> bool:
-    """Whether the driver's alert suppresses ``new``; for a while after recovery it still does."""
-    beneath = new.query != WHOLE_DRIVER or not _is_critical(new)
-    if not beneath or not _is_critical(driver) or not driver.polls:
-        return False
-    if driver.found:
-        return True
-    return driver.recovery is not None and health.lasted(driver.recovery) < resolve_after_seconds
 
 
 def _query_holds(old: ActiveAlert, new: ActiveAlert) -> bool:

@@ -5,7 +5,8 @@ It is level-triggered: each update takes all findings and returns all open incid
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -30,7 +31,7 @@ from .flap_guard import FlapGuard, FlapHistory
 from .grouping import Grouping
 from .guidance import Guidance
 from .health import DriverHealth
-from .inhibition import Suppressed, supersedes, suppressor, urgency
+from .inhibition import Inhibition, Suppressed, supersedes, urgency
 from .reconciliation import Reconciliation
 from .silences import Silence, silence_of
 from .wording import alert_of
@@ -115,9 +116,12 @@ class Lifecycle:
     ) -> tuple[Incident, ...]:
         """All open incidents, and those that have ended since the last update."""
         health = DriverHealth(evaluation, snapshot, now)
-        over = self._follow(evaluation, health, wall)
+        is_silenced = partial(self._is_silenced, silences=silences, wall=wall)
+        wait = self._terms.resolve_after_seconds
+        inhibition = Inhibition(self._active, health, wait, is_silenced)
+        over = self._follow(evaluation, health, wall, inhibition)
         renewed = {one.key: self._suffix(one) for one in over if one.key in self._active}
-        begun = self._begin(health, lambda active: self._is_silenced(active, silences, wall))
+        begun = self._begin(health, inhibition)
         over += self._supersede(begun, wall)
         self._grouping.end(over)
         new = [*(active.alert.key for active in begun), *renewed]
@@ -136,15 +140,15 @@ class Lifecycle:
             if active.found_since is not None
         }
         self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
-        self.stale_resolves = self._reconciliation.update(
-            health, wall, self._terms.resolve_after_seconds
-        )
+        self.stale_resolves = self._reconciliation.update(health, wall, wait)
         return incidents
 
     def _open(self) -> list[Alert]:
         return [active.alert for active in self._active.values() if active.begun]
 
-    def _follow(self, evaluation: Evaluation, health: DriverHealth, wall: float) -> list[Alert]:
+    def _follow(
+        self, evaluation: Evaluation, health: DriverHealth, wall: float, inhibition: Inhibition
+    ) -> list[Alert]:
         """Update every alert; remove and return those that have ended by themselves.
 
         Also return each alert that continues under another key: a warning that has become
@@ -154,18 +158,22 @@ class Lifecycle:
         found = {alert.key: alert for alert in alerts}
         over = []
         for key, alert in found.items():
-            over += self._find(key, alert, health, wall)
+            over += self._find(key, alert, health, wall, inhibition)
         for key in [key for key in self._active if key not in found]:
             over += self._miss(key, health, wall)
         return over
 
-    def _find(self, key: str, alert: Alert, health: DriverHealth, wall: float) -> list[Alert]:
+    def _find(
+        self, key: str, alert: Alert, health: DriverHealth, wall: float, inhibition: Inhibition
+    ) -> list[Alert]:
         known = self._active.get(key)
         if known is None:
             self._active[key] = ActiveAlert(alert, found_since=health.now)
             return []
         active, why = found_again(known, alert, health), ""
-        if escalates(known, alert):
+        if escalates(known, alert) and inhibition.suppressor(active) is not None:
+            active = found_again(known, replace(alert, labels=known.alert.labels), health)
+        elif escalates(known, alert):
             active, why = replace(active, is_relapse=False), f"{alert.name}, critical"
         elif is_news(active, health, self._flaps.news_seconds(key)):
             active, why = as_news(active), f"{alert.name}, which lasts"
@@ -187,14 +195,11 @@ class Lifecycle:
             return [self._end(key, wall, outcome=outcome)]
         return []
 
-    def _begin(
-        self, health: DriverHealth, is_silenced: Callable[[ActiveAlert], bool]
-    ) -> list[ActiveAlert]:
+    def _begin(self, health: DriverHealth, inhibition: Inhibition) -> list[ActiveAlert]:
         """Begin the alerts that may fire and are not suppressed, the most urgent first."""
         begun, suppressed = [], []
-        wait = self._terms.resolve_after_seconds
         for active in sorted((one for one in self._active.values() if one.is_ripe), key=urgency):
-            by = suppressor(active, self._active.values(), health, wait, is_silenced)
+            by = inhibition.suppressor(active)
             if by is not None:
                 suppressed.append(Suppressed(active.alert, by.alert))
                 continue

@@ -12,7 +12,7 @@ from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle.active_alert import ActiveAlert
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.alerting.lifecycle.inhibition import supersedes, suppressor
+from querypulse.alerting.lifecycle.inhibition import Inhibition, supersedes
 from querypulse.alerting.policy import Policy
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.forgetting import MAX_GONE_UNNAMED
@@ -207,7 +207,8 @@ def test_critical_alert_of_one_unnamed_query_suppresses_no_other():
     health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
     critical = alert_of("StreamingQueryFailed", "critical", begun=True)
     warning = alert_of("StreamingBatchSlow", "warning")
-    assert suppressor(warning, [critical], health, 10.0, lambda _: False) is None
+    inhibition = Inhibition({critical.alert.key: critical}, health, 10.0, lambda _: False)
+    assert inhibition.suppressor(warning) is None
     assert not supersedes(
         alert_of("StreamingQueryStopped", "critical"),
         alert_of("StreamingQueryFailed", "critical", begun=True, found=False),

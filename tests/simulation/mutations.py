@@ -56,6 +56,7 @@ _why_muted, _fold_log = grouping.why_muted, fold.fold_log
 _with_poll = state.with_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
+_suppressor = inhibition.Inhibition.suppressor
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
@@ -145,7 +146,7 @@ OF_NOTIFYING = (
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              inhibition, "FACTS", frozenset(), finding="A5", plan=plan_of("A5", 1)),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
-             lifecycle.Lifecycle, "_is_silenced", lambda *_: False, finding="A6", plan=plan_of("A6", 1)),
+             lifecycle.Lifecycle, "_is_silenced", lambda *_, **__: False, finding="A6", plan=plan_of("A6", 1)),
     Mutation("a silence covers the alerts of every app", "P1|P4",
              silences.Silence, "covers", _of_any_app, only("die"), finding="A14"),
     Mutation("the end of the application explains no end of a query", "P2",
@@ -203,10 +204,15 @@ OF_NOTIFYING = (
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",))),
     Mutation("a firing alert sends two reminders a minute", "P5",
              grouping, "_revised", _reminds_always, only("die", "stop")),
+    Mutation("a warning becomes critical under the alert of its whole driver", "P5",
+             inhibition.Inhibition, "suppressor",
+             lambda self, new: None if new.begun else _suppressor(self, new),
+             finding="seed 207588853", plan=plan_of("seed 207588853")),
     Mutation("any alert of a query suppresses all its other alerts", "P1",
-             lifecycle, "suppressor",
-             lambda new, others, *_: next(
-                 (one for one in others if one.begun and one.query == new.query), None),
+             inhibition.Inhibition, "suppressor",
+             lambda self, new: next(
+                 (one for one in self._known.values() if one.begun and one.query == new.query),
+                 None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("a failed attempt is retried after an hour", "P1",
              send_schedule, "pause_seconds", _never_again, only("die in outage", steps=(1,), minutes=(8.0,))),

@@ -40,6 +40,7 @@ from .stage import (
     is_of_all,
     is_of_unnamed,
     is_up,
+    recovery_seconds,
 )
 from .truth import CALM, OF_BATCH, Health
 
@@ -135,7 +136,9 @@ class Quiet:
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
         }.get(frozenset(found), 0.0)
         began_at = query.truth.batch_troubled_since(one.at)
-        lasted = one.at - min(began_at, self._planned_before(query))
+        # A batch that takes long in any case has been in flight before it was in trouble.
+        usual = query.spec.takes if query.spec.trigger == "RealTime" else 0.0
+        lasted = one.at - min(began_at - usual, self._planned_before(query))
         if found == {query.truth.health} and lasted < least - SLACK_SECONDS:
             raise Violation(
                 "P2", f"{receiver.name} was notified that {name} of {key} is critical, "
@@ -168,17 +171,9 @@ class Quiet:
             raise Violation("P2", f"{receiver.name} notified of {one.key}, which was silenced")
 
     def _has_cause(self, receiver: SimReceiver, query: SimQuery, name: str, at: float) -> bool:
-        late = BEFORE_SECONDS + self._stage.longest_delay + _waited_seconds(receiver, at)
-        born_at = self._stage.drivers[query.spec.driver].born_at
-        if at - born_at < LATE_SECONDS:
-            # An earlier process may have found it, and its spool is sent now.
-            late = at
-        found = query.truth.healths_between(at - late, at) - CALM
         held_up = self._stage.silences.covered(query.spec, name, 0.0, at)
-        if held_up and name == query_flapping.NAME:
-            # Its failures count for the restart window, and it may be healthy by then.
-            late += Limits().restart_window_seconds
-            found = query.truth.healths_between(at - late, at) - CALM
+        late = self._late_seconds(receiver, query, name, at, held_up=held_up)
+        found = query.truth.healths_between(at - late, at) - CALM
         if query.is_lost and (name == query_stopped.NAME or held_up):
             # Its run with another id has ended, and nothing shows that this is the same query.
             return True
@@ -198,6 +193,22 @@ class Quiet:
             # Its tasks finish: only a monitor that cannot see that may report a stall.
             return at <= self._blind_at
         return bool(found) or self._was_unseen(query, name, at, late)
+
+    def _late_seconds(
+        self, receiver: SimReceiver, query: SimQuery, name: str, at: float, *, held_up: bool
+    ) -> float:
+        """How long before a notification its problem may have been; a silence may hold it up."""
+        if at - self._stage.drivers[query.spec.driver].born_at < LATE_SECONDS:
+            # An earlier process may have found it, and its spool is sent now.
+            return at
+        late = BEFORE_SECONDS + self._stage.longest_delay + _waited_seconds(receiver, at)
+        if held_up:
+            # What has not resolved when the silence ends is sent.
+            late += recovery_seconds(query)
+        if held_up and name == query_flapping.NAME:
+            # Its failures count for the restart window, and it may be healthy by then.
+            late += Limits().restart_window_seconds
+        return late
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
         """Whether the monitor could not know that the query is healthy."""

@@ -88,9 +88,7 @@ class Reaching:
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
-        if any(one.held and self._names(one, query, episode) for one in receiver.open.values()):
-            # That it fires again is news only once it lasts longer than before.
-            promised += _news_seconds(query)
+        promised += self._held_seconds(driver, query, episode, receiver)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
             # An alert that still holds when the silence ends is sent then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
@@ -104,6 +102,16 @@ class Reaching:
             f"{query.key} is {episode.health.value} since {self._since(episode)}, "
             f"promised within {promised:.0f} s, and {answered}, notified nobody",
         )
+
+    def _held_seconds(
+        self, driver: SimDriver, query: SimQuery, episode: Episode, receiver: SimReceiver
+    ) -> float:
+        """How much later it is reported because of other open alerts."""
+        # That a flapping alert fires again is news only once it lasts longer than before.
+        flaps = any(one.held and self._names(one, query, episode) for one in receiver.open.values())
+        # An alert of the whole driver suppresses others until it has resolved.
+        whole = RESOLVE_SECONDS if self._is_whole(driver) else 0.0
+        return whole + (_news_seconds(query) if flaps else 0.0)
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether any signal could show it."""
@@ -215,7 +223,7 @@ class Reaching:
             says |= {query_failed.NAME}
         slow = episode.health in WARNINGS
         if query.spec.name is None and is_of_unnamed(held.key):
-            return any(name in says for _, name in held.received)
+            return any(name in says or (slow and key == query.key) for key, name in held.received)
         return any(key == query.key and (slow or name in says) for key, name in held.received)
 
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:

@@ -45,6 +45,7 @@ class SimReceiver:
         self.capabilities = CAPABILITIES[kind]
         self.mode = "up"
         self.until = 0.0
+        self._trouble_began_at = 0.0
         self.trouble_ended_at = float("-inf")
         self.trouble_seconds = 0.0
         self.gone_until = float("-inf")
@@ -73,6 +74,10 @@ class SimReceiver:
     def misbehave(self, mode: str, seconds: float) -> None:
         """Misbehave for ``seconds`` from now on."""
         self.mode, self.until = mode, self._time.now + seconds
+        if self.is_up_from < self._time.now:
+            self._trouble_began_at = self._time.now
+        # A delivery that still waits because of the trouble before waits longer after this one.
+        seconds = self.until - self._trouble_began_at
         self.trouble_ended_at, self.trouble_seconds = self.until, seconds
         if mode == "gone":
             self.gone_until = self.until

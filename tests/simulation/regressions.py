@@ -139,4 +139,12 @@ SEEDS = (
     Seed(677741650, "a batch that is long, but not for a query with longer ones", Terms()),
     Seed(677742474, "polls that lack a query during its recovery, and then a failure", Terms()),
     Seed(677744503, "a failure that is restarted within half a second", Terms()),
+    Seed(207588664, "a batch that begins just before missing input is due", Terms()),
+    Seed(207588810, "two outages of a receiver, ten seconds apart", Terms()),
+    Seed(207588853, "a warning that becomes critical as its driver answers again", Terms()),
+    Seed(207590426, "a delayed batch under the alert of a JVM that was paused", Terms()),
+    Seed(207593061, "a silenced failure whose query has not proven its recovery", Terms()),
+    Seed(207594736, "a slow batch that takes a minute in any case", Terms()),
+    Seed(207595526, "a slow batch of an unnamed query that flaps", Terms()),
+    Seed(207595705, "a slow poll that lacks a query during its recovery", Terms()),
 )

@@ -182,7 +182,7 @@ class Resolving:
         if query is None:
             return False
         missed_at = self._stage.drivers[query.spec.driver].probe.missed.get(key, -inf)
-        return self._stage.time.now - missed_at <= TICK_SECONDS
+        return self._stage.time.now - missed_at <= TICK_SECONDS + 2 * self._stage.plan.setup.polls
 
     @staticmethod
     def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:

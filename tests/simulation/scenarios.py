@@ -44,8 +44,8 @@ def _scenario(
     without: frozenset[str] = frozenset(),
     idle: str = "",
 ) -> KnownFinding:
-    """The plan of a finding: all queries but ``idle`` are started in the first second."""
-    starts = tuple(Step(1.0, "start", one.key) for one in queries if one.key != idle)
+    """The plan of a finding: all queries but the ``idle`` ones are started in the first second."""
+    starts = tuple(Step(1.0, "start", one.key) for one in queries if one.key not in idle.split())
     plan = Plan(1, horizon, queries, starts + steps, setup or Setup(), without - {finding})
     return KnownFinding(finding, breaks, what, plan)
 
@@ -404,6 +404,14 @@ SCENARIOS = (
         (A,), Step(5.5, "jvm_crash"), Step(8.5, "kill"), Step(98.5, "boot"),
         Step(221.3, "restart", "a"), horizon=330.0,
         setup=Setup(("alertmanager",), watched=True), idle="a",
+    ),
+    _scenario(
+        "seed 207588853", "P5", "a warning that becomes critical as the JVM answers again",
+        (replace(A, every=20.0, takes=0.2, log_every=10.0), replace(B, every=20.0, takes=5.0),
+         replace(C, trigger="Once", takes=5.0, loop=30.0)),
+        Step(4, "start", "a"), Step(9, "start", "c"), Step(12, "start", "b"),
+        Step(213.6, "skew", "a", 90.0), Step(309.4, "jvm_pause", "", 86.9),
+        horizon=480.0, idle="a b c",
     ),
     _scenario(
         "seed 677735738", "P3", "a failed namesake whose label the next process gives to no query",

@@ -10,7 +10,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.lifecycle.active_alert import ActiveAlert
 from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.alerting.lifecycle.inhibition import suppressor
+from querypulse.alerting.lifecycle.inhibition import Inhibition
 from querypulse.alerting.lifecycle.silences import Silence
 
 WAIT = 30.0
@@ -29,7 +29,9 @@ def suppressed_by(new, *others, silenced=()):
     harness = WorkerHarness().poll(run(), run("b")).step()
     evaluated = harness.worker.evaluated
     health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
-    by = suppressor(new, others, health, WAIT, lambda other: other.alert.name in silenced)
+    known = {one.alert.key: one for one in others}
+    inhibition = Inhibition(known, health, WAIT, lambda other: other.alert.name in silenced)
+    by = inhibition.suppressor(new)
     return None if by is None else (by.alert.name, by.query)
 
 
@@ -128,3 +130,15 @@ def test_suppressed_alert_is_listed_with_its_suppressor():
 
     assert (pair.alert.name, pair.alert.labels["query"]) == ("StreamingOffsetsStalled", "a")
     assert (pair.by.name, pair.by.labels["query"]) == ("StreamingQueryStalled", "*")
+
+
+def test_warning_becomes_critical_only_after_the_alert_of_the_whole_driver():
+    """The driver's alert has just said so: a second page would be no news."""
+    harness = LifecycleHarness().condition("a", "StreamingBatchSlow+commits").play([], 5)
+    harness.play([(6, "*", "StreamingQueryStalled")], 20)
+    harness.warnings = frozenset()
+    harness.play([(30, "*", "healthy")], 100)
+    lines = [line for line in harness.reported if " - " not in line]
+
+    assert lines[:2] == ["1 + StreamingBatchSlow a", "7 + StreamingQueryStalled *"]
+    assert lines[2:] == ["60 + StreamingBatchSlow a"]
