@@ -13,17 +13,23 @@ from .probing import Probe, ProbeReport
 class Prober:
     """Polls every ``interval_seconds``, or at once when poked; keeps the newest report.
 
-    When the JVM does not answer, a step hangs and no report arrives; ``latest`` shows its own
-    age.
+    While a report is calm, the next poll follows after ``calm_seconds`` if that is longer. When the
+    JVM does not answer, a step hangs and no report arrives; ``latest`` shows its own age.
     """
 
     def __init__(
-        self, probe: Probe, interval_seconds: float, on_report: Callable[[], None]
+        self,
+        probe: Probe,
+        interval_seconds: float,
+        on_report: Callable[[], None],
+        *,
+        calm_seconds: float = 0.0,
     ) -> None:
         self.latest: ProbeReport | None = None
         self.probe_durations: deque[float] = deque(maxlen=4096)
         self._probe = probe
         self._interval = interval_seconds
+        self._calm = max(calm_seconds, interval_seconds)
         self._on_report = on_report
         self._poked = threading.Event()
         self._polled = threading.Condition()
@@ -32,15 +38,17 @@ class Prober:
     def step(self) -> None:
         """Poll once, then wait until the next poll is due."""
         self._asking_since = self._asking_since or time.monotonic()
+        pause = self._interval
         try:
             report = self._probe.poll(time.monotonic)
             self.latest, self._asking_since = report, None
             self.probe_durations.append(report.at - report.began_at)
+            pause = self._calm if report.is_calm else self._interval
             with self._polled:
                 self._polled.notify_all()
             self._on_report()
         finally:
-            self._poked.wait(self._interval)
+            self._poked.wait(pause)
             self._poked.clear()
 
     @property

@@ -227,6 +227,11 @@ class ProbeReport(msgspec.Struct, frozen=True):
     context: Context = Context.RUNNING
     listener: ListenerHealth = ListenerHealth()
 
+    @property
+    def is_calm(self) -> bool:
+        """Whether no run is in one batch for so long that its jobs are polled."""
+        return all(run.work is None for run in self.runs if run.active)
+
 
 class Probe(Protocol):
     """Polls all queries at once."""

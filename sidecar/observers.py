@@ -21,6 +21,9 @@ from ..listener.spark_probe import SparkProbe
 from ..settings import wiring
 from ..settings.settings import Settings
 
+CALM_SECONDS = 1.0
+"""The pause between polls while no batch takes long: then nothing is near the end of its window."""
+
 
 class Observers:
     """Each has its own thread. Events go to ``arrived``; of the others the newest report counts."""
@@ -50,6 +53,7 @@ class Observers:
             probe,
             settings.probe_interval_seconds,
             self._on_report,
+            calm_seconds=CALM_SECONDS,
         )
         self._storage = SparkStorage(spark)
         self.logs = LogReader(

@@ -30,8 +30,8 @@ from ..listener.sources.report import SourceReport
 from ..listener.state import State
 from ..listener.supervised import SupervisedQuery
 
-TICK_SECONDS = 0.6
-"""A little longer than the probe's default interval: each poll evaluates by itself."""
+TICK_SECONDS = 1.1
+"""A little longer than the pause between calm polls: each poll evaluates by itself."""
 LATE_SECONDS = 2.0
 POLL_AGAIN_SECONDS = 5.0
 FORGET_EVERY_SECONDS = 60.0

@@ -110,9 +110,9 @@ class DriverAlerts:
         driver = self.tracker.drivers[key]
         if one.was_back and self._is_gone(driver):
             return replace(one, revision=one.revision + 1, was_back=False)
-        reports_gone = driver.last is not None and driver.last.reports_gone
-        # One that reports itself as down may resolve that just before the next poll.
-        was_back = reports_gone or self._is_almost_healthy(driver)
+        # One that was paused may send a resolve that has waited since then.
+        is_resumed = driver.resumed and driver.healthy_since is not None
+        was_back = is_resumed or self._is_almost_healthy(driver)
         return replace(one, was_back=True) if was_back else one
 
     def _is_almost_healthy(self, driver: WatchedDriver) -> bool:

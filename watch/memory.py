@@ -12,7 +12,7 @@ import msgspec
 from .poll import Endpoint, Poll, Said
 
 HEARTBEAT_SECONDS = 5.0
-"""How long a heartbeat may not advance; a worker evaluates about twice a second."""
+"""How long a heartbeat may not advance; a worker evaluates about once a second."""
 
 
 class EndpointState(msgspec.Struct):
@@ -76,6 +76,8 @@ class WatchedDriver(msgspec.Struct):
     """Whether a signal has ended it and it is not back yet."""
     resolved_own: bool = False
     """Whether it has reported its own ``StreamingDriverDown``, and has resolved it since."""
+    resumed: bool = False
+    """Whether the process that answers was paused, and so is older than it seems."""
 
     @property
     def address(self) -> str:
@@ -107,6 +109,7 @@ class WatchedDriver(msgspec.Struct):
         """Record that ``poll`` found it up at ``endpoint``."""
         reported_gone = self.last is not None and self.last.reports_gone
         self.resolved_own |= reported_gone and not poll.reports_gone
+        self.resumed |= self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
         self.endpoint, self.last = endpoint, poll
         self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
@@ -126,7 +129,7 @@ class WatchedDriver(msgspec.Struct):
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
         self.endpoint, self.last = endpoint, poll
-        self.healthy_since, self.resolved_own = None, False
+        self.healthy_since, self.resolved_own, self.resumed = None, False, False
         if self.bad_since is None:
             self.bad_since = poll.began_at
         self.bad_polls += 1

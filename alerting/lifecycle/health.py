@@ -32,7 +32,7 @@ UNHEALTHY = NOT_WORKING | {
 }
 COMMITS_OF_HEALTH = 2
 POLL_IS_OLD_SECONDS = 10.0
-"""Twenty polls of the probe at its default interval."""
+"""Ten polls of the probe, or more."""
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):

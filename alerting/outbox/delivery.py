@@ -28,6 +28,10 @@ class EntryStore(Protocol):
         """Take all entries of one receiver; never waits."""
         ...
 
+    def write_ahead(self) -> None:
+        """Wait shortly until what was taken is stored, if that works at all."""
+        ...
+
 
 class Delivery:
     """Sends one receiver the changes in the set of its open incidents.
@@ -202,6 +206,9 @@ class Delivery:
         if incident is None:
             self._answered_question(asked, self._talk.ask(asked, wall))
         else:
+            if self._spool is not None:
+                # A process that is killed now leaves no incident that its successor does not know.
+                self._spool.write_ahead()
             self._record(incident, self._talk.send(incident, self._wall()), this_round)
 
     def _pause(self, now: float, wall: float) -> float | None:

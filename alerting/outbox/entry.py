@@ -11,6 +11,8 @@ from ..alert import Incident
 from ..finding import Severity
 from ..receivers.receiver import ReceiverCapabilities
 
+Essence = tuple[object, ...]
+
 FORGOTTEN_AFTER_SECONDS = 24 * 3600.0
 """How long a resolved incident is still worth sending."""
 
@@ -211,3 +213,13 @@ def leaves_open(sent: Incident, before: OutboxEntry | None) -> bool:
         and before.earlier_end is None
     )
     return known and sent.ends_at is not None
+
+
+def essence(entry: OutboxEntry) -> Essence:
+    """The parts of an entry that are worth a write: not its texts, which change with every poll."""
+    incident = entry.incident
+    alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
+    sent = (entry.state, entry.sent_revision, entry.sent_at, entry.queued_at)
+    knowledge = (*sent, entry.dead, entry.reuses_key)
+    earlier_end = entry.earlier_end is not None
+    return (alerts, incident.revision, incident.muted, incident.severity, earlier_end, *knowledge)

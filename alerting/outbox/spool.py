@@ -14,7 +14,7 @@ from ...core.guard import Guard
 from ...core.loop import Loop
 from ...listener.past_failures import FailedQuery
 from ..lifecycle.flap_guard import FlapHistory
-from .entry import OutboxEntry
+from .entry import Essence, OutboxEntry, essence
 from .kept_records import KeptRecords, T
 from .spool_file import Change, Entries, SpoolBusyError, SpoolFile, is_corruption
 
@@ -22,8 +22,8 @@ log = logging.getLogger("querypulse")
 
 LOAD_SECONDS = 2.0
 RETRY_SECONDS = 3.0
-
-Essence = tuple[object, ...]
+WRITE_AHEAD_SECONDS = 0.2
+"""How long a message waits for the disk; a disk of a server writes within milliseconds."""
 
 
 class Spool:
@@ -126,6 +126,11 @@ class Spool:
         with self._changed:
             due = self._offered
             return self._changed.wait_for(lambda: self._written >= due, timeout)
+
+    def write_ahead(self) -> None:
+        """Wait shortly until all that was offered is on the disk; not while the disk fails."""
+        if self._was_opened and not self._fails and not self._hang.problem:
+            self.flush(WRITE_AHEAD_SECONDS)
 
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and close the file."""
@@ -238,13 +243,3 @@ class Spool:
         if problem and problem != self._problem:
             log.warning("querypulse: the alerts' spool: %s", problem)
         self._problem = problem
-
-
-def essence(entry: OutboxEntry) -> Essence:
-    """The parts of an entry that are worth a write: not its texts, which change with every poll."""
-    incident = entry.incident
-    alerts = tuple((alert.key, alert.starts_at, alert.ends_at) for alert in incident.alerts)
-    sent = (entry.state, entry.sent_revision, entry.sent_at, entry.queued_at)
-    knowledge = (*sent, entry.dead, entry.reuses_key)
-    earlier_end = entry.earlier_end is not None
-    return (alerts, incident.revision, incident.muted, incident.severity, earlier_end, *knowledge)

@@ -7,6 +7,7 @@ import time
 
 import pytest
 from support.queries import until
+from support.story import run
 
 from querypulse.core.guard import Guard
 from querypulse.core.loop import Loop
@@ -20,9 +21,10 @@ LONG_SECONDS = 3600.0
 class HangingProbe:
     """A probe whose polls may fail or hang; counts the polls."""
 
-    def __init__(self):
+    def __init__(self, *runs):
         self.began = 0
         self.failures = 0
+        self.runs = runs
         self.answers = threading.Event()
         self.answers.set()
 
@@ -33,11 +35,11 @@ class HangingProbe:
         if self.failures:
             self.failures -= 1
             raise ConnectionError("the JVM is gone")
-        return ProbeReport(began_at=began_at, at=clock(), runs=())
+        return ProbeReport(began_at=began_at, at=clock(), runs=self.runs)
 
 
-def prober(probe, interval=LONG_SECONDS, on_report=lambda: None):
-    return Prober(probe, interval, on_report)
+def prober(probe, interval=LONG_SECONDS, on_report=lambda: None, calm=0.0):
+    return Prober(probe, interval, on_report, calm_seconds=calm)
 
 
 def test_newest_report_replaces_the_last_and_is_announced():
@@ -92,6 +94,43 @@ def test_next_poll_waits_for_the_interval():
     assert time.monotonic() - began >= 0.1
 
 
+def test_next_poll_waits_longer_while_no_batch_takes_long():
+    one = prober(HangingProbe(run(batch=3, busy=True), run("b")), 0, calm=0.05)
+    began = time.monotonic()
+    one.step()
+
+    assert time.monotonic() - began >= 0.05
+
+
+@pytest.mark.parametrize(
+    ("reported", "calm"),
+    [
+        ((run(batch=3, busy=True, tasks=1),), False),
+        ((run(), run("b", batch=3, tasks=0)), False),
+        ((run(batch=3, busy=True), run("b")), True),
+        ((run(batch=3, tasks=1, active=False), run("b")), True),
+        ((), True),
+    ],
+    ids=["a long batch", "one of two", "short batches", "a long batch that has ended", "no query"],
+)
+def test_report_is_calm_unless_the_jobs_of_a_long_batch_were_polled(reported, calm):
+    assert ProbeReport(began_at=0.0, at=0.0, runs=reported).is_calm == calm
+
+
+def test_next_poll_does_not_wait_longer_while_a_batch_takes_long(polling):
+    probe = HangingProbe(run(batch=3, busy=True, tasks=1))
+    polling(probe, 0.01, calm=LONG_SECONDS)
+    until(lambda: probe.began > 2, "the next polls")
+
+
+def test_interval_above_that_is_kept_while_no_batch_takes_long():
+    one = prober(HangingProbe(run()), 0.05, calm=0.01)
+    began = time.monotonic()
+    one.step()
+
+    assert time.monotonic() - began >= 0.05
+
+
 def test_failing_probe_is_not_polled_faster():
     probe = HangingProbe()
     probe.failures = 1
@@ -107,8 +146,8 @@ def polling():
     """A prober in its thread; by default it waits an hour between polls."""
     stop = []
 
-    def start(probe, interval=LONG_SECONDS):
-        one = prober(probe, interval)
+    def start(probe, interval=LONG_SECONDS, calm=0.0):
+        one = prober(probe, interval, calm=calm)
         loop = Loop("probe", one.step, Guard())
         loop.start()
         stop.append((loop, one, probe))

@@ -71,9 +71,9 @@ def test_a_probe_silent_after_a_pause_does_not_stop_the_evaluation():
     before = len(harness.published)
     harness.step(after=600.0)
     while harness.clock() < 1600.0 + POLL_AGAIN_SECONDS:
-        harness.step(after=1.0)
+        harness.step(after=TICK_SECONDS)
     assert len(harness.published) == before
-    harness.step(after=1.0)
+    harness.step(after=TICK_SECONDS)
 
     assert len(harness.published) == before + 1
 
@@ -84,7 +84,7 @@ def test_a_driver_that_is_late_in_every_step_is_still_evaluated():
     harness = WorkerHarness().poll(run()).step()
     harness.ended(exception=CONFLICT)
     for _ in range(10):
-        harness.step(after=LATE_SECONDS + 1.0)
+        harness.step(after=TICK_SECONDS + LATE_SECONDS + 1.0)
         harness.poll(run(active=False, exception=CONFLICT))
 
     assert harness.reported == [("StreamingQueryFailed", "a")]

@@ -23,7 +23,7 @@ from querypulse.alerting.lifecycle import (
     silences,
 )
 from querypulse.alerting.lifecycle.health import DriverHealth
-from querypulse.alerting.outbox import outbox, send_schedule
+from querypulse.alerting.outbox import outbox, send_schedule, spool
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rule_runner import RuleRunner
 from querypulse.alerting.rules import (
@@ -31,6 +31,7 @@ from querypulse.alerting.rules import (
     offsets_rewound,
     offsets_stalled,
     query_lagging,
+    query_stalled,
     query_stopped,
     streaming_input_missing,
 )
@@ -157,7 +158,8 @@ OF_NOTIFYING = (
              RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
              finding="A26", plan=plan_of("A26")),
     Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
-             EVALUATION, "gather", _one_silent_query_is_a_silent_driver, finding="A10", plan=plan_of("A10")),
+             EVALUATION, "gather", _one_silent_query_is_a_silent_driver,
+             finding="A10", plan=plan_of("A10", 1)),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
              flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
     Mutation("the next process does not know how often an alert has fired", "P5",
@@ -208,6 +210,12 @@ OF_NOTIFYING = (
              inhibition.Inhibition, "suppressor",
              lambda self, new: None if new.begun else _suppressor(self, new),
              finding="seed 207588853", plan=plan_of("seed 207588853")),
+    Mutation("a late poll makes a delayed batch critical", "P5",
+             query_stalled, "_as_last_polled", lambda context: context,
+             finding="seed 94041044", plan=plan_of("seed 94041044")),
+    Mutation("a page is sent before the spool has stored it", "P3",
+             spool.Spool, "write_ahead", lambda _: None,
+             finding="seed 94041459", plan=plan_of("seed 94041459")),
     Mutation("any alert of a query suppresses all its other alerts", "P1",
              inhibition.Inhibition, "suppressor",
              lambda self, new: next(

@@ -58,6 +58,13 @@ def _believes_only_itself(self: driver_alerts.DriverAlerts, driver: WatchedDrive
     return (self._healthy_seconds(driver) or 0.0) >= self._terms.resolve_after_seconds
 
 
+def _renewed_by_health(self: driver_alerts.DriverAlerts, key: Any, one: Any) -> Any:
+    driver = self.tracker.drivers[key]
+    if one.was_back and self._is_gone(driver):
+        return replace(one, revision=one.revision + 1, was_back=False)
+    return replace(one, was_back=True) if self._is_almost_healthy(driver) else one
+
+
 def _keeps_labels(active: Any) -> Any:
     return replace(active, is_relapse=False)
 
@@ -97,6 +104,9 @@ KEYS = (
              finding="seed 677741117", plan=plan_of("seed 677741117")),
     Mutation("stale resolves are sent before pages", "P1",
              outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
+    Mutation("a driver that was paused counts as healthy only from then on", "P1",
+             driver_alerts.DriverAlerts, "_renewed", _renewed_by_health,
+             finding="seed 94054814", plan=plan_of("seed 94054814")),
     Mutation("a rejected resolve is not sent again", "P3",
              outbox, "leaves_open", lambda *_: False, finding="400", plan=plan_of("400")),
     Mutation("a rejected alert is not sent again when another unnamed query joins", "P1",

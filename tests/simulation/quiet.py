@@ -135,7 +135,8 @@ class Quiet:
             frozenset({Health.DELAYED}): min(3 * STALL_FLOOR_SECONDS, slow),
             frozenset({Health.SLOW}): min(10 * STALL_FLOOR_SECONDS, slow),
         }.get(frozenset(found), 0.0)
-        began_at = query.truth.batch_troubled_since(one.at)
+        # The query may have restarted while the message was under way.
+        began_at = min(query.truth.batch_troubled_since(one.at - back) for back in (0.0, 1.0))
         # A batch that takes long in any case has been in flight before it was in trouble.
         usual = query.spec.takes if query.spec.trigger == "RealTime" else 0.0
         lasted = one.at - min(began_at - usual, self._planned_before(query))
@@ -188,7 +189,7 @@ class Quiet:
             return back or OF_OFFSETS[name] in query.truth.healths_between(since, at)
         if found == {Health.DEAD} and name == query_stopped.NAME:
             # Another end than the real one: correct only if the real end could not be reported.
-            return self._is_unreported(query)
+            return self._is_unreported(query) or self._was_unseen(query, name, at, late)
         if found == {Health.SLOW} and name == query_stalled.NAME:
             # Its tasks finish: only a monitor that cannot see that may report a stall.
             return at <= self._blind_at
@@ -356,9 +357,18 @@ class Quiet:
         if _is_ended_by_others(receiver, before, one) or _has_lapsed(receiver, before, one):
             return True
         boots = [at for at, name in self._stage.boots if before.at - 5.0 < at <= one.at]
+        if boots and one.key != before.key and self._are_namesakes(one):
+            # A new process may give the label to the other query of the name.
+            return True
         return any(at - before.at < 10.0 for at in boots) or (
             bool(boots) and not self._stage.plan.setup.spool
         )
+
+    def _are_namesakes(self, one: Notification) -> bool:
+        """Whether it is about a query whose name another query has, too."""
+        names = [query.spec.name for query in self._stage.queries.values()]
+        mine = (self._stage.queries[key].spec.name for key, _ in one.named if key != WHOLE_DRIVER)
+        return any(name is not None and names.count(name) > 1 for name in mine)
 
     def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
         """Check that a problem that comes and goes is one incident from the third time on (A11)."""

@@ -147,4 +147,13 @@ SEEDS = (
     Seed(207594736, "a slow batch that takes a minute in any case", Terms()),
     Seed(207595526, "a slow batch of an unnamed query that flaps", Terms()),
     Seed(207595705, "a slow poll that lacks a query during its recovery", Terms()),
+    Seed(94041044, "batches without executors, and then a pause of the JVM", Terms()),
+    Seed(94041459, "a process that is killed before its spool is written", Terms()),
+    Seed(94044121, "a continuous query that restarts during its recovery", Terms()),
+    Seed(94046435, "a driver that wakes up without its JVM, and is killed", Terms()),
+    Seed(94046765, "a wall clock set back just after a silence", Terms()),
+    Seed(94046803, "a failed namesake whose label another query has in the next process", Terms()),
+    Seed(94052827, "a wall clock set back before the next process starts", Terms()),
+    Seed(94054814, "a driver that is killed just after its pause, with a late resolve", Terms()),
+    Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
 )

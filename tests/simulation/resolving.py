@@ -125,6 +125,7 @@ class Resolving:
         bound += 4 * self._stage.plan.setup.polls
         bound += _rejected_seconds(receiver, one)
         bound += max(self._unreported_seconds(query) for query in active)
+        bound += max(self._restarted_seconds(query, calm) for query in active)
         if one.held or self._flaps(receiver, keys):
             bound += max(FLAPPING_SECONDS, *(self._cycles_seconds(key) for key in keys))
         if calm > bound:
@@ -143,6 +144,13 @@ class Resolving:
         """How long after its restart no event shows that it is healthy: a commit was lost."""
         lost_until = self._stage.drivers[query.spec.driver].bus.lost_until.get(query.key, -inf)
         return query.spec.every if lost_until >= query.truth.since else 0.0
+
+    def _restarted_seconds(self, query: SimQuery, calm: float) -> float:
+        """How much later a recovery is proven because of runs that ended in their first epoch."""
+        if not query.spec.is_continuous:
+            return 0.0
+        began_at = self._stage.time.now - calm
+        return query.spec.every * sum(run.started_at > began_at for run in query.runs)
 
     def _must_be_active(self, one: Open, keys: list[str]) -> list[SimQuery]:
         """The queries that must show life: of the unnamed ones, which share an alert, all."""

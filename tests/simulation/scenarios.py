@@ -228,6 +228,11 @@ SCENARIOS = (
         Step(260, "jvm_pause", "", 12.0),
     ),
     _scenario(
+        "A10", "P5", "a stalled query, and a probe that is refused for minutes: a page each time",
+        (A, B), Step(100, "hang", "a", 400.0), Step(200, "probe_refused", "", 120.0),
+        Step(380, "probe_refused", "", 120.0), horizon=600.0,
+    ),
+    _scenario(
         "A11", "P5", "a failure that recovers by itself, three times an hour: a page each time",
         (replace(A, recovers=2.0),), *(Step(100.0 + 1200 * n, "die", "a") for n in range(4)),
         horizon=4200.0,
@@ -412,6 +417,22 @@ SCENARIOS = (
         Step(4, "start", "a"), Step(9, "start", "c"), Step(12, "start", "b"),
         Step(213.6, "skew", "a", 90.0), Step(309.4, "jvm_pause", "", 86.9),
         horizon=480.0, idle="a b c",
+    ),
+    _scenario(
+        "seed 94041044", "P5", "batches that wait for an executor, and then a pause of the JVM",
+        (replace(A, every=20.0, takes=5.0), replace(B, every=1.0, takes=5.0), UNNAMED),
+        Step(160.4, "no_executors", "d1", 160.0), Step(164.4, "crash_loop", "u", 23.2, "2"),
+        Step(227, "jvm_pause", "", 67.0),
+    ),
+    _scenario(
+        "seed 94041459", "P3", "a process that is killed as it sends, before its spool has stored it",
+        (replace(A, trigger="Continuous", every=2.0),), Step(19.0, "kill_within", "d1", 0.0, "17"),
+        Step(27.7, "die", "a"), Step(37.5, "boot", "d1"), horizon=200.0,
+    ),
+    _scenario(
+        "seed 94054814", "P1", "a driver that is killed just after its pause, with a late resolve",
+        (A,), Step(23.6, "receiver", "", 79.1, "down"), Step(140.4, "pause", "", 47.7),
+        Step(194.0, "kill"), horizon=300.0, setup=Setup(watched=True),
     ),
     _scenario(
         "seed 677735738", "P3", "a failed namesake whose label the next process gives to no query",

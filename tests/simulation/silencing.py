@@ -14,6 +14,9 @@ WHOLE = "*"
 UNDER_WAY_SECONDS = 12.0
 """A message that left just before a silence began arrives within this time."""
 
+GAP_SECONDS = 3.0
+"""Longer than the pause between two ticks."""
+
 
 class SimSilence:
     """One silence; ``seen_at`` is when it was last in force."""
@@ -54,6 +57,9 @@ class Silences:
         """Remember which silences are in force."""
         for one in self._all:
             if self._time.wall() < one.silence.until:
+                if self._time.now - one.seen_at > GAP_SECONDS:
+                    # The wall clock was set back: it is in force again.
+                    one.began_at = self._time.now
                 one.seen_at = self._time.now
 
     def covers(

@@ -116,3 +116,6 @@ class MemorySpool:
 
     def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
         self.offers.append((receiver, entries))
+
+    def write_ahead(self) -> None:
+        """Nothing to wait for."""

@@ -270,14 +270,21 @@ def test_an_alert_that_its_driver_has_resolved_resolves_at_once():
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
-def test_an_alert_is_sent_again_when_a_driver_is_gone_that_has_just_reported_itself_as_down():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    watch_harness.polls(Said.HEALTHY, 40, reports_gone=True)
+@pytest.mark.parametrize("said", [Said.SILENT, Said.STUCK])
+def test_an_alert_of_a_paused_driver_is_sent_again_when_it_is_gone_just_after_the_pause(said):
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(said, 30).polls(Said.HEALTHY, 2)
+    assert watch_harness.reported == ["etl"]
     assert watch_harness.all[-1].incidents[0].revision == 0
 
     watch_harness.polls(Said.REFUSED, 17)
     assert watch_harness.all[-1].incidents[0].revision == 1
-    assert watch_harness.polls(Said.REFUSED, 600).all[-1].incidents[0].revision == 1
+
+
+def test_an_alert_is_not_sent_again_when_a_driver_without_a_jvm_is_gone():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    watch_harness.polls(Said.HEALTHY, 40, reports_gone=True).polls(Said.REFUSED, 600)
+
+    assert watch_harness.all[-1].incidents[0].revision == 0
 
 
 def test_an_alert_stays_open_while_its_driver_reports_that_it_is_down():

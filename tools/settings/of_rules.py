@@ -164,6 +164,10 @@ DATA = SettingGroup(
             "Exports the lag of each partition too: one series per partition.",
             "true",
         ),
-        Setting("probe_interval_seconds", "How often Spark is polled.", "0.5"),
+        Setting(
+            "probe_interval_seconds",
+            "How often Spark is polled while a batch takes long; at most once a second otherwise.",
+            "0.5",
+        ),
     ),
 )

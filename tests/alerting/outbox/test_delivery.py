@@ -375,6 +375,27 @@ def test_every_step_is_offered_to_the_spool(deliver):
     ]
 
 
+def test_message_waits_until_the_spool_has_stored_it(deliver):
+    """A process that is killed during the request leaves no incident unknown to its successor."""
+    stored, order = threading.Event(), []
+
+    class SlowSpool(MemorySpool):
+        def write_ahead(self):
+            order.append("stores")
+            stored.wait(PATIENCE_SECONDS)
+            order.append("stored")
+
+    recorder = Recorder()
+    delivery = deliver(recorder, spool=SlowSpool())
+    delivery.offer((incident(),))
+    until(lambda: order == ["stores"], "the message waits")
+    assert recorder.sent == []
+    stored.set()
+    recorder.wait_for(1)
+
+    assert order == ["stores", "stored"]
+
+
 def test_successor_sends_what_was_left_and_nothing_twice(deliver):
     spool, down = MemorySpool(), Recorder(b=[outage()])
     earlier = deliver(down, spool=spool)

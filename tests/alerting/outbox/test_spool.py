@@ -24,7 +24,7 @@ from support.spooling import entry
 from querypulse.alerting.outbox.delivery import Delivery
 from querypulse.alerting.outbox.dispatch import Dispatch
 from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
-from querypulse.alerting.outbox.spool import Spool
+from querypulse.alerting.outbox.spool import WRITE_AHEAD_SECONDS, Spool
 from querypulse.alerting.outbox.spool_lock import SpoolLock
 from querypulse.alerting.outbox.spool_trial import try_folder
 from querypulse.core.guard import Guard
@@ -534,6 +534,36 @@ def test_offer_does_not_wait_for_the_disk(spool, folder):
     assert one.flush(0.1) is False
     blocker.execute("ROLLBACK")
     blocker.close()
+
+    assert one.flush(PATIENCE_SECONDS)
+
+
+def test_write_ahead_returns_once_everything_is_on_the_disk(spool):
+    one = written(spool())
+    one.offer("pager", (entry("a"),))
+    one.write_ahead()
+
+    assert one.flush(0.0)
+
+
+def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool):
+    one = spool()
+    one.offer("pager", (entry("a"),))
+    began = time.monotonic()
+    one.write_ahead()
+
+    assert time.monotonic() - began < WRITE_AHEAD_SECONDS
+
+
+def test_write_ahead_waits_only_shortly_for_a_disk_that_hangs(spool, monkeypatch):
+    one, released = written(spool()), threading.Event()
+    write = one._file.write
+    monkeypatch.setattr(
+        one._file, "write", lambda *of: (released.wait(PATIENCE_SECONDS), write(*of))
+    )
+    one.offer("pager", (entry("a"),))
+    one.write_ahead()
+    released.set()
 
     assert one.flush(PATIENCE_SECONDS)
 
