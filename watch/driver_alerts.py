@@ -111,8 +111,7 @@ class DriverAlerts:
         if one.was_back and self._is_gone(driver):
             return replace(one, revision=one.revision + 1, was_back=False)
         # One that was paused may send a resolve that has waited since then.
-        is_resumed = driver.resumed and driver.healthy_since is not None
-        was_back = is_resumed or self._is_almost_healthy(driver)
+        was_back = driver.resumed or self._is_almost_healthy(driver)
         return replace(one, was_back=True) if was_back else one
 
     def _is_almost_healthy(self, driver: WatchedDriver) -> bool:

@@ -77,7 +77,7 @@ class WatchedDriver(msgspec.Struct):
     resolved_own: bool = False
     """Whether it has reported its own ``StreamingDriverDown``, and has resolved it since."""
     resumed: bool = False
-    """Whether the process that answers was paused, and so is older than it seems."""
+    """Whether the process that answers was paused, and so has been healthy before."""
 
     @property
     def address(self) -> str:
@@ -109,7 +109,8 @@ class WatchedDriver(msgspec.Struct):
         """Record that ``poll`` found it up at ``endpoint``."""
         reported_gone = self.last is not None and self.last.reports_gone
         self.resolved_own |= reported_gone and not poll.reports_gone
-        self.resumed |= self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
+        was_paused = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
+        self.resumed = (self.resumed or was_paused) and not poll.reports_gone
         self.endpoint, self.last = endpoint, poll
         self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
