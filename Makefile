@@ -132,7 +132,7 @@ lint: $(VENV)/.lint
 	MYPYPATH=.:build/wheel/site $(BIN)/mypy --namespace-packages --explicit-package-bases -p tools
 
 ## make bench      what querypulse costs, against stock PySpark, a peer and the floor
-bench: java $(BENCH)/.bench
+bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
 ## make dashboards write rules and dashboards with their generators
