@@ -20,6 +20,7 @@ class BusPath:
     """A listener-bus queue of our own."""
 
     name = "bus_queue"
+    shows_shutdown = True
 
     def __init__(self, queue: EventQueue, spark: Any, listener: HealthListener) -> None:
         self._listener = listener

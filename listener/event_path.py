@@ -17,6 +17,8 @@ class EventPath(EventChannel, Protocol):
     """One event path; the attaching thread calls ``listen``, the probe's thread the rest."""
 
     name: str
+    shows_shutdown: bool
+    """Whether ``terminated`` becomes true when a signal ends the JVM."""
     java_listener: Any
     """The object for PySpark's ``addListener``."""
 

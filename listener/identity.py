@@ -64,7 +64,7 @@ from .query import Query
 from .succession import begin, join, succeed
 
 UNDECIDED_SECONDS = 5.0
-"""Five polls of the probe, or more."""
+"""Five calm polls of the probe at its default interval."""
 
 _LAST = attrgetter("gone_or_started_at")
 

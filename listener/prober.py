@@ -9,6 +9,9 @@ from collections.abc import Callable
 
 from .probing import Probe, ProbeReport
 
+CALM_SECONDS = 1.0
+"""The pause between polls while no batch takes long: no window of a batch is near its end."""
+
 
 class Prober:
     """Polls every ``interval_seconds``, or at once when poked; keeps the newest report.

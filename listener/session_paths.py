@@ -21,6 +21,7 @@ _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
 class _InSessions:
     """The common part of both paths: a listener in each session that has queries."""
 
+    shows_shutdown = False
     _sessions: SessionListeners
 
     def check(self, now: float) -> ListenerHealth:

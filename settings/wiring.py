@@ -16,6 +16,7 @@ from ..alerting.receivers.receiver import Receiver
 from ..core.guard import Guard
 from ..core.secret import Secret
 from ..exporter.tls import Tls
+from ..listener.prober import CALM_SECONDS
 from . import receivers_from_settings
 from .declared_places import declared
 from .settings import QuerySettings, Settings, SettingsError
@@ -44,7 +45,8 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
             (pattern, {k: v for k in _OF_QUERIES if (v := getattr(own, k, None)) is not None})
             for pattern, own in settings.queries.items()
         ),
-        probe_stale_seconds=SLOW_POLL_SECONDS + 2 * settings.probe_interval_seconds,
+        probe_stale_seconds=SLOW_POLL_SECONDS
+        + max(CALM_SECONDS, 2 * settings.probe_interval_seconds),
         probe_expected=probe_expected,
         declared=declared(settings.queries),
     )

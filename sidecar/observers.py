@@ -11,7 +11,7 @@ from ..core.loop import Loop
 from ..listener import jvm
 from ..listener.event_path import EventPath
 from ..listener.log_reader import LogReader
-from ..listener.prober import Prober
+from ..listener.prober import CALM_SECONDS, Prober
 from ..listener.reader import EventReader, Inbox, Marker
 from ..listener.snapshot import Snapshot
 from ..listener.sources.reader import SourceReader
@@ -20,9 +20,6 @@ from ..listener.spark_commit_log import SparkStorage
 from ..listener.spark_probe import SparkProbe
 from ..settings import wiring
 from ..settings.settings import Settings
-
-CALM_SECONDS = 1.0
-"""The pause between polls while no batch takes long: then nothing is near the end of its window."""
 
 
 class Observers:
@@ -53,7 +50,8 @@ class Observers:
             probe,
             settings.probe_interval_seconds,
             self._on_report,
-            calm_seconds=CALM_SECONDS,
+            # On other paths only a poll shows that the JVM shuts down, for half a second.
+            calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
         )
         self._storage = SparkStorage(spark)
         self.logs = LogReader(

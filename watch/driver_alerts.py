@@ -53,14 +53,15 @@ class DriverIncidents(msgspec.Struct, frozen=True):
 class _Open(msgspec.Struct, frozen=True):
     """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began.
 
-    ``was_back`` says that its driver answered again for so long that it may have resolved the alert
-    itself: a driver that runs resolves what is left open of it.
+    ``was_back``: its driver answered again and may have resolved it itself, as every driver does
+    with what is left open of it. ``was_resent``: it was sent again.
     """
 
     alert: Alert
     fired_at: float
     revision: int = 0
     was_back: bool = False
+    was_resent: bool = False
 
 
 class DriverAlerts:
@@ -109,10 +110,10 @@ class DriverAlerts:
         """Send it again if its driver was back, may have resolved it itself, and is gone again."""
         driver = self.tracker.drivers[key]
         if one.was_back and self._is_gone(driver):
-            return replace(one, revision=one.revision + 1, was_back=False)
-        # One that was paused may send a resolve that has waited since then.
-        was_back = driver.resumed or self._is_almost_healthy(driver)
-        return replace(one, was_back=True) if was_back else one
+            return replace(one, revision=one.revision + 1, was_back=False, was_resent=True)
+        # One that was only paused may send a resolve that waited: each process sends it once.
+        late = driver.resumed and not driver.reports_gone and not one.was_resent
+        return replace(one, was_back=one.was_back or late or self._is_almost_healthy(driver))
 
     def _is_almost_healthy(self, driver: WatchedDriver) -> bool:
         """Whether it may count as healthy for itself: its process counts from its own start.
@@ -139,7 +140,7 @@ class DriverAlerts:
                 why = STOPPED
             elif self._is_healthy(driver):
                 why = BACK
-            elif _may_expire(driver) and now - one.fired_at > FORGET_SECONDS:
+            elif driver.may_expire and now - one.fired_at > FORGET_SECONDS:
                 why = EXPIRED
                 self.tracker.forget(key)
             else:
@@ -243,8 +244,3 @@ class DriverAlerts:
 def _address(alert: Alert) -> str:
     """The address in the alert; empty if it has none."""
     return alert.annotations.get(reasons.ADDRESS, "")
-
-
-def _may_expire(driver: WatchedDriver) -> bool:
-    """Whether it may never come back: only DNS named it, or another driver took its place."""
-    return bool(driver.endpoint.group) or driver.replaced

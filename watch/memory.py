@@ -74,10 +74,14 @@ class WatchedDriver(msgspec.Struct):
     stopped: bool = False
     terminated: bool = False
     """Whether a signal has ended it and it is not back yet."""
+    reports_gone: bool = False
+    """Whether it fires ``StreamingDriverDown`` itself, as far as its newest readable page says."""
     resolved_own: bool = False
     """Whether it has reported its own ``StreamingDriverDown``, and has resolved it since."""
+    ended: bool = False
+    """Whether one of the failed polls in a row shows that its process had ended."""
     resumed: bool = False
-    """Whether the process that answers was paused, and so has been healthy before."""
+    """Whether the process that answers may be the one from before those polls."""
 
     @property
     def address(self) -> str:
@@ -100,6 +104,11 @@ class WatchedDriver(msgspec.Struct):
         return self.last is not None and self.last.said is Said.REPLACED
 
     @property
+    def may_expire(self) -> bool:
+        """Whether it may never come back: only DNS named it, or another driver took its place."""
+        return bool(self.endpoint.group) or self.replaced
+
+    @property
     def unsure(self) -> bool:
         """Whether the last poll proves nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
@@ -107,15 +116,16 @@ class WatchedDriver(msgspec.Struct):
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
         """Record that ``poll`` found it up at ``endpoint``."""
-        reported_gone = self.last is not None and self.last.reports_gone
-        self.resolved_own |= reported_gone and not poll.reports_gone
-        was_paused = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
-        self.resumed = (self.resumed or was_paused) and not poll.reports_gone
+        if self.last is not None and self.last.said not in (Said.HEALTHY, Said.BARRED):
+            self.resumed, self.ended = not self.ended, False
+        if poll.reports_gone is not None:
+            self.resolved_own |= self.reports_gone and not poll.reports_gone
+            self.reports_gone = poll.reports_gone
         self.endpoint, self.last = endpoint, poll
         self.bad_since, self.bad_polls = None, 0
         self.stopped = self.terminated = False
         self.seen = True
-        if poll.reports_gone:
+        if self.reports_gone:
             # Its JVM has ended: it runs no queries and is not healthy.
             self.healthy_since = None
         elif self.healthy_since is None:
@@ -130,7 +140,9 @@ class WatchedDriver(msgspec.Struct):
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
         self.endpoint, self.last = endpoint, poll
-        self.healthy_since, self.resolved_own, self.resumed = None, False, False
+        self.healthy_since = None
+        self.reports_gone = self.resolved_own = self.resumed = False
+        self.ended |= poll.said in (Said.REFUSED, Said.REPLACED)
         if self.bad_since is None:
             self.bad_since = poll.began_at
         self.bad_polls += 1

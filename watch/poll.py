@@ -64,7 +64,10 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """The driver's ``app`` label, empty if unknown."""
     heartbeat: float | None = None
     """When the driver's worker last evaluated, in Unix seconds of the driver's clock."""
-    reports_gone: bool = False
-    """Whether it fires ``StreamingDriverDown`` itself: Python answers, but its JVM has ended."""
+    reports_gone: bool | None = None
+    """Whether it fires ``StreamingDriverDown`` itself: Python answers, but its JVM has ended.
+
+    None if its status could not be read.
+    """
     unhealthy: tuple[str, ...] = ()
     """``name: state`` of each unhealthy query."""

@@ -94,8 +94,9 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
     said, detail = _evaluated(answer)
     if said is not Said.HEALTHY:
         return Poll(began_at=began, at=clock(), said=said, detail=detail)
-    status = _page(client, "/status", _Status, deadline)
-    readiness = _page(client, "/readyz", _Readiness, deadline)
+    found = _page(client, "/status", _Status, deadline)
+    status = found or _Status()
+    readiness = _page(client, "/readyz", _Readiness, deadline) or _Readiness()
     return Poll(
         began_at=began,
         at=clock(),
@@ -103,7 +104,7 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
         detail=detail,
         app=status.app[:MAX_APP_CHARACTERS],
         heartbeat=status.monitor.heartbeat_timestamp,
-        reports_gone=any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts),
+        reports_gone=_reports_gone(found),
         unhealthy=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
     )
 
@@ -130,10 +131,16 @@ def _evaluated(answer: HttpResponse) -> tuple[Said, str]:
     return (Said.HEALTHY if answer.code == OK else Said.STUCK), detail
 
 
-def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T:
-    """The content of a page, or an empty one: the driver is up in either case."""
+def _reports_gone(status: _Status | None) -> bool | None:
+    if status is None:
+        return None
+    return any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts)
+
+
+def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T | None:
+    """The content of a page; None if it cannot be read: the driver is up in either case."""
     with suppress(NoAnswer, *UNREADABLE):
         answer = client.get(path, deadline.left)
         if answer.code in (OK, NOT_READY):
             return msgspec.json.decode(answer.body, type=kind)
-    return kind()
+    return None

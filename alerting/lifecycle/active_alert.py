@@ -111,7 +111,8 @@ def not_found(active: ActiveAlert, health: DriverHealth) -> ActiveAlert:
     if active.unseen_since is not None and not health.knows(active.query):
         return replace(active, recovery=None)
     recovery = health.recovery(active.query, active.severity, active.recovery)
-    return replace(active, recovery=recovery, unseen_since=None)
+    unseen_since = None if health.has_seen(active.query) else active.unseen_since
+    return replace(active, recovery=recovery, unseen_since=unseen_since)
 
 
 def begin(active: ActiveAlert, held_seconds: float) -> ActiveAlert:

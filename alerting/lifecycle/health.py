@@ -32,7 +32,7 @@ UNHEALTHY = NOT_WORKING | {
 }
 COMMITS_OF_HEALTH = 2
 POLL_IS_OLD_SECONDS = 10.0
-"""Ten polls of the probe, or more."""
+"""Ten calm polls of the probe at its default interval."""
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
@@ -67,11 +67,14 @@ class DriverHealth:
         """The labels of all queries that exist or are expected."""
         return frozenset(self._health) | frozenset(self.queries)
 
+    def has_seen(self, label: str) -> bool:
+        """Whether the query itself was seen, and not only others of its name."""
+        return label in (WHOLE_DRIVER, UNNAMED) or label in self.queries
+
     def knows(self, label: str) -> bool:
         """Whether the query, or any that the label covers, was seen."""
-        if label == WHOLE_DRIVER:
-            return bool(self.queries)
-        return label in self.queries or bool(self._members(label))
+        known = bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+        return known or bool(self._members(label))
 
     def is_unnamed(self, label: str) -> bool:
         """Whether this is the label of a query without a name."""
@@ -171,12 +174,10 @@ class DriverHealth:
             return None
         if any(map(self._is_unseen_in_batch, own)):
             return None
-        states = {self._health[label].state for label in own if label in self._health}
-        return (
-            before
-            if before is not None or QueryState.STARTING in states
-            else RecoveryWindow(self.now, 0)
-        )
+        states = {self._health[one].state for one in own if one in self._health}
+        if QueryState.STARTING in states:
+            return before if label == UNNAMED else None
+        return before or RecoveryWindow(self.now, 0)
 
     def _is_unhealthy(self, label: str, severity: str) -> bool:
         query, health = self.queries.get(label), self._health.get(label)

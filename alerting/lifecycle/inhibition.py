@@ -1,6 +1,6 @@
 """Which alerts suppress others, and which alerts end others. Pure.
 
-While X is open, Y does not begin to fire, and a warning Y does not become critical:
+While X is open, Y does not begin to fire:
 
 =======================  =====================================  ================================
 X                        Y                                      while
@@ -12,6 +12,9 @@ query                    not ``StreamingDataLossRisk``
 any alert of a query     ``StreamingInputMissing`` of the       X is open
                          same query
 =======================  =====================================  ================================
+
+As long as an alert of the whole driver suppresses the alerts of its queries, none of them that is
+open as a warning becomes critical.
 
 A failure is never suppressed. A silenced alert suppresses nothing, also if its silence has ended
 but it recovers and is not sent any more; neither does an alert that only an earlier driver found,

@@ -206,7 +206,7 @@ class Delivery:
         if incident is None:
             self._answered_question(asked, self._talk.ask(asked, wall))
         else:
-            if self._spool is not None:
+            if self._spool is not None and incident.ends_at is None:
                 # A process that is killed now leaves no incident that its successor does not know.
                 self._spool.write_ahead()
             self._record(incident, self._talk.send(incident, self._wall()), this_round)

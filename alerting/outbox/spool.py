@@ -58,6 +58,7 @@ class Spool:
         self._flaps = KeptRecords[FlapHistory]()
         self._offered = 0
         self._written = 0
+        self._was_late_after: int | None = None
         self._on_disk: dict[tuple[str, str], Essence] = {}
         # Guards what was found and offered; never held while the disk is at work.
         self._changed = threading.Condition()
@@ -128,9 +129,13 @@ class Spool:
             return self._changed.wait_for(lambda: self._written >= due, timeout)
 
     def write_ahead(self) -> None:
-        """Wait shortly until all that was offered is on the disk; not while the disk fails."""
-        if self._was_opened and not self._fails and not self._hang.problem:
-            self.flush(WRITE_AHEAD_SECONDS)
+        """Wait shortly until all that was offered is on the disk.
+
+        Does not wait while the disk fails, nor again before a write that was too slow has ended.
+        """
+        if self._was_opened and not self._fails and self._was_late_after != self._written:
+            in_time = self.flush(WRITE_AHEAD_SECONDS)
+            self._was_late_after = None if in_time else self._written
 
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and close the file."""

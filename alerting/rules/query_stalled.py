@@ -34,31 +34,29 @@ def check(context: RuleContext) -> Finding | None:
     """Fire when the query has had no activity for longer than its window."""
     if not context.is_running:
         return None
-    seen = _as_last_polled(context)
-    reason = _log_behind(seen) or (_epochs_stopped(seen) if _is_continuous(seen) else None)
+    reason = _log_behind(context) or (_epochs_stopped(context) if _is_continuous(context) else None)
     if reason is not None:
         return _finding(context, reason)
-    reason = None if _is_continuous(seen) else _stall_reason(seen)
+    reason = None if _is_continuous(context) else _stall_reason(context)
     if reason is None:
         return None
     flight, reason = context.query.in_flight, over_restarts.with_age(reason, context)
-    if flight is None or seen.probe_is_stale or _waits_for_log(context):
+    if flight is None or _is_blind(context) or _waits_for_log(context):
         return _finding(context, reason)
-    severity = stuck_batch.stall_severity(seen, flight)
+    severity = stuck_batch.stall_severity(context, flight)
     facts = stuck_batch.batch_evidence(context, severity) | on_restart(context.query)
     return replace(_finding(context, reason), severity=severity, evidence=facts)
 
 
-def _as_last_polled(context: RuleContext) -> RuleContext:
-    """The query at its last poll, while the next one is late, but for no longer than a window.
+def _is_blind(context: RuleContext) -> bool:
+    """Whether nothing shows what the batch in flight waits for.
 
-    A pause of the JVM is no reason to call a delayed batch critical.
+    A late poll does not change that the last one showed a delay: a pause of the JVM alone makes no
+    delayed batch critical.
     """
-    probe = context.snapshot.probe
-    if probe is None or not context.probe_is_stale:
-        return context
-    is_lost = context.watched_since(probe.at) > context.window.seconds
-    return context if is_lost or context.driver_is_silent else replace(context, now=probe.at)
+    if not context.probe_is_stale:
+        return False
+    return context.driver_is_silent or stuck_batch.delay_text(context) is None
 
 
 def _finding(context: RuleContext, reason: str) -> Finding:

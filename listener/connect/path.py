@@ -42,7 +42,7 @@ class ConnectPath:
     """Receives the events of one Spark Connect session."""
 
     ownership = ALONE
-    terminated = False
+    shows_shutdown = terminated = False
     java_listener: Any = None
 
     def __init__(self, spark: Any) -> None:

@@ -211,7 +211,7 @@ OF_NOTIFYING = (
              lambda self, new: None if new.begun else _suppressor(self, new),
              finding="seed 207588853", plan=plan_of("seed 207588853")),
     Mutation("a late poll makes a delayed batch critical", "P5",
-             query_stalled, "_as_last_polled", lambda context: context,
+             query_stalled, "_is_blind", lambda context: context.probe_is_stale,
              finding="seed 94041044", plan=plan_of("seed 94041044")),
     Mutation("a page is sent before the spool has stored it", "P3",
              spool.Spool, "write_ahead", lambda _: None,

@@ -341,7 +341,13 @@ class Quiet:
     def _was_replaced(
         self, receiver: SimReceiver, key: str, before: Notification, one: Notification
     ) -> bool:
-        """Whether a monitor that could not see the batch reported or resolved it in between."""
+        """Whether a monitor that could not see the batch reported or resolved it in between.
+
+        Or whether it was a warning in a page that other queries made critical.
+        """
+        grouped = len(before.named) > 1 and WHOLE_DRIVER not in dict(before.named)
+        if grouped and not is_of_all(one.key) and one.severity == "critical":
+            return True
         between = (n for n in receiver.notifications if before.at < n.at < one.at)
         said = {name for n in between for named, name in n.named if named == key}
         ended = any(before.at < end.at < one.at for end in receiver.closed

@@ -155,5 +155,6 @@ SEEDS = (
     Seed(94046803, "a failed namesake whose label another query has in the next process", Terms()),
     Seed(94052827, "a wall clock set back before the next process starts", Terms()),
     Seed(94054814, "a driver that is killed just after its pause, with a late resolve", Terms()),
+    Seed(332771363, "a warning in a critical group, which becomes critical itself", Terms()),
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
 )

@@ -562,7 +562,6 @@ CASES = [
     ("one task runs for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "StreamingQueryStalled", "stalled"),
     ("no executor for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
     ("no executor, and a poll that is late by a pause of the JVM", no_executor(until=180), 190, {}, STALLED_MILDLY, "stalled"),
-    ("no executor, within the window, and a late poll", no_executor(until=155), 175, {}, None, "running"),
     ("no executor for four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, STALLED_MILDLY, "stalled"),
     ("no executor ever", no_executor(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
     ("the driver waits for a lock, there is no executor, and the batch has no job", no_executor(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),

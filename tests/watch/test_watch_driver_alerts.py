@@ -270,6 +270,42 @@ def test_an_alert_that_its_driver_has_resolved_resolves_at_once():
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
+@pytest.mark.parametrize("unread", [Said.HEALTHY, Said.BARRED])
+def test_a_status_page_that_cannot_be_read_resolves_nothing(unread):
+    """Neither an alert, nor what an earlier watcher may have left open."""
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    for _ in range(3):
+        watch_harness.polls(Said.HEALTHY, 40, reports_gone=True)
+        watch_harness.poll(said=unread, reports_gone=None)
+    assert watch_harness.reported == ["etl"]
+    assert watch_harness.ended == []
+
+    other = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 40, reports_gone=True)
+    assert other.poll(said=unread, reports_gone=None).stale_resolves == []
+
+
+def test_a_driver_that_is_paused_repeatedly_is_sent_again_once():
+    watch_harness = WatchHarness(resolve_after=30.0).poll()
+    for _ in range(6):
+        watch_harness.polls(Said.SILENT, 20).polls(Said.HEALTHY, 3)
+
+    assert watch_harness.all[-1].incidents[0].revision == 1
+
+
+def test_an_alert_is_sent_again_although_the_pause_ended_with_a_broken_connection():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
+    watch_harness.poll(said=Said.BROKEN).polls(Said.HEALTHY, 2).polls(Said.REFUSED, 17)
+
+    assert watch_harness.all[-1].incidents[0].revision == 1
+
+
+def test_an_alert_is_not_sent_again_when_a_new_process_is_gone_soon():
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
+    watch_harness.poll(said=Said.REFUSED).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17)
+
+    assert watch_harness.all[-1].incidents[0].revision == 0
+
+
 @pytest.mark.parametrize("said", [Said.SILENT, Said.STUCK])
 def test_an_alert_of_a_paused_driver_is_sent_again_when_it_is_gone_just_after_the_pause(said):
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(said, 30).polls(Said.HEALTHY, 2)

@@ -375,6 +375,19 @@ def test_restored_alert_of_a_namesake_stays_open_while_one_query_of_that_name_is
     ]
 
 
+def test_restored_alert_of_a_namesake_stays_open_when_all_but_an_unhealthy_query_are_forgotten():
+    harness = namesakes("completed").play([(5, "bronze", "StreamingQueryFailed")], 10)
+    harness.condition("bronze-11111111", "forgotten").play([], 600)
+
+    assert "StreamingQueryFailed bronze-8ecb3ceb" not in " ".join(harness.reported[1:])
+
+
+def test_restored_alert_of_a_namesake_stays_open_while_a_query_of_that_name_only_starts():
+    harness = namesakes("commits").play([(6, "bronze", "starts")], 300)
+
+    assert "StreamingQueryFailed bronze-8ecb3ceb" not in " ".join(harness.reported[1:])
+
+
 @pytest.mark.parametrize(
     ("left_open", "names"),
     [

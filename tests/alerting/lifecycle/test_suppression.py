@@ -142,3 +142,13 @@ def test_warning_becomes_critical_only_after_the_alert_of_the_whole_driver():
 
     assert lines[:2] == ["1 + StreamingBatchSlow a", "7 + StreamingQueryStalled *"]
     assert lines[2:] == ["60 + StreamingBatchSlow a"]
+
+
+def test_warning_becomes_critical_at_once_if_the_alert_of_the_whole_driver_is_silenced():
+    harness = LifecycleHarness().condition("a", "StreamingBatchSlow+commits").play([], 5)
+    harness.silences = [Silence("*", WALL + 1000, alertname="StreamingQueryStalled")]
+    harness.play([(6, "*", "StreamingQueryStalled")], 20)
+    harness.warnings = frozenset()
+    harness.play([], 30)
+
+    assert harness.reported[1] == "21 + StreamingBatchSlow a"

@@ -396,6 +396,25 @@ def test_message_waits_until_the_spool_has_stored_it(deliver):
     assert order == ["stores", "stored"]
 
 
+def test_resolve_does_not_wait_for_the_spool(deliver):
+    """A successor that does not know of it sends it again."""
+    waits = []
+
+    class CountingSpool(MemorySpool):
+        def write_ahead(self):
+            waits.append(len(recorder.sent))
+
+    recorder = Recorder()
+    delivery = deliver(recorder, spool=CountingSpool())
+    delivery.offer((incident(),))
+    assert delivery.flush(PATIENCE_SECONDS)
+    delivery.offer(())
+    assert delivery.flush(PATIENCE_SECONDS)
+
+    assert recorder.sent == [("a", "firing"), ("a", "resolved")]
+    assert waits == [0]
+
+
 def test_successor_sends_what_was_left_and_nothing_twice(deliver):
     spool, down = MemorySpool(), Recorder(b=[outage()])
     earlier = deliver(down, spool=spool)

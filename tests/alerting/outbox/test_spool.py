@@ -538,7 +538,8 @@ def test_offer_does_not_wait_for_the_disk(spool, folder):
     assert one.flush(PATIENCE_SECONDS)
 
 
-def test_write_ahead_returns_once_everything_is_on_the_disk(spool):
+def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
+    monkeypatch.setattr("querypulse.alerting.outbox.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
     one = written(spool())
     one.offer("pager", (entry("a"),))
     one.write_ahead()
@@ -555,16 +556,23 @@ def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool):
     assert time.monotonic() - began < WRITE_AHEAD_SECONDS
 
 
-def test_write_ahead_waits_only_shortly_for_a_disk_that_hangs(spool, monkeypatch):
+def test_write_ahead_waits_shortly_and_once_for_a_disk_that_hangs(spool, monkeypatch):
     one, released = written(spool()), threading.Event()
     write = one._file.write
-    monkeypatch.setattr(
-        one._file, "write", lambda *of: (released.wait(PATIENCE_SECONDS), write(*of))
-    )
+
+    def hang(*changes):
+        released.wait(PATIENCE_SECONDS)
+        write(*changes)
+
+    monkeypatch.setattr(one._file, "write", hang)
     one.offer("pager", (entry("a"),))
-    one.write_ahead()
+    began = time.monotonic()
+    for _ in range(20):
+        one.write_ahead()
+    waited = time.monotonic() - began
     released.set()
 
+    assert WRITE_AHEAD_SECONDS <= waited < 5 * WRITE_AHEAD_SECONDS
     assert one.flush(PATIENCE_SECONDS)
 
 
