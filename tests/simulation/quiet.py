@@ -55,6 +55,7 @@ SLACK_SECONDS = 15.0
 OF_BATCHES = frozenset({query_stalled.NAME, batch_slow.NAME})
 LATE_SECONDS = 30.0
 """For this long after its start, a process sends what an earlier one has left."""
+IN_FLIGHT_SECONDS = 5.0
 TROUBLED_SECONDS = 400.0
 OF_OFFSETS = {
     query_lagging.NAME: Health.LAGGING,
@@ -429,6 +430,9 @@ class Quiet:
                 )
             ):
                 # The process before was killed while it sent this resolve.
+                continue
+            if len(boots) > 1 and at - boots[-1] < IN_FLIGHT_SECONDS:
+                # The process before was killed while this was under way.
                 continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})

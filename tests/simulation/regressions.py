@@ -156,5 +156,6 @@ SEEDS = (
     Seed(94052827, "a wall clock set back before the next process starts", Terms()),
     Seed(94054814, "a driver that is killed just after its pause, with a late resolve", Terms()),
     Seed(332771363, "a warning in a critical group, which becomes critical itself", Terms()),
+    Seed(583345032, "a process that is killed as it sends a late resolve", Terms()),
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
 )
