@@ -44,7 +44,7 @@ class EndpointState(msgspec.Struct):
         """Whether a driver is up; one that refuses the watcher is."""
         if self.poll is None or self.stopped_at is not None:
             return False
-        return self.poll.said in (Said.HEALTHY, Said.BARRED)
+        return self.poll.is_up
 
     @property
     def readable(self) -> bool:
@@ -116,7 +116,7 @@ class WatchedDriver(msgspec.Struct):
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
         """Record that ``poll`` found it up at ``endpoint``."""
-        if self.last is not None and self.last.said not in (Said.HEALTHY, Said.BARRED):
+        if self.last is not None and not self.last.is_up:
             self.resumed, self.ended = not self.ended, False
         if poll.reports_gone is not None:
             self.resolved_own |= self.reports_gone and not poll.reports_gone

@@ -71,3 +71,8 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """
     unhealthy: tuple[str, ...] = ()
     """``name: state`` of each unhealthy query."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a driver answered; one that refuses the watcher is up."""
+        return self.said in (Said.HEALTHY, Said.BARRED)

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 
 from ...core.states import QueryState
-from ...listener.labels import UNNAMED, is_of_namesake
+from ...listener.labels import RESERVED, UNNAMED, is_of_namesake
 from ...listener.probing import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
@@ -69,7 +69,7 @@ class DriverHealth:
 
     def has_seen(self, label: str) -> bool:
         """Whether the query itself was seen, and not only others of its name."""
-        return label in (WHOLE_DRIVER, UNNAMED) or label in self.queries
+        return label in RESERVED or label in self.queries
 
     def knows(self, label: str) -> bool:
         """Whether the query, or any that the label covers, was seen."""
@@ -108,8 +108,8 @@ class DriverHealth:
         """
         if self.lasted(recovery) < seconds:
             return False
-        if label == UNNAMED or self._members(label):
-            return all(map(partial(self._was_active, recovery), self._members(label)))
+        if (members := self._members(label)) or label == UNNAMED:
+            return all(map(partial(self._was_active, recovery), members))
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:
             return True
@@ -120,7 +120,7 @@ class DriverHealth:
 
     def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> str:
         """What a query does after its alert has ended, as the resolved message says it."""
-        if label in (WHOLE_DRIVER, UNNAMED) or self._members(label):
+        if label in RESERVED or self._members(label):
             return recovered(alertname, of_one_query=False)
         query, health = self.queries.get(label), self._health.get(label)
         if query is None or health is None or health.ignored:

@@ -185,6 +185,14 @@ class Delivery:
             self._spool.offer(self.name, self._saved)
         self._changed.notify_all()
 
+    def _write_ahead(self, incident: Incident) -> None:
+        """Let the spool store an open incident before it is sent.
+
+        A process that is killed as it sends leaves no incident that its successor does not know.
+        """
+        if self._spool is not None and incident.ends_at is None:
+            self._spool.write_ahead()
+
     def _is_flushed(self, this_round: int) -> bool:
         if self._loop.stopping.is_set():
             return True
@@ -206,9 +214,7 @@ class Delivery:
         if incident is None:
             self._answered_question(asked, self._talk.ask(asked, wall))
         else:
-            if self._spool is not None and incident.ends_at is None:
-                # A process that is killed now leaves no incident that its successor does not know.
-                self._spool.write_ahead()
+            self._write_ahead(incident)
             self._record(incident, self._talk.send(incident, self._wall()), this_round)
 
     def _pause(self, now: float, wall: float) -> float | None:

@@ -89,8 +89,7 @@ class Courier(Delivery):
         self._in_flight = True
         with self._changed:
             self._save()
-        if self._spool is not None and incident.ends_at is None:
-            self._spool.write_ahead()
+        self._write_ahead(incident)
         self._between()
         rejected = self.receiver.reject(incident, self._driver, self._about)
         refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected

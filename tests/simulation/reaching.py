@@ -62,6 +62,7 @@ class Reaching:
         for query in self._stage.queries.values():
             episode = query.truth.episode
             if episode is not None:
+                # The episode remembers the longest window, also when nothing asks for it now.
                 batch_window_seconds(self._stage.drivers[query.spec.driver], query, episode)
                 for receiver in self._stage.receivers:
                     self._check(query, episode, receiver)
