@@ -210,19 +210,26 @@ class Reaching:
             # They share one incident, and further members notify nobody.
             relapse = True
         # A warning waits until a critical alert of the same query ends.
-        slow = episode.health in WARNINGS
+        slow = self._is_warning(query, episode)
         # Further failures of a flapping query are not news.
         flaps = (query.key, query_flapping.NAME) in held.received
         return (relapse or slow or flaps) and self._names(held, query, episode, relapse=relapse)
 
-    @staticmethod
-    def _names(held: Open, query: SimQuery, episode: Episode, *, relapse: bool = False) -> bool:
+    def _is_warning(self, query: SimQuery, episode: Episode) -> bool:
+        """Whether it is reported as a warning first: a hang also looks like a wait for executors."""
+        driver = self._stage.drivers[query.spec.driver]
+        bare = driver.spark.bare_until > driver.time.now
+        return episode.health in WARNINGS or (bare and episode.health is Health.STUCK)
+
+    def _names(
+        self, held: Open, query: SimQuery, episode: Episode, *, relapse: bool = False
+    ) -> bool:
         """Whether an open incident names the problem of this query."""
         says = SAYS[episode.health]
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
-        slow = episode.health in WARNINGS
+        slow = self._is_warning(query, episode)
         if query.spec.name is None and is_of_unnamed(held.key):
             return any(name in says or (slow and key == query.key) for key, name in held.received)
         return any(key == query.key and (slow or name in says) for key, name in held.received)

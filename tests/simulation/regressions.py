@@ -158,4 +158,5 @@ SEEDS = (
     Seed(332771363, "a warning in a critical group, which becomes critical itself", Terms()),
     Seed(583345032, "a process that is killed as it sends a late resolve", Terms()),
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
+    Seed(133023468, "a hang without executors while its query flaps", Terms()),
 )
