@@ -33,7 +33,8 @@ a name that an active query of the same         that query: Spark allows one per
 session has                                     end of the old run is only late
 a name that only ended queries have             the one of the same session, otherwise the one
                                                 that ended last: the run takes over its label,
-                                                counters, deaths and unrecovered failure
+                                                counters, deaths and unrecovered failure; not
+                                                one that the poll shows as active beside it
 a name that an active query of another          the ended query of that name in its own session
 session has                                     if there is one, otherwise a new query
 a name that an active query has, and one of     undecided until the other query ends, the probe
@@ -77,6 +78,8 @@ class Newcomer(msgspec.Struct, frozen=True):
     at: float
     name: str | None = None
     session: str = ""
+    beside: frozenset[str] = frozenset()
+    """The ids of runs that were active at the same time."""
 
 
 class UndecidedError(Exception):
@@ -198,7 +201,7 @@ class Identity:
             return None
         namesakes = list(self._namesakes(new.name, queries))
         living = [one for one in namesakes if one.alive]
-        dead = [one for one in namesakes if not one.alive]
+        dead = [one for one in namesakes if not one.alive and one.run_id not in new.beside]
         own = [one for one in (*living, *dead) if new.session and one.session == new.session]
         if own:
             return own[0]

@@ -69,8 +69,9 @@ class State:
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._put(replace(query, vanished_at=report.at))
         # Only now is it known which other queries of the same name are active.
+        active = frozenset(run.facts.run_id for run in report.runs if run.active)
         for run in report.runs:
-            self._apply_new(run, report)
+            self._apply_new(run, report, active)
         self._decide(self._undecided.since(report.began_at), wait=False)
         self._settle()
 
@@ -157,10 +158,13 @@ class State:
         if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
-    def _apply_new(self, run: ProbedRun, report: ProbeReport) -> None:
+    def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:
         new = self._identity.met_by_probe(run, report, self._queries)
         if new is None:
             return
+        if run.active:
+            # One of them may have ended before the report came: it has no successor yet.
+            new = replace(new, beside=active)
         namesakes = [one for one in self._queries.values() if one.name == new.name]
         try:
             unseen = any(one.started_at >= report.began_at for one in namesakes)

@@ -483,6 +483,16 @@ def test_two_live_queries_seen_by_the_probe_are_namesakes():
     assert list(story.shown(2)) == ["q", "q-22222222"]
 
 
+def test_query_that_a_poll_shows_beside_one_that_ends_before_the_report_does_not_continue_it():
+    story = IdStory().start("11111111-a", "r1", at=0, session="s1").fails("11111111-a", "r1", at=2)
+    story.probe(
+        polled("11111111-a", "r1", session="s1"), polled("22222222-b", "r2", session="s2"), at=3
+    )
+    story.commits("22222222-b", "r2", at=4, batch=0)
+
+    assert story.found(5) == [("StreamingQueryFailed", "q")]
+
+
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.commits("new", "r2", at=1.1, batch=0)

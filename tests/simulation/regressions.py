@@ -159,4 +159,5 @@ SEEDS = (
     Seed(583345032, "a process that is killed as it sends a late resolve", Terms()),
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
     Seed(133023468, "a hang without executors while its query flaps", Terms()),
+    Seed(362427049, "a namesake first shown by a poll that began before the other one failed", Terms()),
 )
