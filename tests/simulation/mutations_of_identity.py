@@ -20,6 +20,7 @@ from .scenarios import plan_of
 _forget = forgetting.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = past_queries._remains
+_introduce = identity.Identity.introduce
 
 
 def _no_namesakes(*_: Any) -> Iterator[Any]:
@@ -30,6 +31,10 @@ def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: boo
     known = queries.get(self.label(new.query_id) or "")
     namesakes = list(self._namesakes(new.name, queries)) if new.name else []
     return known or (namesakes[-1] if namesakes else None)
+
+
+def _beside_none(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
+    return _introduce(self, replace(new, beside=frozenset()), queries, wait=wait)
 
 
 def _base_label(_: Any, new: Any, __: Any) -> str:
@@ -96,6 +101,9 @@ IDENTITY = (
              identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0), finding="L15"),
     Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
              identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,)), finding="L15"),
+    Mutation("a query continues the one that a poll shows active beside it", "P4|P6",
+             identity.Identity, "introduce", _beside_none,
+             finding="seed 362427049", plan=plan_of("seed 362427049")),
     Mutation("a query keeps the label of its id although its name is known", "P2",
              identity.Identity, "named", lambda _, query, __: query, finding="L25", plan=plan_of("L25")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",

@@ -439,6 +439,11 @@ SCENARIOS = (
         (A, TWIN), Step(198, "die", "twin"), Step(228, "restart", "twin", 0.0, "new"),
         Step(240, "raise"), Step(243, "boot"),
     ),
+    _scenario(
+        "seed 362427049", "P6", "a namesake that a slow poll shows first, after the other one failed",
+        (A, TWIN), Step(20.0, "delay", "twin", 30.0, "60"), Step(34.5, "start", "twin"),
+        Step(38.0, "die", "a"), setup=Setup(polls=3.0), idle="twin",
+    ),
 )  # fmt: skip
 
 
