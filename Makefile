@@ -21,12 +21,13 @@ BIN := $(VENV)/bin
 # with what it would download for each build.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation
 HASHED := $(PIP) --require-hashes --requirement
-# Many tests wait for sockets and other processes. Those with Spark share a driver in each of two
-# processes; a file stays in one of them, because its fixtures are expensive. The files stay in order,
-# so the tests whose own processes keep the machine busy are last.
+# Many tests wait for sockets and other processes. Those with Spark share a driver in each of three
+# processes: with two, a machine of two cores idles for a sixth of the time. A file stays in one of
+# them, because its fixtures are expensive. The files stay in order, so the tests whose own processes
+# keep the machine busy are last.
 # Beside a broker, Delta Lake needs the whole machine.
 SIDE_BY_SIDE := -n 6 --dist worksteal
-TWO_DRIVERS := -n 2 --dist loadfile --no-loadscope-reorder
+THREE_DRIVERS := -n 3 --dist loadfile --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # On a busy machine, Spark may be slower than a test allows. What fails in a run of all tests (without
@@ -80,7 +81,7 @@ test: system-packages $(VENV)/.tests $(VENV)/spark.jsa
 
 all-tests:
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(TWO_DRIVERS)) $(OR_NONE)
+	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(THREE_DRIVERS)) $(OR_NONE)
 	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser that take no seconds
@@ -95,13 +96,13 @@ test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
 
 ## make test-oldest  signals, outcomes and demo on the oldest Spark supported
 test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa
-	$(call test_on_spark,$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS),$(TWO_DRIVERS))
+	$(call test_on_spark,$(OLDEST)/bin/python -Im pytest $(MATRIX_TESTS),$(THREE_DRIVERS))
 
 ## make matrix     the same on every Spark supported, and on the Pythons that are installed (or on MATRIX)
 matrix: java $(foreach env,$(MATRIX),$(env)/.tests $(env)/spark.jsa)
 	@mkdir -p build/matrix; failed=0; \
 	for env in $(MATRIX); do \
-	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(TWO_DRIVERS) $(ARGS) \
+	  $$env/bin/python -Im pytest $(MATRIX_TESTS) $(THREE_DRIVERS) $(ARGS) \
 	    --junit-xml=build/matrix/$$($$env/bin/python -c "$(NAMES_RUN)").xml || failed=1; \
 	done; $(MAKE) compatibility && exit $$failed
 

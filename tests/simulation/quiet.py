@@ -75,9 +75,10 @@ class Quiet:
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: resolves of incidents that were never open, and their times."""
         self._blind_at = self._lossy_at = 0.0
-        self._away_at = float("-inf")
+        self._away_at: dict[str, float] = {}
+        """By driver: when it was last away, for any reason."""
         self._aways = 0
-        """How often a driver has gone away, for any reason."""
+        """How often a driver has gone away."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -226,7 +227,7 @@ class Quiet:
             # The last poll of a process that crashed lacked it.
             return not _is_in_last_poll(driver, query)
         if name == driver_down.NAME:
-            return at - late <= self._away_at
+            return at - late <= max(self._away_at.values(), default=float("-inf"))
         return name == query_stalled.NAME and at <= self._blind_at
 
     def _was_nameless(self, query: SimQuery) -> bool:
@@ -300,10 +301,14 @@ class Quiet:
         self._check_slow_flapping(receiver, one)
 
     def _says_more(self, query: SimQuery, shown: Open) -> bool:
-        """Whether it names a batch that fails each time, or that an earlier process planned."""
+        """Whether it names a batch that fails each time, or that an earlier process planned.
+
+        The clock of the storage dates it, and that of the driver may have been set.
+        """
         driver = self._stage.drivers[query.spec.driver]
         # Of a query with another checkpoint now, the earlier one may have been that old.
-        of_earlier = query.checkpoint.planned_at < driver.born_at or len(query.query_ids) > 1
+        planned_at = query.checkpoint.planned_at - driver.time.jump
+        of_earlier = planned_at < driver.born_at or len(query.query_ids) > 1
         # The summary of the unnamed queries' alert does not name a batch, but its list does.
         named = POISON in shown.words or is_of_unnamed(shown.key)
         return named or (of_earlier and WORDS in shown.words)
@@ -453,10 +458,11 @@ class Quiet:
 
     def _watch_signals(self) -> None:
         """Remember until when the monitor has a reason to report that its signals are degraded."""
-        for driver in self._stage.drivers.values():
+        for name, driver in self._stage.drivers.items():
             if not driver.attached or not driver.awake or not driver.spark.alive:
-                self._aways += self._stage.time.now - self._away_at > 2 * TICK_SECONDS
-                self._away_at = self._stage.time.now
+                before = self._away_at.get(name, float("-inf"))
+                self._aways += self._stage.time.now - before > 2 * TICK_SECONDS
+                self._away_at[name] = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
             late |= bool(self._stage.plan.setup.broken_rule)

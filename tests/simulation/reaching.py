@@ -33,6 +33,7 @@ from .stage import (
     TICK_SECONDS,
     Violation,
     WorldView,
+    forgets,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -121,7 +122,7 @@ class Reaching:
         ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
         if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
-        if episode.health is Health.GONE and ends:
+        if episode.health is Health.GONE and (ends or forgets(self._stage, driver)):
             return False
         if episode.health in OF_SOURCE:
             # Only events report offsets.

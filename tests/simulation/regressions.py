@@ -160,4 +160,7 @@ SEEDS = (
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
     Seed(133023468, "a hang without executors while its query flaps", Terms()),
     Seed(362427049, "a namesake first shown by a poll that began before the other one failed", Terms()),
+    Seed(213419329, "a stop whose query is forgotten, for lack of memory, before it is due", Terms()),
+    Seed(213419375, "a batch that is old only by a clock that was set", Terms()),
+    Seed(213420650, "a driver that is killed twice while another one is down", Terms()),
 )
