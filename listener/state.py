@@ -101,7 +101,8 @@ class State:
         """Record that the current run of ``name`` will be stopped, or just was."""
         called = [one for one in self._queries.values() if is_called(one, name)]
         # If several queries have the name, only active ones are meant.
-        for query in [one for one in called if one.alive] or called:
+        active = [one for one in called if one.alive or self._driver.is_lacking(one)]
+        for query in active or called:
             self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
@@ -162,9 +163,8 @@ class State:
         new = self._identity.met_by_probe(run, report, self._queries)
         if new is None:
             return
-        if run.active:
-            # One of them may have ended before the report came: it has no successor yet.
-            new = replace(new, beside=active)
+        # One of them may have ended before the report came: it has no successor yet.
+        new = replace(new, beside=active)
         namesakes = [one for one in self._queries.values() if one.name == new.name]
         try:
             unseen = any(one.started_at >= report.began_at for one in namesakes)

@@ -745,6 +745,17 @@ def test_announced_stop_clears_an_earlier_failure(announced_at):
     assert story.found(1000) == []
 
 
+@pytest.mark.parametrize("polls", [1, 2])
+def test_announced_stop_of_a_name_means_its_queries_that_one_poll_at_most_lacks(polls):
+    second = polled("22222222-b", "r2", session="s2")
+    story = namesakes().probe(polled("11111111-a", "r1", session="s1"), second, at=2)
+    for at in range(3, 3 + polls):
+        story.probe(second, at=at)
+    story.expect_stop("q").ends("11111111-a", "r1", at=5).probe(second, at=74)
+
+    assert (("StreamingQueryStopped", "q") in story.found(75)) == (polls == 2)
+
+
 def test_announced_stop_of_a_failed_query_leaves_the_failure():
     story = IdStory().start("id", "r1", at=0).fails("id", "r1", at=1).expect_stop("q")
 

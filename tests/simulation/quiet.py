@@ -401,6 +401,8 @@ class Quiet:
             other.at for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
             if (other.key, other.driver) == (one.key, one.driver) and since <= other.at <= one.at
+            # That another batch fails again and again is news under the same key.
+            and not (other.revision and any(name == query_flapping.NAME for _, name in other.named))
         ]  # fmt: skip
         if len(same) <= SLOW_FLAPS or is_lasting(one.key):
             return

@@ -372,7 +372,11 @@ class Reaching:
             return False
         if not self._is_end_shown(driver, episode) or self._is_whole(driver):
             return False
-        return not any(self._stage.silences.covers(query.spec, one) for one in SAYS[Health.GONE])
+        closed_at = driver.closed_at or 0.0
+        return not any(
+            self._stage.silences.covered(query.spec, name, closed_at, closed_at)
+            for name in SAYS[Health.GONE]
+        )
 
     def _check_exit(self, query: SimQuery, episode: Episode, closed_at: float) -> None:
         # With a spool, undelivered messages wait for the next process.
@@ -387,7 +391,7 @@ class Reaching:
     def _is_end_shown(driver: SimDriver, episode: Episode) -> bool:
         """Whether a poll showed it: an event does not say why the SparkContext has stopped."""
         report = driver.probe.latest
-        return report is not None and report.at > episode.began_at
+        return report is not None and report.began_at > episode.began_at
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
         born_at = self._stage.drivers[query.spec.driver].born_at

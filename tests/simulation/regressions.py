@@ -163,4 +163,9 @@ SEEDS = (
     Seed(213419329, "a stop whose query is forgotten, for lack of memory, before it is due", Terms()),
     Seed(213419375, "a batch that is old only by a clock that was set", Terms()),
     Seed(213420650, "a driver that is killed twice while another one is down", Terms()),
+    Seed(213423991, "a planned stop of a namesake that the last poll lacked", Terms()),
+    Seed(213424479, "a failure that nothing shows, between a page and the end of the application", Terms()),
+    Seed(213428377, "four batches that fail again and again, one after the other", Terms()),
+    Seed(213430149, "a silence that lasts until after the end of a driver", Terms()),
+    Seed(213430371, "a poll that began before a pause in which the SparkContext stops", Terms()),
 )

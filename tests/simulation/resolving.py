@@ -268,7 +268,7 @@ class Resolving:
             one.ended_at
             for one in truth.episodes
             if one.ended_at is not None
-            and (self._could_be_known(query, one) or (one.answered and not query.spec.is_finite))
+            and (self._could_be_known(query, one) or self._is_answered(query, one))
             # A warning does not keep a critical alert open.
             and (one.health not in WARNINGS or closed.incident.severity != "critical")
             and not self._was_short(truth, one)
@@ -345,6 +345,13 @@ class Resolving:
         driver = self._stage.drivers[query.spec.driver]
         received = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
         return episode.health in SEVERE and received and driver.attached_at <= episode.began_at
+
+    def _is_answered(self, query: SimQuery, episode: Episode) -> bool:
+        """Whether it was reported; an open incident may answer a failure that nothing has shown."""
+        shown = episode.health is not Health.DEAD or is_reported(
+            self._stage.drivers[query.spec.driver], query, episode
+        )
+        return bool(episode.answered) and shown and not query.spec.is_finite
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:
         """Whether another incident is about it: then one alert has replaced another.

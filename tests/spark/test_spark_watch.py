@@ -17,7 +17,8 @@ WAITS = """
 import signal
 sidecar = attach(spark, http_port=0)
 query = start("bronze")
-until_commits(sidecar, "bronze")
+while [one.state for one in sidecar.snapshot().queries] != ["running"]:
+    time.sleep(0.05)
 say(sidecar.url)
 """
 
