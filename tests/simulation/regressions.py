@@ -159,12 +159,22 @@ SEEDS = (
     Seed(583345032, "a process that is killed as it sends a late resolve", Terms()),
     Seed(94048959, "a crash while polls lack a query that has just restarted", Terms()),
     Seed(133023468, "a hang without executors while its query flaps", Terms()),
-    Seed(362427049, "a namesake first shown by a poll that began before the other one failed", Terms()),
-    Seed(213419329, "a stop whose query is forgotten, for lack of memory, before it is due", Terms()),
+    Seed(
+        362427049,
+        "a namesake first shown by a poll that began before the other one failed",
+        Terms(),
+    ),
+    Seed(
+        213419329, "a stop whose query is forgotten, for lack of memory, before it is due", Terms()
+    ),
     Seed(213419375, "a batch that is old only by a clock that was set", Terms()),
     Seed(213420650, "a driver that is killed twice while another one is down", Terms()),
     Seed(213423991, "a planned stop of a namesake that the last poll lacked", Terms()),
-    Seed(213424479, "a failure that nothing shows, between a page and the end of the application", Terms()),
+    Seed(
+        213424479,
+        "a failure that nothing shows, between a page and the end of the application",
+        Terms(),
+    ),
     Seed(213428377, "four batches that fail again and again, one after the other", Terms()),
     Seed(213430149, "a silence that lasts until after the end of a driver", Terms()),
     Seed(213430371, "a poll that began before a pause in which the SparkContext stops", Terms()),
