@@ -52,8 +52,9 @@ class Feeding:
             if self._stage.time.now - query.fed_at < self._under_way_seconds():
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
-            # Nothing is known of the first commit of a run while its event is late.
+            # Nothing is known of the first commit of a run while its event is late, or if it is lost.
             is_late = now - query.fed_at <= self._stage.longest_delay
+            is_late |= not self._is_reported(query, driver)
             fed_at = query.known_fed_at if is_late else query.fed_at
             # A restart does not reset the time.
             hungry = now - max(fed_at, query.runs[0].started_at)
