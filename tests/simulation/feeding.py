@@ -52,9 +52,9 @@ class Feeding:
             if self._stage.time.now - query.fed_at < self._under_way_seconds():
                 continue
             now, late = self._stage.time.now, SLACK_SECONDS + self._stage.longest_delay
-            # Nothing is known of the first commit of a run while its event is late, or if it is lost.
+            # Nothing is known of the first commit of a run while its event is late.
             is_late = now - query.fed_at <= self._stage.longest_delay
-            is_late |= not self._is_reported(query, driver)
+            is_late |= self._is_unknown(query, driver)
             fed_at = query.known_fed_at if is_late else query.fed_at
             # A restart does not reset the time.
             hungry = now - max(fed_at, query.runs[0].started_at)
@@ -158,6 +158,12 @@ class Feeding:
         """Whether a batch is in flight, which reads rows and reports them at its end."""
         run = driver.spark.living.get(query.key)
         return run is not None and run.busy and run.data
+
+    @staticmethod
+    def _is_unknown(query: SimQuery, driver: SimDriver) -> bool:
+        """Whether the start of its run was lost, and no poll has shown it since."""
+        lost_until = driver.bus.lost_until.get(query.key, -inf)
+        return lost_until >= query.started_at > driver.probe.answered.get(query.key, -inf)
 
     @staticmethod
     def _is_reported(query: SimQuery, driver: SimDriver) -> bool:
