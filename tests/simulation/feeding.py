@@ -161,9 +161,8 @@ class Feeding:
 
     @staticmethod
     def _is_unknown(query: SimQuery, driver: SimDriver) -> bool:
-        """Whether the start of its run was lost, and no poll has shown it since."""
-        lost_until = driver.bus.lost_until.get(query.key, -inf)
-        return lost_until >= query.started_at > driver.probe.answered.get(query.key, -inf)
+        """Whether the start of its run was lost: events before the first poll are ignored."""
+        return driver.bus.lost_until.get(query.key, -inf) >= query.started_at
 
     @staticmethod
     def _is_reported(query: SimQuery, driver: SimDriver) -> bool:
