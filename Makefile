@@ -25,9 +25,10 @@ HASHED := $(PIP) --require-hashes --requirement
 # processes: with two, a machine of two cores idles for a sixth of the time. A file stays in one of
 # them, because its fixtures are expensive. The files stay in order, so the tests whose own processes
 # keep the machine busy are last.
-# Beside a broker, Delta Lake needs the whole machine.
+# Those with brokers and tables wait more: two processes keep two cores busy.
 SIDE_BY_SIDE := -n 6 --dist worksteal
 THREE_DRIVERS := -n 3 --dist loadfile --no-loadscope-reorder
+TWO_DRIVERS := -n 2 --dist loadfile --no-loadscope-reorder
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # On a busy machine, Spark may be slower than a test allows. What fails in a run of all tests (without
@@ -91,7 +92,7 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg") $(OR_NONE)
+	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg",$(TWO_DRIVERS)) $(OR_NONE)
 	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg) $(OR_NONE)
 
 ## make test-oldest  signals, outcomes and demo on the oldest Spark supported

@@ -179,5 +179,9 @@ SEEDS = (
     Seed(213430149, "a silence that lasts until after the end of a driver", Terms()),
     Seed(213430371, "a poll that began before a pause in which the SparkContext stops", Terms()),
     Seed(869934094, "a run whose start is lost while the probe is refused", Terms()),
-    Seed(869935849, "a run whose start is lost, and whose JVM pauses before its first commit", Terms()),
+    Seed(
+        869935849,
+        "a run whose start is lost, and whose JVM pauses before its first commit",
+        Terms(),
+    ),
 )
