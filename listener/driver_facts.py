@@ -6,7 +6,6 @@ import msgspec
 from msgspec.structs import replace
 
 from .probing import Context, ProbeReport
-from .query import Query
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
@@ -19,11 +18,6 @@ class DriverFacts(msgspec.Struct, frozen=True):
     context_stopped_at: float | None = None
     context_ran_at: float | None = None
     events_dropped_at: float | None = None
-
-    def is_lacking(self, query: Query) -> bool:
-        """Whether the newest poll is the first that lacks the run of a query; it may be wrong."""
-        newest = self.probe
-        return newest is not None and query.ended is None and query.vanished_at == newest.at
 
 
 def with_poll(known: DriverFacts, report: ProbeReport) -> DriverFacts:

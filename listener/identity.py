@@ -33,10 +33,9 @@ a name that an active query of the same         that query: Spark allows one per
 session has                                     end of the old run is only late
 a name that only ended queries have             the one of the same session, otherwise the one
                                                 that ended last: the run takes over its label,
-                                                counters, deaths and unrecovered failure; not
-                                                one that the poll shows as active beside it
+                                                counters, deaths and unrecovered failure
 a name that an active query of another          the ended query of that name in its own session
-session has                                     if there is one, otherwise a new query
+session has, or had in the same poll            if there is one, otherwise a new query
 a name that an active query has, and one of     undecided until the other query ends, the probe
 the sessions is unknown                         has seen both, or ``UNDECIDED_SECONDS`` have passed
 no name                                         a new query: only its id identifies it
@@ -79,7 +78,7 @@ class Newcomer(msgspec.Struct, frozen=True):
     name: str | None = None
     session: str = ""
     beside: frozenset[str] = frozenset()
-    """The ids of runs that were active at the same time."""
+    """The ids of all runs in the same report that are active, or were when last polled."""
 
 
 class UndecidedError(Exception):
@@ -195,13 +194,14 @@ class Identity:
     ) -> Query | None:
         label = self.label(new.query_id)
         known = (queries.get(label) if label is not None else None) or self._past.remember(label)
-        if known is not None and (known.query_id == new.query_id or not known.alive):
+        is_active = known is not None and (known.alive or known.run_id in new.beside)
+        if known is not None and (known.query_id == new.query_id or not is_active):
             return known
         if not new.name:
             return None
         namesakes = list(self._namesakes(new.name, queries))
-        living = [one for one in namesakes if one.alive]
-        dead = [one for one in namesakes if not one.alive and one.run_id not in new.beside]
+        living = [one for one in namesakes if one.alive or one.run_id in new.beside]
+        dead = [one for one in namesakes if one not in living]
         own = [one for one in (*living, *dead) if new.session and one.session == new.session]
         if own:
             return own[0]

@@ -101,8 +101,7 @@ class State:
         """Record that the current run of ``name`` will be stopped, or just was."""
         called = [one for one in self._queries.values() if is_called(one, name)]
         # If several queries have the name, only active ones are meant.
-        active = [one for one in called if one.alive or self._driver.is_lacking(one)]
-        for query in active or called:
+        for query in [one for one in called if one.alive] or called:
             self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
@@ -163,7 +162,7 @@ class State:
         new = self._identity.met_by_probe(run, report, self._queries)
         if new is None:
             return
-        # One of them may have ended before the report came: it has no successor yet.
+        # The end of one of them may have arrived meanwhile; it was active beside the new run.
         new = replace(new, beside=active)
         namesakes = [one for one in self._queries.values() if one.name == new.name]
         try:

@@ -493,6 +493,26 @@ def test_query_that_a_poll_shows_beside_one_that_ends_before_the_report_does_not
     assert story.found(5) == [("StreamingQueryFailed", "q")]
 
 
+def test_query_that_a_poll_shows_beside_its_namesake_does_not_continue_a_third_one():
+    story = IdStory().start("00000000-z", "r0", at=0, session="s0")
+    story.start("11111111-a", "r1", at=0, session="s1").fails("00000000-z", "r0", at=1)
+    story.fails("11111111-a", "r1", at=2)
+    story.probe(
+        polled("11111111-a", "r1", session="s1"), polled("22222222-b", "r2", session="s2"), at=3
+    )
+    story.commits("22222222-b", "r2", at=4, batch=0)
+
+    failed = [label for alert, label in story.found(5) if alert == "StreamingQueryFailed"]
+    assert sorted(failed) == ["q", "q-11111111"]
+
+
+def test_restart_in_the_same_session_continues_a_query_whose_last_poll_is_shown_again():
+    story = IdStory().start("old", "r1", at=0, session="s1").fails("old", "r1", at=1)
+    story.probe(polled("old", "r1", session="s1"), polled("new", "r2", session="s1"), at=2)
+
+    assert {label: one.query_id for label, one in story.shown(3).items()} == {"q": "new"}
+
+
 def test_start_received_before_the_end_of_its_predecessor_waits_for_it():
     story = IdStory().start("old", "r1", at=0).start("new", "r2", at=1)
     story.commits("new", "r2", at=1.1, batch=0)
@@ -743,17 +763,6 @@ def test_announced_stop_clears_an_earlier_failure(announced_at):
 
     assert story.state.query("id").failure is None
     assert story.found(1000) == []
-
-
-@pytest.mark.parametrize("polls", [1, 2])
-def test_announced_stop_of_a_name_means_its_queries_that_one_poll_at_most_lacks(polls):
-    second = polled("22222222-b", "r2", session="s2")
-    story = namesakes().probe(polled("11111111-a", "r1", session="s1"), second, at=2)
-    for at in range(3, 3 + polls):
-        story.probe(second, at=at)
-    story.expect_stop("q").ends("11111111-a", "r1", at=5).probe(second, at=74)
-
-    assert (("StreamingQueryStopped", "q") in story.found(75)) == (polls == 2)
 
 
 def test_announced_stop_of_a_failed_query_leaves_the_failure():

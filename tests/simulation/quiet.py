@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from math import inf
+
 from querypulse.alerting.evaluated import Evaluated
 from querypulse.alerting.lifecycle import flap_guard
 from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
@@ -77,8 +80,8 @@ class Quiet:
         self._blind_at = self._lossy_at = 0.0
         self._away_at: dict[str, float] = {}
         """By driver: when it was last away, for any reason."""
-        self._aways = 0
-        """How often a driver has gone away."""
+        self._aways: Counter[str] = Counter()
+        """By driver: how often it has gone away."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Nothing to check after an evaluation."""
@@ -223,12 +226,25 @@ class Quiet:
             # A message that an outage delayed is about the time before its first start.
             unseen |= Health.ABSENT in query.truth.healths_between(at - late, at)
             return query.spec.expected and unseen
+        if name == query_stopped.NAME and self._stopped_unpolled(query):
+            return True
         if name == query_stopped.NAME and driver.closed_at is not None:
             # The last poll of a process that crashed lacked it.
             return not _is_in_last_poll(driver, query)
         if name == driver_down.NAME:
             return at - late <= max(self._away_at.values(), default=float("-inf"))
         return name == query_stalled.NAME and at <= self._blind_at
+
+    def _stopped_unpolled(self, query: SimQuery) -> bool:
+        """Whether the last poll before its planned stop lacked it, but not its namesake.
+
+        The announcement then means the namesake alone.
+        """
+        names = [one.spec.name for one in self._stage.queries.values()]
+        missed_at = self._stage.drivers[query.spec.driver].probe.missed.get(query.key, -inf)
+        recent = 2 * self._stage.plan.setup.polls + 2 * TICK_SECONDS
+        lacked = query.truth.since - missed_at <= recent
+        return lacked and query.truth.health is Health.STOPPED and names.count(query.spec.name) > 1
 
     def _was_nameless(self, query: SimQuery) -> bool:
         driver = self._stage.drivers[query.spec.driver]
@@ -250,7 +266,8 @@ class Quiet:
             if query is None:
                 continue
             began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
-            which: float = self._aways if name == driver_down.NAME else began[-1] if began else -1
+            aways = self._aways[query.spec.driver]
+            which: float = aways if name == driver_down.NAME else began[-1] if began else -1
             if name == streaming_input_missing.NAME:
                 # Another problem suppresses it, and a new process counts from its own start: both end it.
                 ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
@@ -307,7 +324,7 @@ class Quiet:
         """
         driver = self._stage.drivers[query.spec.driver]
         # Of a query with another checkpoint now, the earlier one may have been that old.
-        planned_at = query.checkpoint.planned_at - driver.time.jump
+        planned_at = query.checkpoint.planned_at - max(0.0, driver.time.jump)
         of_earlier = planned_at < driver.born_at or len(query.query_ids) > 1
         # The summary of the unnamed queries' alert does not name a batch, but its list does.
         named = POISON in shown.words or is_of_unnamed(shown.key)
@@ -463,7 +480,7 @@ class Quiet:
         for name, driver in self._stage.drivers.items():
             if not driver.attached or not driver.awake or not driver.spark.alive:
                 before = self._away_at.get(name, float("-inf"))
-                self._aways += self._stage.time.now - before > 2 * TICK_SECONDS
+                self._aways[name] += self._stage.time.now - before > 2 * TICK_SECONDS
                 self._away_at[name] = self._stage.time.now
             late = self._stage.longest_delay >= BLIND_SECONDS
             late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)

@@ -33,7 +33,6 @@ from .stage import (
     TICK_SECONDS,
     Violation,
     WorldView,
-    forgets,
     is_of_unnamed,
     is_seen,
     is_up,
@@ -122,7 +121,7 @@ class Reaching:
         ends = driver.spark.context is Context.STOPPED_BY_APPLICATION
         if not awake or not driver.attached or driver.attached_at > episode.began_at:
             return False
-        if episode.health is Health.GONE and (ends or forgets(self._stage, driver)):
+        if episode.health is Health.GONE and (ends or self._is_forgotten(driver, episode)):
             return False
         if episode.health in OF_SOURCE:
             # Only events report offsets.
@@ -144,6 +143,17 @@ class Reaching:
         waits = driver.time.now - query.started_at < GONE_SECONDS
         unknown = query.spec.is_finite or waits
         return not unknown and self._is_expected(driver, query, episode)
+
+    def _is_forgotten(self, driver: SimDriver, episode: Episode) -> bool:
+        """Whether so many queries have failed or stopped since that this one is not remembered."""
+        later = [
+            one for one in driver.queries
+            if any(
+                each.health in (Health.DEAD, Health.GONE) and each.began_at > episode.began_at
+                for each in one.truth.episodes
+            )
+        ]  # fmt: skip
+        return len(later) >= self._stage.plan.setup.memory
 
     @staticmethod
     def _was_introduced(driver: SimDriver, query: SimQuery) -> bool:
@@ -174,7 +184,7 @@ class Reaching:
             if loud and any(key == query.key and name in says for key, name in one.named):
                 return True
         return any(
-            self._speaks(held, query, episode)
+            self._speaks(held, query, episode, critical=critical)
             for held in receiver.open.values()
             if not critical or self._is_loud(held)
         )
@@ -193,7 +203,7 @@ class Reaching:
         """Whether a person was notified with severity critical."""
         return held.received_severity == "critical"
 
-    def _speaks(self, held: Open, query: SimQuery, episode: Episode) -> bool:
+    def _speaks(self, held: Open, query: SimQuery, episode: Episode, *, critical: bool) -> bool:
         """Whether an open incident covers the episode: it began just after the one before it."""
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
@@ -211,26 +221,35 @@ class Reaching:
             # They share one incident, and further members notify nobody.
             relapse = True
         # A warning waits until a critical alert of the same query ends.
-        slow = self._is_warning(query, episode)
+        slow = self._is_warning(query, episode, critical=critical)
         # Further failures of a flapping query are not news.
         flaps = (query.key, query_flapping.NAME) in held.received
-        return (relapse or slow or flaps) and self._names(held, query, episode, relapse=relapse)
+        return (relapse or slow or flaps) and self._names(
+            held, query, episode, relapse=relapse, critical=critical
+        )
 
-    def _is_warning(self, query: SimQuery, episode: Episode) -> bool:
+    def _is_warning(self, query: SimQuery, episode: Episode, *, critical: bool) -> bool:
         """Whether it is reported as a warning first: a hang also looks like a wait for executors."""
         driver = self._stage.drivers[query.spec.driver]
         bare = driver.spark.bare_until > driver.time.now
-        return episode.health in WARNINGS or (bare and episode.health is Health.STUCK)
+        hidden = bare and not critical and episode.health is Health.STUCK
+        return episode.health in WARNINGS or hidden
 
     def _names(
-        self, held: Open, query: SimQuery, episode: Episode, *, relapse: bool = False
+        self,
+        held: Open,
+        query: SimQuery,
+        episode: Episode,
+        *,
+        relapse: bool = False,
+        critical: bool = False,
     ) -> bool:
         """Whether an open incident names the problem of this query."""
         says = SAYS[episode.health]
         if relapse and episode.health in OF_BATCH:
             # A failure that is not over suppresses what its restarted run does.
             says |= {query_failed.NAME}
-        slow = self._is_warning(query, episode)
+        slow = self._is_warning(query, episode, critical=critical)
         if query.spec.name is None and is_of_unnamed(held.key):
             return any(name in says or (slow and key == query.key) for key, name in held.received)
         return any(key == query.key and (slow or name in says) for key, name in held.received)
@@ -374,7 +393,7 @@ class Reaching:
             return False
         closed_at = driver.closed_at or 0.0
         return not any(
-            self._stage.silences.covered(query.spec, name, closed_at, closed_at)
+            self._stage.silences.covered(query.spec, name, closed_at - TICK_SECONDS, closed_at)
             for name in SAYS[Health.GONE]
         )
 

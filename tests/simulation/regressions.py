@@ -169,7 +169,11 @@ SEEDS = (
     ),
     Seed(213419375, "a batch that is old only by a clock that was set", Terms()),
     Seed(213420650, "a driver that is killed twice while another one is down", Terms()),
-    Seed(213423991, "a planned stop of a namesake that the last poll lacked", Terms()),
+    Seed(
+        213423991,
+        "a planned stop of a query that the last poll lacked, but not its namesake",
+        Terms(),
+    ),
     Seed(
         213424479,
         "a failure that nothing shows, between a page and the end of the application",
