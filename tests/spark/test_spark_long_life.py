@@ -224,7 +224,7 @@ def test_callback_server_can_be_shut_down(tmp_path, pages, measured, refused):
     """Even if it delivers querypulse's events: the probe sees the failure, too."""
     script = f"""{refused}
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
-start("batches in Python")
+start("batches in Python", lambda batch, batch_id: batch.count())
 until_commits(sidecar, "batches in Python")
 say(sidecar.snapshot().monitor.listener_path)
 began = time.monotonic()
