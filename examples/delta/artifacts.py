@@ -5,6 +5,7 @@ Settings of ``spark-submit``: ``spark.jars.packages``, ``spark.jars.excludes``, 
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import sys
@@ -70,7 +71,7 @@ def fetch(
     """
     jars: dict[str, Path] = {}
     for packages in wanted:
-        for jar in _cached(packages, folder) or _resolve(packages, folder, say or _report):
+        for jar in _cached(packages, folder) or _fetch(packages, folder, say or _report):
             jars.setdefault(jar.name, jar)
     return list(jars.values())
 
@@ -84,12 +85,19 @@ def _cached(packages: Packages, folder: Path) -> list[Path]:
     return jars if all(jar.exists() for jar in jars) else []
 
 
+def _fetch(packages: Packages, folder: Path, say: Callable[[str], None]) -> list[Path]:
+    """Resolve packages while no other process does: two that share a folder damage Ivy's files."""
+    _make(folder)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return _cached(packages, folder) or _resolve(packages, folder, say)
+
+
 def _resolve(packages: Packages, folder: Path, say: Callable[[str], None]) -> list[Path]:
     from pyspark.errors import PySparkRuntimeError
 
     coordinates = ",".join(packages.coordinates)
     say(f"fetching {coordinates} from Maven Central")
-    _make(folder)
     talk = IvyTalk(say)
     trouble: Exception | None = None
     try:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from tenacity import retry, stop_after_delay
+
 _SERIALIZER = "org.apache.kafka.common.serialization.StringSerializer"
 # A demo that ends must not wait for a broker that is gone.
 _BLOCKED_MS = "5000"
+_CREATED_WITHIN_SECONDS = 60
 
 
 class Topic:
@@ -27,7 +30,12 @@ class Topic:
                 "value.serializer": _SERIALIZER,
             }
         )
-        self._producer.partitionsFor(name)
+        self._wait_for_topic()
+
+    @retry(stop=stop_after_delay(_CREATED_WITHIN_SECONDS), reraise=True)
+    def _wait_for_topic(self) -> None:
+        """Wait until the broker has created the topic, which it does when asked for it."""
+        self._producer.partitionsFor(self._name)
 
     def __call__(self, rows: list[dict[str, object]]) -> None:
         """Write readings, each keyed by its vehicle, and wait until the broker has them."""

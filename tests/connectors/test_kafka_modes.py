@@ -98,7 +98,10 @@ def test_each_trigger_mode_is_quiet_while_healthy_and_reported_when_work_or_log_
         pages.wait_for("StreamingQueryStalled", name, status="resolved", timeout=PATIENCE_SECONDS)
 
     assert {n: why for n, why in reasons.items() if not why.startswith(HUNG[n])} == {}
-    assert {page.what for page in pages.pages} == {("StreamingQueryStalled", name) for name in HUNG}
+    # On a busy machine, a batch that hangs may be slow first.
+    slow = {("StreamingBatchSlow", name) for name in HUNG}
+    stalled = {("StreamingQueryStalled", name) for name in HUNG}
+    assert {page.what for page in pages.pages} - slow == stalled
     assert {"0", "1"} == set(ends_of(harness, "continuous_grown"))
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -70,6 +72,33 @@ def test_existing_jars_are_not_fetched_again(tmp_path, asked):
     jars = lay(tmp_path, PACKAGES, "a.jar", "b.jar")
 
     assert (fetch([PACKAGES], tmp_path), asked) == (jars, [])
+
+
+def test_two_processes_fetch_the_same_packages_once(tmp_path, monkeypatch):
+    begun, may_end, runs, locked = threading.Event(), threading.Event(), [], []
+    lock = artifacts.fcntl.flock
+
+    def read_jars(settings, stderr):
+        runs.append(settings)
+        begun.set()
+        assert may_end.wait(10)
+        return lay(tmp_path, PACKAGES, "a.jar")
+
+    def note(*arguments):
+        locked.append(arguments)
+        lock(*arguments)
+
+    monkeypatch.setattr(artifacts, "_jars_of_jvm", read_jars)
+    monkeypatch.setattr(artifacts.fcntl, "flock", note)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(fetch, [PACKAGES], tmp_path, [].append)
+        assert begun.wait(10)
+        second = pool.submit(fetch, [PACKAGES], tmp_path, [].append)
+        until(lambda: len(locked) == 2, "the second waits for the first")
+        may_end.set()
+
+        assert first.result(10) == second.result(10) == [tmp_path / "a.jar"]
+    assert len(runs) == 1
 
 
 def test_listing_with_a_missing_jar_is_ignored(tmp_path, asked):
