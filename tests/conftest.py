@@ -17,8 +17,8 @@ from importlib.metadata import version
 import pytest
 from hypothesis import HealthCheck, settings
 from support import connect_server, connectors, faults, grafana
-from support.class_archive import reading_options
 from support.compose import engine_trouble
+from support.java_options import driver_options
 from support.minutes import summary
 from support.scheduling import OBSERVED, ByFileAndObserved
 
@@ -47,12 +47,7 @@ settings.register_profile(
 )
 settings.load_profile("querypulse")
 
-# Drivers of tests live for a minute: C2 and a concurrent collector cost more than they gain.
-os.environ.setdefault(
-    "SPARK_SUBMIT_OPTS",
-    # Without C2, the JVM reserves 48 MB for code; once that is full, it only interprets.
-    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m " + reading_options(),
-)
+os.environ.setdefault("SPARK_SUBMIT_OPTS", driver_options())
 
 # With pandas, PySpark runs Python functions in workers, which must be of the same Python.
 os.environ["PYSPARK_PYTHON"] = sys.executable
