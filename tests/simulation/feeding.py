@@ -162,7 +162,7 @@ class Feeding:
     @staticmethod
     def _is_unknown(query: SimQuery, driver: SimDriver) -> bool:
         """Whether the start of its run was lost: events before the first poll are ignored."""
-        return driver.bus.lost_until.get(query.key, -inf) >= query.started_at
+        return driver.bus.start_unknown_until.get(query.key, -inf) >= query.started_at
 
     @staticmethod
     def _is_reported(query: SimQuery, driver: SimDriver) -> bool:

@@ -65,6 +65,10 @@ def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool
     return known is not None and event.timestamp is not None and event.timestamp < known
 
 
+def _only_failures_count(query: Any) -> int:
+    return 0 if query.failure is None else 2
+
+
 def _remains_without_counters(query: Any) -> Any:
     return replace(_remains(query), totals=Totals())
 
@@ -150,4 +154,6 @@ IDENTITY = (
     Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
              health, "is_of_namesake", lambda *_: False,
              finding="seed 677735738", plan=plan_of("seed 677735738")),
+    Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
+             forgetting, "_worth", _only_failures_count, finding="N3", plan=plan_of("N3")),
 )  # fmt: skip

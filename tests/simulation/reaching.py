@@ -174,20 +174,28 @@ class Reaching:
     def _is_known(
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
     ) -> bool:
-        says = SAYS[episode.health]
-        for one in reversed(receiver.notifications):
-            if one.at < episode.began_at - 1.0:
-                break
-            if episode.health is Health.GONE and self._is_about_context(one, query):
-                return True
-            loud = one.severity == "critical" or not critical
-            if loud and any(key == query.key and name in says for key, name in one.named):
-                return True
+        if self._is_notified(query, episode, receiver, critical=critical):
+            episode.notified = True
+            return True
         return any(
             self._speaks(held, query, episode, critical=critical)
             for held in receiver.open.values()
             if not critical or self._is_loud(held)
         )
+
+    def _is_notified(
+        self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool
+    ) -> bool:
+        says = SAYS[episode.health]
+        for one in reversed(receiver.notifications):
+            if one.at < episode.began_at - 1.0:
+                return False
+            if episode.health is Health.GONE and self._is_about_context(one, query):
+                return True
+            loud = one.severity == "critical" or not critical
+            if loud and any(key == query.key and name in says for key, name in one.named):
+                return True
+        return False
 
     def _is_about_context(self, one: Notification, query: SimQuery) -> bool:
         """Whether it reports that the SparkContext of the query has stopped by itself.

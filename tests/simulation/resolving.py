@@ -348,9 +348,9 @@ class Resolving:
 
     def _is_answered(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it was reported; an open incident may answer a failure that nothing has shown."""
-        shown = episode.health is not Health.DEAD or is_reported(
-            self._stage.drivers[query.spec.driver], query, episode
-        )
+        driver = self._stage.drivers[query.spec.driver]
+        shown = episode.health is not Health.DEAD or is_reported(driver, query, episode)
+        shown |= episode.notified
         return bool(episode.answered) and shown and not query.spec.is_finite
 
     def _is_named_elsewhere(self, receiver: SimReceiver, key: str, ended: Open, name: str) -> bool:

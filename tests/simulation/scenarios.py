@@ -444,6 +444,10 @@ SCENARIOS = (
         (A, TWIN), Step(20.0, "delay", "twin", 30.0, "60"), Step(34.5, "start", "twin"),
         Step(38.0, "die", "a"), setup=Setup(polls=3.0), idle="twin",
     ),
+    _scenario(
+        "N3", "P1", "memory for one ended query: one stops by surprise, and another as planned",
+        (A, B, C), Step(112, "stop", "a"), Step(114, "plan_stop", "b"), setup=Setup(memory=1),
+    ),
 )  # fmt: skip
 
 

@@ -54,6 +54,8 @@ class SimBus:
         self.repeated = 0
         self.lost_until: dict[str, float] = {}
         """By query: until when its events may be lost or on their way."""
+        self.start_unknown_until: dict[str, float] = {}
+        """By query: the same for its newest start event that was lost or late."""
         self.drops: Mapping[str, int] = Counter()
         self._time = time
         self._faults = faults
@@ -82,13 +84,13 @@ class SimBus:
             return
         if drops:
             self.lost, self.lost_at = self.lost + 1, now
-            self.lost_until[who] = now
+            self._note_unknown(who, kind, now)
             return
         late = self._faults.size("delay", who) or 0.0
         at = max(now + 0.001 + late, self._newest.get(who, 0.0))
         self._newest[who] = at
         if late:
-            self.lost_until[who] = at
+            self._note_unknown(who, kind, at)
         for _ in range(2 if self._faults.holds("repeat", who) else 1):
             received = Received(kind, text, at, session, trigger)
             heappush(self._under_way, (at, next(self._numbers), who, received))
@@ -106,6 +108,11 @@ class SimBus:
             self.repeated += one.payload in self._texts
             self._texts.add(one.payload)
         return taken
+
+    def _note_unknown(self, who: str, kind: EventKind, until: float) -> None:
+        self.lost_until[who] = until
+        if kind is EventKind.STARTED:
+            self.start_unknown_until[who] = until
 
     def wake(self) -> None:
         """There is nothing to wake: ``take`` never waits."""

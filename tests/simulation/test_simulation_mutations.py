@@ -13,7 +13,7 @@ FINDINGS = {
     *(f"A{number}" for number in range(1, 29)),
     *(f"S{number}" for number in range(1, 13)),
     *(f"B{number}" for number in range(1, 18)),
-    *("N1", "N2"),
+    *("N1", "N2", "N3"),
 }
 """All findings: of signals (L), alerts (A), lessons (S), adoption (B) and of the simulator (N)."""
 

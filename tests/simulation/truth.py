@@ -65,6 +65,8 @@ class Episode(msgspec.Struct):
     ended_at: float | None = None
     waited: dict[str, float] = {}
     answered: set[str] = set()
+    notified: bool = False
+    """Whether a receiver has notified somebody of it; an open incident may answer it as well."""
     first_batch: bool = False
     window: float = 0.0
     """The longest stall window that the monitor has shown meanwhile: it may shrink."""
