@@ -117,7 +117,8 @@ def test_long_task_is_a_warning_and_an_endless_task_is_critical(spark, watch):
     skewed.work = sleeps(8 * FLOOR)
     critical = ("critical", "task_running")
     until(lambda: critical in severities(sidecar, "skewed"), "the alert becomes critical", 40)
-    assert shown(sidecar, "skewed").batch_in_flight_seconds > 3 * FLOOR
+    # A poll shows the batch some time after it began.
+    assert shown(sidecar, "skewed").batch_in_flight_seconds > 3 * FLOOR - 1
 
 
 def test_throttled_storage_is_a_warning(spark, watch, throttled, tmp_path):
