@@ -112,9 +112,7 @@ class Truth:
     def _begin(self, health: Health, at: float, *, first_batch: bool) -> None:
         ended = [one.ended_at for one in self.episodes if one.ended_at is not None]
         previous = self.seen_between(max(ended, default=0.0), at)
-        self.episodes.append(
-            Episode(self.query, health, at, previous, None, {}, set(), first_batch)
-        )
+        self.episodes.append(Episode(self.query, health, at, previous, first_batch=first_batch))
 
     def seen_between(self, begin: float, end: float) -> float:
         """How long its driver was up and saw it between the two times."""
