@@ -44,8 +44,9 @@ no name                                         a new query: only its id identif
 A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
 ``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
-query first known by a failure whose start event was lost gets its label again with its name. If
-a run of that name began in the same session after that failure, both are one query.
+query first known by a failure whose start event was lost gets its label again with its name, or
+becomes one with another query: with the one of that name whose run began in the same session after
+the failure, or with the one that it would have continued.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from .labels import RESERVED, free_label
 from .past_queries import PastQueries
 from .probing import ProbedRun, ProbeReport
 from .query import Query
-from .succession import begin, join, succeed
+from .succession import began_after, begin, join, succeed
 
 UNDECIDED_SECONDS = 5.0
 """Five calm polls of the probe at its default interval."""
@@ -164,22 +165,23 @@ class Identity:
             query = begin(new.query_id, new.run_id, new.name, new.at, label=label)
         else:
             query = succeed(old, new.query_id, new.run_id, new.at)
-            self._labels.pop(old.query_id, None)
-            self._past.add_run(old.query_id, old.run_id, old.label)
-            self._past.take(old.label)
+            self._keep_past(old, old.label)
         self._labels[query.query_id] = query.label
         return query
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
         """A query whose name was unknown, with the label of its name, or as the past of another."""
-        later = _began_after(query, queries)
-        if later is None:
-            new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-            named = replace(query, label=self._free_label(new, queries))
-        else:
+        run = Newcomer(query.query_id, query.run_id, query.started_at, query.name, query.session)
+        later = began_after(query, queries.values())
+        earlier = self._predecessor(run, queries, wait=False) if later is None else None
+        if later is not None:
             named = join(query, later)
-            self._labels.pop(query.query_id, None)
-            self._past.add_run(query.query_id, query.run_id, later.label)
+            self._keep_past(query, later.label)
+        elif earlier is not None and not earlier.alive and earlier.gone_or_started_at <= run.at:
+            named = replace(join(earlier, query), label=earlier.label)
+            self._keep_past(earlier, earlier.label)
+        else:
+            named = replace(query, label=self._free_label(run, queries))
         self._past.rename(query.label, named.label)
         self._labels[named.query_id] = named.label
         return named
@@ -188,6 +190,11 @@ class Identity:
         """Drop an ended query; its label, counters and last run stay known."""
         self._labels.pop(query.query_id, None)
         self._past.forget(query)
+
+    def _keep_past(self, run: Query, label: str) -> None:
+        self._labels.pop(run.query_id, None)
+        self._past.add_run(run.query_id, run.run_id, label)
+        self._past.take(label)
 
     def _predecessor(
         self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool
@@ -239,12 +246,3 @@ def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     if wait and present.start is None:
         raise UndecidedError
     return not wait and present.probed_at > at
-
-
-def _began_after(query: Query, queries: Mapping[str, Query]) -> Query | None:
-    """The query of the same name and session whose run began after this one had ended."""
-    ended_at = query.gone_at
-    if ended_at is None or not query.session:
-        return None
-    same = (q for q in queries.values() if (q.name, q.session) == (query.name, query.session))
-    return next((one for one in same if one.started_at >= ended_at), None)

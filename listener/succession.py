@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from msgspec.structs import replace
 
 from .counting import add_totals
@@ -51,6 +53,15 @@ def _unended(old: Query) -> tuple[str, ...]:
     if old.ended is not None:
         return old.unended_runs
     return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
+
+
+def began_after(query: Query, others: Iterable[Query]) -> Query | None:
+    """The query of the same name and session whose run began after ``query`` had ended."""
+    ended_at = query.gone_at
+    if ended_at is None or not query.session:
+        return None
+    same = (q for q in others if (q.name, q.session) == (query.name, query.session))
+    return next((one for one in same if one.started_at >= ended_at), None)
 
 
 def join(older: Query, newer: Query) -> Query:

@@ -406,25 +406,43 @@ def test_query_whose_name_is_shown_late_stays_apart_from_a_live_one_of_another_s
     assert story.found(7) == [("StreamingQueryFailed", "bronze-aaaaaaaa")]
 
 
-@pytest.mark.parametrize(
-    ("session", "ends", "restarts_at"),
-    [("s2", False, 11), ("s2", True, 11), ("s1", True, 0.5), ("", False, 11)],
-    ids=["alive elsewhere", "failed elsewhere", "ended before", "unknown session"],
-)
-def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session, ends, restarts_at):
+def named_late(story):
+    """A poll shows the name of the query that failed at 1 s without a known start."""
+    run = polled("aaaaaaaa-1", "run-0", "bronze", session="s1", active=False, exception=CONFLICT)
+    return story.probe(run, at=12)
+
+
+@pytest.mark.parametrize("session", ["s2", ""], ids=["alive elsewhere", "unknown session"])
+def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session):
     story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
     story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
-    if ends:
-        story.fails("bbbbbbbb-2", "run-1", at=0.4)
     story.fails("aaaaaaaa-1", "run-0", at=1)
-    if restarts_at > 1:
-        story.commits("bbbbbbbb-2", "run-1", "bronze", at=restarts_at, batch=1)
-    story.probe(
-        polled("aaaaaaaa-1", "run-0", "bronze", session="s1", active=False, exception=CONFLICT),
-        at=12,
-    )
+    story.commits("bbbbbbbb-2", "run-1", "bronze", at=11, batch=1)
 
-    assert ("StreamingQueryFailed", "bronze-aaaaaaaa") in story.found(13)
+    assert ("StreamingQueryFailed", "bronze-aaaaaaaa") in named_late(story).found(13)
+
+
+@pytest.mark.parametrize("session", ["s2", "s1"], ids=["another session", "the same session"])
+def test_failure_shown_with_its_name_late_continues_the_query_of_that_name_that_ended(session):
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
+    story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
+    story.fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
+    named_late(story)
+
+    assert list(story.shown()) == ["bronze"]
+    bronze = story.shown()["bronze"]
+    assert (bronze.query_id, bronze.run_id) == ("aaaaaaaa-1", "run-0")
+    assert (bronze.totals.failed, bronze.totals.commits, bronze.totals.restarts) == (2, 1, 1)
+    assert len(bronze.deaths) == 2
+    assert story.found(13) == [("StreamingQueryFailed", "bronze")]
+    assert story.state.query("bbbbbbbb-2").label == "bronze"
+
+
+def test_failure_shown_with_its_name_late_does_not_continue_a_query_that_ended_afterwards():
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session="s2")
+    story.fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=5)
+
+    assert sorted(named_late(story).shown()) == ["bronze", "bronze-aaaaaaaa"]
 
 
 def test_joined_failures_are_in_order_of_time():

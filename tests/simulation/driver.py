@@ -102,6 +102,8 @@ class SimDriver:
         self.end: ProcessEnd | None = None
         self.closed_at: float | None = None
         self._closes = False
+        self.asleep_since = float("inf")
+        """When its last pause began."""
         self.awake_since = time.now
         self.asleep_until = 0.0
         self.owners: dict[str, str] = {}
@@ -231,6 +233,7 @@ class SimDriver:
         self.asleep_until = max(self.asleep_until, self.time.now + seconds)
         for query in self.queries:
             query.truth.unseen_until(self.time.now, self.asleep_until)
+        self.asleep_since = self.time.now
         self.awake_since = self.asleep_until
 
     def kill(self, health: Health = Health.DOWN) -> None:

@@ -111,7 +111,7 @@ IDENTITY = (
     Mutation("a query keeps the label of its id although its name is known", "P2",
              identity.Identity, "named", lambda _, query, __: query, finding="L25", plan=plan_of("L25")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
-             identity, "_began_after", lambda _, __: None, finding="L25", plan=plan_of("L25", 1)),
+             identity, "began_after", lambda _, __: None, finding="L25", plan=plan_of("L25", 1)),
     Mutation("a label is as long as the name", "P7",
              labels, "base_label", lambda name, query_id="": name or query_id[:8],
              finding="L24", plan=plan_of("L24")),

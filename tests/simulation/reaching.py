@@ -364,7 +364,7 @@ class Reaching:
             visible = inside or (watched and seen and not driver.attached)
             silent = self._stage.silences.covers(None, driver_down.NAME)
             received = down and all(
-                is_up(one, down[0].truth.since) for one in self._stage.receivers
+                is_up(one, _reported_since(driver, down[0])) for one in self._stage.receivers
             )
             # Drivers of one app name share the key of this alert; the watcher keeps them apart.
             others = (one for one in self._stage.drivers.values() if one is not driver)
@@ -453,6 +453,13 @@ class Reaching:
 
     def _since(self, episode: Episode) -> str:
         return f"{episode.began_at - (self._stage.time.now - self._stage.time.passed):.1f} s"
+
+
+def _reported_since(driver: SimDriver, query: SimQuery) -> float:
+    """When the watcher's alert about a driver began: one about a pause may still be open."""
+    down_since = query.truth.since
+    still_open = down_since - driver.awake_since <= RESOLVE_SECONDS + 2 * POLL_SECONDS
+    return min(driver.asleep_since, down_since) if still_open else down_since
 
 
 def _news_seconds(query: SimQuery) -> float:

@@ -188,4 +188,11 @@ SEEDS = (
         "a run whose start is lost, and whose JVM pauses before its first commit",
         Terms(),
     ),
+    Seed(274651754, "a failure without a known start, of a query that failed before", Terms()),
+    Seed(274653694, "a batch that fails because its SparkContext stops", Terms()),
+    Seed(
+        274652415,
+        "a driver that is killed while its alert about a pause waits for an hour",
+        Terms(),
+    ),
 )
