@@ -13,6 +13,7 @@ from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
 from querypulse.listener import ending, forgetting, identity, labels, past_queries, state
 from querypulse.listener.events import Started
 from querypulse.listener.query import Totals
+from querypulse.listener.succession import began_after
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
@@ -20,7 +21,7 @@ from .scenarios import plan_of
 _forget = forgetting.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = past_queries._remains
-_introduce = identity.Identity.introduce
+_introduce, _named = identity.Identity.introduce, identity.Identity.named
 
 
 def _no_namesakes(*_: Any) -> Iterator[Any]:
@@ -63,6 +64,16 @@ def _any_called(self: state.State, name: str) -> None:
 def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
     known = present.start.timestamp if present.start is not None else None
     return known is not None and event.timestamp is not None and event.timestamp < known
+
+
+def _named_apart(self: identity.Identity, query: Any, queries: Any) -> Any:
+    if began_after(query, queries.values()) is not None:
+        return _named(self, query, queries)
+    new = identity.Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+    named = replace(query, label=self._free_label(new, queries))
+    self._past.rename(query.label, named.label)
+    self._labels[named.query_id] = named.label
+    return named
 
 
 def _only_failures_count(query: Any) -> int:
@@ -154,6 +165,9 @@ IDENTITY = (
     Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
              health, "is_of_namesake", lambda *_: False,
              finding="seed 677735738", plan=plan_of("seed 677735738")),
+    Mutation("a query whose name is shown late never continues an ended one", "P6",
+             identity.Identity, "named", _named_apart,
+             finding="seed 274651754", plan=plan_of("seed 274651754")),
     Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
              forgetting, "_worth", _only_failures_count, finding="N3", plan=plan_of("N3")),
 )  # fmt: skip

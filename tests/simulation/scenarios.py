@@ -445,6 +445,11 @@ SCENARIOS = (
         Step(38.0, "die", "a"), setup=Setup(polls=3.0), idle="twin",
     ),
     _scenario(
+        "seed 274651754", "P6", "a failure without a known start, of a query that failed before and is known by its name",
+        (replace(UNKEPT, every=2.0, takes=2.0, recovers=2.0),), Step(68.9, "bad_batch", "a", 160.0),
+        Step(147.2, "drop", "a", 3.0), Step(147.5, "die", "a"), horizon=200.0, setup=Setup(polls=1.5),
+    ),
+    _scenario(
         "N3", "P1", "memory for one ended query: one stops by surprise, and another as planned",
         (A, B, C), Step(112, "stop", "a"), Step(114, "plan_stop", "b"), setup=Setup(memory=1),
     ),
