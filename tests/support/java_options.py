@@ -9,7 +9,7 @@ from support.class_archive import reading_options
 
 def driver_options() -> str:
     """The value of ``SPARK_SUBMIT_OPTS``."""
-    return " ".join((_COMPILER, _checkpoints(), reading_options()))
+    return f"{_COMPILER} {_checkpoints()} {reading_options()}"
 
 
 # C2 and a concurrent collector cost more than they gain. Without C2, the JVM reserves 48 MB for
