@@ -130,14 +130,7 @@ class Looping:
         if planned_at == -inf or checkpoint.planned < checkpoint.batch:
             # Its checkpoint is new, or it failed before it planned the next batch.
             return False
-        if query.spec.needs_log or query.spec.trigger == "RealTime":
-            # Its checkpoint does not record when a batch was planned.
-            return False
-        if driver.bus.lost_until.get(query.key, -inf) >= query.started_at:
-            # Without its start event, the run may have been active before, and have planned it.
-            return False
-        if query.key not in driver.probe.dated:
-            # The storage refused at the start of each run: nothing shows when it was planned.
+        if not self._is_dated(query, driver):
             return False
         # By the clock of its machine, it may have been planned in the future.
         dated = planned_at <= driver.time.now + driver.time.jump
@@ -145,6 +138,16 @@ class Looping:
         window = (Limits().stall_tolerance + 2) * query.spec.every + SLACK_SECONDS
         old = is_old and failed_at - planned_at >= max(OLD_SECONDS, window)
         return old and not self._is_silenced(query, query_failed.NAME)
+
+    @staticmethod
+    def _is_dated(query: SimQuery, driver: SimDriver) -> bool:
+        """Whether signals show when its batch was planned, and that its run did not plan it."""
+        # Not in a checkpoint of these kinds.
+        records = not query.spec.needs_log and query.spec.trigger != "RealTime"
+        # Without its start event, the run may have been active before, and have planned it.
+        began = driver.bus.lost_until.get(query.key, -inf) < query.started_at
+        # The storage may have refused at the start of each run.
+        return records and began and query.key in driver.probe.dated
 
     def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that a batch that has spent the restart budget is named."""
