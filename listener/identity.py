@@ -45,8 +45,8 @@ A query gets its label once: the name, or the first 8 characters of the id. A lo
 to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
 ``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
 query first known by a failure whose start event was lost gets its label again with its name, or
-becomes one with another query: with the one of that name whose run began in the same session after
-the failure, or with the one that it would have continued.
+becomes one with the query of that name in the same session, if one of the two had ended before the
+other began.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from .labels import RESERVED, free_label
 from .past_queries import PastQueries
 from .probing import ProbedRun, ProbeReport
 from .query import Query
-from .succession import began_after, begin, join, succeed
+from .succession import began_after, begin, ended_before, join, succeed
 
 UNDECIDED_SECONDS = 5.0
 """Five calm polls of the probe at its default interval."""
@@ -171,17 +171,17 @@ class Identity:
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
         """A query whose name was unknown, with the label of its name, or as the past of another."""
-        run = Newcomer(query.query_id, query.run_id, query.started_at, query.name, query.session)
         later = began_after(query, queries.values())
-        earlier = self._predecessor(run, queries, wait=False) if later is None else None
+        earlier = ended_before(query, queries.values()) if later is None else None
         if later is not None:
             named = join(query, later)
             self._keep_past(query, later.label)
-        elif earlier is not None and not earlier.alive and earlier.gone_or_started_at <= run.at:
+        elif earlier is not None:
             named = replace(join(earlier, query), label=earlier.label)
             self._keep_past(earlier, earlier.label)
         else:
-            named = replace(query, label=self._free_label(run, queries))
+            new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+            named = replace(query, label=self._free_label(new, queries))
         self._past.rename(query.label, named.label)
         self._labels[named.query_id] = named.label
         return named

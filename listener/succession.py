@@ -10,7 +10,7 @@ from .counting import add_totals
 from .ending import PAST_DEATHS, is_done_with, lasting_commit
 from .input_rows import without_input
 from .places import Places
-from .query import Query
+from .query import BASELINE_BATCHES, RECENT_BATCHES, Query
 from .trends import Trends, carry_over
 
 UNENDED_RUNS = 16
@@ -64,11 +64,22 @@ def began_after(query: Query, others: Iterable[Query]) -> Query | None:
     return next((one for one in same if one.started_at >= ended_at), None)
 
 
+def ended_before(query: Query, others: Iterable[Query]) -> Query | None:
+    """The query of the same name and session that had ended before ``query`` was first seen.
+
+    That includes one that has only vanished from polls: a session has one active query of a name.
+    """
+    if not query.session:
+        return None
+    seen_at = min([query.started_at, *(died.at for died in query.deaths)])
+    same = (q for q in others if (q.name, q.session) == (query.name, query.session))
+    return next((q for q in same if q.gone_at is not None and q.gone_at <= seen_at), None)
+
+
 def join(older: Query, newer: Query) -> Query:
     """One query of two: ``newer``, whose run began after that of ``older`` had ended, and its past.
 
-    ``older`` was not known by its name, so ``newer`` did not succeed it. It has no batches: their
-    progress would have shown the name.
+    One of them was not known by its name, so ``newer`` did not succeed ``older``.
     """
     committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
     recovered = (
@@ -87,4 +98,7 @@ def join(older: Query, newer: Query) -> Query:
         + (0 if recovered else older.unrecovered_deaths),
         totals=add_totals(older.totals, newer.totals, restarts=1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
+        baseline=(*older.baseline, *newer.baseline)[-BASELINE_BATCHES:],
+        recent_batches=(*older.recent_batches, *newer.recent_batches)[-RECENT_BATCHES:],
+        jobs_per_batch=newer.jobs_per_batch or older.jobs_per_batch,
     )

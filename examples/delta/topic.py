@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tenacity import retry, stop_after_delay
+from tenacity import retry, retry_if_exception_message, stop_after_delay
 
 _SERIALIZER = "org.apache.kafka.common.serialization.StringSerializer"
 # A demo that ends must not wait for a broker that is gone.
@@ -32,7 +32,11 @@ class Topic:
         )
         self._wait_for_topic()
 
-    @retry(stop=stop_after_delay(_CREATED_WITHIN_SECONDS), reraise=True)
+    @retry(
+        retry=retry_if_exception_message(match=r"(?s).*TimeoutException"),
+        stop=stop_after_delay(_CREATED_WITHIN_SECONDS),
+        reraise=True,
+    )
     def _wait_for_topic(self) -> None:
         """Wait until the broker has created the topic, which it does when asked for it."""
         self._producer.partitionsFor(self._name)

@@ -412,21 +412,30 @@ def named_late(story):
     return story.probe(run, at=12)
 
 
-@pytest.mark.parametrize("session", ["s2", ""], ids=["alive elsewhere", "unknown session"])
-def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session):
+def named_query():
+    """A query of the name with commits, in the session that a poll shows for the nameless one."""
+    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session="s1")
+    return story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
+
+
+@pytest.mark.parametrize(
+    ("session", "ends"),
+    [("s2", False), ("s2", True), ("", False)],
+    ids=["alive elsewhere", "failed elsewhere", "unknown session"],
+)
+def test_failure_shown_with_its_name_late_is_resolved_by_no_other_query(session, ends):
     story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
     story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
+    if ends:
+        story.fails("bbbbbbbb-2", "run-1", at=0.4)
     story.fails("aaaaaaaa-1", "run-0", at=1)
     story.commits("bbbbbbbb-2", "run-1", "bronze", at=11, batch=1)
 
     assert ("StreamingQueryFailed", "bronze-aaaaaaaa") in named_late(story).found(13)
 
 
-@pytest.mark.parametrize("session", ["s2", "s1"], ids=["another session", "the same session"])
-def test_failure_shown_with_its_name_late_continues_the_query_of_that_name_that_ended(session):
-    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session=session)
-    story.commits("bbbbbbbb-2", "run-1", "bronze", at=0.2, batch=0)
-    story.fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
+def test_failure_shown_with_its_name_late_continues_the_query_that_ended_before_in_its_session():
+    story = named_query().fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
     named_late(story)
 
     assert list(story.shown()) == ["bronze"]
@@ -438,11 +447,30 @@ def test_failure_shown_with_its_name_late_continues_the_query_of_that_name_that_
     assert story.state.query("bbbbbbbb-2").label == "bronze"
 
 
-def test_failure_shown_with_its_name_late_does_not_continue_a_query_that_ended_afterwards():
-    story = IdStory().start("bbbbbbbb-2", "run-1", "bronze", at=0, session="s2")
-    story.fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=5)
+def test_query_that_was_first_known_by_a_failure_keeps_what_is_usual_for_its_name():
+    story = named_query()
+    usual = story.shown()["bronze"]
+    story.fails("bbbbbbbb-2", "run-1", at=0.4).fails("aaaaaaaa-1", "run-0", at=1)
+    bronze = named_late(story).shown()["bronze"]
+
+    assert usual.baseline != ()
+    assert bronze.baseline == usual.baseline
+    assert bronze.recent_batches == usual.recent_batches
+
+
+def test_failure_shown_with_its_name_late_stays_apart_from_a_query_that_ended_afterwards():
+    story = named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=5)
 
     assert sorted(named_late(story).shown()) == ["bronze", "bronze-aaaaaaaa"]
+
+
+def test_failure_of_a_query_that_restarts_with_its_name_hides_no_failure_elsewhere():
+    story = named_query().fails("aaaaaaaa-1", "run-0", at=1).fails("bbbbbbbb-2", "run-1", at=3)
+    story.start("aaaaaaaa-1", "run-2", "bronze", at=5, session="s2")
+    story.commits("aaaaaaaa-1", "run-2", "bronze", at=6, batch=0)
+
+    assert story.found(7) == [("StreamingQueryFailed", "bronze")]
+    assert story.state.query("bbbbbbbb-2").label == "bronze"
 
 
 def test_joined_failures_are_in_order_of_time():

@@ -233,7 +233,8 @@ class SimDriver:
         self.asleep_until = max(self.asleep_until, self.time.now + seconds)
         for query in self.queries:
             query.truth.unseen_until(self.time.now, self.asleep_until)
-        self.asleep_since = self.time.now
+        if self.time.now >= self.awake_since:
+            self.asleep_since = self.time.now
         self.awake_since = self.asleep_until
 
     def kill(self, health: Health = Health.DOWN) -> None:

@@ -457,9 +457,10 @@ class Reaching:
 
 def _reported_since(driver: SimDriver, query: SimQuery) -> float:
     """When the watcher's alert about a driver began: one about a pause may still be open."""
-    down_since = query.truth.since
-    still_open = down_since - driver.awake_since <= RESOLVE_SECONDS + 2 * POLL_SECONDS
-    return min(driver.asleep_since, down_since) if still_open else down_since
+    down_since, awake_since = query.truth.since, driver.awake_since
+    opened = awake_since - driver.asleep_since >= GONE_AFTER_SECONDS
+    still_open = opened and down_since - awake_since <= RESOLVE_SECONDS + 2 * POLL_SECONDS
+    return driver.asleep_since if still_open else down_since
 
 
 def _news_seconds(query: SimQuery) -> float:
