@@ -105,9 +105,9 @@ class Outbox:
         """Add these incidents too."""
         for incident in incidents:
             entry = self._store.get(incident.key)
+            if incident.ends_at is None and (entry is None or entry.is_over):
+                self._schedule.renew(incident.key)
             if entry is not None:
-                if entry.is_over and incident.ends_at is None:
-                    self._schedule.renew(incident.key)
                 self._put(offered(entry, incident, wall))
                 continue
             entry = queued(incident, wall, self.stale_resolves.claim(incident.key))

@@ -120,7 +120,7 @@ class SendSchedule:
         return max(self._ready_at(retry), self._breaker.not_before)
 
     def renew(self, key: str) -> None:
-        """The incident has begun again: send it without waiting for an earlier retry."""
+        """The incident has begun, perhaps again: send it without waiting for an earlier retry."""
         self._retries.pop(key, None)
 
     def keep(self, keys: Collection[str]) -> None:

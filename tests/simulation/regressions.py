@@ -195,4 +195,7 @@ SEEDS = (
         "a driver that is killed while its alert about a pause waits for an hour",
         Terms(),
     ),
+    Seed(
+        49087343, "a resolve at start-up that gets 410, under the key of a later failure", Terms()
+    ),
 )

@@ -450,6 +450,10 @@ SCENARIOS = (
         Step(147.2, "drop", "a", 3.0), Step(147.5, "die", "a"), horizon=200.0, setup=Setup(polls=1.5),
     ),
     _scenario(
+        "seed 49087343", "P1", "a start-up resolve gets 410, and its query fails once the receiver works again",
+        (A,), Step(35.0, "receiver", "", 60.0, "gone"), Step(236.9, "die", "a"),
+    ),
+    _scenario(
         "N3", "P1", "memory for one ended query: one stops by surprise, and another as planned",
         (A, B, C), Step(112, "stop", "a"), Step(114, "plan_stop", "b"), setup=Setup(memory=1),
     ),

@@ -762,9 +762,10 @@ def test_unneeded_stale_resolve_is_not_sent(why):
     assert ("a", "resolved") not in harness.send_all()
 
 
-def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported():
+@pytest.mark.parametrize("refused", [outage, gone, wrong_token])
+def test_query_that_fails_before_its_stale_resolve_was_sent_is_reported_at_once(refused):
     harness = OutboxHarness(capabilities=RECONCILES).offer(stale_resolves=[STALE])
-    harness.send(outage())
+    harness.send(refused())
     harness.at(5).offer(incident(starts_at=WALL + 5))
 
     assert harness.send_all() == [("a", "resolved"), ("a", "firing")]
