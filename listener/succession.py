@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
@@ -58,9 +58,9 @@ def _unended(old: Query) -> tuple[str, ...]:
 def began_after(query: Query, others: Iterable[Query]) -> Query | None:
     """The query of the same name and session whose run began after ``query`` had ended."""
     ended_at = query.gone_at
-    if ended_at is None or not query.session:
+    if ended_at is None:
         return None
-    same = (q for q in others if (q.name, q.session) == (query.name, query.session))
+    same = _of_name_and_session(query, others)
     return next((one for one in same if one.started_at >= ended_at), None)
 
 
@@ -69,11 +69,15 @@ def ended_before(query: Query, others: Iterable[Query]) -> Query | None:
 
     That includes one that has only vanished from polls: a session has one active query of a name.
     """
-    if not query.session:
-        return None
     seen_at = min([query.started_at, *(died.at for died in query.deaths)])
-    same = (q for q in others if (q.name, q.session) == (query.name, query.session))
-    return next((q for q in same if q.gone_at is not None and q.gone_at <= seen_at), None)
+    same = _of_name_and_session(query, others)
+    return next((one for one in same if one.gone_at is not None and one.gone_at <= seen_at), None)
+
+
+def _of_name_and_session(query: Query, others: Iterable[Query]) -> Iterator[Query]:
+    """The others with its name in its session; none if the session is unknown."""
+    place = (query.name, query.session)
+    return (one for one in others if query.session and (one.name, one.session) == place)
 
 
 def join(older: Query, newer: Query) -> Query:

@@ -79,6 +79,7 @@ class Reaching:
             return
         if self._is_known(query, episode, receiver, critical=critical):
             episode.answered.add(answered)
+            episode.notified |= self._is_notified(query, episode, receiver, critical=critical)
             return
         driver = self._stage.drivers[query.spec.driver]
         if not self._can_see(driver, query, episode):
@@ -174,10 +175,7 @@ class Reaching:
     def _is_known(
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
     ) -> bool:
-        if self._is_notified(query, episode, receiver, critical=critical):
-            episode.notified = True
-            return True
-        return any(
+        return self._is_notified(query, episode, receiver, critical=critical) or any(
             self._speaks(held, query, episode, critical=critical)
             for held in receiver.open.values()
             if not critical or self._is_loud(held)
