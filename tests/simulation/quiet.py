@@ -299,7 +299,9 @@ class Quiet:
                 shown is not None and self._says_more(query, shown)
             )  # fmt: skip
             reported = late or silenced or nameless or says_more
-            reported |= before is not None and self._outlasts_driver(query, name, before, one)
+            reported |= before is not None and self._outlasts_driver(
+                receiver, query, name, before, one
+            )
             reported |= before is not None and self._failed_again(receiver, query, before, one)
             if before is not None and name in OF_BATCHES:
                 reported |= self._was_replaced(receiver, key, before, one)
@@ -331,8 +333,9 @@ class Quiet:
         return named or (of_earlier and WORDS in shown.words)
 
     def _outlasts_driver(
-        self, query: SimQuery, name: str, before: Notification, one: Notification
-    ) -> bool:
+        self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
+        one: Notification,
+    ) -> bool:  # fmt: skip
         """Whether the whole driver was stuck and has resumed, but this query has not.
 
         That is another problem: the incident of the driver ends, and must not hide the query's own.
@@ -344,7 +347,8 @@ class Quiet:
             living = [each for each in driver.queries if each.key in driver.spark.living]
             return all(each.truth.healths_between(before.at, one.at) & OF_BATCH for each in living)
         awake_since = driver.spark.paused_until
-        since = min(before.at, awake_since)
+        # An outage may have delayed both messages.
+        since = min(before.at - _waited_seconds(receiver, before.at), awake_since)
         goes_on = one.at - since >= NOTABLE_SECONDS / 2
         troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
         return whole in before.named and whole not in one.named and goes_on and troubled

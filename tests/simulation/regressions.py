@@ -198,4 +198,7 @@ SEEDS = (
     Seed(
         49087343, "a resolve at start-up that gets 410, under the key of a later failure", Terms()
     ),
+    Seed(
+        208494143, "a stalled driver that an outage reports only when one query is stuck", Terms()
+    ),
 )

@@ -21,8 +21,8 @@ from simulation.shrink import shrink
 from simulation.terms import Terms
 from simulation.world import run
 
-FIXED_SEEDS = 40
-RANDOM_SECONDS = 60.0
+FIXED_SEEDS = 20
+RANDOM_SECONDS = 40.0
 FIRST = int(os.environ.get("SIMULATION_SEED", SystemRandom().randrange(10**9)))
 """CI sets it, so that its runs do not depend on chance."""
 
