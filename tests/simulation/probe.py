@@ -134,8 +134,9 @@ class SimProbe:
                 self._facts.pop(run.run_id)
                 sample.shown.append((self.ends, run.spec.key, run.ended_at))
                 if run.exception is not None:
-                    sample.shown.append((self.failures, run.spec.key, run.ended_at))
                     sample.failed.append(run)
+                    if not run.is_cut_off:
+                        sample.shown.append((self.failures, run.spec.key, run.ended_at))
         self._spark.ended_runs.clear()
         present = tuple(run for run in runs if run is not None)
         sample.runs = (*present, *self._ended.report(self._time.now))
@@ -164,7 +165,9 @@ class SimProbe:
             sample.shown.append((self.missed, key, self._time.now))
             return None
         if self._faults.holds("probe_partial", key):
-            return self._seen.get(run.run_id)
+            # Listed, but it does not say more: the last poll, or only what it is.
+            listed = ProbedRun(facts=self._facts_of(run), active=True)
+            return self._seen.setdefault(run.run_id, listed)
         if not run.spec.needs_log:
             sample.shown.append((self.answered, key, self._time.now))
         if run.run_id not in self._seen and not self._faults.holds("unreadable", key):

@@ -353,17 +353,19 @@ class Quiet:
         troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
         return whole in before.named and whole not in one.named and goes_on and troubled
 
-    @staticmethod
     def _failed_again(
-        receiver: SimReceiver, query: SimQuery, before: Notification, one: Notification
+        self, receiver: SimReceiver, query: SimQuery, before: Notification, one: Notification
     ) -> bool:
         """Whether a run failed after the incident was resolved.
 
         For the truth it is the same problem if no batch of the run was committed.
         """
+        # Once the last run has ended, nothing shows that a late event is of a run before it.
+        lives = query.key in self._stage.drivers[query.spec.driver].spark.living
+        late = 0.0 if lives else self._stage.longest_delay
         ends = [end.at for end in receiver.closed if end.incident.key == one.key]
         since = max((at for at in ends if before.at <= at <= one.at), default=one.at)
-        return any(failed.at > since for failed in query.failures)
+        return any(failed.at + late > since for failed in query.failures)
 
     def _was_replaced(
         self, receiver: SimReceiver, key: str, before: Notification, one: Notification

@@ -201,4 +201,14 @@ SEEDS = (
     Seed(
         208494143, "a stalled driver that an outage reports only when one query is stuck", Terms()
     ),
+    Seed(
+        328320245, "a run that one poll lacks, and that the next ones list without details", Terms()
+    ),
+    Seed(328321177, "the same after a crash loop", Terms()),
+    Seed(328323868, "a failure whose event arrives after the incident was resolved", Terms()),
+    Seed(
+        328324942,
+        "a failure that nothing showed, and a SparkContext that cuts off the next run",
+        Terms(),
+    ),
 )

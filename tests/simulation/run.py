@@ -43,6 +43,8 @@ class Run:
         self.jobs = 0
         self.tasks = 0
         self.busy_since = spark.time.now
+        self.is_cut_off = False
+        """Whether its SparkContext stopped during a batch of it."""
         self._spark = spark
         self._idle_at: float | None = None
         query.runs.append(self)
@@ -132,6 +134,7 @@ class Run:
 
     def die_of_context(self, health: Health) -> None:
         """End the run like a busy one whose SparkContext stops."""
+        self.is_cut_off = True
         self._end("org.apache.spark.SparkException: Job 1 cancelled because SparkContext was "
                   "shut down", health)  # fmt: skip
 

@@ -279,7 +279,7 @@ def test_other_processes_on_the_jvm_delay_no_event(spark, watch, second):
     listen(second, spark)
     query = start(rate(spark), "beside others")
     commits(sidecar, "beside others")
-    spark.sparkContext.parallelize(range(1000), 1000).count()
+    spark.range(0, 1000, 1, 1000).collect()
     query.stop()
 
     until(lambda: events(sidecar, "terminated"), "its end arrives", 5)

@@ -282,7 +282,7 @@ def work(batch, batch_id):
 fails = start("fails", work)
 start("works", lambda batch, batch_id: batch.count())
 until_commits(sidecar, "fails", "works")
-tasks, end = 0, time.monotonic() + 60
+tasks, end = 0, time.monotonic() + 30
 while time.monotonic() < end:
     spark.range(0, 3000, 1, 3000).selectExpr("sum(id)").collect()
     tasks += 3000

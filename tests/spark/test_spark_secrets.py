@@ -13,7 +13,7 @@ from support.planted import HUNTER, PLANTED
 
 pytestmark = pytest.mark.spark
 
-SECRETS_IN_A_LINE = 8
+SECRETS_IN_A_LINE = 16
 OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
 OWN_PATH = "hook-4c1d9a7e2b"
 TICKET = "ACME-7731-XYZ"
