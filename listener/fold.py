@@ -49,12 +49,7 @@ def _no_later_than_flight(query: Query, at: float) -> float:
 
 
 def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> Query:
-    """Apply one probe poll of the query's current run.
-
-    A run that is listed but could not be polled this time comes with its last poll, which is known.
-    """
-    if run is query.probed:
-        return replace(query, vanished_at=None) if run.active else query
+    """Apply one probe poll of the query's current run."""
     has_batches = not run.facts.trigger.is_continuous
     shows_work = run.active and has_batches
     previous = query.probed

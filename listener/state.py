@@ -154,7 +154,8 @@ class State:
         if not run.active:
             self._end_past_run(run.end_event, report.at, "probe", report.context)
         query = self.query(run.facts.query_id)
-        if query is not None and query.run_id == run.facts.run_id:
+        # A run that was not polled this time is reported with its last poll; skip that.
+        if query is not None and query.run_id == run.facts.run_id and query.probed is not run:
             self._put(fold_probe(query, run, report.at, context=report.context))
 
     def _apply_new(self, run: ProbedRun, report: ProbeReport, active: frozenset[str]) -> None:

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.failures import delta_conflict, real_deaths
+from support.planted import PLANTED, SECRETS_IN_A_LINE, in_lines
 
 from querypulse.core.redaction import REDACTED, redact
 from querypulse.listener.failure import describe_failure, died_of_stopped_context
@@ -225,3 +226,22 @@ def test_hostile_text_is_redacted_quickly(text):
     redact(text)
 
     assert time.process_time() - began < 1.0
+
+
+def test_each_planted_secret_would_be_seen_in_its_line():
+    """Otherwise tests that plant whole lines would prove nothing about it."""
+    unseen = [
+        planted.kind
+        for line in in_lines(SECRETS_IN_A_LINE)
+        for planted in line
+        if "in-the-open"
+        not in describe_failure(
+            "java.lang.IllegalStateException: "
+            + " | ".join(
+                "in-the-open" if one is planted else one.text.replace("\n", "\\n") for one in line
+            )
+        ).message
+    ]
+
+    assert unseen == []
+    assert sorted(one for line in in_lines(SECRETS_IN_A_LINE) for one in line) == sorted(PLANTED)

@@ -31,28 +31,6 @@ def test_run_without_a_new_poll_stays_alive():
     assert query(story, 6).probed_at == 1
 
 
-def test_run_that_is_listed_again_but_not_polled_is_active():
-    """One poll lacked it; the next one lists it with its last poll."""
-    story, last = Story(), run()
-    story.report(last, at=1)
-    story.report(at=5)
-    story.report(last, at=7)
-
-    assert query(story, 8).alive
-    assert query(story, 8).probed_at == 1
-
-
-def test_ended_run_that_is_listed_with_its_last_poll_stays_ended():
-    story, last = Story(), run(active=False)
-    story.report(run(), at=1)
-    story.report(last, at=3)
-    before = query(story, 4)
-    story.report(last, at=5)
-
-    assert query(story, 6) == before
-    assert not before.alive
-
-
 def test_run_missing_from_a_report_has_vanished():
     story = Story()
     story.report(run(), at=1)

@@ -228,10 +228,10 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         until(lambda: mine in shown())
         until(lambda: 'instance="bank"' in shown())
         assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
+        end(other, planned=False)
         end(publishers, planned=True)
         # The Pushgateway answers 202 and deletes the group a moment later.
         until(lambda: 'instance="shop"' not in shown())
-        end(other, planned=False)
         assert 'instance="bank"' in shown()
     finally:
         gateway.stop()

@@ -124,8 +124,8 @@ class Looping:
         failed_at, planned_at = driver.probe.failures.get(query.key), checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return False
-        if all(failed_at != one.at for one in query.failures):
-            # The end of its SparkContext was its end.
+        if query.runs[-1].is_cut_off:
+            # A batch that its SparkContext has cut off did not fail.
             return False
         if planned_at == -inf or checkpoint.planned < checkpoint.batch:
             # Its checkpoint is new, or it failed before it planned the next batch.

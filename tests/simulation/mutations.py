@@ -54,7 +54,6 @@ EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _covers = silences.Silence.covers
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
-_fold_probe = state.fold_probe
 _with_poll = state.with_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
@@ -63,10 +62,6 @@ _suppressor = inhibition.Inhibition.suppressor
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
     return identity.Newcomer(event.query_id, event.run_id, at)
-
-
-def _described_only(query: Any, run: Any, at: float, *, context: Any) -> Any:
-    return query if run is query.probed else _fold_probe(query, run, at, context=context)
 
 
 def _poll_living_only(self: state.State, run: Any, report: Any) -> None:
@@ -180,9 +175,6 @@ OF_NOTIFYING = (
     Mutation("a single poll without a run is enough to report it as stopped", "P2",
              query_stopped, "_is_unconfirmed", lambda _: False,
              finding="seed 870001779", plan=plan_of("seed 870001779")),
-    Mutation("a run that is listed without details does not count as active", "P2",
-             state, "fold_probe", _described_only,
-             finding="seed 328320245", plan=plan_of("seed 328320245")),
     Mutation("an event of a past run replaces the present run", "P1|P2|P3|P5|P8",
              identity.Identity, "met_by_event", _any_run_is_new, only("late", "restart", "die and restart",
                                                          steps=(8,))),

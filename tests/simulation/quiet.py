@@ -348,7 +348,9 @@ class Quiet:
             return all(each.truth.healths_between(before.at, one.at) & OF_BATCH for each in living)
         awake_since = driver.spark.paused_until
         # An outage may have delayed both messages.
-        since = min(before.at - _waited_seconds(receiver, before.at), awake_since)
+        down_at = receiver.trouble_ended_at - receiver.trouble_seconds
+        waited = down_at <= before.at < receiver.is_up_from
+        since = min(down_at if waited else before.at, awake_since)
         goes_on = one.at - since >= NOTABLE_SECONDS / 2
         troubled = query.truth.health in OF_BATCH or one.at <= self._blind_at
         return whole in before.named and whole not in one.named and goes_on and troubled
@@ -360,12 +362,13 @@ class Quiet:
 
         For the truth it is the same problem if no batch of the run was committed.
         """
+        ends = [end.at for end in receiver.closed if end.incident.key == one.key]
+        ended = [at for at in ends if before.at <= at <= one.at]
         # Once the last run has ended, nothing shows that a late event is of a run before it.
         lives = query.key in self._stage.drivers[query.spec.driver].spark.living
-        late = 0.0 if lives else self._stage.longest_delay
-        ends = [end.at for end in receiver.closed if end.incident.key == one.key]
-        since = max((at for at in ends if before.at <= at <= one.at), default=one.at)
-        return any(failed.at + late > since for failed in query.failures)
+        late = self._stage.longest_delay if ended and not lives else 0.0
+        since = max(ended, default=one.at)
+        return any(failed.at + (0.0 if failed.known else late) > since for failed in query.failures)
 
     def _was_replaced(
         self, receiver: SimReceiver, key: str, before: Notification, one: Notification

@@ -395,10 +395,6 @@ SCENARIOS = (
         (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_refused", "", 80.0),
     ),
     _scenario(
-        "seed 328320245", "P2", "a single poll lacks a running query, and those after it do not describe it",
-        (A, B), Step(101, "probe_misses", "a", 2.0), Step(103, "probe_partial", "a", 80.0),
-    ),
-    _scenario(
         "seed 116548268", "P2", "a failure under a silence recovers slowly, and its driver restarts meanwhile",
         (replace(A, every=60.0, takes=0.2),), Step(50, "silence", "*", 140.0, "StreamingQueryFailed"),
         Step(68, "die", "a"), Step(70, "restart", "a"), Step(90, "kill"), Step(95, "boot"),

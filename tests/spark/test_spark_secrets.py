@@ -9,11 +9,10 @@ from urllib.parse import quote
 
 import pytest
 from support.driver import Driver
-from support.planted import HUNTER, PLANTED
+from support.planted import HUNTER, PLANTED, SECRETS_IN_A_LINE, in_lines
 
 pytestmark = pytest.mark.spark
 
-SECRETS_IN_A_LINE = 16
 OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
 OWN_PATH = "hook-4c1d9a7e2b"
 TICKET = "ACME-7731-XYZ"
@@ -118,20 +117,19 @@ class DriverOutput:
 def died(tmp_path_factory):
     from support.pages import PageRecorder
 
-    known = [secret.text.replace("\n", "\\n") for secret in PLANTED]
     lines = [
-        " | ".join(known[at : at + SECRETS_IN_A_LINE])
-        for at in range(0, len(known), SECRETS_IN_A_LINE)
+        " | ".join(secret.text.replace("\n", "\\n") for secret in line)
+        for line in in_lines(SECRETS_IN_A_LINE)
     ]
     with PageRecorder() as pages:
         yield DriverOutput(pages, tmp_path_factory.mktemp("driver"), lines)
 
 
 def test_every_query_that_fails_with_secrets_is_reported(died):
-    lines = -(-len(PLANTED) // SECRETS_IN_A_LINE)
+    lines = in_lines(SECRETS_IN_A_LINE)
 
     assert died.reported == {
-        *(f"line-{index}" for index in range(lines)),
+        *(f"line-{index}" for index in range(len(lines))),
         "conf",
         "options",
         "options-printed",
