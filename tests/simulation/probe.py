@@ -161,18 +161,17 @@ class SimProbe:
 
     def _living(self, run: Run, sample: Sample) -> ProbedRun | None:
         key = run.spec.key
-        listed = ProbedRun(facts=self._facts_of(run), active=True)
         if self._faults.holds("probe_misses", key):
             sample.shown.append((self.missed, key, self._time.now))
             if run.run_id in self._seen:
                 # Once it is listed again, it counts as another run, of which nothing was polled.
-                self._seen[run.run_id] = listed
+                self._seen[run.run_id] = self._listed(run)
             return None
         if run.run_id not in self._seen and not self._faults.holds("unreadable", key):
             self.dated.add(key)
         if self._faults.holds("probe_partial", key):
             # Listed, but it does not say more: the last poll, or only what it is.
-            return self._seen.setdefault(run.run_id, listed)
+            return self._seen.setdefault(run.run_id, self._listed(run))
         if not run.spec.needs_log:
             sample.shown.append((self.answered, key, self._time.now))
         probed = self._seen[run.run_id] = ProbedRun(
@@ -185,6 +184,10 @@ class SimProbe:
             work=self._work(run),
         )
         return probed
+
+    def _listed(self, run: Run) -> ProbedRun:
+        """What is known of a run before it is polled."""
+        return ProbedRun(facts=self._facts_of(run), active=True)
 
     def _work(self, run: Run) -> JobActivity | None:
         before = self._seen.get(run.run_id)

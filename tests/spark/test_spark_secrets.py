@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 import pytest
 from support.driver import Driver
-from support.planted import HUNTER, PLANTED, SECRETS_IN_A_LINE, in_lines
+from support.planted import HUNTER, PLANTED, in_lines, joined
 
 pytestmark = pytest.mark.spark
 
@@ -117,19 +117,14 @@ class DriverOutput:
 def died(tmp_path_factory):
     from support.pages import PageRecorder
 
-    lines = [
-        " | ".join(secret.text.replace("\n", "\\n") for secret in line)
-        for line in in_lines(SECRETS_IN_A_LINE)
-    ]
+    lines = [joined(secret.text for secret in line) for line in in_lines()]
     with PageRecorder() as pages:
         yield DriverOutput(pages, tmp_path_factory.mktemp("driver"), lines)
 
 
 def test_every_query_that_fails_with_secrets_is_reported(died):
-    lines = in_lines(SECRETS_IN_A_LINE)
-
     assert died.reported == {
-        *(f"line-{index}" for index in range(len(lines))),
+        *(f"line-{index}" for index in range(len(in_lines()))),
         "conf",
         "options",
         "options-printed",

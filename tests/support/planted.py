@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -173,13 +174,20 @@ def _with_its_own(index: int, planted: Planted) -> Planted:
 
 PLANTED = tuple(_with_its_own(index, planted) for index, planted in enumerate(_PLANTED))
 SECRETS_IN_A_LINE = 11
+"""At most. A line must be short enough for a message."""
 REDACTS_THE_REST = ("cookie", "pem, cut short")
 """Kinds after which the rest of the line is redacted."""
 
 
-def in_lines(count: int) -> list[list[Planted]]:
-    """All secrets, at most ``count`` in a line, where none is redacted because of another."""
+def in_lines() -> list[list[Planted]]:
+    """All secrets, several in a line, where none is redacted because of another."""
+    most = SECRETS_IN_A_LINE - 1
     last = [one for one in PLANTED if one.kind in REDACTS_THE_REST]
     others = [one for one in PLANTED if one not in last]
-    lines = [others[at : at + count - 1] for at in range(0, len(others), count - 1)]
+    lines = [others[at : at + most] for at in range(0, len(others), most)]
     return [line + last[index : index + 1] for index, line in enumerate(lines)]
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Texts as one line."""
+    return " | ".join(texts).replace("\n", "\\n")
