@@ -14,7 +14,6 @@ from datetime import timezone
 from functools import cache
 
 import pytest
-import requests
 from support.demo import COMMAND, demo, querypulse, unwrapped
 from support.failing_receiver import PATIENCE_ASKED_FOR, FailingReceiver
 from support.queries import until
@@ -26,10 +25,10 @@ ENDED_BY_FAILURE = 3
 
 SCENARIOS = {
     "failure": ["--after", "5"],
-    "upstream": ["--after", "2"],
-    "hang": ["--after", "5", "--queries", "3"],
-    "stop": ["--after", "2", "--queries", "3"],
-    "healthy": ["--after", "2", "--queries", "4", "--duration", "25"],
+    "upstream": ["--after", "2", "--queries", "4"],
+    "hang": ["--after", "5", "--queries", "2"],
+    "stop": ["--after", "2", "--queries", "2"],
+    "healthy": ["--after", "2", "--queries", "2", "--duration", "20"],
 }
 PRINTED = {
     "failure": [
@@ -44,9 +43,8 @@ PRINTED = {
     "upstream": [
         "alertname    StreamingQueryFailed",
         "query        bronze",
-        "downstream   alert_resolution, battery_status, door_status, engine_status, "
-        "position_status, tire_status, trip_status get no data from it",
-        "starving           alert_resolution, battery_status, door_status",
+        "downstream   alert_resolution, battery_status, position_status get no data from it",
+        "starving           alert_resolution, battery_status, position_status",
         "Python waits in awaitTermination()",
         "result             as expected",
     ],
@@ -55,7 +53,7 @@ PRINTED = {
         "query        alert_resolution",
         "(batch_hung)",
         "pipeline.py:",
-        "2 of 3 queries healthy (alert_resolution stalled)",
+        "1 of 2 queries healthy (alert_resolution stalled)",
         "result             as expected",
     ],
     "stop": [
@@ -165,43 +163,6 @@ def test_exactly_one_page_arrives_through_a_receiver_outage():
     assert receiver.refused > 1
     assert receiver.waited >= PATIENCE_ASKED_FOR
     assert "death to webhook" in result.stdout
-
-
-@pytest.fixture
-def playing(tmp_path):
-    """A demo of two queries that runs during the test; yields the address of its status page."""
-    path = tmp_path / "output"
-    with path.open("w+") as output:
-        process = subprocess.Popen(
-            [*COMMAND, "--queries", "2", "--after", "5"],
-            stdout=output,
-            stderr=output,
-            stdin=subprocess.DEVNULL,
-        )
-        try:
-            address = r"status page: (http://127\.0\.0\.1:\d+/)"
-            yield until(lambda: re.search(address, path.read_text()), "its address is printed", 90)[
-                1
-            ]
-            assert process.wait(120) == 0, path.read_text()
-        finally:
-            process.kill()
-            process.wait()
-
-
-@pytest.mark.browser
-def test_browser_shows_the_incident_as_it_happens(playing, windows):
-    page = windows.open(playing)
-    page.wait_for_selector("text=All 2 queries are healthy.", timeout=90_000)
-    page.wait_for_selector(
-        "text=1 of 2 queries is healthy; alert_resolution has failed.", timeout=60_000
-    )
-    assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
-    page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
-    assert "<!doctype html>" in requests.get(playing, timeout=10).text
-    states = requests.get(f"{playing}status", timeout=10).json()["queries"]
-    assert [one["name"] for one in states if one["state"] == "failed"] == ["alert_resolution"]
-    page.wait_for_selector("text=The monitor was shut down", timeout=60_000)
 
 
 def test_ctrl_c_ends_the_demo_cleanly(tmp_path):

@@ -1,29 +1,74 @@
-"""The demo as people run it who have only the wheel."""
+"""The demo as people run it who have only the wheel, and its status page meanwhile."""
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
-from support.demo import demo, unwrapped
+import requests
+from support.demo import unwrapped
+from support.queries import until
 from support.wheel import build_wheel, install_alone
 
 pytestmark = pytest.mark.spark
 
+FAILURE = ["--scenario", "failure", "--after", "5", "--queries", "2"]
 
-def test_demo_of_an_installed_wheel_shows_its_page_without_the_checkout(tmp_path):
-    programs = install_alone(build_wheel(tmp_path), tmp_path / "venv")
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory):
+    """The programs of an environment that has only the wheel."""
+    folder = tmp_path_factory.mktemp("wheel")
+    return install_alone(build_wheel(folder), folder / "venv")
+
+
+@pytest.fixture(scope="module")
+def demo(programs, tmp_path_factory):
+    """A demo of two queries that runs meanwhile; yields its process and its output so far."""
+    path = tmp_path_factory.mktemp("demo") / "output"
+    with path.open("w") as output:
+        process = subprocess.Popen(
+            [programs / "querypulse", "demo", *FAILURE],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+        )
+        try:
+            yield process, path.read_text
+        finally:
+            process.kill()
+            process.wait()
+
+
+@pytest.mark.browser
+def test_browser_shows_the_incident_as_it_happens(demo, windows):
+    _, printed = demo
+    address = r"status page: (http://127\.0\.0\.1:\d+/)"
+    url = until(lambda: re.search(address, printed()), "its address is printed", 90)[1]
+
+    page = windows.open(url)
+    page.wait_for_selector("text=All 2 queries are healthy.", timeout=90_000)
+    page.wait_for_selector(
+        "text=1 of 2 queries is healthy; alert_resolution has failed.", timeout=60_000
+    )
+    assert "ConcurrentAppendException" in page.inner_text(".query[data-state=failed] .reason")
+    page.wait_for_selector("#alerts h3:has-text('StreamingQueryFailed of alert_resolution')")
+    assert "<!doctype html>" in requests.get(url, timeout=10).text
+    states = requests.get(f"{url}status", timeout=10).json()["queries"]
+    assert [one["name"] for one in states if one["state"] == "failed"] == ["alert_resolution"]
+    page.wait_for_selector("text=The monitor was shut down", timeout=60_000)
+
+
+def test_demo_of_an_installed_wheel_shows_its_page_without_the_checkout(programs, demo):
     where = subprocess.run(
         [programs / "python", "-Ic", "import querypulse; print(querypulse.__file__)"],
         capture_output=True,
         text=True,
     )
-    command = [programs / "querypulse", "demo"]
-    failure = ["--scenario", "failure", "--after", "0", "--queries", "2"]
+    process, printed = demo
 
-    result = demo(*failure, command=command)
-
-    assert where.stdout.startswith(str(tmp_path / "venv")), where.stderr
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert "alertname    StreamingQueryFailed" in unwrapped(result.stdout)
-    assert "result             as expected" in result.stdout
+    assert process.wait(170) == 0, printed()
+    assert where.stdout.startswith(str(programs.parent)), where.stderr
+    assert "alertname    StreamingQueryFailed" in unwrapped(printed())
+    assert "result             as expected" in printed()

@@ -13,8 +13,6 @@ from .plan import Plan
 from .terms import Terms
 from .world import PlanOutcome, run
 
-FIRST_SEED = 1
-
 
 class Mutation(msgspec.Struct, frozen=True):
     """Replaces ``owner.name`` by ``by``, which may revert the fix of a ``finding``.
@@ -29,6 +27,8 @@ class Mutation(msgspec.Struct, frozen=True):
     by: Any
     terms: Terms = Terms()
     seeds: int = 25
+    first: int = 1
+    """The first of these seeds: the one that showed it when it was last searched for."""
     finding: str = ""
     plan: Plan | None = None
 
@@ -80,5 +80,5 @@ def plans(mutation: Mutation) -> Iterator[Plan]:
     if mutation.plan is not None:
         yield mutation.plan
         return
-    for seed in range(FIRST_SEED, FIRST_SEED + mutation.seeds):
+    for seed in range(mutation.first, mutation.first + mutation.seeds):
         yield generate(seed, mutation.terms)

@@ -108,7 +108,7 @@ def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
 
 IDENTITY = (
     Mutation("a new checkpoint under the same name is another query", "P3|P4",
-             identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), finding="L3"),
+             identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), first=10, finding="L3"),
     Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P5|P6",
              identity.Identity, "met_by_probe", _memory_introduces,
              only("new", "plan_stop", named=1.0), 60, finding="L3"),
@@ -155,7 +155,7 @@ IDENTITY = (
              finding="N1", plan=plan_of("N1")),
     Mutation("expect_stop excuses a namesake that ended before", "P1|P4",
              state.State, "expect_stop", _any_called,
-             only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, finding="seed 1273"),
+             only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, first=13, finding="seed 1273"),
     Mutation("a late start event replaces a run that the probe sees running", "P1|P2|P3|P4|P5",
              identity, "_is_older", _by_its_own_time,
              finding="seed 31132", plan=plan_of("seed 31132")),

@@ -6,10 +6,12 @@ import os
 import signal
 import socket
 import time
+from typing import NamedTuple
 
 import pytest
 from support.driver import Driver
 from support.http_double import reply
+from support.pages import PageRecorder, ReceivedPage
 from support.queries import until
 from support.watching import is_seen, watching
 
@@ -25,9 +27,12 @@ def slow_reply(handler):
 @pytest.mark.fault(
     "Ends and kills", "A failure right before `sys.exit`", "It is reported; the exit code is kept"
 )
-def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path):
+def test_failure_right_before_exit_pages_to_a_slow_receiver_and_keeps_the_exit_code(
+    pages, tmp_path
+):
+    pages.otherwise = slow_reply
     script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
+    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
     die = threading.Event()
     def work(batch, batch_id):
         if die.is_set():
@@ -35,10 +40,12 @@ def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path
     query = start("doomed", work)
     until_commits(sidecar, "doomed")
     die.set()
-    while query.isActive:
-        time.sleep(0.01)
-    say("exiting")
-    sys.exit(3)
+    try:
+        query.awaitTermination()
+    finally:
+        say("exiting")
+        spark.stop()
+        sys.exit(3)
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("exiting")
@@ -46,23 +53,6 @@ def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path
 
         assert driver.wait() == 3
         assert time.monotonic() - exiting_at < 10
-        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
-
-
-def test_failure_pages_to_a_slow_receiver_before_an_immediate_exit(pages, tmp_path):
-    pages.otherwise = slow_reply
-    script = """
-    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
-    def work(batch, batch_id):
-        raise ValueError("concurrent update")
-    query = start("doomed", work)
-    try:
-        query.awaitTermination()
-    finally:
-        spark.stop()
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        assert driver.wait() == 1
         assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
@@ -192,76 +182,47 @@ def test_new_context_after_a_stop_is_watched(pages, tmp_path):
         assert pages.reported == [("firing", "StreamingQueryFailed", "silver")]
 
 
-def test_spark_context_that_stops_by_itself_is_one_incident(pages, tmp_path):
+class PausedJvm(NamedTuple):
+    """What a driver prints and notifies whose JVM pauses for 6 s, then until an alert fires."""
+
+    lines: list[str]
+    after_pause: list[ReceivedPage]
+    stalled: ReceivedPage
+    resumed: ReceivedPage
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory):
     script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=2)
-    start("a"); start("b")
-    until_commits(sidecar, "a", "b")
-    spark.sparkContext._jsc.sc().stop()
-    say("dead")
-    time.sleep(60)
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        driver.wait_for_line("dead")
-        page = pages.wait_for("StreamingQueryStopped", "*")
-        # The page does not wait until every query is known to be gone.
-        assert page.annotations["reason"].startswith("the SparkContext stopped by itself: ")
-        assert [page.what for page in pages.pages] == [("StreamingQueryStopped", "*")]
-
-
-def test_driver_that_exits_does_not_page(pages, tmp_path):
-    script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
-    start("a"); start("b")
-    until_commits(sidecar, "a", "b")
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        assert driver.wait() == 0, driver.errors
-        assert pages.pages == []
-
-
-@pytest.mark.fault(
-    "Time and pauses", "SIGSTOP of the JVM", "Evaluation goes on, and the silence is reported"
-)
-def test_frozen_jvm_does_not_stop_the_evaluation(pages, tmp_path):
-    script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=5, resolve_after_seconds=1)
-    start("frozen")
-    until_commits(sidecar, "frozen")
+    sidecar = attach(
+        spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=9, start_grace_seconds=9,
+        resolve_after_seconds=1,
+    )
+    start("paused")
+    until_commits(sidecar, "paused")
     say("committing")
+    time.sleep(6)
+    before = sidecar.snapshot().queries[0].last_commit_batch
+    time.sleep(11)
+    say(f"commits again {sidecar.snapshot().queries[0].last_commit_batch > before}, alerts {sidecar.alerts()}")
+    say("waiting")
     time.sleep(120)
     """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+    with (
+        PageRecorder() as pages,
+        Driver(script, tmp_path_factory.mktemp("paused"), PAGES=pages.url) as driver,
+    ):
         driver.wait_for_line("committing")
         driver.signal_jvm(signal.SIGSTOP)
-
-        page = pages.wait_for("StreamingQueryStalled", "frozen", timeout=40)
-
-        assert page.annotations["reason"].startswith("silent: ")
+        time.sleep(6)
         driver.signal_jvm(signal.SIGCONT)
-        pages.wait_for("StreamingQueryStalled", "frozen", status="resolved")
-
-
-@pytest.mark.fault("Ends and kills", "Exit while the JVM is frozen", "The delay is bounded")
-def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
-    script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
-    start("frozen")
-    until_commits(sidecar, "frozen")
-    say("committing")
-    time.sleep(3)
-    say("exiting")
-    sys.exit(5)
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        driver.wait_for_line("committing")
+        driver.wait_for_line("waiting")
+        after_pause = list(pages.pages)
         driver.signal_jvm(signal.SIGSTOP)
-        driver.wait_for_line("exiting")
-        exiting_at = time.monotonic()
-
-        assert driver.wait() == 5
-        assert time.monotonic() - exiting_at < 10
-        assert pages.pages == []
+        stalled = pages.wait_for("StreamingQueryStalled", "paused", timeout=40)
+        driver.signal_jvm(signal.SIGCONT)
+        resumed = pages.wait_for("StreamingQueryStalled", "paused", status="resolved")
+        return PausedJvm(driver.lines, after_pause, stalled, resumed)
 
 
 @pytest.mark.fault(
@@ -269,26 +230,17 @@ def test_frozen_jvm_delays_the_exit_for_a_bounded_time(pages, tmp_path):
     "The JVM pauses for 6 s, as in a long garbage collection",
     "No alert during it or afterwards",
 )
-def test_jvm_that_resumes_after_a_pause_does_not_page(pages, tmp_path):
-    script = """
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=9, start_grace_seconds=9)
-    query = start("paused")
-    until_commits(sidecar, "paused")
-    say("committing")
-    time.sleep(6)
-    before = sidecar.snapshot().queries[0].last_commit_batch
-    time.sleep(11)
-    say(f"commits again {sidecar.snapshot().queries[0].last_commit_batch > before}, alerts {sidecar.alerts()}")
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        driver.wait_for_line("committing")
-        driver.signal_jvm(signal.SIGSTOP)
-        time.sleep(6)
-        driver.signal_jvm(signal.SIGCONT)
+def test_jvm_that_resumes_after_a_pause_does_not_page(paused):
+    assert paused.lines[1] == "commits again True, alerts ()"
+    assert paused.after_pause == []
 
-        assert driver.wait() == 0, driver.errors
-        assert driver.lines[1:] == ["commits again True, alerts ()"]
-        assert pages.pages == []
+
+@pytest.mark.fault(
+    "Time and pauses", "SIGSTOP of the JVM", "Evaluation goes on, and the silence is reported"
+)
+def test_frozen_jvm_does_not_stop_the_evaluation(paused):
+    assert paused.stalled.annotations["reason"].startswith("silent: ")
+    assert paused.resumed.status == "resolved"
 
 
 @pytest.mark.fault(
@@ -327,20 +279,3 @@ def freeze(seconds, pages, folder):
 
         assert driver.wait() == 0
         assert pages.pages == []
-
-
-def test_forked_child_pages_nothing_and_exits_normally(pages, tmp_path):
-    script = """
-    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
-    query = start("doomed", lambda batch, batch_id: 1 / 0)
-    while query.isActive:
-        time.sleep(0.01)
-    if os.fork() == 0:
-        sidecar.close()
-        sys.exit(7)
-    say(f"child {os.waitstatus_to_exitcode(os.wait()[1])}")
-    """
-    with Driver(script, tmp_path, PAGES=pages.url) as driver:
-        assert driver.wait() == 0, driver.errors
-        assert driver.lines == ["child 7"]
-        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import pytest
 from support.driver import Driver
+from support.http_double import reply
+from support.pages import PageRecorder
 
 pytestmark = pytest.mark.spark
 
@@ -29,44 +31,19 @@ def use_sidecar():
 def get(path="livez"):
     with urllib.request.urlopen(f"{sidecar.url}/{path}", timeout=5) as answer:
         return answer.status
-def fail_and_flush():
-    die.set()
-    while doomed.isActive:
-        time.sleep(0.05)
-    say(f"flushed {sidecar.flush(10)}")
-    say(f"alerts {[alert.name for alert in sidecar.alerts()]}")
 """
-REPORTED = ["flushed True", "alerts ['StreamingQueryFailed']"]
 
+CHILDREN = """
+def lives():
+    return f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}"
 
-def lines_of(script, pages, folder):
-    with Driver(WATCHED + script, folder, PAGES=pages.url) as driver:
-        assert driver.wait(120) == 0, driver.errors
-        return driver.lines
-
-
-@pytest.mark.fault("Forks", "A forked child exits", "The parent's sidecar goes on")
-def test_exit_of_a_fork_does_not_close_the_parents_sidecar(pages, tmp_path):
-    script = """
 if os.fork() == 0:
     use_sidecar()
     sys.exit(7)  # runs the exit handlers, including ours
-say(f"child {os.waitstatus_to_exitcode(os.wait()[1])}")
+code = os.waitstatus_to_exitcode(os.wait()[1])
 time.sleep(3)
-say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
-fail_and_flush()
-"""
-    lines = lines_of(script, pages, tmp_path)
+say(f"after an exit with {code}: {lives()}")
 
-    assert lines == ["child 7", "closed False, livez 200, readyz 200", *REPORTED]
-    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
-
-
-@pytest.mark.fault(
-    "Forks", "Children of `multiprocessing`, with `daemon=True` and without", "They notify nobody"
-)
-def test_multiprocessing_children_page_nothing(pages, tmp_path):
-    script = """
 def job(seconds):
     use_sidecar()
     time.sleep(seconds)  # longer than the grace: an evaluation in the child would report the queries as gone
@@ -79,23 +56,73 @@ for process in processes:
     process.start()
 for process in processes:
     process.join()
-say(f"children {[process.exitcode for process in processes]}")
-# multiprocessing terminates it when the parent exits.
-fork.Process(target=job, args=(100,), daemon=True).start()
 with fork.Pool(2) as pool:
     pool.map(abs, range(8))
-say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
-fail_and_flush()
-"""
-    lines = lines_of(script, pages, tmp_path)
+say(f"after children with {[process.exitcode for process in processes]}: {lives()}")
 
-    assert lines == ["children [0, 0, 0, 0]", "closed False, livez 200, readyz 200", *REPORTED]
-    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
+import signal
+child = os.fork()
+if child == 0:
+    time.sleep(60)
+time.sleep(0.5)
+os.kill(child, signal.SIGKILL)
+os.wait()
+say(f"after a kill: {lives()}")
+
+# multiprocessing terminates it when the parent exits.
+fork.Process(target=job, args=(100,), daemon=True).start()
+die.set()
+while doomed.isActive:
+    time.sleep(0.05)
+say(f"flushed {sidecar.flush(10)}")
+say(f"alerts {[alert.name for alert in sidecar.alerts()]}")
+"""
+LIVES = "closed False, livez 200, readyz 200"
+
+
+def lines_of(script, pages, folder):
+    with Driver(WATCHED + script, folder, PAGES=pages.url) as driver:
+        assert driver.wait(120) == 0, driver.errors
+        return driver.lines
+
+
+@pytest.fixture(scope="module")
+def parent(tmp_path_factory):
+    """What a driver with children of each kind prints and notifies; its query fails at the end."""
+    with PageRecorder() as pages:
+        return lines_of(CHILDREN, pages, tmp_path_factory.mktemp("parent")), pages.reported
+
+
+@pytest.mark.fault("Forks", "A forked child exits", "The parent's sidecar goes on")
+def test_exit_of_a_fork_does_not_close_the_parents_sidecar(parent):
+    lines, _ = parent
+
+    assert lines[0] == f"after an exit with 7: {LIVES}"
+
+
+@pytest.mark.fault(
+    "Forks", "Children of `multiprocessing`, with `daemon=True` and without", "They notify nobody"
+)
+def test_multiprocessing_children_page_nothing(parent):
+    lines, reported = parent
+
+    assert lines[1] == f"after children with [0, 0, 0, 0]: {LIVES}"
+    assert reported == [("firing", "StreamingQueryFailed", "doomed")]
+
+
+@pytest.mark.fault("Forks", "SIGKILL of a forked child", "The parent goes on")
+def test_killed_fork_does_not_affect_its_parent(parent):
+    lines, reported = parent
+
+    assert lines[2:] == [
+        f"after a kill: {LIVES}",
+        "flushed True",
+        "alerts ['StreamingQueryFailed']",
+    ]
+    assert reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
 def test_fork_does_not_send_the_pending_alert_of_its_parent(pages, tmp_path):
-    from support.http_double import reply
-
     pages.script.extend([reply(503)] * 4)
     script = """
 die.set()
@@ -105,31 +132,12 @@ if os.fork() == 0:
     sidecar.flush(1)
     sidecar.close()
     time.sleep(5)
-    sys.exit(0)
-os.wait()
+    sys.exit(7)
+say(f"child {os.waitstatus_to_exitcode(os.wait()[1])}")
 say(f"flushed {sidecar.flush(10)}")
 """
     lines = lines_of(script, pages, tmp_path)
 
-    assert lines == ["flushed True"]
+    assert lines == ["child 7", "flushed True"]
     accepted = len(pages.requests) - 4
     assert accepted == 1
-
-
-@pytest.mark.fault("Forks", "SIGKILL of a forked child", "The parent goes on")
-def test_killed_fork_does_not_affect_its_parent(pages, tmp_path):
-    script = """
-import signal
-child = os.fork()
-if child == 0:
-    time.sleep(60)
-time.sleep(0.5)
-os.kill(child, signal.SIGKILL)
-os.wait()
-say(f"closed {sidecar.closed}, livez {get()}, readyz {get('readyz')}")
-fail_and_flush()
-"""
-    lines = lines_of(script, pages, tmp_path)
-
-    assert lines == ["closed False, livez 200, readyz 200", *REPORTED]
-    assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]

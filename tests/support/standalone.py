@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pyspark
+from support.java_options import executor_options
 from support.queries import until
 from support.server_process import free_port
 
@@ -47,7 +48,9 @@ class Standalone:
     def _start(self, name: str, options: list[str]) -> None:
         log = self._folder / f"{name}.log"
         self._logs.append(log)
-        command = ["java", "-cp", f"{HOME}/jars/*", "-Xmx256m", *_modules()]
+        # With the classpath of a driver, for its class archive.
+        command = ["java", *executor_options().split(), "-cp", f"{HOME}/conf/:{HOME}/jars/*"]
+        command += ["-Xmx256m", *_modules()]
         with log.open("wb") as output:
             self._processes.append(
                 subprocess.Popen(
