@@ -29,6 +29,9 @@ HASHED := $(PIP) --require-hashes --requirement
 SIDE_BY_SIDE := -n 6 --dist worksteal
 THREE_DRIVERS := -n 3 --dist loadfile --no-loadscope-reorder
 TWO_DRIVERS := -n 2 --dist loadfile --no-loadscope-reorder
+# The files that name one of these markers: to import all of them takes each process ten seconds.
+# tests/conftest.py checks that no other file has such tests.
+files_with = $(if $(ARGS),,$$(grep -rlE --include='test_*.py' 'mark\.($(1))' tests | sort))
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)
 # On a busy machine, Spark may be slower than a test allows. What fails in a run of all tests (without
@@ -85,7 +88,7 @@ test: system-packages $(VENV)/.tests $(VENV)/spark.jsa
 
 all-tests:
 	$(BIN)/python -Im pytest -m "not spark and not docker" $(SIDE_BY_SIDE) $(ARGS) $(OR_NONE)
-	$(call test_on_spark,$(BIN)/python -Im pytest -m "(spark or docker) and not (kafka or delta or iceberg)",$(THREE_DRIVERS)) $(OR_NONE)
+	$(call test_on_spark,$(BIN)/python -Im pytest $(call files_with,spark|docker) -m "(spark or docker) and not (kafka or delta or iceberg)",$(THREE_DRIVERS)) $(OR_NONE)
 	$(MAKE) test-connectors
 
 ## make test-fast  tests without Java and browser that take no seconds
@@ -95,8 +98,8 @@ test-fast: $(VENV)/.tests
 
 ## make test-connectors  Kafka, Delta and Iceberg, each on the newest Spark it exists for
 test-connectors: java $(CONNECTORS)/.tests $(ICEBERG)/.tests
-	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest -m "(kafka or delta) and not iceberg",$(TWO_DRIVERS)) $(OR_NONE)
-	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest -m iceberg) $(OR_NONE)
+	$(call test_on_spark,$(CONNECTORS)/bin/python -Im pytest $(call files_with,kafka|delta) -m "(kafka or delta) and not iceberg",$(TWO_DRIVERS)) $(OR_NONE)
+	$(call test_on_spark,$(ICEBERG)/bin/python -Im pytest $(call files_with,iceberg) -m iceberg) $(OR_NONE)
 
 ## make test-oldest  signals, outcomes and the demo's failure on the oldest Spark supported
 test-oldest: java $(OLDEST)/.tests $(OLDEST)/spark.jsa

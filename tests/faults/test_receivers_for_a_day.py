@@ -22,7 +22,7 @@ from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 
 HOUR = 3600.0
-TICK = 30.0
+TICK = 60.0
 SLOW_SECONDS = 10.0
 """The longest that one attempt takes; see ``TOTAL_SECONDS``."""
 EVERY, OPEN_FOR = 300.0, 1800.0

@@ -45,12 +45,16 @@ def kept():
     return scheduler.activeJobs().size() + threads.count("stream execution thread")
 
 patience = time.monotonic() + 60
-while sessions.size() > 1 + kept() and time.monotonic() < patience:
+while True:
+    # Both at one time: a job that ends now leaves its session to the next collection.
+    held, left = kept(), sessions.size()
+    if left <= 1 + held or time.monotonic() > patience:
+        break
     gc.collect()
     jvm.System.gc()
     time.sleep(0.3)
 queues = [name for name in names() if name.startswith("querypulse.bus_queue")]
-say(json.dumps({"sessions": sessions.size(), "kept": kept(), "bus queues": queues}))
+say(json.dumps({"sessions": left, "kept": held, "bus queues": queues}))
 say(f"closed {sidecar.closed}")
 spark.stop()
 """
