@@ -29,8 +29,8 @@ HASHED := $(PIP) --require-hashes --requirement
 SIDE_BY_SIDE := -n 6 --dist worksteal
 THREE_DRIVERS := -n 3 --dist loadfile --no-loadscope-reorder
 TWO_DRIVERS := -n 2 --dist loadfile --no-loadscope-reorder
-# The files that name one of these markers: to import all of them takes each process ten seconds.
-# tests/conftest.py checks that no other file has such tests.
+# Only the files that name one of these markers: importing all takes each process ten seconds.
+# tests/repository/test_stages.py checks that no other file has such tests.
 files_with = $(if $(ARGS),,$$(grep -rlE --include='test_*.py' 'mark\.($(1))' tests | sort))
 # ARGS may choose tests of one kind only; pytest ends with 5 where there are none.
 OR_NONE = $(if $(ARGS),|| test $$? -eq 5)

@@ -38,6 +38,8 @@ OPT_IN = {"docker", "grafana", "soak", "collector"}
 STAGES = (frozenset({"spark", "docker"}), frozenset({"kafka", "delta"}), frozenset({"iceberg"}))
 """The stages of ``make test`` that collect only files that name one of these markers."""
 
+OVERLOOKED = pytest.StashKey()
+
 SUMMARY = "summary"
 """A property of a test whose value is printed at the end of the run."""
 
@@ -281,19 +283,27 @@ def pytest_note_cases(config, items):
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def pytest_check_files(items):
-    """Check that the stages of ``make test``, which collect few files, miss no test."""
-    for item in items:
-        for stage in STAGES:
-            if needed(item) & stage and not names_one_of(item.path, stage):
-                raise pytest.UsageError(f"{item.nodeid}: its file names none of {sorted(stage)}")
+def pytest_find_overlooked(config, items):
+    """Note the tests whose files ``make test`` does not find for their stage."""
+    config.stash[OVERLOOKED] = [
+        item.nodeid
+        for item in items
+        for stage in STAGES
+        if needed(item) & stage and not names_one_of(item.path, stage)
+    ]
 
 
 @cache
 def names_one_of(path, markers):
-    """Whether a file names one of these markers, which ``make test`` finds with grep."""
+    """Whether a file names one of these markers, as the grep of ``make test`` sees it."""
     text = path.read_text("utf-8")
     return any(f"mark.{marker}" in text for marker in markers)
+
+
+@pytest.fixture
+def overlooked(pytestconfig):
+    """The collected tests that no stage of ``make test`` runs."""
+    return pytestconfig.stash[OVERLOOKED]
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.input_rows import has_uncounted_rows
+from ...listener.query import Query
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
@@ -31,8 +32,7 @@ def check(context: RuleContext) -> Finding | None:
         seconds = context.watched_since(query.last_input_at)
     if seconds <= max(allowed, context.window.seconds):
         return None
-    since_start = "" if query.last_input_at is not None else ", since its run began"
-    reason = f"no rows read for {seconds:.0f} s{since_start} ({allowed:.0f} s allowed)"
+    reason = f"no rows read for {seconds:.0f} s{_meanwhile(query)} ({allowed:.0f} s allowed)"
     return Finding(
         alertname=NAME,
         query=context.label,
@@ -42,3 +42,10 @@ def check(context: RuleContext) -> Finding | None:
         summary=f"{context.label} gets no data: {reason}",
         evidence=evidence(context),
     )
+
+
+def _meanwhile(query: Query) -> str:
+    """What the time without rows includes, unless the present run has read some."""
+    if query.last_input_at is not None:
+        return ""
+    return ", over restarts" if query.without_input_before > 0 else ", since its run began"

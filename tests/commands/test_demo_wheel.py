@@ -1,4 +1,4 @@
-"""The demo as people run it who have only the wheel, and its status page meanwhile."""
+"""The demo and its status page, as people see them who have only the wheel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def demo(programs, tmp_path_factory):
-    """A demo of two queries that runs meanwhile; yields its process and its output so far."""
+    """A running demo of two queries; yields its process and a function that reads its output."""
     path = tmp_path_factory.mktemp("demo") / "output"
     with path.open("w") as output:
         process = subprocess.Popen(

@@ -146,12 +146,13 @@ def without_wait(text):
 WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerting_enabled == 1)"
 HEARTBEAT = "offset 5m"
 LAST_SCRAPE = ">= on (app) group_left ()"
+DRIVERS_CLOCK = "max by (app) (querypulse_driver_heartbeat_timestamp_seconds)"
 REPORTED = "querypulse reports the alert itself"
 STOPPED = "its heartbeat does not advance"
 
 
 class Mutant(NamedTuple):
-    """A rule without one of its parts, and the test case that must fail because of it."""
+    """A rule with one part removed or changed, and the test case that must fail because of it."""
 
     alert: str
     part: str
@@ -167,7 +168,7 @@ NO_WAIT = {
 NO_HEARTBEAT = {"QuerypulseDeliveryFailing": "the driver was killed"}
 """The cases of rules that need one of their own."""
 MUTANTS = [
-    *(Mutant(alert, "no wait", without_wait, NO_WAIT.get(alert, REPORTED)) for alert, rule in ALERTS.items() if "for" in rule),
+    *(Mutant(alert, "no wait", without_wait, NO_WAIT.get(alert, "querypulse reports the alert for less than the wait")) for alert, rule in ALERTS.items() if "for" in rule),
     *(Mutant(alert, "a heartbeat that has stopped", replaced(HEARTBEAT, "offset 1d"), NO_HEARTBEAT.get(alert, STOPPED))
       for alert, rule in ALERTS.items() if HEARTBEAT in rule["expr"]),
     *(Mutant(alert, "ignored queries", replaced(WATCHED), "under ignore")
@@ -189,16 +190,16 @@ MUTANTS = [
     Mutant("StreamingQueryStalled", "continuous", replaced("Continuous.*", "None"), "continuous"),
     Mutant("StreamingQueryStalled", "one cause", replaced('", query="*"}', '", query="none"}'), "the JVM does not answer"),
     Mutant("StreamingQueryStalled", "the first batch", replaced("or spark_streaming_query_start_timestamp_seconds"), "the first batch hangs"),
-    Mutant("StreamingQueryStalled", "the clock", replaced("max by (app) (querypulse_driver_heartbeat_timestamp_seconds)", "vector(time())"), "the first batch hangs"),
+    Mutant("StreamingQueryStalled", "the clock", replaced(DRIVERS_CLOCK, f"({DRIVERS_CLOCK} * 0 + 100000 + time())"), "the heartbeat stops shortly after a commit"),
     Mutant("StreamingBatchSlow", "the window", replaced("> on (app, query)", "> on (app, query) 5 *"), "a batch runs for a long time"),
     Mutant("StreamingBatchSlow", "tasks that finish", replaced("no_progress_seconds)\n", "no_progress_seconds) * 0\n"), "none of its tasks finishes"),
-    Mutant("StreamingBatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "watched"), "a batch runs for a long time"),
+    Mutant("StreamingBatchSlow", "the first batch", replaced("last_commit_timestamp_seconds", "batch_in_flight_seconds"), "the first batch of a run"),
     Mutant("StreamingQueryLagging", "the allowance", replaced("> on (app, query)", "> on (app, query) 0 *"), "a burst"),
     Mutant("StreamingQueryLagging", "falling", replaced("max_over_time(", "0 * max_over_time("), "it falls now and then"),
     Mutant("StreamingQueryLagging", "rising", replaced(" > spark_streaming_source_lag_offsets offset", " >= spark_streaming_source_lag_offsets offset"), "a steady lag"),
     Mutant("StreamingQueryLagging", "commits", replaced(">= 3", ">= 0"), "no batch starts"),
     Mutant("StreamingQueryLagging", "more severe alerts", replaced("stalled|"), "it does not advance"),
-    Mutant("StreamingQueryLagging", "the severity", replaced(" by (app, query, severity, occurrence)", " by (app, query)"), "one scrape fails"),
+    Mutant("StreamingQueryLagging", "the severity", replaced(" by (app, query, severity, occurrence)", " by (app, query)"), "querypulse reports it as critical"),
     Mutant("StreamingQueryLagging", "querypulse knows more", replaced('severity!="warning"', 'severity="none"'), "querypulse reports it as critical"),
     Mutant("StreamingDataLossRisk", "the severity", replaced("query, severity, occurrence)", "query)"), "one query alerts"),
     Mutant("StreamingQueryFlapping", "the budget", replaced(">= on (app, query)", ">= on (app, query) 0.6 *"), "three failures within ten minutes"),
@@ -220,7 +221,7 @@ MUTANTS = [
     Mutant("QuerypulseMonitoringDegraded", "the affected driver", replaced("on (job, instance)", "on (job)"), "no poll of Spark for ten minutes"),
     Mutant("QuerypulseDeliveryFailing", "pending alerts", replaced("pending > 0", "pending > 9"), "a receiver accepts nothing for a quarter of an hour"),
     Mutant("QuerypulseDeliveryFailing", "obsolete alerts", replaced('reason!="obsolete"', 'reason!="none"', 2), "alerts resolved before they could be delivered"),
-    Mutant("QuerypulseDeliveryFailing", "long ago", replaced("[1h]", "[1d]"), "an alert was given up"),
+    Mutant("QuerypulseDeliveryFailing", "long ago", replaced("[1h]", "[1d]"), "alerts were given up long ago"),
     Mutant("QuerypulseDeliveryFailing", "keep_firing_for", replaced("keep_firing_for: 10m", "keep_firing_for: 1m"), "an alert was given up"),
     Mutant("QuerypulseWatchdog", "constant firing", replaced("vector(1)", "up"), "no driver reports"),
 ]  # fmt: skip
@@ -228,7 +229,7 @@ MUTANTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda one: f"{one.alert}-{one.part}")
-def test_mutated_rule_fails_the_test_of_the_part(mutant, tmp_path):
+def test_mutated_rule_fails_its_case(mutant, tmp_path):
     """Otherwise the part of the rule, or its test, has no effect."""
     rule = mutant.change(text_of(mutant.alert))
     done = try_rule(mutant.alert, rule, tmp_path, case=mutant.case)

@@ -355,7 +355,7 @@ def the_same(one, other):
     )
 
 
-@settings(max_examples=20)
+@settings(max_examples=40)
 @given(
     story=st.lists(_EVENTS, max_size=40),
     grace=st.sampled_from([0, 2, 30, 60]),

@@ -28,7 +28,7 @@ class Mutation(msgspec.Struct, frozen=True):
     terms: Terms = Terms()
     seeds: int = 25
     first: int = 1
-    """The first of these seeds: the one that showed it when it was last searched for."""
+    """Where the search starts: at a seed that has shown the mutation before."""
     finding: str = ""
     plan: Plan | None = None
 

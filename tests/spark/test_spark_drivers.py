@@ -27,12 +27,9 @@ def slow_reply(handler):
 @pytest.mark.fault(
     "Ends and kills", "A failure right before `sys.exit`", "It is reported; the exit code is kept"
 )
-def test_failure_right_before_exit_pages_to_a_slow_receiver_and_keeps_the_exit_code(
-    pages, tmp_path
-):
-    pages.otherwise = slow_reply
+def test_failure_right_before_exit_pages_and_keeps_the_exit_code(pages, tmp_path):
     script = """
-    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
     die = threading.Event()
     def work(batch, batch_id):
         if die.is_set():
@@ -40,12 +37,10 @@ def test_failure_right_before_exit_pages_to_a_slow_receiver_and_keeps_the_exit_c
     query = start("doomed", work)
     until_commits(sidecar, "doomed")
     die.set()
-    try:
-        query.awaitTermination()
-    finally:
-        say("exiting")
-        spark.stop()
-        sys.exit(3)
+    while query.isActive:
+        time.sleep(0.01)
+    say("exiting")
+    sys.exit(3)
     """
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("exiting")
@@ -53,6 +48,23 @@ def test_failure_right_before_exit_pages_to_a_slow_receiver_and_keeps_the_exit_c
 
         assert driver.wait() == 3
         assert time.monotonic() - exiting_at < 10
+        assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
+
+
+def test_failure_pages_to_a_slow_receiver_before_an_immediate_exit(pages, tmp_path):
+    pages.otherwise = slow_reply
+    script = """
+    sidecar = attach(spark, http_port=-1, webhook_url=os.environ["PAGES"])
+    def work(batch, batch_id):
+        raise ValueError("concurrent update")
+    query = start("doomed", work)
+    try:
+        query.awaitTermination()
+    finally:
+        spark.stop()
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        assert driver.wait() == 1
         assert pages.reported == [("firing", "StreamingQueryFailed", "doomed")]
 
 
@@ -182,13 +194,33 @@ def test_new_context_after_a_stop_is_watched(pages, tmp_path):
         assert pages.reported == [("firing", "StreamingQueryFailed", "silver")]
 
 
-class PausedJvm(NamedTuple):
-    """What a driver prints and notifies whose JVM pauses for 6 s, then until an alert fires."""
+def test_spark_context_that_stops_by_itself_is_one_incident(pages, tmp_path):
+    script = """
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=2)
+    start("a"); start("b")
+    until_commits(sidecar, "a", "b")
+    spark.sparkContext._jsc.sc().stop()
+    say("dead")
+    time.sleep(60)
+    """
+    with Driver(script, tmp_path, PAGES=pages.url) as driver:
+        driver.wait_for_line("dead")
+        page = pages.wait_for("StreamingQueryStopped", "*")
+        # The page does not wait until every query is known to be gone.
+        assert page.annotations["reason"].startswith("the SparkContext stopped by itself: ")
+        assert [page.what for page in pages.pages] == [("StreamingQueryStopped", "*")]
+
+
+class PausedDriver(NamedTuple):
+    """A driver whose JVM pauses for 6 s and goes on, and then pauses until an alert fires."""
 
     lines: list[str]
+    code: int
     after_pause: list[ReceivedPage]
+    """The notifications until the second pause."""
     stalled: ReceivedPage
     resumed: ReceivedPage
+    reported: list[tuple[str, str, str]]
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +237,11 @@ def paused(tmp_path_factory):
     before = sidecar.snapshot().queries[0].last_commit_batch
     time.sleep(11)
     say(f"commits again {sidecar.snapshot().queries[0].last_commit_batch > before}, alerts {sidecar.alerts()}")
-    say("waiting")
-    time.sleep(120)
+    say("pause again")
+    while not sidecar.alerts():
+        time.sleep(0.1)
+    while sidecar.alerts():
+        time.sleep(0.1)
     """
     with (
         PageRecorder() as pages,
@@ -216,13 +251,14 @@ def paused(tmp_path_factory):
         driver.signal_jvm(signal.SIGSTOP)
         time.sleep(6)
         driver.signal_jvm(signal.SIGCONT)
-        driver.wait_for_line("waiting")
+        driver.wait_for_line("pause again")
         after_pause = list(pages.pages)
         driver.signal_jvm(signal.SIGSTOP)
         stalled = pages.wait_for("StreamingQueryStalled", "paused", timeout=40)
         driver.signal_jvm(signal.SIGCONT)
         resumed = pages.wait_for("StreamingQueryStalled", "paused", status="resolved")
-        return PausedJvm(driver.lines, after_pause, stalled, resumed)
+        code = driver.wait()
+        return PausedDriver(driver.lines, code, after_pause, stalled, resumed, pages.reported)
 
 
 @pytest.mark.fault(
@@ -240,7 +276,16 @@ def test_jvm_that_resumes_after_a_pause_does_not_page(paused):
 )
 def test_frozen_jvm_does_not_stop_the_evaluation(paused):
     assert paused.stalled.annotations["reason"].startswith("silent: ")
-    assert paused.resumed.status == "resolved"
+    assert paused.stalled not in paused.after_pause
+    assert paused.resumed.at > paused.stalled.at
+
+
+def test_driver_whose_jvm_was_frozen_ends_normally(paused):
+    assert paused.code == 0
+    assert paused.reported == [
+        ("firing", "StreamingQueryStalled", "paused"),
+        ("resolved", "StreamingQueryStalled", "paused"),
+    ]
 
 
 @pytest.mark.fault(

@@ -138,8 +138,6 @@ class EndOutcome(NamedTuple):
     code: int
     inside: tuple[tuple[str, str], ...]
     outside: str
-    reasons: tuple[str, ...]
-    """Of the driver's alerts."""
     seconds: float
     """From the last action or the signal to the end of the process."""
 
@@ -168,10 +166,8 @@ def outcome_of(end: End, folder: Path) -> EndOutcome:
         seconds = time.monotonic() - began(driver, began_at)
         with suppress(AssertionError):
             until(lambda: reported.firing, "the watcher reports it", timeout=3 * GONE_AFTER + 4)
-        fired = [page for page in pages.pages if page.status == "firing"]
-        reasons = tuple(page.annotations.get("reason", "") for page in fired)
-        what = tuple(page.what for page in fired)
-        return EndOutcome(code, what, seen_from_outside(reported), reasons, seconds)
+        fired = tuple(page.what for page in pages.pages if page.status == "firing")
+        return EndOutcome(code, fired, seen_from_outside(reported), seconds)
 
 
 def began(driver, otherwise: float) -> float:
@@ -237,6 +233,3 @@ def test_end_of_a_driver_decides_which_alerts_fire(outcome, how, durations, meas
     measured(f"{durations[slowest]:.1f} s at most ({slowest})")
     assert found[:3] == (end.code, end.inside, end.outside)
     assert found.seconds < AT_MOST_SECONDS
-    if end.inside == GONE:
-        # The page does not wait until every query is known to be gone.
-        assert found.reasons[0].startswith("the SparkContext stopped by itself: ")

@@ -88,7 +88,7 @@ def lines_of(script, pages, folder):
 
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory):
-    """What a driver with children of each kind prints and notifies; its query fails at the end."""
+    """A driver with children of each kind, whose query fails at the end: its output and its alerts."""
     with PageRecorder() as pages:
         return lines_of(CHILDREN, pages, tmp_path_factory.mktemp("parent")), pages.reported
 

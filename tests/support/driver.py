@@ -8,13 +8,15 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from support.queries import until
 
 HEADER = """
-import os, sys, time, threading
+import faulthandler, os, signal, sys, time, threading
+faulthandler.register(signal.SIGUSR1)
 from pyspark.sql import SparkSession
 from querypulse.sidecar import attach
 spark = (
@@ -37,6 +39,9 @@ def say(text):
     print(text, flush=True)
 """
 
+
+DUMP_SECONDS = 2.0
+"""How long a process may take to print its stacks."""
 
 SHARES_THE_QUEUE = """
 from py4j.protocol import Py4JError
@@ -88,7 +93,18 @@ class Driver:
             assert self.process.poll() is None or text in self.lines, self.errors
             return text in self.lines
 
-        until(said, f"the driver prints {text!r}", timeout)
+        try:
+            until(said, f"the driver prints {text!r}", timeout)
+        except AssertionError as late:
+            raise AssertionError(f"{late}\n{self._stacks()}") from None
+
+    def _stacks(self) -> str:
+        """What a driver with ``HEADER`` prints, with the stacks of all threads of Python and the JVM."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGUSR1)
+            self.signal_jvm(signal.SIGQUIT)
+            time.sleep(DUMP_SECONDS)
+        return "\n".join([*self.lines, self.errors])
 
     def wait(self, timeout: float = 60.0) -> int:
         """Its exit code."""

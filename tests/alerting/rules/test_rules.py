@@ -205,6 +205,22 @@ def test_retrying_batch_reports_how_many_jobs_it_ran():
     )
 
 
+@pytest.mark.parametrize(
+    ("story", "how_long"),
+    [
+        (Story().started(at=0).idle(at=600), "620 s, since its run began"),
+        (Story().started(at=0).ended(at=300).started(run=2, at=300).idle(run=2, at=600), "620 s, over restarts"),
+        (Story().started(at=0).commit(batch=0, at=10).idle(at=600), "610 s"),
+        (Story().started(at=0).commit(batch=0, at=10).ended(at=300).started(run=2, at=300).idle(run=2, at=600), "610 s, over restarts"),
+    ],
+    ids=["its first run", "restarted", "it has read rows", "restarted, and it had read rows"],
+)  # fmt: skip
+def test_missing_input_says_how_long_no_rows_were_read(story, how_long):
+    (finding,) = story.evaluate(620, expected_input_seconds=600.0).findings
+
+    assert finding.reason == f"no rows read for {how_long} (600 s allowed)"
+
+
 def test_failure_has_evidence():
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
     story.probe(processing(batch=10), run("b"), at=100).ended(at=101, exception=CONFLICT)
