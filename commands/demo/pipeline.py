@@ -5,6 +5,7 @@ Subclasses contain what depends on the storage.
 
 from __future__ import annotations
 
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -18,6 +19,7 @@ ALERTS = "alert_resolution"
 TRIGGER = "2 seconds"
 PATIENCE_SECONDS = 20.0
 CONFLICT_SECONDS = 120.0
+POLL_SECONDS = 0.05
 SAVED = "commits.saved"
 
 
@@ -37,7 +39,10 @@ class Pipeline(ABC):
         self.lock = WriterLock(made(folder / "locks") / ALERTS)
         self._folder = folder
         self._say = say
-        self._failed_at: float | None = None
+        self._failed = threading.Event()
+        self._failed_at = 0.0
+        self._stopping = threading.Event()
+        self._writer: threading.Thread | None = None
 
     @abstractmethod
     def prepare(self) -> dict[str, str]:
@@ -48,20 +53,22 @@ class Pipeline(ABC):
         """Start telemetry and every query."""
 
     def conflict(self) -> float:
-        """Commit as a second writer to the chosen query's table until the query fails.
+        """Let a second writer commit to the chosen query's table until the query fails.
 
-        Returns the Unix time of the failure.
+        Returns the Unix time of the failure, without waiting for the writer's last commit.
 
         Raises:
-            TimeoutError: the query does not fail.
+            TimeoutError: the query does not fail, or the writer does.
 
         """
+        self._writer = threading.Thread(target=self._commit_often, name="demo-writer", daemon=True)
+        self._writer.start()
         deadline = time.monotonic() + CONFLICT_SECONDS
-        while self._failed_at is None:
-            if time.monotonic() > deadline:
+        while not self._failed.wait(POLL_SECONDS):
+            # It also ends because the query has failed meanwhile.
+            broke = not self._writer.is_alive() and not self._failed.is_set()
+            if broke or time.monotonic() > deadline:
                 raise TimeoutError("the demo's second writer caused no conflict")
-            self._commit_as_another()
-            time.sleep(0.01)
         return self._failed_at
 
     def block_commits(self, name: str) -> None:
@@ -82,7 +89,10 @@ class Pipeline(ABC):
         query.stop()
 
     def stop(self) -> None:
-        """Stop telemetry and every query."""
+        """Stop telemetry, the second writer and every query."""
+        self._stopping.set()
+        if self._writer is not None:
+            self._writer.join(PATIENCE_SECONDS)
         self.lock.give_back()
         for name in reversed(self.queries):
             self.stop_query(name)
@@ -118,7 +128,13 @@ class Pipeline(ABC):
             self._merge(batch)
         except Exception:
             self._failed_at = time.time()
+            self._failed.set()
             raise
+
+    def _commit_often(self) -> None:
+        while not (self._failed.is_set() or self._stopping.is_set()):
+            self._commit_as_another()
+            time.sleep(0.01)
 
     def _commits_of(self, name: str) -> Path:
         return self._checkpoint(name) / "commits"

@@ -180,6 +180,29 @@ def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
     assert pipeline.table.read()[1]["a"] == "open"
 
 
+def test_failure_is_known_while_the_second_writer_still_commits(pipeline, monkeypatch):
+    """Its commit may take ten seconds, which are not the time from the failure to the page."""
+    commit, go_on = pipeline._commit_as_another, threading.Event()
+
+    def slowly():
+        commit()
+        go_on.wait(PATIENCE_SECONDS)
+
+    monkeypatch.setattr(pipeline, "_commit_as_another", slowly)
+    failed_at = SCENARIOS["failure"].strike(pipeline)
+    seconds = time.time() - failed_at
+    go_on.set()
+
+    assert seconds < PATIENCE_SECONDS / 2
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_second_writer_that_breaks_ends_the_failure_scenario(pipeline, monkeypatch):
+    monkeypatch.setattr(pipeline, "_commit_as_another", lambda: 1 / 0)
+    with pytest.raises(TimeoutError, match="caused no conflict"):
+        SCENARIOS["failure"].strike(pipeline)
+
+
 def test_failure_scenario_times_out_if_no_query_runs(pipeline, monkeypatch):
     monkeypatch.setattr(pipeline_module, "CONFLICT_SECONDS", 0.05)
     pipeline.stop_query(ALERTS)
