@@ -42,7 +42,7 @@ class Pipeline(ABC):
         self._failed = threading.Event()
         self._failed_at = 0.0
         self._stopping = threading.Event()
-        self._writer: threading.Thread | None = None
+        self._second_writer: threading.Thread | None = None
 
     @abstractmethod
     def prepare(self) -> dict[str, str]:
@@ -61,12 +61,14 @@ class Pipeline(ABC):
             TimeoutError: the query does not fail, or the writer does.
 
         """
-        self._writer = threading.Thread(target=self._commit_often, name="demo-writer", daemon=True)
-        self._writer.start()
+        self._second_writer = writer = threading.Thread(
+            target=self._commit_often, name="demo-second-writer", daemon=True
+        )
+        writer.start()
         deadline = time.monotonic() + CONFLICT_SECONDS
         while not self._failed.wait(POLL_SECONDS):
             # It also ends because the query has failed meanwhile.
-            broke = not self._writer.is_alive() and not self._failed.is_set()
+            broke = not writer.is_alive() and not self._failed.is_set()
             if broke or time.monotonic() > deadline:
                 raise TimeoutError("the demo's second writer caused no conflict")
         return self._failed_at
@@ -91,8 +93,8 @@ class Pipeline(ABC):
     def stop(self) -> None:
         """Stop telemetry, the second writer and every query."""
         self._stopping.set()
-        if self._writer is not None:
-            self._writer.join(PATIENCE_SECONDS)
+        if self._second_writer is not None:
+            self._second_writer.join(PATIENCE_SECONDS)
         self.lock.give_back()
         for name in reversed(self.queries):
             self.stop_query(name)
