@@ -58,6 +58,7 @@ START_THREADS = {
     "exporter/slots.py",
     "core/loop.py",
     "commands/demo/page_receiver.py",
+    "commands/demo/pipeline.py",
     "commands/demo/run.py",
     "commands/demo/telemetry.py",
     "examples/delta/ivy_talk.py",
