@@ -82,7 +82,7 @@ def test_failure_pages_while_another_listener_blocks_the_bus(spark, watch, pages
             start(rate(spark), f"busy-{number}", trigger="50 milliseconds")
         start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")
-        until(lambda: slow_listener.received > 10, "the bus is blocked")
+        until(lambda: slow_listener.received > 10, "the bus is blocked", 90)
 
         trap.die.set()
         page = pages.wait_for("StreamingQueryFailed", "doomed")
