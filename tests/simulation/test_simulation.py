@@ -54,6 +54,7 @@ def test_plan_and_run_are_deterministic():
     assert run(plan) == run(plan)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS, ids=lambda seed: f"{seed.number}: {seed.what}")
 def test_regression_seed_breaks_no_property(seed):
     holds(run(seed.plan))
