@@ -288,8 +288,9 @@ def pytest_find_overlooked(config, items):
     config.stash[OVERLOOKED] = [
         item.nodeid
         for item in items
+        for markers in [needed(item)]
         for stage in STAGES
-        if needed(item) & stage and not names_one_of(item.path, stage)
+        if markers & stage and not names_one_of(item.path, stage)
     ]
 
 

@@ -14,11 +14,10 @@ from ...sidecar.sidecar import Sidecar
 from .demo_arguments import DemoSettings
 from .demo_output import DemoOutput
 from .page_receiver import PageReceiver, ReceivedAlert
-from .pipeline import BRONZE, Pipeline
+from .pipeline import BRONZE, POLL_SECONDS, Pipeline
 from .scenarios import SCENARIOS
 from .waiting import Waiting, main_thread_stuck_in
 
-POLL_SECONDS = 0.05
 OUTAGE_SECONDS = 120.0
 """How long a delivery to the user's own webhook may take."""
 HEALTHY_SECONDS = 60.0

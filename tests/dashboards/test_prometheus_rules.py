@@ -147,8 +147,7 @@ WATCHED = "and on (app, query) max by (app, query) (spark_streaming_query_alerti
 HEARTBEAT = "offset 5m"
 LAST_SCRAPE = ">= on (app) group_left ()"
 DRIVERS_CLOCK = "max by (app) (querypulse_driver_heartbeat_timestamp_seconds)"
-REPORTED = "querypulse reports the alert itself"
-STOPPED = "its heartbeat does not advance"
+REPORTS = "querypulse reports the alert"
 
 
 class Mutant(NamedTuple):
@@ -161,26 +160,33 @@ class Mutant(NamedTuple):
     """The beginning of its name."""
 
 
+def in_each_rule(part, old, new, case, *, count=1, instead=None):
+    """The mutants of all rules that contain ``old``, in which ALERT is the name of the rule.
+
+    ``instead`` has the cases of rules that need one of their own.
+    """
+    return [
+        Mutant(alert, part, replaced(text, new, count), (instead or {}).get(alert, case))
+        for alert, rule in ALERTS.items()
+        if (text := old.replace("ALERT", alert)) in rule["expr"]
+    ]
+
+
 NO_WAIT = {
     "StreamingDriverDown": "it is down for less than the wait",
     "QuerypulseDeliveryFailing": "a receiver is down for some minutes",
 }
-NO_HEARTBEAT = {"QuerypulseDeliveryFailing": "the driver was killed"}
 """The cases of rules that need one of their own."""
 MUTANTS = [
-    *(Mutant(alert, "no wait", without_wait, NO_WAIT.get(alert, "querypulse reports the alert for less than the wait")) for alert, rule in ALERTS.items() if "for" in rule),
-    *(Mutant(alert, "a heartbeat that has stopped", replaced(HEARTBEAT, "offset 1d"), NO_HEARTBEAT.get(alert, STOPPED))
-      for alert, rule in ALERTS.items() if HEARTBEAT in rule["expr"]),
-    *(Mutant(alert, "ignored queries", replaced(WATCHED), "under ignore")
-      for alert, rule in ALERTS.items() if WATCHED in rule["expr"]),
-    *(Mutant(alert, "querypulse's own alert", replaced(f'alertname="{alert}"', 'alertname="Other"', 9), REPORTED)
-      for alert, rule in ALERTS.items() if f'alertname="{alert}"' in rule["expr"]),
-    *(Mutant(alert, "any alert", replaced(f'{{alertname="{alert}"}}', "", 9), "another alert of the query")
-      for alert, rule in ALERTS.items() if f'{{alertname="{alert}"}}' in rule["expr"]),
-    *(Mutant(alert, "a scrape that fails", replaced("}[5m]", "}[15s]"), "one scrape fails")
-      for alert, rule in ALERTS.items() if "}[5m]" in rule["expr"]),
-    *(Mutant(alert, "resolved alerts", replaced(LAST_SCRAPE, f"{LAST_SCRAPE} 0 *"), "it resolved a minute before the driver died")
-      for alert, rule in ALERTS.items() if LAST_SCRAPE in rule["expr"]),
+    *(Mutant(alert, "no wait", without_wait, NO_WAIT.get(alert, f"{REPORTS} for less than the wait"))
+      for alert, rule in ALERTS.items() if "for" in rule),
+    *in_each_rule("a heartbeat that has stopped", HEARTBEAT, "offset 1d", "its heartbeat does not advance",
+                  instead={"QuerypulseDeliveryFailing": "the driver was killed"}),
+    *in_each_rule("ignored queries", WATCHED, "", "under ignore"),
+    *in_each_rule("querypulse's own alert", 'alertname="ALERT"', 'alertname="Other"', f"{REPORTS} itself", count=9),
+    *in_each_rule("any alert", '{alertname="ALERT"}', "", "another alert of the query", count=9),
+    *in_each_rule("a scrape that fails", "}[5m]", "}[15s]", "one scrape fails"),
+    *in_each_rule("resolved alerts", LAST_SCRAPE, f"{LAST_SCRAPE} 0 *", "it resolved a minute before the driver died"),
     Mutant("StreamingQueryFailed", "an alert that lasts", replaced('occurrence!=""', 'occurrence="none"'), "querypulse has held the alert open and then reported it as one that lasts"),
     Mutant("StreamingQueryFailed", "the measured value", replaced("failure_info)", "failure_info > 1)"), "fails"),
     Mutant("StreamingQueryStalled", "the window", replaced("> on (app, query)", "> on (app, query) 2 *"), "the first batch hangs"),

@@ -29,7 +29,6 @@ AT_MOST_SECONDS = 10.0
 BEGAN = "began "
 SUBMIT = (str(Path(pyspark.__file__).parent / "bin" / "spark-submit"),)
 ATTACHED = """
-import signal
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
 for name in ("bronze", "silver"):
     start(name)

@@ -60,7 +60,6 @@ with fork.Pool(2) as pool:
     pool.map(abs, range(8))
 say(f"after children with {[process.exitcode for process in processes]}: {lives()}")
 
-import signal
 child = os.fork()
 if child == 0:
     time.sleep(60)

@@ -40,7 +40,7 @@ def say(text):
 """
 
 
-DUMP_SECONDS = 2.0
+STACKS_SECONDS = 2.0
 """How long a process may take to print its stacks."""
 
 SHARES_THE_QUEUE = """
@@ -103,7 +103,7 @@ class Driver:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGUSR1)
             self.signal_jvm(signal.SIGQUIT)
-            time.sleep(DUMP_SECONDS)
+            time.sleep(STACKS_SECONDS)
         return "\n".join([*self.lines, self.errors])
 
     def wait(self, timeout: float = 60.0) -> int:
