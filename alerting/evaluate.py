@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.states import QueryState
 from ..listener.flow import Flow, Node, flow_of
-from ..listener.labels import base_label
-from ..listener.probing import Context
+from ..listener.identity import base_label
+from ..listener.probe import Context
 from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
-from .absent import absent_queries, evaluate_absent
-from .deaths import was_flapping_already
-from .finding import Finding, Severity
-from .incidents import gather
-from .policy import Policy
-from .query_health import QueryHealth
-from .rule_context import RuleContext
-from .rule_runner import RuleRunner
+from .finding import Finding, QueryHealth, Severity
+from .incidents import gather, with_neighbours, with_upstream
+from .policy import Policy, batch_window, stall_window
+from .restarts import was_flapping_already
+from .rule_context import RuleContext, RuleRunner, is_restarted
 from .rules import (
     ORDER,
     data_loss_risk,
@@ -28,11 +26,45 @@ from .rules import (
     monitoring_degraded,
     query_failed,
     query_flapping,
+    query_given_up,
+    query_missing,
     query_stalled,
+    query_stopped,
 )
-from .starving import with_neighbours, with_upstream
-from .supervision import is_restarted
-from .window import batch_window, stall_window
+
+# -- absent -----------------------------------------------------------------------------------
+# Queries that should run, and that no signal has ever shown. Pure.
+
+
+def absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
+    """By name: the labels of supervised and expected queries that no signal has seen."""
+    known, names = snapshot.labels(), {query.name for query in snapshot.queries}
+    supervised = {label: label for label in snapshot.supervised if label not in known}
+    expected = {name: base_label(name) for name in policy.expected if name not in names}
+    return supervised | expected
+
+
+def evaluate_absent(
+    name: str, label: str, snapshot: Snapshot, now: float, policy: Policy, *, rules: RuleRunner
+) -> tuple[Finding | None, QueryHealth]:
+    """What is wrong with one of them, and its state."""
+    limits, supervised = policy.limits(name), snapshot.supervised.get(label)
+    found = None
+    if supervised is not None and not limits.ignore:
+        found = rules.run(query_given_up.check_absent, label, supervised) or rules.run(
+            query_missing.check_not_started, label, supervised, limits, snapshot, now
+        )
+    starts = supervised is not None and supervised.due_at is not None
+    if found is None and name in policy.expected and not starts:
+        found = rules.run(query_missing.check_absent, label, limits, snapshot, now)
+    if found is None:
+        reason = "expected, not seen yet" if supervised is None else supervised.failure
+        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
+    return found, QueryHealth(found.state, found.reason, severity=found.severity)
+
+
+# -- evaluate ---------------------------------------------------------------------------------
+
 
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
@@ -218,3 +250,29 @@ def _is_idle(context: RuleContext) -> bool:
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
+
+
+# -- main thread ------------------------------------------------------------------------------
+# Where the job's main thread is while a query is down or stuck: why it is not restarted. Pure.
+
+
+ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})
+EVIDENCE = "main_thread"
+
+
+def with_main_thread(evaluation: Evaluation, main_thread: Callable[[], str]) -> Evaluation:
+    """Add the evidence ``main_thread``; read it at most once, and only if a finding needs it."""
+    if not any(map(_needs_it, evaluation.findings)):
+        return evaluation
+    text = main_thread()
+    if not text:
+        return evaluation
+    findings = tuple(
+        replace(one, evidence={**one.evidence, EVIDENCE: text}) if _needs_it(one) else one
+        for one in evaluation.findings
+    )
+    return replace(evaluation, findings=findings)
+
+
+def _needs_it(finding: Finding) -> bool:
+    return finding.alertname in ENDED_OR_STUCK

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from ..core.durations import duration
-from ..listener.job_counts import JobCounts
-from ..listener.probing import JobActivity
+from ..core.text import duration
+from ..listener.probe import JobActivity, JobCounts
 from ..listener.query import Query
-from . import over_restarts
+from . import restarts
+from .policy import Window
 from .rule_context import RuleContext
-from .window import Window
 
 
 def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:
@@ -21,7 +20,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(context),
-        **over_restarts.facts(context),
+        **restarts.facts(context),
         "window": str(context.window if window is None else window),
         "batch_in_flight": _in_flight(context),
         "commit_log": _commit_log(query),

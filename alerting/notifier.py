@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ..core.deadline import Deadline
+from ..core.threads import Deadline
 from .alert import Incident
-from .outbox.delivery import Delivery
-from .outbox.dispatch import Dispatch
-from .outbox.entry import OutboxEntry
-from .outbox.spool import Spool
-from .query_heartbeats import QueryHeartbeats
-from .receivers.heartbeat import Heartbeat
-from .remembering import Remembering
+from .delivery import Delivery, Dispatch
+from .failure_history import Remembering
+from .heartbeat import Heartbeat, QueryHeartbeats
+from .outbox_entry import OutboxEntry
+from .spool import Spool
 
 
 class Notifier:

@@ -15,8 +15,8 @@ The same holds for every receiver. PagerDuty, for example, is retried so:
 | receiver down | a new critical page | 5 since the last error, once |
 
 While a receiver is down, its pauses replace those between posts. The first success sends all that
-waits. A flush, as at the driver's exit, waits for none of them. ``outbox/send_schedule.py`` applies
-the table to the messages of a receiver; ``outbox/rate.py`` limits its requests per minute.
+waits. A flush, as at the driver's exit, waits for none of them. ``outbox.py`` applies
+the table to the messages of a receiver; ``TokenBucket`` limits its requests per minute.
 """
 
 from __future__ import annotations
@@ -28,8 +28,11 @@ import tenacity
 from msgspec.structs import replace
 from tenacity.wait import wait_base
 
-from ..core.outcomes import DeliveryOutcome
+from ..core.states import DeliveryOutcome
 from .receivers.receiver import DeliveryError
+
+# -- retries ----------------------------------------------------------------------------------
+
 
 # -- what a receiver asks for -------------------------------------------------------------------
 
@@ -170,3 +173,47 @@ class Breaker(msgspec.Struct, frozen=True):
             pauses += 1
             next_at = now + nth_wait(BREAKER_WAIT, pauses)
         return replace(self, not_before=max(self.not_before, next_at), pauses=pauses)
+
+
+# -- rate -------------------------------------------------------------------------------------
+# The rate limit of a receiver, as a token bucket. Pure.
+
+
+SECONDS = 60.0
+BURST_SHARE = 0.2
+"""The share of a minute's requests that may leave at once."""
+
+
+class TokenBucket(msgspec.Struct, frozen=True):
+    """Lets at most ``per_minute`` requests go in any 60 seconds; None lets all go.
+
+    A fifth of them may leave at once, the other four flow in over the minute: so a full
+    bucket and a minute's inflow together are never more than the limit. ``tokens`` were left
+    at ``at`` (monotonic seconds). They may be overdrawn, by requests that cannot wait.
+    """
+
+    per_minute: float | None
+    tokens: float = 0.0
+    at: float = float("-inf")
+
+    def ready_at(self, now: float) -> float:
+        """When a token is available: ``now``, or later."""
+        if self.per_minute is None:
+            return now
+        missing = 1.0 - self._left(now, self.per_minute)
+        return now + max(0.0, missing) / self._inflow(self.per_minute)
+
+    def taken(self, now: float) -> TokenBucket:
+        """The bucket with one token less."""
+        if self.per_minute is None:
+            return self
+        return TokenBucket(self.per_minute, self._left(now, self.per_minute) - 1.0, now)
+
+    def _left(self, now: float, per_minute: float) -> float:
+        inflow = (now - self.at) * self._inflow(per_minute)
+        return min(max(1.0, per_minute * BURST_SHARE), self.tokens + inflow)
+
+    @staticmethod
+    def _inflow(per_minute: float) -> float:
+        """Tokens a second."""
+        return per_minute * (1.0 - BURST_SHARE) / SECONDS

@@ -1,13 +1,19 @@
-"""The input of a rule: one query, its limits, and the time."""
+"""What a rule reads, and how rules run."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec
 
 import msgspec
 
 from ..listener.query import Query
 from ..listener.snapshot import Snapshot
-from .policy import Limits
-from .window import Window
+from .finding import Finding
+from .policy import Limits, Window
+
+# -- rule context -----------------------------------------------------------------------------
+# The input of a rule: one query, its limits, and the time.
 
 
 class RuleContext(msgspec.Struct, frozen=True, gc=False):
@@ -47,3 +53,50 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
         """Whether neither the probe nor any event has arrived for a whole window."""
         at = self.received_at
         return at is not None and self.watched_since(at) > self.window.seconds
+
+
+# -- rule runner ------------------------------------------------------------------------------
+# Runs rules so that one that raises affects no other rule and no other query.
+
+
+P = ParamSpec("P")
+
+
+class RuleRunner:
+    """``errors`` has the first error of each rule that raised, by the rule's name."""
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+
+    def run(
+        self, rule: Callable[P, Finding | None], *args: P.args, **kwargs: P.kwargs
+    ) -> Finding | None:
+        """What the rule finds; None if it raises."""
+        try:
+            return rule(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the other rules must still run
+            self.errors.setdefault(rule.__module__.rpartition(".")[2], error)
+            return None
+
+
+# -- supervision ------------------------------------------------------------------------------
+# Whether ``supervise`` takes care of a query that is down. Pure.
+
+
+def is_handled(context: RuleContext) -> bool:
+    """Whether ``supervise`` restarts the query, or StreamingQueryGivenUp pages for it."""
+    supervised = context.snapshot.supervised.get(context.label)
+    return supervised is not None and (bool(supervised.given_up) or is_restarted(context))
+
+
+def is_restarted(context: RuleContext) -> bool:
+    """Whether ``supervise`` restarts the query, so that its failure pages nobody yet.
+
+    It does not while its start is overdue by more than ``start_grace_seconds``: then a start
+    function hangs, its own or that of another query.
+    """
+    supervised = context.snapshot.supervised.get(context.label)
+    if supervised is None or supervised.given_up:
+        return False
+    since = supervised.waits_since(context.query.gone_at)
+    return since is None or context.watched_since(since) <= context.limits.start_grace_seconds

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from ..listener.in_flight import Delay, delay_of
-from ..listener.job_counts import UNOWNED
-from ..listener.probing import JobActivity
-from ..listener.query import InFlight
-from . import over_restarts
+from ..listener.probe import UNOWNED, JobActivity
+from ..listener.query import Delay, InFlight, delay_of
+from . import restarts
 from .evidence import evidence
 from .finding import Severity
+from .policy import STALL_CRITICAL_SECONDS
 from .rule_context import RuleContext
-from .window import STALL_CRITICAL_SECONDS
 
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
@@ -48,14 +46,14 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
     A planned stop in the middle of a batch leaves the same files as a crash. So an old plan counts
     only after the run has had its window, which follows the batches in its checkpoint.
     """
-    found = over_restarts.unfinished(context)
+    found = restarts.unfinished(context)
     if (
         found is None
         or flight.batch_id != found.batch_id
         or found.age_seconds <= slow_limit(context)
     ):
         return ""
-    return str(found) if lasted(context, flight) > over_restarts.window_seconds(context) else ""
+    return str(found) if lasted(context, flight) > restarts.window_seconds(context) else ""
 
 
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:

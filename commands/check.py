@@ -10,15 +10,14 @@ from pathlib import Path
 import msgspec
 
 from ..alerting.generic_apps import problem_of
-from ..alerting.outbox.spool_trial import try_folder
+from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..settings import wiring
-from ..settings.components import make_components
-from ..settings.configured import configured
+from ..settings.loading import load_strictly
+from ..settings.receivers import NOBODY, configured, receivers_text
 from ..settings.settings import TYPES, Settings, SettingsError, masked
-from ..settings.settings_sources import load_strictly
-from ..settings.silence_file import read_silences
-from ..sidecar.start_lines import NOBODY, receivers_text
+from ..settings.silencing import read_silences
+from ..settings.wiring import make_components
 
 UNNAMED_APP = (
     "app_name is not set, so Spark's application name is used; if that is generic (pyspark-shell, "

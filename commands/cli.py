@@ -7,17 +7,15 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from ..core.installed import NotInstalledError, require_spark
-from ..core.version import VERSION
-from ..launch.auto_attach import AutoAttachError
-from ..launch.process import LaunchError
+from ..core.installed import VERSION, NotInstalledError, require_spark
+from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch_off, switch_on
+from ..launch.process import LaunchError, launcher, run_job
 from ..replay.command import ReplayRequest, add_arguments, replay
-from ..replay.errors import ReplayError
+from ..replay.log_files import ReplayError
 from ..settings.settings import SettingsError
-from ..watch.arguments import WatchRequest, add_watch_arguments
-from ..watch.command import watch
+from ..watch.command import WatchRequest, add_watch_arguments, watch
 from .check import check
-from .demo.demo_arguments import DemoSettings, add_demo_arguments
+from .demo.scenarios import DemoSettings, add_demo_arguments
 from .exit_code import exit_code
 from .export_dashboards import (
     ExportError,
@@ -25,16 +23,65 @@ from .export_dashboards import (
     add_dashboards_arguments,
     export_dashboards,
 )
-from .launch_commands import (
-    RUN_USAGE,
-    add_auto_attach_arguments,
-    auto_attach,
-    is_run,
-    run,
-    show_launcher,
-)
-from .silence_command import SilenceRequest, add_silence_arguments, silence
+from .silence import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import TestRequest, add_test_arguments, try_receivers
+
+# -- launch commands --------------------------------------------------------------------------
+# ``querypulse run``, ``querypulse launcher`` and ``querypulse auto-attach``.
+
+
+RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
+
+
+def is_run(words: Sequence[str]) -> bool:
+    """Whether the command is ``run``, whose words belong to the job, and not its help."""
+    return words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"])
+
+
+def run(words: Sequence[str]) -> int:
+    """Become the job.
+
+    Raises:
+        LaunchError: no job is named, or Python cannot be started.
+
+    """
+    run_job(words)
+
+
+def show_launcher() -> int:
+    """Print the path of the script for spark-submit.
+
+    Raises:
+        LaunchError: querypulse is imported from an archive.
+
+    """
+    sys.stdout.write(f"{launcher()}\n")
+    return 0
+
+
+def add_auto_attach_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``querypulse auto-attach``."""
+    parser.add_argument("action", choices=("on", "off", "status"), help="write, remove or show it")
+
+
+def auto_attach(action: str) -> int:
+    """Switch, and print what is in force.
+
+    Raises:
+        AutoAttachError: the file cannot be read, written or removed.
+
+    """
+    folder = site_packages()
+    if action == "on":
+        switch_on(folder)
+    if action == "off":
+        switch_off(folder)
+    sys.stdout.write("".join(f"{line}\n" for line in status_lines(folder, os.environ)))
+    return 0
+
+
+# -- cli --------------------------------------------------------------------------------------
+
 
 _COULD_NOT_BEGIN = (
     NotInstalledError,
@@ -58,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _demo(settings: DemoSettings) -> int:
     require_spark()
-    from .demo.run import run
+    from .demo.demo import run
 
     return run(settings)
 

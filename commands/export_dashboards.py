@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import dashboards
-from ..core.listing import listed
+from ..core.text import listed
 from ..core.whole_file import write_whole
 from ..settings.links import runbook_base_url
+from ..settings.loading import load_strictly
 from ..settings.settings import DEFAULT_RUNBOOKS, Settings, SettingsError
-from ..settings.settings_sources import load_strictly
 
 if TYPE_CHECKING:
     # Python 3.14 moved it.

@@ -12,14 +12,14 @@ from msgspec.structs import replace
 
 from ..alerting.alert import Alert, Incident
 from ..alerting.finding import WHOLE_DRIVER, Severity
-from ..alerting.receivers.heartbeat import Heartbeat
+from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import DeliveryError, Receiver
 from ..core.guard import Guard
-from ..core.outcomes import DeliveryOutcome
-from ..settings import receivers_from_settings
+from ..core.states import DeliveryOutcome
+from ..settings import receivers as receivers_from_settings
 from ..settings.links import runbook_base_url
+from ..settings.loading import load_strictly
 from ..settings.settings import Settings, SettingsError
-from ..settings.settings_sources import load_strictly
 from .check import require_spool
 
 TEST_NAME = "QuerypulseTest"

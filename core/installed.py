@@ -1,10 +1,29 @@
-"""What a command needs that is not a dependency: the host's PySpark, and Java."""
+"""What is installed here: our own version, and what a command needs."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
+
+# -- version ----------------------------------------------------------------------------------
+# The installed version of querypulse.
+
+
+def installed_version() -> str:
+    """The version in the metadata; "unknown" without metadata, for example with --py-files."""
+    try:
+        return version("querypulse")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+VERSION = installed_version()
+
+
+# -- installed --------------------------------------------------------------------------------
+# What a command needs that is not a dependency: the host's PySpark, and Java.
 
 
 class NotInstalledError(Exception):

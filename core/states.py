@@ -1,8 +1,11 @@
-"""The states of a query, as alerts, metrics, ``/status`` and dashboards name them."""
+"""The states of a query and the outcomes of a delivery, by the names that everything shows."""
 
 from __future__ import annotations
 
 from enum import Enum
+
+# -- states -----------------------------------------------------------------------------------
+# The states of a query, as alerts, metrics, ``/status`` and dashboards name them.
 
 
 class QueryState(str, Enum):
@@ -27,3 +30,30 @@ class QueryState(str, Enum):
 
 STATES = tuple(state.value for state in QueryState)
 """Every state a query can be in, most severe first."""
+
+
+# -- outcomes ---------------------------------------------------------------------------------
+# What becomes of a delivery, as alerting counts it and the metrics show it.
+
+
+class DeliveryOutcome(str, Enum):
+    """The outcome of an attempt; it decides what happens next."""
+
+    DELIVERED = "delivered"
+    TRANSIENT = "transient"
+    """An outage: try again soon."""
+    MISCONFIGURED = "misconfigured"
+    """A wrong token, address or certificate, or 410: keep it and try again slowly until that is
+    fixed."""
+    REJECTED = "rejected"
+    """The receiver refuses this message for good: do not send it again."""
+
+
+FAILED = "failed"
+"""Counts an unexpected exception of a receiver."""
+OUTCOMES = (*(outcome.value for outcome in DeliveryOutcome), FAILED)
+"""Every outcome that is counted."""
+LOSS_REASONS = ("evicted", "expired", "obsolete", "rejected")
+"""Why an alert is lost: no room; ended a day ago; a warning that ended unsent; a message that was
+refused.
+"""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from .buckets import Buckets
-from .published_state import Monitor, PublishedState
+from .published_state import Buckets, Monitor, PublishedState
 from .server import HttpServer, Tls
 from .status import Status, status
 

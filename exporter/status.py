@@ -1,4 +1,4 @@
-"""The status that ``/status`` serves and ``sidecar.snapshot()`` returns. Pure."""
+"""The status that ``/status`` serves, of the queries and of the monitor, and readiness. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,92 @@ from datetime import datetime, timezone
 
 import msgspec
 
-from ..listener.checkpoint_place import checkpoint_problem
-from .monitor_status import MonitorStatus, monitor_status
-from .neighbours import downstream, end_to_end_age_seconds, upstream
-from .published_state import PublishedState, ShownAlert, ShownSuppressed
-from .row import QueryRow, rows
+from ..listener.checkpoints import checkpoint_problem
+from .published_state import Buckets, Monitor, PublishedState, Pushes, ShownAlert, ShownSuppressed
+from .query_row import QueryRow, downstream, end_to_end_age_seconds, rows, upstream
+
+# -- monitor status ---------------------------------------------------------------------------
+# The status of the monitor itself, for people.
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """A histogram in three figures; ``p99_seconds`` is the bound of a bucket, an upper limit."""
+
+    count: int
+    total_seconds: float
+    p99_seconds: float | None
+
+
+class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Like ``Monitor``; counts by two labels are nested as receiver -> outcome -> count."""
+
+    heartbeat_timestamp: float | None
+    listener_path: str
+    listener_registered: bool | None
+    reregistrations: int
+    missing: tuple[str, ...]
+    mailbox_depth: int
+    events: Mapping[str, int]
+    events_dropped: Mapping[str, int]
+    internal_errors: Mapping[str, int]
+    probe_age_seconds: float | None
+    sources_unread: Mapping[str, str]
+    receivers: tuple[str, ...]
+    deliveries: Mapping[str, Mapping[str, int]]
+    outbox_pending: Mapping[str, int]
+    alerts_lost: Mapping[str, Mapping[str, int]]
+    circuits_open: Mapping[str, bool]
+    spool_problem: str
+    file_problems: Mapping[str, str]
+    app_name_problem: str
+    pushes: Mapping[str, Pushes]
+    callback_duration_seconds: Timing
+    probe_duration_seconds: Timing
+
+
+def monitor_status(monitor: Monitor) -> MonitorStatus:
+    """Convert the monitor's figures."""
+    return MonitorStatus(
+        heartbeat_timestamp=monitor.heartbeat_timestamp,
+        listener_path=monitor.listener_path,
+        listener_registered=monitor.listener_registered,
+        reregistrations=monitor.reregistrations,
+        missing=monitor.missing,
+        mailbox_depth=monitor.mailbox_depth,
+        events=monitor.events,
+        events_dropped=monitor.events_dropped,
+        internal_errors=monitor.internal_errors,
+        probe_age_seconds=monitor.probe_age_seconds,
+        sources_unread=monitor.sources_unread,
+        receivers=monitor.receivers,
+        deliveries=_by_receiver(monitor, monitor.deliveries),
+        outbox_pending=monitor.outbox_pending,
+        alerts_lost=_by_receiver(monitor, monitor.alerts_lost),
+        circuits_open=monitor.circuits_open,
+        spool_problem=monitor.spool_problem,
+        file_problems=monitor.file_problems,
+        app_name_problem=monitor.app_name_problem,
+        pushes=monitor.pushes,
+        callback_duration_seconds=_timing(monitor.callback_duration_seconds),
+        probe_duration_seconds=_timing(monitor.probe_duration_seconds),
+    )
+
+
+def _by_receiver(
+    monitor: Monitor, counts: Mapping[tuple[str, str], int]
+) -> dict[str, dict[str, int]]:
+    shown: dict[str, dict[str, int]] = {name: {} for name in monitor.receivers}
+    for (receiver, what), count in counts.items():
+        shown.setdefault(receiver, {})[what] = count
+    return shown
+
+
+def _timing(buckets: Buckets) -> Timing:
+    return Timing(buckets.count, buckets.sum, buckets.bound_of(0.99))
+
+
+# -- status -----------------------------------------------------------------------------------
+# The status that ``/status`` serves and ``sidecar.snapshot()`` returns. Pure.
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,3 +267,41 @@ def _alert(alert: ShownAlert) -> AlertStatus:
 
 def _iso(unix: float) -> str:
     return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")
+
+
+# -- readiness --------------------------------------------------------------------------------
+# Whether all queries are healthy, for ``/readyz``. Pure.
+
+
+UNREADY = frozenset(
+    {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
+)
+"""States in which a query does not work."""
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why it is not ready; ``query`` is None when the monitor itself is not ready."""
+
+    query: str | None
+    state: str
+    reason: str
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """``ready``, or the reasons."""
+
+    ready: bool
+    reasons: tuple[Reason, ...] = ()
+
+
+def readiness(published: PublishedState | None) -> Readiness:
+    """Check every known or expected query that is not ignored; None is not ready."""
+    if published is None:
+        return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
+    unhealthy = (row for row in rows(published) if row.state in UNREADY and not row.health.ignored)
+    reasons = tuple(_reason(row) for row in unhealthy)
+    return Readiness(not reasons, reasons)
+
+
+def _reason(row: QueryRow) -> Reason:
+    return Reason(row.label, row.state, row.health.reason)

@@ -81,7 +81,7 @@ def _attach(spark: Any, marked: Any) -> None:
         return
     # First: `attach` creates further objects of the same session.
     _ATTACHED.add(marked)
-    from ..sidecar.attachment import attach_automatically
+    from ..sidecar.sidecar import attach_automatically
 
     attach_automatically(spark)
 

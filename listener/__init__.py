@@ -9,7 +9,7 @@ from .snapshot import Snapshot
 from .state import State
 
 if TYPE_CHECKING:
-    from .health_listener import HealthListener
+    from .spark.health_listener import HealthListener
 
 __all__ = ["HealthListener", "Query", "Snapshot", "State"]
 
@@ -17,7 +17,7 @@ __all__ = ["HealthListener", "Query", "Snapshot", "State"]
 def __getattr__(name: str) -> Any:
     # Import pyspark only on demand: code that only reads snapshots does not need it.
     if name == "HealthListener":
-        from .health_listener import HealthListener
+        from .spark.health_listener import HealthListener
 
         return HealthListener
     raise AttributeError(name)

@@ -1,14 +1,125 @@
-"""Frozen records of what the third signal, the checkpoint's logs, shows.
-
-Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done. The
-files are durable and overrule events and probe (``OffsetSeqLog``, ``CommitLog``).
-"""
+"""The third signal: what the logs of a checkpoint show, and how they are read."""
 
 from __future__ import annotations
 
-import msgspec
+import re
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from .starting_point import StartingPoint
+import msgspec
+from msgspec.structs import replace
+
+from ..core.redaction import redact
+
+# -- starting point ---------------------------------------------------------------------------
+# What a checkpoint held when a run began: its newest commit, and an uncommitted batch.
+#
+# Pure. Spark writes ``offsets/N`` once, when it plans batch N; a run that repeats the batch does
+# not change the file (``MicroBatchExecution.populateStartOffsets``). So the file's age is the age
+# of the plan, however many processes have tried the batch since.
+
+
+MOST_SECONDS = 366 * 24 * 3600.0
+"""An older file time is not plausible and is ignored (some storages report 0)."""
+BATCHES_TO_LEARN = 50
+STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
+"""``FileStatus.toString``, Hadoop 3."""
+
+
+class Written(msgspec.Struct, frozen=True):
+    """A batch in one of the logs, and when its file was written, if the storage reports it."""
+
+    batch_id: int
+    at: float | None = None
+    """Monotonic seconds of this process; negative if this machine started later."""
+    wall: float | None = None
+    """Unix seconds by the storage's clock."""
+
+
+class StartingPoint(msgspec.Struct, frozen=True):
+    """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
+
+    ``usual_seconds`` is how long recent batches took from plan to commit, without the longest
+    tenth, which may include a restart.
+    """
+
+    committed: Written | None = None
+    unfinished: Written | None = None
+    usual_seconds: float | None = None
+
+
+def starting_point(
+    offsets: Mapping[int, float | None],
+    commits: Mapping[int, float | None],
+    now: float,
+    wall: float | None,
+) -> StartingPoint:
+    """Derive it from the file times of both logs (Unix seconds), read at ``now`` and ``wall``.
+
+    Without ``wall``, the files have no age.
+    """
+    planned, committed = max(offsets, default=None), max(commits, default=None)
+    is_unfinished = planned is not None and (committed is None or planned > committed)
+    return StartingPoint(
+        committed=_written(committed, commits, now, wall),
+        unfinished=_written(planned, offsets, now, wall) if is_unfinished else None,
+        usual_seconds=_usual_seconds(offsets, commits),
+    )
+
+
+def without_own_plan(point: StartingPoint, before: StartingPoint | None) -> StartingPoint:
+    """The starting point of a run, without a batch that an earlier run of this process planned.
+
+    ``before`` is the starting point of the query's run before it, or what this returned for the
+    same run. Only that shows who planned a batch and when: the clocks may have been set since.
+    """
+    mine, earlier = point.unfinished, before.unfinished if before is not None else None
+    if before is None or mine is None:
+        return point
+    if earlier is not None and earlier.batch_id == mine.batch_id:
+        return replace(point, unfinished=earlier)
+    return replace(point, unfinished=None)
+
+
+def times_in(listing: str) -> dict[int, float | None]:
+    """Batch ids and Unix seconds from a listing of ``FileStatus`` objects, as Scala prints them.
+
+    Skips checksums, temporary and foreign files, see ``checkpoint.ids_in``.
+    """
+    return {int(name): int(millis) / 1000 for name, millis in STATUS.findall(listing)}
+
+
+def _written(
+    batch_id: int | None, times: Mapping[int, float | None], now: float, wall: float | None
+) -> Written | None:
+    if batch_id is None:
+        return None
+    written = times[batch_id]
+    # A time in the future or long past means different clocks and does not show the file's age.
+    if written is None or wall is None or not 0.0 <= wall - written <= MOST_SECONDS:
+        return Written(batch_id)
+    return Written(batch_id, now - (wall - written), written)
+
+
+def _usual_seconds(
+    offsets: Mapping[int, float | None], commits: Mapping[int, float | None]
+) -> float | None:
+    newest = sorted(offsets.keys() & commits.keys())[-BATCHES_TO_LEARN:]
+    pairs = [(offsets[one], commits[one]) for one in newest]
+    took = sorted(
+        done - began
+        for began, done in pairs
+        if began is not None and done is not None and done >= began
+    )
+    kept = took[: len(took) - len(took) // 10]
+    return kept[-1] if kept else None
+
+
+# -- commit log -------------------------------------------------------------------------------
+# Frozen records of what the third signal, the checkpoint's logs, shows.
+#
+# Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done. The
+# files are durable and overrule events and probe (``OffsetSeqLog``, ``CommitLog``).
 
 
 class LoggedBatches(msgspec.Struct, frozen=True):
@@ -29,3 +140,98 @@ class LogReport(msgspec.Struct, frozen=True):
     logs: dict[str, LoggedBatches] = {}
     unreadable: dict[str, str] = {}
     starts: dict[str, StartingPoint] = {}
+
+
+# -- checkpoint -------------------------------------------------------------------------------
+# Finds the newest batch in a checkpoint's two logs with as few storage calls as possible.
+#
+# Each log holds one file per batch, named by its id. Spark removes all but about the newest
+# hundred (``HDFSMetadataLog``, ``spark.sql.streaming.minBatchesToRetain``).
+
+
+OFFSETS = "offsets"
+COMMITS = "commits"
+MAX_STEPS = 8
+LIST_EVERY_SECONDS = 2.0
+REASON_CHARACTERS = 200
+
+
+class StorageError(Exception):
+    """The storage did not answer; the message is short and holds no secret."""
+
+
+class Checkpoint(Protocol):
+    """A checkpoint on some storage; both methods may block and raise StorageError."""
+
+    def ids(self, log: str) -> Iterable[int]:
+        """All batch ids in a log, in any order; none when the log does not exist yet."""
+        ...
+
+    def has(self, log: str, batch_id: int) -> bool:
+        """Whether a log holds that batch."""
+        ...
+
+
+class CheckpointLogs:
+    """Follows both logs of one run.
+
+    A log without gaps is listed once; then only the next id is checked. Async progress
+    tracking leaves gaps, so such a log is listed every ``LIST_EVERY_SECONDS``.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, *, gaps: bool) -> None:
+        self._checkpoint = checkpoint
+        self._gaps = gaps
+        self._seen = LoggedBatches()
+        self._listed_at: float | None = None
+
+    def read(self, now: float) -> LoggedBatches:
+        """The newest id in each log.
+
+        ``offsets`` is read first: a batch planned and committed between the two reads makes
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
+
+        Raises:
+            StorageError: the storage did not answer; the last result is kept.
+
+        """
+        if not self._gaps:
+            planned = self._follow(OFFSETS, self._seen.planned)
+            committed = self._follow(COMMITS, self._seen.committed)
+            self._seen = LoggedBatches(planned, committed)
+        elif self._listed_at is None or now - self._listed_at >= LIST_EVERY_SECONDS:
+            self._seen = LoggedBatches(self._list(OFFSETS), self._list(COMMITS))
+            self._listed_at = now
+        return self._seen
+
+    def _follow(self, log: str, known: int | None) -> int | None:
+        """Step on from the newest known id; list the log when that id is far behind or gone."""
+        if known is None:
+            return self._list(log)
+        newest = known
+        while newest - known < MAX_STEPS and self._checkpoint.has(log, newest + 1):
+            newest += 1
+        if known < newest < known + MAX_STEPS:
+            return newest
+        if newest == known and self._checkpoint.has(log, known):
+            return known
+        return self._list(log)
+
+    def _list(self, log: str) -> int | None:
+        return max(self._checkpoint.ids(log), default=None)
+
+
+def ids_in(listing: str, log: str) -> list[int]:
+    """Read batch ids out of a listing, ``Array(file:/cp/offsets/9, file:/cp/offsets/.9.crc)``.
+
+    Skips checksums, temporary and foreign files: only a name of digits is a batch. A listed
+    batch file is complete (``CheckpointFileManager.createAtomic``).
+    """
+    return [int(name) for name in re.findall(rf"/{log}/(\d+)(?=, |\)$)", listing, re.ASCII)]
+
+
+def short_reason(text: str) -> str:
+    """The Java exception's own line from the text of Py4J or PySpark, redacted."""
+    java = re.search(r"^: (.*)", text, re.MULTILINE)
+    line = java.group(1) if java else text.partition("\n")[0]
+    return redact(line)[:REASON_CHARACTERS]

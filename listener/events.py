@@ -1,19 +1,27 @@
-"""Spark's events about a query, as frozen records.
-
-Times named ``*_at`` are monotonic seconds, as everywhere in this project; ``timestamp`` is
-Unix seconds of Spark's clock. Source: ``org.apache.spark.sql.streaming.StreamingQueryListener``.
-
-There may be thousands of these records and they hold no cycles, so the garbage collector does
-not track them (``gc=False``). That saves an eighth of the cost of an event.
-"""
+"""The first signal: Spark's events about a query, and how their JSON is decoded. Pure."""
 
 from __future__ import annotations
 
+import math
+import re
+from datetime import datetime
 from enum import Enum
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
-from .offsets import Offsets
+from ..core.redaction import redact
+from .offsets import Offsets, lag_between, parse_offsets
+
+# -- events -----------------------------------------------------------------------------------
+# Spark's events about a query, as frozen records.
+#
+# Times named ``*_at`` are monotonic seconds, as everywhere in this project; ``timestamp`` is
+# Unix seconds of Spark's clock. Source: ``org.apache.spark.sql.streaming.StreamingQueryListener``.
+#
+# There may be thousands of these records and they hold no cycles, so the garbage collector does
+# not track them (``gc=False``). That saves an eighth of the cost of an event.
 
 
 class EventKind(str, Enum):
@@ -111,3 +119,215 @@ KIND_OF: dict[type[Event], EventKind] = {
     Idle: EventKind.IDLE,
     Terminated: EventKind.TERMINATED,
 }
+
+
+# -- decode -----------------------------------------------------------------------------------
+# Decodes Spark's JSON into event records, in every form that Spark 3.4 to 4.3 writes.
+#
+# Absent keys, nulls, -1 rows, rates as "NaN" strings (event logs) and unknown fields
+# are all normal. Source: ``org.apache.spark.sql.streaming.StreamingQueryProgress.json``.
+
+
+_Number = float | str | None
+# A larger number is not Spark's, and no float may be able to hold it.
+_Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+# Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).
+_IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
+_EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
+"""Event Hubs' native connector. Spark asks such a V1 source for one offset and reports it as the
+newest one too, but this one is limited by ``maxEventsPerTrigger`` (EventHubsSource.scala)."""
+
+
+class DecodeError(ValueError):
+    """The text is not an event of the given kind."""
+
+
+class _Ids(msgspec.Struct, gc=False, rename="camel"):
+    id: str
+    run_id: str
+
+
+class _Started(_Ids, gc=False, rename="camel"):
+    name: str | None = None
+    timestamp: Any = None
+
+
+class _Terminated(_Ids, gc=False, rename="camel"):
+    exception: str | None = None
+    error_class_on_exception: str | None = None
+
+
+class _Source(msgspec.Struct, gc=False, rename="camel"):
+    description: str = ""
+    end_offset: Any = None
+    latest_offset: Any = None
+    num_input_rows: _Long | None = None
+    metrics: Any = None
+
+
+class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
+    num_rows_total: _Long = 0
+    memory_used_bytes: _Long = 0
+    num_rows_dropped_by_watermark: _Long = 0
+
+
+class _Sink(msgspec.Struct, gc=False, rename="camel"):
+    description: str | None = None
+    num_output_rows: _Long | None = None
+
+
+class _Progress(_Ids, gc=False, rename="camel"):
+    batch_id: _Long
+    name: str | None = None
+    batch_duration: _Long | None = None
+    num_input_rows: _Long | None = None
+    input_rows_per_second: _Number = None
+    processed_rows_per_second: _Number = None
+    duration_ms: dict[str, _Long] | None = None
+    event_time: dict[str, str] | None = None
+    state_operators: list[_StateOperator] | None = None
+    sources: list[_Source] | None = None
+    sink: _Sink | None = None
+
+
+class _ProgressEvent(msgspec.Struct, gc=False):
+    progress: _Progress
+
+
+_STARTED = msgspec.json.Decoder(_Started)
+_PROGRESS = msgspec.json.Decoder(_ProgressEvent)
+_IDLE = msgspec.json.Decoder(_Ids)
+_TERMINATED = msgspec.json.Decoder(_Terminated)
+
+
+def decode(kind: EventKind, text: str | bytes) -> Event:
+    """Decode the JSON of one event.
+
+    Raises:
+        DecodeError: the text is not such an event; the message holds no event data.
+
+    """
+    try:
+        return _decode(kind, text)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+        raise DecodeError(f"not a {kind.value} event: {error}") from error
+
+
+def _decode(kind: EventKind, text: str | bytes) -> Event:
+    if kind is EventKind.PROGRESS:
+        return _progress(_PROGRESS.decode(text).progress)
+    if kind is EventKind.STARTED:
+        started = _STARTED.decode(text)
+        at = _timestamp(started.timestamp)
+        return Started(started.id, started.run_id, started.name, timestamp=at)
+    if kind is EventKind.IDLE:
+        idle = _IDLE.decode(text)
+        return Idle(idle.id, idle.run_id)
+    ended = _TERMINATED.decode(text)
+    return Terminated(ended.id, ended.run_id, ended.exception, ended.error_class_on_exception)
+
+
+def _progress(wire: _Progress) -> Progress:
+    phases = wire.duration_ms or {}
+    operators = wire.state_operators or []
+    total_ms = wire.batch_duration
+    if total_ms is None:
+        total_ms = phases.get("triggerExecution")
+    return Progress(
+        query_id=wire.id,
+        run_id=wire.run_id,
+        name=wire.name,
+        batch_id=wire.batch_id,
+        committed="addBatch" in phases or "commitOffsets" in phases,
+        batch_seconds=None if total_ms is None else total_ms / 1000,
+        phase_seconds={
+            name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
+        },
+        input_rows=_input_rows(wire),
+        output_rows=_output_rows(wire.sink),
+        input_rows_per_second=_finite(wire.input_rows_per_second),
+        processed_rows_per_second=_finite(wire.processed_rows_per_second),
+        watermark_timestamp=_watermark(wire.event_time),
+        state_rows=sum(op.num_rows_total for op in operators) if operators else None,
+        state_memory_bytes=sum(op.memory_used_bytes for op in operators) if operators else None,
+        late_rows=sum(op.num_rows_dropped_by_watermark for op in operators),
+        sources=tuple(_source(source) for source in wire.sources or ()),
+        sink=_sink(wire.sink),
+    )
+
+
+def _input_rows(wire: _Progress) -> int:
+    """The rows of all sources; event logs hold no total."""
+    if wire.num_input_rows is not None:
+        return max(0, wire.num_input_rows)
+    return sum(max(0, source.num_input_rows or 0) for source in wire.sources or ())
+
+
+def _source(wire: _Source) -> SourceProgress:
+    end = parse_offsets(wire.end_offset)
+    latest = _latest(wire, end)
+    return SourceProgress(
+        description=redact(_without_identity(wire.description)),
+        lag_offsets=lag_between(end, latest),
+        end=end,
+        latest=latest,
+        input_rows=max(0, wire.num_input_rows or 0),
+        backlog_files=_metric(wire, "numFilesOutstanding"),
+        backlog_bytes=_metric(wire, "numBytesOutstanding"),
+    )
+
+
+def _latest(wire: _Source, end: Offsets | None) -> Offsets | None:
+    """The newest offsets when the batch was planned; None if unknown."""
+    if wire.description.startswith(_EVENT_HUBS):
+        return None
+    caught_up = wire.latest_offset == wire.end_offset
+    return end if caught_up else parse_offsets(wire.latest_offset)
+
+
+def _sink(wire: _Sink | None) -> str:
+    return "" if wire is None else redact(_without_identity(wire.description or ""))
+
+
+def _without_identity(description: str) -> str:
+    return _IDENTITY.sub("", description) if "@" in description else description
+
+
+def _metric(wire: _Source, name: str) -> float | None:
+    """A metric that a source reports; Spark writes all of them as text."""
+    if not isinstance(wire.metrics, dict):
+        return None
+    value = wire.metrics.get(name)
+    number = _finite(value) if isinstance(value, (str, int, float)) else None
+    return number if number is not None and number >= 0 else None
+
+
+def _output_rows(sink: _Sink | None) -> int | None:
+    # V1 sinks (foreachBatch, file, Delta) report -1 for an unknown count.
+    if sink is None or sink.num_output_rows is None or sink.num_output_rows < 0:
+        return None
+    return sink.num_output_rows
+
+
+def _finite(value: _Number) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _watermark(event_time: dict[str, str] | None) -> float | None:
+    seconds = _timestamp((event_time or {}).get("watermark"))
+    # Spark reports the epoch until the first watermark is known.
+    return None if seconds is None else max(0.0, seconds)
+
+
+def _timestamp(text: Any) -> float | None:
+    """Unix seconds of an ISO 8601 text; None for any other text."""
+    if not text or not isinstance(text, str):
+        return None
+    try:
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError):
+        return None

@@ -7,19 +7,277 @@ never changes this one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
+
 from msgspec.structs import replace
 
-from .commit_log import LoggedBatches, LogReport
-from .counting import count_batch, learn, remember
-from .ending import end, recovered, with_batch_of_death
-from .events import Event, Idle, Progress, Started, Terminated
-from .in_flight import in_flight, jobs_per_batch
-from .places import PlanPlaces, places_of
-from .probing import Context, ProbedRun
-from .query import LogBehind, Query, UnreportedCommit
-from .sources.fold_sources import with_latest
-from .starting_point import without_own_plan
-from .trends import follow, reports_lag
+from .commit_log import LoggedBatches, LogReport, without_own_plan
+from .events import Event, Idle, Progress, SourceProgress, Started, Terminated
+from .failure import Failure, describe_failure, died_of_stopped_context
+from .flow import PlanPlaces, places_of
+from .offsets import WHOLE
+from .probe import Context, ProbedRun
+from .query import (
+    BASELINE_BATCHES,
+    BUCKETS,
+    RECENT_BATCHES,
+    UNKNOWN_BATCH,
+    Died,
+    Ended,
+    LogBehind,
+    Outcome,
+    Query,
+    Totals,
+    UnreportedCommit,
+    in_flight,
+    jobs_per_batch,
+)
+from .retention import follow_edges
+from .source_polls import SourcePoll, follow_shortfalls, follow_unread
+from .trends import follow, follow_polls, reports_lag
+
+# -- counting ---------------------------------------------------------------------------------
+# Adds a batch to its query's totals and to its baseline of durations. Pure.
+
+
+BASELINE_GROWTH = 3.0
+
+
+def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
+    """Add a batch's duration; one stalled batch raises the baseline threefold at most."""
+    if seconds is None:
+        return baseline
+    if baseline and seconds > BASELINE_GROWTH * baseline[-1]:
+        seconds = min(seconds, BASELINE_GROWTH * max(baseline))
+    return (*baseline, seconds)[-BASELINE_BATCHES:]
+
+
+def remember(recent: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
+    """Add a batch's duration unchanged, for display."""
+    return recent if seconds is None else (*recent, seconds)[-RECENT_BATCHES:]
+
+
+def count_batch(totals: Totals, progress: Progress) -> Totals:
+    """Add a batch to the totals of its query."""
+    buckets, seconds = totals.batch_buckets, totals.batch_seconds
+    if progress.batch_seconds is not None:
+        slot = bisect_left(BUCKETS, progress.batch_seconds)
+        buckets = (*buckets[:slot], buckets[slot] + 1, *buckets[slot + 1 :])
+        seconds += progress.batch_seconds
+    return replace(
+        totals,
+        input_rows=totals.input_rows + progress.input_rows,
+        output_rows=totals.output_rows + (progress.output_rows or 0),
+        late_rows=totals.late_rows + progress.late_rows,
+        batch_buckets=buckets,
+        batch_seconds=seconds,
+    )
+
+
+def add_totals(one: Totals, other: Totals, *, restarts: int) -> Totals:
+    """Add the totals of two queries, and ``restarts``."""
+    both = zip(one.batch_buckets, other.batch_buckets, strict=True)
+    return Totals(
+        commits=one.commits + other.commits,
+        input_rows=one.input_rows + other.input_rows,
+        output_rows=one.output_rows + other.output_rows,
+        late_rows=one.late_rows + other.late_rows,
+        restarts=one.restarts + other.restarts + restarts,
+        failed=one.failed + other.failed,
+        stopped=one.stopped + other.stopped,
+        completed=one.completed + other.completed,
+        batch_buckets=tuple(mine + its for mine, its in both),
+        batch_seconds=one.batch_seconds + other.batch_seconds,
+    )
+
+
+# -- ending -----------------------------------------------------------------------------------
+# How a run ends: completed, stopped or failed, and why. Pure.
+
+
+PAST_DEATHS = 16
+
+
+def end(
+    query: Query,
+    exception: str | None,
+    error_class: str | None,
+    at: float,
+    *,
+    signal: str,
+    context: Context = Context.RUNNING,
+) -> Query:
+    """Record the end of the current run; a second signal of the same end changes nothing."""
+    if query.ended is not None:
+        return query
+    outcome, failure = _outcome(query, exception, error_class, context)
+    query = replace(
+        query,
+        ended=Ended(at, outcome, signal, failure),
+        totals=_count_end(query.totals, outcome),
+    )
+    if is_done_with(query):
+        return recovered(query)
+    return query if failure is None else _count_death(query, failure, at)
+
+
+def with_batch_of_death(query: Query) -> Query:
+    """Update the batch that the current run failed in, which may become known after its end."""
+    if query.ended is None or not query.deaths or query.deaths[-1].at != query.ended.at:
+        return query
+    *before, last = query.deaths
+    batch_id = _batch_at_death(query)
+    if batch_id <= last.batch_id:
+        return query
+    return replace(query, deaths=(*before, replace(last, batch_id=batch_id)))
+
+
+def lasting_commit(query: Query) -> int | None:
+    """The last commit, if the next run goes on after it.
+
+    None under async progress tracking: commits that are not in the log yet run again.
+    """
+    is_async = query.facts is not None and query.facts.async_progress
+    return None if is_async else query.last_commit_batch
+
+
+def expect_stop(query: Query) -> Query:
+    """Record that the current run will be stopped on purpose, or just was."""
+    query = replace(query, stop_expected=True)
+    return recovered(query) if is_done_with(query) else query
+
+
+def recovered(query: Query) -> Query:
+    """Mark the failures of earlier runs as recovered."""
+    if query.unrecovered is None and not query.unrecovered_deaths:
+        return query
+    return replace(query, unrecovered=None, unrecovered_deaths=0)
+
+
+def end_past_run(
+    query: Query, event: Terminated, at: float, *, signal: str, context: Context
+) -> Query:
+    """Record the late end of an earlier run: Spark posts starts at once and queues ends.
+
+    A failure stays unrecovered until the current run shows activity, as if it came in time.
+    """
+    outcome, failure = _outcome(query, event.exception, event.error_class, context)
+    query = replace(
+        query,
+        unended_runs=tuple(run for run in query.unended_runs if run != event.run_id),
+        totals=_count_end(query.totals, outcome),
+    )
+    if failure is None:
+        return query
+    if query.activity_seen or is_done_with(query):
+        counted = _count_death(query, failure, at)
+        return replace(counted, unrecovered_deaths=query.unrecovered_deaths)
+    return replace(
+        _count_death(query, failure, at), unrecovered=Ended(at, outcome, signal, failure)
+    )
+
+
+def is_done_with(query: Query) -> bool:
+    """Whether it completed or was stopped on purpose, so that no next run is expected."""
+    if query.ended is None:
+        return False
+    outcome = query.ended.outcome
+    return outcome is Outcome.COMPLETED or (outcome is Outcome.STOPPED and query.stop_expected)
+
+
+def _count_death(query: Query, failure: Failure, at: float) -> Query:
+    death = Died(at, _batch_at_death(query), failure.error_class)
+    return replace(
+        query,
+        deaths=(*query.deaths, death)[-PAST_DEATHS:],
+        unrecovered_deaths=query.unrecovered_deaths + 1,
+    )
+
+
+def _batch_at_death(query: Query) -> int:
+    """The last batch seen in flight, or the one after the last commit if that is later.
+
+    ``UNKNOWN_BATCH`` until any signal shows where the run began.
+    """
+    committed = query.last_commit_batch
+    if committed is None and query.start_point is not None and query.start_point.committed:
+        committed = query.start_point.committed.batch_id
+    after_commit = 0 if committed is None else committed + 1
+    flying = query.in_flight.batch_id if query.in_flight is not None else None
+    probed = query.probed
+    polled = probed is not None and probed.has_batch_id and not probed.facts.trigger.is_continuous
+    if committed is None and flying is None and query.start_point is None and not polled:
+        return UNKNOWN_BATCH
+    return max(after_commit, flying or 0)
+
+
+def _outcome(
+    query: Query, exception: str | None, error_class: str | None, context: Context
+) -> tuple[Outcome, Failure | None]:
+    if exception is None:
+        finite = query.trigger is not None and query.trigger.ends_by_itself
+        return (Outcome.COMPLETED if finite else Outcome.STOPPED), None
+    if context is not Context.RUNNING and died_of_stopped_context(exception):
+        return Outcome.STOPPED, None
+    return Outcome.FAILED, describe_failure(exception, error_class)
+
+
+def _count_end(totals: Totals, outcome: Outcome) -> Totals:
+    if outcome is Outcome.FAILED:
+        return replace(totals, failed=totals.failed + 1)
+    if outcome is Outcome.STOPPED:
+        return replace(totals, stopped=totals.stopped + 1)
+    return replace(totals, completed=totals.completed + 1)
+
+
+# -- fold sources -----------------------------------------------------------------------------
+# Applies the polls of a query's sources to the query and to its batches. Pure.
+
+
+def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:
+    """Apply the newest polls of the sources of the query's current run."""
+    if polls == query.polls:
+        return query if trouble == query.source_trouble else replace(query, source_trouble=trouble)
+    return replace(
+        query,
+        polls=dict(polls),
+        source_trouble=trouble,
+        trends=follow_polls(query.trends, query.polls, polls),
+        retention=follow_edges(query.retention, polls),
+        shortfalls=follow_shortfalls(query.shortfalls, polls),
+        unread=follow_unread(query.unread, polls),
+    )
+
+
+def with_latest(progress: Progress, query: Query) -> Progress:
+    """A batch with the latest offsets of its sources, as of the last poll before it ended.
+
+    A trigger that ends by itself reads only the data present at its start (``availableNow``), so
+    later data does not count as unread.
+    """
+    if not query.polls or (query.facts is not None and query.facts.trigger.ends_by_itself):
+        return progress
+    sources = tuple(
+        _with_latest(source, query.polls.get(index))
+        for index, source in enumerate(progress.sources)
+    )
+    return replace(progress, sources=sources)
+
+
+def _with_latest(source: SourceProgress, poll: SourcePoll | None) -> SourceProgress:
+    if source.latest is not None or poll is None or not isinstance(source.end, dict):
+        return source
+    newest = poll.latest.get(WHOLE)
+    if newest is None:
+        return source
+    # The version before its first file is beyond everything in earlier versions.
+    latest = {key: (newest, -1) for key, end in source.end.items() if isinstance(end, tuple)}
+    return replace(source, latest=dict(latest)) if latest else source
+
+
+# -- fold -------------------------------------------------------------------------------------
+
 
 NAP_SECONDS = 10.0
 """Idle time between two batches of a steady input is shorter."""

@@ -51,18 +51,324 @@ other began.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from hashlib import sha256
 from operator import attrgetter
+from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from .events import Event, Idle, Started, Terminated
-from .labels import RESERVED, free_label
-from .past_queries import PastQueries
-from .probing import ProbedRun, ProbeReport
-from .query import Query
-from .succession import began_after, begin, ended_before, join, succeed
+from .flow import Places
+from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
+from .probe import Context, ProbedRun, ProbeReport
+from .query import (
+    BASELINE_BATCHES,
+    RECENT_BATCHES,
+    Ended,
+    Outcome,
+    Query,
+    has_uncounted_rows,
+    without_input,
+)
+from .trends import Trends, carry_over
+
+# -- past queries -----------------------------------------------------------------------------
+# A bounded record of past runs and forgotten queries. Pure.
+#
+# A past run or query is recognised for as long as an observation of it can still arrive, so a late
+# observation never counts as a new run.
+
+
+MAX_PAST_RUNS = 10_000
+"""The queues between Spark and us hold 10,000 starts and ends each (``mailbox.py``,
+``event_queue.py``), and a run has one of each: no queued event belongs to an older run."""
+
+MAX_FORGOTTEN = 1000
+"""As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
+
+T = TypeVar("T")
+
+
+class PastQueries:
+    """The labels of past runs and past query ids, and what is kept of forgotten queries."""
+
+    def __init__(self) -> None:
+        self._runs: dict[str, str] = {}
+        self._ids: dict[str, str] = {}
+        self._forgotten: dict[str, Query] = {}
+
+    def add_run(self, query_id: str, run_id: str, label: str) -> None:
+        """Record that a run of this query ended or was replaced."""
+        _put(self._runs, run_id, label, MAX_PAST_RUNS)
+        self.add_id(query_id, label)
+
+    def add_id(self, query_id: str, label: str) -> None:
+        """Record that this query had this id: the end of a run has no name."""
+        _put(self._ids, query_id, label, MAX_PAST_RUNS)
+
+    def bring_back(self, run_id: str) -> None:
+        """Record that a past run is active after all."""
+        self._runs.pop(run_id, None)
+
+    def label_of_run(self, run_id: str) -> str | None:
+        """The label of the query that a past run belongs to; None if it is not a past run."""
+        return self._runs.get(run_id)
+
+    def label_of_id(self, query_id: str) -> str | None:
+        """The label that a query id had before it was replaced or forgotten."""
+        return self._ids.get(query_id)
+
+    def rename(self, old: str, new: str) -> None:
+        """Record that the query with the label ``old`` has the label ``new`` from now on."""
+        self._runs = {run: new if label == old else label for run, label in self._runs.items()}
+        self._ids = {one: new if label == old else label for one, label in self._ids.items()}
+
+    def forget(self, query: Query) -> None:
+        """Keep only what its next run needs: its identity, and counters that never decrease."""
+        self.add_run(query.query_id, query.run_id, query.label)
+        # There can be hundreds of unnamed queries, and few of them return.
+        unnamed = [label for label, one in self._forgotten.items() if one.is_unnamed]
+        if len(self._forgotten) >= MAX_FORGOTTEN:
+            del self._forgotten[unnamed[0] if unnamed else next(iter(self._forgotten))]
+        self._forgotten[query.label] = _remains(query)
+
+    def remember(self, label: str | None) -> Query | None:
+        """What is kept of a forgotten query."""
+        return self._forgotten.get(label) if label is not None else None
+
+    def take(self, label: str) -> None:
+        """Remove a forgotten query that has returned."""
+        self._forgotten.pop(label, None)
+
+    @property
+    def forgotten(self) -> Iterable[Query]:
+        """What is kept of all forgotten queries, oldest first."""
+        return self._forgotten.values()
+
+
+def _remains(query: Query) -> Query:
+    gone_at = query.gone_or_started_at
+    return Query(
+        query_id=query.query_id,
+        run_id=query.run_id,
+        name=query.name,
+        label=query.label,
+        started_at=query.started_at,
+        start=query.start,
+        ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
+        last_commit_batch=query.last_commit_batch,
+        totals=query.totals,
+        last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
+        without_input_before=query.without_input_before,
+    )
+
+
+def _put(known: dict[str, T], key: str, value: T, limit: int) -> None:
+    known.pop(key, None)
+    known[key] = value
+    if len(known) > limit:
+        del known[next(iter(known))]
+
+
+# -- undecided --------------------------------------------------------------------------------
+# Holds events of runs whose query is not decided yet. Pure.
+
+
+MAX_EVENTS = 1000
+"""Far more than a few restarts produce within ``UNDECIDED_SECONDS``."""
+
+
+class Observed(msgspec.Struct, frozen=True):
+    """One event, when it arrived, and the SparkContext's state when it was read."""
+
+    event: Event
+    at: float
+    context: Context = Context.RUNNING
+
+
+class Undecided:
+    """Holds events by query id, in their order."""
+
+    def __init__(self) -> None:
+        self._held: dict[str, list[Observed]] = {}
+        self._count = 0
+
+    def __contains__(self, query_id: str) -> bool:
+        return query_id in self._held
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all held events must be decided now."""
+        return self._count >= MAX_EVENTS
+
+    def add(self, seen: Observed) -> None:
+        """Hold an event after those of the same query."""
+        self._held.setdefault(seen.event.query_id, []).append(seen)
+        self._count += 1
+
+    def take(self, query_id: str) -> list[Observed]:
+        """Remove and return the held events of a query, oldest first."""
+        held = self._held.pop(query_id, [])
+        self._count -= len(held)
+        return held
+
+    def since(self, at: float) -> list[str]:
+        """The queries with an event held since before ``at``."""
+        return [key for key, held in self._held.items() if held[0].at < at]
+
+    def all(self) -> list[str]:
+        """The queries with held events."""
+        return list(self._held)
+
+
+# -- succession -------------------------------------------------------------------------------
+# How a query goes on from run to run. Pure.
+
+
+UNENDED_RUNS = 16
+
+
+def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str) -> Query:
+    """Create the record of a new query."""
+    return Query(query_id=query_id, run_id=run_id, name=name, label=label, started_at=at)
+
+
+def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
+    """Begin the next run: keep the totals and the baseline, reset the signs of activity."""
+    same_query = old.query_id == query_id
+    return Query(
+        query_id=query_id,
+        run_id=run_id,
+        name=old.name,
+        label=old.label,
+        started_at=at,
+        unended_runs=tuple(run for run in _unended(old) if run != run_id),
+        last_commit_batch=lasting_commit(old) if same_query else None,
+        newest_commit=old.newest_commit if same_query else None,
+        unrecovered=old.failure,
+        deaths=old.deaths,
+        unrecovered_deaths=old.unrecovered_deaths,
+        retention=old.retention if same_query else {},
+        trends=carry_over(old.trends) if same_query else Trends(),
+        baseline=old.baseline,
+        recent_batches=old.recent_batches,
+        totals=replace(old.totals, restarts=old.totals.restarts + 1),
+        commits_before_run=old.totals.commits,
+        jobs_per_batch=old.jobs_per_batch,
+        places=old.places if same_query else Places(),
+        start_point=old.start_point if same_query else None,
+        without_input_before=without_input(old, at) if same_query else 0.0,
+    )
+
+
+def _unended(old: Query) -> tuple[str, ...]:
+    if old.ended is not None:
+        return old.unended_runs
+    return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
+
+
+def began_after(query: Query, others: Iterable[Query]) -> Query | None:
+    """The query of the same name and session whose run began after ``query`` had ended."""
+    ended_at = query.gone_at
+    if ended_at is None:
+        return None
+    same = _of_name_and_session(query, others)
+    return next((one for one in same if one.started_at >= ended_at), None)
+
+
+def ended_before(query: Query, others: Iterable[Query]) -> Query | None:
+    """The query of the same name and session that had ended before ``query`` was first seen.
+
+    That includes one that has only vanished from polls: a session has one active query of a name.
+    """
+    seen_at = min([query.started_at, *(died.at for died in query.deaths)])
+    same = _of_name_and_session(query, others)
+    return next((one for one in same if one.gone_at is not None and one.gone_at <= seen_at), None)
+
+
+def _of_name_and_session(query: Query, others: Iterable[Query]) -> Iterator[Query]:
+    """The others with its name in its session; none if the session is unknown."""
+    place = (query.name, query.session)
+    return (one for one in others if query.session and (one.name, one.session) == place)
+
+
+def join(older: Query, newer: Query) -> Query:
+    """One query of two: ``newer``, whose run began after that of ``older`` had ended, and its past.
+
+    One of them was not known by its name, so ``newer`` did not succeed ``older``.
+    """
+    committed_at = newer.newest_commit[1] if newer.newest_commit is not None else 0.0
+    recovered = (
+        newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
+    )
+    failures = [one for one in (older.failure, newer.unrecovered) if one is not None]
+    deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
+    return replace(
+        newer,
+        unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
+        unrecovered=newer.unrecovered
+        if recovered
+        else max(failures, key=lambda one: one.at, default=None),
+        deaths=tuple(deaths[-PAST_DEATHS:]),
+        unrecovered_deaths=newer.unrecovered_deaths
+        + (0 if recovered else older.unrecovered_deaths),
+        totals=add_totals(older.totals, newer.totals, restarts=1),
+        commits_before_run=older.totals.commits + newer.commits_before_run,
+        baseline=(*older.baseline, *newer.baseline)[-BASELINE_BATCHES:],
+        recent_batches=(*older.recent_batches, *newer.recent_batches)[-RECENT_BATCHES:],
+        jobs_per_batch=newer.jobs_per_batch or older.jobs_per_batch,
+    )
+
+
+# -- labels -----------------------------------------------------------------------------------
+# The text that identifies a query to people. Pure.
+
+
+UNNAMED = "unnamed"
+"""The query label of alerts about queries without a name."""
+RESERVED = frozenset({"*", UNNAMED})
+"""Labels that alerts use for more than one query."""
+LABEL_CHARACTERS = 100
+HASH_CHARACTERS = 12
+ID_CHARACTERS = 8
+
+_OF_NAMESAKE = re.compile(rf"(?P<base>.+)-[0-9a-f]{{{ID_CHARACTERS}}}(-\d+)?", re.DOTALL)
+
+
+def base_label(name: str | None, query_id: str = "") -> str:
+    """A query's label as long as no other query has it: bounded in length."""
+    text = name or query_id[:ID_CHARACTERS]
+    if len(text) <= LABEL_CHARACTERS:
+        return text
+    # Long names often differ only at the end.
+    digest = sha256(text.encode(errors="surrogatepass")).hexdigest()[:HASH_CHARACTERS]
+    return f"{text[: LABEL_CHARACTERS - HASH_CHARACTERS - 1]}-{digest}"
+
+
+def free_label(name: str | None, query_id: str, taken: Collection[str]) -> str:
+    """The base label, with a suffix if it is taken."""
+    base = base_label(name, query_id)
+    if base not in taken:
+        return base
+    label = f"{base}-{query_id[:ID_CHARACTERS]}"
+    number = 2
+    while label in taken:
+        label = f"{base}-{query_id[:ID_CHARACTERS]}-{number}"
+        number += 1
+    return label
+
+
+def is_of_namesake(label: str, name: str | None) -> bool:
+    """Whether a query of this name gets such a label: another query has the base label."""
+    match = _OF_NAMESAKE.fullmatch(label)
+    return name is not None and match is not None and match["base"] == base_label(name)
+
+
+# -- identity ---------------------------------------------------------------------------------
+
 
 UNDECIDED_SECONDS = 5.0
 """Five calm polls of the probe at its default interval."""

@@ -14,7 +14,7 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from .ending import PAST_DEATHS
+from .fold import PAST_DEATHS
 from .query import Died, Query
 
 MAX_KEPT = 1000

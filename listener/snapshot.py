@@ -1,16 +1,163 @@
-"""The immutable snapshot that rules, metrics and pages read."""
+"""The immutable snapshot that rules, metrics and pages read, with owners and supervision."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from .commit_log import LogReport
-from .ownership import ALONE, Ownership
-from .probing import Context, ProbeReport
+from .probe import Context, ProbeReport
 from .query import Query
-from .supervised import SupervisedQuery
+
+# -- ownership --------------------------------------------------------------------------------
+# Which of the processes that monitor one JVM alerts for a query. Pure.
+#
+# The tasks of one job on a shared cluster are separate processes on one JVM. Each of them sees
+# every query, but only one reports it: the process that has claimed its session, else the oldest.
+
+
+V = TypeVar("V")
+
+LEFT = "left:"
+OURS = "ours:"
+MAX_SESSIONS = 1000
+"""How many sessions of closed and of other processes are remembered."""
+
+
+class Ownership(msgspec.Struct, frozen=True):
+    """The sessions that this process and the others that monitor the same JVM have claimed.
+
+    ``elders`` are the sessions of older processes, ``others`` those of all other processes.
+    ``is_eldest`` is true when no other process is older. ``left`` maps a session to the time when
+    the sidecar that had claimed it closed; that one reported every end up to then. ``foreign``
+    are the sessions that another process has ever claimed, also one that was killed.
+    """
+
+    own: frozenset[str] = frozenset()
+    others: frozenset[str] = frozenset()
+    elders: frozenset[str] = frozenset()
+    is_eldest: bool = True
+    has_others: bool = False
+    left: Mapping[str, float] = {}
+    foreign: Mapping[str, None] = {}
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other process is known to monitor this JVM."""
+        return self.is_eldest and not self.has_others and not self.others
+
+    def is_own(self, session: str) -> bool:
+        """Whether this process owns a session's queries; alone, all that are not foreign."""
+        return session in self.own or (self.is_alone and session not in self.foreign)
+
+    def was_reported(self, session: str, ended_at: float | None) -> bool:
+        """Whether a sidecar that has closed reported a query that ended at that time."""
+        left_at = None if session in self.own else self.left.get(session)
+        return left_at is not None and ended_at is not None and ended_at <= left_at
+
+    def covers(self, session: str) -> bool:
+        """Whether this process alerts for a session's queries; "" is an unknown session."""
+        if session in self.own:
+            return session not in self.elders
+        return self.is_eldest and session not in self.others
+
+    def updated(self, claims: Ownership) -> Ownership:
+        """The newest ``claims``, with what the JVM forgets: who closed, and what others claimed."""
+        left = _newest({**self.left, **claims.left})
+        return replace(claims, left=left, foreign=_newest({**self.foreign, **claims.foreign}))
+
+
+ALONE = Ownership()
+
+
+def parse_watchers(text: str, clock: Callable[[int], float] = float) -> Ownership:
+    """Read the text of ``Watchers.beat``: ``SINCE:SESSION,SESSION``, ours first, space-separated.
+
+    A process that has closed is ``left:WHEN:SESSION,SESSION``, an earlier sidecar of this process
+    ``ours:WHEN:SESSION,SESSION``; ``clock`` converts WHEN to monotonic seconds.
+
+    Raises:
+        ValueError: the text has another form.
+
+    """
+    if not text:
+        return ALONE
+    first, *rest = text.split(" ")
+    since, own = _parsed(first)
+    left, ours = (
+        [one.removeprefix(mark) for one in rest if one.startswith(mark)] for mark in (LEFT, OURS)
+    )
+    others = [_parsed(one) for one in rest if not one.startswith((LEFT, OURS))]
+    claimed = frozenset[str]().union(*(sessions for _, sessions in others))
+    elders = [sessions for when, sessions in others if when < since]
+    return Ownership(
+        own=own,
+        others=claimed,
+        elders=frozenset[str]().union(*elders),
+        is_eldest=not elders,
+        has_others=bool(others),
+        left=_left([*left, *ours], clock),
+        foreign=dict.fromkeys(sorted(claimed.union(*(_parsed(one)[1] for one in left)))),
+    )
+
+
+def _parsed(text: str) -> tuple[int, frozenset[str]]:
+    since, _, sessions = text.partition(":")
+    return int(since), _sessions(sessions)
+
+
+def _left(texts: list[str], clock: Callable[[int], float]) -> dict[str, float]:
+    left: dict[str, float] = {}
+    for when, sessions in map(_parsed, texts):
+        for session in sessions:
+            left[session] = max(clock(when), left.get(session, float("-inf")))
+    return left
+
+
+def _newest(sessions: dict[str, V]) -> dict[str, V]:
+    surplus = len(sessions) - MAX_SESSIONS
+    return dict(list(sessions.items())[max(0, surplus) :])
+
+
+def _sessions(text: str) -> frozenset[str]:
+    return frozenset(filter(None, text.split(",")))
+
+
+# -- supervised -------------------------------------------------------------------------------
+# What is known about a query that the application lets querypulse restart.
+
+
+class SupervisedQuery(msgspec.Struct, frozen=True, gc=False):
+    """One supervised query; times are monotonic seconds, texts are redacted."""
+
+    restarts: int = 0
+    """How often it was started again."""
+    due_at: float | None = None
+    """When its next start is due; None while it runs, and once no start is due any more.
+
+    While starts before it in the queue advance, that is when the last of them began or ended.
+    """
+    failure: str = ""
+    """Why it is to be started again; empty before the first failure."""
+    given_up: str = ""
+    """Why it is not restarted any more; empty while it is."""
+    started_at: float | None = None
+    """When its start function last returned; None before that."""
+
+    def waits_since(self, gone_at: float | None) -> float | None:
+        """Since when it should run again, which may be later than now; None while it runs.
+
+        ``gone_at`` is when its last run ended, None while that is active or unknown.
+        """
+        times = [at for at in (gone_at, self.due_at) if at is not None]
+        return max(times, default=None)
+
+
+# -- snapshot ---------------------------------------------------------------------------------
+# The immutable snapshot that rules, metrics and pages read.
 
 
 class Pause(msgspec.Struct, frozen=True):

@@ -3,26 +3,128 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
+import msgspec
 from msgspec.structs import replace
 
 from .commit_log import LogReport
-from .driver_facts import DriverFacts, with_poll
-from .ending import end_past_run, expect_stop
 from .events import KIND_OF, Event, Terminated
-from .fold import fold_event, fold_logs, fold_probe
-from .forgetting import is_called, is_crowded, to_forget
-from .identity import UNDECIDED_SECONDS, Identity, Newcomer, UndecidedError
-from .ownership import ALONE, Ownership
+from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
+from .identity import (
+    UNDECIDED_SECONDS,
+    UNNAMED,
+    Identity,
+    Newcomer,
+    Observed,
+    Undecided,
+    UndecidedError,
+)
 from .past_failures import PastFailures
-from .probing import Context, ProbedRun, ProbeReport
-from .query import Query
-from .snapshot import Pause, Snapshot
-from .sources.fold_sources import fold_sources
-from .sources.report import SourceReport
-from .supervised import SupervisedQuery
-from .undecided import Observed, Undecided
+from .probe import Context, ProbedRun, ProbeReport
+from .query import Outcome, Query
+from .snapshot import ALONE, Ownership, Pause, Snapshot, SupervisedQuery
+from .source_polls import SourceReport
+
+# -- driver facts -----------------------------------------------------------------------------
+# What the polls of a driver have shown of it as a whole. Pure.
+
+
+class DriverFacts(msgspec.Struct, frozen=True):
+    """The newest poll, and times (monotonic seconds) that later polls do not show any more.
+
+    The fields have the names and the meanings of ``Snapshot``.
+    """
+
+    probe: ProbeReport | None = None
+    context_stopped_at: float | None = None
+    context_ran_at: float | None = None
+    events_dropped_at: float | None = None
+
+
+def with_poll(known: DriverFacts, report: ProbeReport) -> DriverFacts:
+    """Add a poll."""
+    before = known.probe.listener.dropped_events if known.probe is not None else None
+    dropped = report.listener.dropped_events
+    if before is not None and dropped is not None and dropped > before:
+        known = replace(known, events_dropped_at=report.at)
+    if report.context is Context.RUNNING:
+        # A Spark Connect server can be reached again after it seemed to have ended.
+        known = replace(known, context_ran_at=report.began_at, context_stopped_at=None)
+    elif known.context_stopped_at is None:
+        known = replace(known, context_stopped_at=report.at)
+    return replace(known, probe=report)
+
+
+# -- forgetting -------------------------------------------------------------------------------
+# Which queries are forgotten, so that memory stays bounded. Pure.
+
+
+KEEP_COMPLETED_SECONDS = 15 * 60.0
+MAX_GONE_QUERIES = 1000
+MAX_GONE_UNNAMED = 20
+"""Each restart of a query without a name and a checkpoint leaves one more of them."""
+MAX_BEFORE_FORGETTING = 2000
+FORGET_EVERY = 100
+
+
+def to_forget(
+    queries: Iterable[Query],
+    now: float,
+    expected: Collection[str],
+    supervised: Collection[str] = (),
+) -> list[Query]:
+    """Queries that completed some time ago, and the oldest ones above the limit of ended queries.
+
+    A failed query is not forgotten by age, so its alert does not resolve before somebody fixes
+    it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
+    """
+    gone = [
+        one
+        for one in queries
+        if one.gone_at is not None and one.name not in expected and one.label not in supervised
+    ]
+    gone.sort(key=lambda query: (_worth(query), query.gone_at))
+    unnamed = [query for query in gone if query.is_unnamed]
+    surplus = {query.label for query in unnamed[: max(0, len(unnamed) - MAX_GONE_UNNAMED)]}
+    named = [query for query in gone if query.label not in surplus]
+    surplus |= {query.label for query in named[: max(0, len(named) - MAX_GONE_QUERIES)]}
+    return [
+        query
+        for query in gone
+        if query.label in surplus or (_completed(query) and _is_old(query, now))
+    ]
+
+
+def is_crowded(count: int) -> bool:
+    """Whether to forget queries now, at each hundredth above 2,000, and not only once a minute."""
+    return count > MAX_BEFORE_FORGETTING and count % FORGET_EVERY == 0
+
+
+def is_called(query: Query, name: str) -> bool:
+    """Whether ``name`` refers to this query."""
+    return name in (query.name, query.label) or (name == UNNAMED and query.is_unnamed)
+
+
+def _worth(query: Query) -> int:
+    """Rank for forgetting; what nobody may have fixed yet comes last: failures and sudden stops."""
+    if query.failure is not None:
+        return 2
+    if _completed(query) or query.stop_expected:
+        return 0
+    return 1 if query.is_unnamed else 2
+
+
+def _completed(query: Query) -> bool:
+    return query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+
+
+def _is_old(query: Query, now: float) -> bool:
+    return query.gone_at is not None and now - query.gone_at > KEEP_COMPLETED_SECONDS
+
+
+# -- state ------------------------------------------------------------------------------------
+
 
 MAX_PAUSES = 100
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from .events import Progress, SourceProgress
 from .offsets import Offsets, Position, behind, is_before
-from .sources.report import SourcePoll, inflow
+from .source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
 

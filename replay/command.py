@@ -5,19 +5,121 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from ..core.installed import require_spark
-from ..settings.settings import Settings
+from ..settings.loading import load_strictly
+from ..settings.settings import Settings, SettingsError
 from ..settings.wiring import policy
-from .applications import Application, find_applications
-from .changes import Change
-from .choices import chosen_settings
-from .output import as_json, as_text, complaints, summary
-from .progress_bar import ProgressBar
-from .replaying import Replay
+from .engine import Replay
+from .log_files import Application, find_applications
+from .results import Change, as_json, as_text, complaints, summary
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+# -- choices ----------------------------------------------------------------------------------
+# ``--set NAME=VALUE``: settings to try, with the value as in TOML.
+
+
+def chosen_settings(choices: Iterable[str]) -> Settings:
+    """The settings in force, overridden by ``choices``; a later one wins.
+
+    Raises:
+        SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
+
+    """
+    values: dict[str, Any] = {}
+    for choice in choices:
+        _merge(values, _parsed(choice))
+    return load_strictly(values, os.environ).settings
+
+
+def _parsed(choice: str) -> dict[str, Any]:
+    name, equals, value = choice.partition("=")
+    if not equals or not name.strip():
+        raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
+    try:
+        return tomllib.loads(choice)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SettingsError(
+            f"--set {choice}: the value is not TOML ({error}); "
+            f"write a text as {name}={_quoted(value)}"
+        ) from None
+
+
+def _quoted(value: str) -> str:
+    return '"' + value.strip().strip("\"'") + '"'
+
+
+def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
+    """Merge tables recursively, so that ``queries."a".ignore=true`` and ``queries."b"...`` add."""
+    for name, value in more.items():
+        known = values.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            _merge(known, value)
+        else:
+            values[name] = value
+
+
+# -- progress bar -----------------------------------------------------------------------------
+# Shows the progress of a long replay on a terminal.
+
+
+LONG_BYTES = 64 * 1024 * 1024
+EVERY_SECONDS = 0.2
+MEGABYTE = 1024 * 1024
+
+
+class ProgressBar:
+    """Counts the bytes read; silent for short inputs, and if standard error is no terminal."""
+
+    def __init__(self, applications: Iterable[Application]) -> None:
+        files = {file for application in applications for file in application.files}
+        self._total = sum(_size(Path(file)) for file in files)
+        self._shown = self._total >= LONG_BYTES and sys.stderr.isatty()
+        self._read = 0
+        self._due = 0.0
+
+    def add(self, size: int) -> None:
+        """Add the bytes of one read."""
+        self._read += size
+        if self._shown and time.monotonic() >= self._due:
+            self._due = time.monotonic() + EVERY_SECONDS
+            percent = 100 * self._read / self._total
+            self._write(
+                f"{percent:3.0f}%  {self._read // MEGABYTE} of {self._total // MEGABYTE} MB"
+            )
+
+    def clear(self) -> None:
+        """Clear the line for other output."""
+        if self._shown:
+            self._due = 0.0
+            self._write("")
+
+    def _write(self, text: str) -> None:
+        sys.stderr.write(f"\r\x1b[K{text}")
+        sys.stderr.flush()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        # Reading the file reports the error.
+        return 0
+
+
+# -- command ----------------------------------------------------------------------------------
+
 
 UNREADABLE = 2
 DEFAULT_TABLE = "querypulse-replay.parquet"

@@ -19,11 +19,9 @@ from pyspark.sql.functions import array_sort, collect_set, count, explode, to_da
 from ..alerting.alert import FIRING
 from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
-from .applications import Application, has_scheme
-from .changes import Change, Replayed
-from .errors import ReplayError
-from .output import complaints, summary
-from .replaying import Replay
+from .engine import Replay
+from .log_files import Application, ReplayError, has_scheme
+from .results import Change, Replayed, complaints, summary
 
 CHANGE = (
     "at timestamp, status string, alertname string, query string, severity string, "

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from .. import dashboards
-from ..alerting.lifecycle.guidance import Guidance
+from ..alerting.alert_text import Guidance
 from .settings import DEFAULT_RUNBOOKS, Settings, SettingsError
 
 _ALLOWED = re.compile(r"https?://[^\s\"'<>\\^`|{}]+", re.IGNORECASE)

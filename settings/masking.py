@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ..alerting.receivers import registry
-from ..alerting.receivers.declaration import Holds, holds
+from ..alerting.receivers.receiver import Holds, holds
 
 HIDDEN = "********"
 LISTS = (list, tuple)

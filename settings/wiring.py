@@ -2,24 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from ..alerting.lifecycle.lifecycle import LifecycleSettings
-from ..alerting.outbox.delivery import Delivery
-from ..alerting.outbox.spool import Spool
+from ..alerting.alert_text import Guidance
+from ..alerting.delivery import Delivery
+from ..alerting.heartbeat import Heartbeat
+from ..alerting.lifecycle import LifecycleSettings
 from ..alerting.policy import Limits, Policy
-from ..alerting.receivers.address import is_loopback
-from ..alerting.receivers.receiver import Receiver
+from ..alerting.receivers.http import HttpPoster
+from ..alerting.receivers.receiver import Receiver, is_loopback
+from ..alerting.spool import Spool
 from ..core.guard import Guard
 from ..core.secret import Secret
-from ..exporter.tls import Tls
-from ..listener.prober import CALM_SECONDS
-from . import receivers_from_settings
-from .declared_places import declared
+from ..exporter import push
+from ..exporter.server import Tls
+from ..listener.flow import TABLE, TOPIC, Declared, Place, brokers_of, path_place
+from ..listener.probe import CALM_SECONDS
+from . import receivers as receivers_from_settings
+from .links import guidance
+from .receivers import as_settings_error, http_options
+from .secrets import Redacting
 from .settings import QuerySettings, Settings, SettingsError
+from .silencing import Silencing
+
+# -- declared places --------------------------------------------------------------------------
+# The places that the settings declare: what queries read and write where Spark does not show it.
+#
+# Forms: a URI or absolute path, as such or after ``path:``, ``delta:`` or ``parquet:``
+# (``delta:/lake/bronze``, ``s3://lake/bronze``); ``kafka:TOPIC`` or ``kafka://BROKERS/TOPIC``;
+# ``table:CATALOG.DB.TABLE``, ``iceberg:...``. Without a file system or brokers a place matches any.
+
+
+_PATHS = ("path:", "delta:", "parquet:")
+_TABLES = ("table:", "iceberg:")
+_KAFKA = "kafka:"
+_FILE_SYSTEMS = frozenset(
+    {
+        *("file", "hdfs", "viewfs", "webhdfs", "swebhdfs", "ofs", "o3fs", "maprfs", "alluxio"),
+        *("s3", "gs", "abfss", "wasb", "wasbs", "adl", "dbfs", "oss", "obs", "cosn", "lakefs"),
+    }
+)
+"""Hadoop's names for them, as ``Place.owners`` has them; of others, declare the path alone."""
+ALLOWED = (
+    "'delta:/lake/bronze', 's3://lake/bronze', 'kafka:orders', 'kafka://broker:9092/orders' or "
+    "'iceberg:catalog.db.orders'"
+)
+
+
+def declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
+    """The declarations, in the order of the settings.
+
+    Raises:
+        SettingsError: a place, or the pattern of its queries, could never match.
+
+    """
+    found = []
+    for pattern, own in queries.items():
+        reads = tuple(_place(text, pattern, "reads") for text in own.reads or ())
+        writes = tuple(_place(text, pattern, "writes") for text in own.writes or ())
+        if (reads or writes) and not pattern.strip():
+            raise SettingsError("setting 'queries': an empty name pattern matches no query")
+        if reads or writes:
+            found.append(Declared(pattern, reads, writes))
+    return tuple(found)
+
+
+def _place(text: str, pattern: str, side: str) -> Place:
+    place = _parsed(text.strip())
+    if place is None:
+        raise SettingsError(
+            f"setting 'queries', {side!r} of {pattern!r}: {text!r} could never match; write "
+            f"{ALLOWED}"
+        )
+    return place
+
+
+def _parsed(text: str) -> Place | None:
+    if text.startswith(_KAFKA):
+        return _topic(text.removeprefix(_KAFKA))
+    for prefix in _TABLES:
+        if text.startswith(prefix):
+            name = text.removeprefix(prefix)
+            return Place(TABLE, name) if all(name.split(".")) and "." in name else None
+    for prefix in _PATHS:
+        text = text.removeprefix(prefix)
+    place = path_place(text)
+    known = place is None or all(_scheme(one) in _FILE_SYSTEMS for one in place.owners)
+    return place if known else None
+
+
+def _scheme(owner: str) -> str:
+    return owner.partition("://")[0]
+
+
+def _topic(text: str) -> Place | None:
+    brokers: tuple[str, ...] = ()
+    if text.startswith("//"):
+        servers, _, text = text.removeprefix("//").partition("/")
+        brokers = brokers_of(servers)
+        if not brokers:
+            return None
+    return Place(TOPIC, text, brokers) if text and "/" not in text else None
+
+
+# -- wiring -----------------------------------------------------------------------------------
+
 
 CLOSER_AFTER_SECONDS = 5.0
 SLOW_POLL_SECONDS = 3.0
@@ -163,4 +253,92 @@ def refused_address(settings: Settings) -> str:
         f"setting 'http_host' ({settings.http_host}) lets other machines read: set "
         "'http_token_file' or 'http_tls_client_ca_file', or allow everybody with "
         "'http_allow_anonymous'"
+    )
+
+
+# -- pushing ----------------------------------------------------------------------------------
+# Settings -> what pushes metrics, where nobody can scrape.
+
+
+class PushConnections(msgspec.Struct, frozen=True):
+    """The configured targets; None for one that is not."""
+
+    pushgateway: HttpPoster | None = None
+    otlp: HttpPoster | None = None
+    otlp_headers: Secret | None = None
+    interval_seconds: float = 15.0
+
+
+def push_connections(settings: Settings) -> PushConnections:
+    """The connections to all targets; nothing is sent yet.
+
+    Raises:
+        SettingsError: a URL or a file of headers cannot be used, or a package is not installed.
+
+    """
+    if settings.otlp_headers_file is not None and settings.otlp_endpoint is None:
+        raise SettingsError("setting 'otlp_headers_file' needs 'otlp_endpoint'")
+    if settings.otlp_endpoint is not None and not push.is_installed():
+        raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {' '.join(push.PACKAGES)}")
+    return PushConnections(
+        _poster("pushgateway_url", settings.pushgateway_url, settings),
+        _poster("otlp_endpoint", settings.otlp_endpoint, settings),
+        _headers(settings.otlp_headers_file),
+        settings.push_interval_seconds,
+    )
+
+
+def _poster(name: str, url: str | None, settings: Settings) -> HttpPoster | None:
+    if url is None:
+        return None
+    with as_settings_error():
+        return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
+
+
+def _headers(path: str | None) -> Secret | None:
+    if path is None:
+        return None
+    with as_settings_error():
+        secret = Secret.from_file(path, setting="otlp_headers_file")
+    with as_settings_error("setting 'otlp_headers_file': "):
+        push.parse_headers(secret.reveal())
+    return secret
+
+
+# -- components -------------------------------------------------------------------------------
+# The components of a sidecar that need no Spark: their settings are checked first.
+
+
+class Components(msgspec.Struct, frozen=True):
+    """Limits, receivers, silences, redaction and HTTP access. No thread runs yet."""
+
+    guidance: Guidance
+    policy: Policy
+    receivers: list[Receiver]
+    heartbeat: Heartbeat | None
+    query_heartbeats: dict[str, Heartbeat]
+    """By name pattern of queries."""
+    pushing: PushConnections
+    access: HttpAccess
+    redacting: Redacting
+    silencing: Silencing
+
+
+def make_components(settings: Settings, guard: Guard) -> Components:
+    """Make all components from the settings.
+
+    Raises:
+        SettingsError: a limit, receiver, link, key, certificate or pattern cannot be used.
+
+    """
+    return Components(
+        guidance=guidance(settings),
+        policy=policy(settings, probe_expected=True),
+        receivers=receivers_from_settings.receivers(settings),
+        heartbeat=receivers_from_settings.heartbeat(settings, guard),
+        query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
+        pushing=push_connections(settings),
+        access=http_access(settings),
+        redacting=Redacting(settings),
+        silencing=Silencing(settings.silences, settings.silence_file, guard),
     )

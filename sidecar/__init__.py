@@ -5,13 +5,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..core.version import VERSION
+from ..core.installed import VERSION
 from ..settings.settings import Settings, SettingsError
 from .failure import QueryFailure
 
 if TYPE_CHECKING:
-    from .attachment import attach
-    from .sidecar import Sidecar
+    from .sidecar import Sidecar, attach
 
 __all__ = ["QueryFailure", "Settings", "SettingsError", "Sidecar", "__version__", "attach"]
 
@@ -19,7 +18,7 @@ __version__ = VERSION
 
 # The host provides pyspark. Names that need it are imported on first use, so that the
 # command line works without it.
-_NEEDS_SPARK = {"attach": ".attachment", "Sidecar": ".sidecar"}
+_NEEDS_SPARK = {"attach": ".sidecar", "Sidecar": ".sidecar"}
 
 
 def __getattr__(name: str) -> Any:

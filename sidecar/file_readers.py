@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import logging
 
-from ..core.file_loop import FileLoop
 from ..core.guard import Guard
+from ..core.threads import FileLoop
 from ..exporter.server import HttpServer
-from ..settings.components import Components
-from ..settings.wiring import HttpAccess
+from ..settings.wiring import Components, HttpAccess
 
 log = logging.getLogger("querypulse")
 

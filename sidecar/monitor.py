@@ -8,19 +8,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..alerting.evaluated import Evaluated
 from ..alerting.generic_apps import problem_of
+from ..alerting.lifecycle import Evaluated
 from ..alerting.notifier import Notifier
 from ..core.guard import Guard
-from ..exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
-from ..exporter.published_state import Monitor, PublishedState
-from ..listener.event_path import EventPath
-from ..listener.health_listener import HealthListener
-from ..listener.prober import Prober
-from ..listener.reader import EventReader
+from ..exporter.published_state import CALLBACK_BUCKETS, PROBE_BUCKETS, Monitor, PublishedState
+from ..listener.event_reader import EventReader
+from ..listener.probe import Prober
 from ..listener.snapshot import Snapshot
+from ..listener.spark.event_paths import EventPath
+from ..listener.spark.health_listener import HealthListener
 from .file_readers import FileReaders
-from .publisher import Publishers
+from .pushing import Publishers
 from .worker import Worker
 
 

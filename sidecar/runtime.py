@@ -2,42 +2,221 @@
 
 from __future__ import annotations
 
+import logging
+import sys
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from datetime import datetime
+from enum import Enum
+from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 from msgspec.structs import replace
 
-from ..alerting.evaluated import Evaluated
-from ..alerting.lifecycle.lifecycle import Lifecycle
-from ..core.deadline import Deadline
+from ..alerting.heartbeat import QueryHeartbeats
+from ..alerting.lifecycle import Evaluated, Lifecycle
+from ..alerting.notifier import Notifier
 from ..core.guard import Guard
-from ..core.loop import Loop
+from ..core.threads import Deadline, Loop
+from ..exporter.pages import Content, Notice
 from ..exporter.published_state import PublishedState
-from ..exporter.server import Content, HttpServer
-from ..listener.checkpoint_place import CheckpointWarnings
-from ..listener.event_path import EventPath
-from ..listener.health_listener import HealthListener
+from ..exporter.server import HttpServer
+from ..listener.checkpoints import CheckpointWarnings
+from ..listener.connect.event_stream import open_connect_path
+from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..listener.mailbox import Mailbox
+from ..listener.probe import Context
 from ..listener.python_frames import main_thread
-from ..listener.reader import Ending, ExpectStop, Forget, Inbox, Marker
-from ..listener.snapshot import Snapshot
-from ..listener.supervised import SupervisedQuery
+from ..listener.snapshot import Snapshot, SupervisedQuery
+from ..listener.spark.event_paths import EventPath, open_path
+from ..listener.spark.event_queue import EventQueue
+from ..listener.spark.health_listener import HealthListener
+from ..listener.spark.jvm import THROWN, UnsupportedSparkError, require_supported
 from ..settings import wiring
-from ..settings.components import Components
 from ..settings.links import external_url, runbook
+from ..settings.receivers import log_start
 from ..settings.settings import Settings
-from .connect import observers_of, spark_version
+from ..settings.silencing import Silencing, silence_until, unmatched
+from ..settings.wiring import Components, HttpAccess, refused_address
 from .file_readers import FileReaders
 from .monitor import MonitorFacts, Origin
-from .notifying import make_notifier
-from .posted_silence import post_silence
-from .process_end import ProcessEnd, end_of, uncaught_exception
-from .publishing import make_publishers
-from .serving import make_server, serves
-from .session import app_name, spark_ui_url, warn_of_app_name
-from .start_lines import log_start
+from .observers import observers_of, spark_version
+from .pushing import make_publishers
+from .session import (
+    NoSessionError,
+    active_session,
+    app_name,
+    is_connect,
+    spark_ui_url,
+    warn_of_app_name,
+)
 from .worker import Inputs, Worker
+
+log = logging.getLogger("querypulse")
+
+
+# -- serving ----------------------------------------------------------------------------------
+# Makes and starts the HTTP server, or logs why not: the job continues without it.
+
+
+def make_server(
+    settings: Settings, access: HttpAccess, content: Content, guard: Guard
+) -> HttpServer | None:
+    """The HTTP server, not started; None if it is off or its address is refused."""
+    refused = refused_address(settings)
+    if refused:
+        log.error("querypulse: no HTTP server: %s", refused)
+    if settings.http_port < 0 or refused:
+        return None
+    token = access.token
+    return HttpServer(
+        settings.http_host,
+        settings.http_port,
+        content,
+        guard,
+        token=lambda: token.known if token is not None else None,
+        tls=access.tls,
+        external_name=urlsplit(external_url(settings)).hostname,
+    )
+
+
+def serves(server: HttpServer, where: str, *, is_alone: bool) -> bool:
+    """Whether the server listens at ``where`` now.
+
+    Unless ``is_alone``, another process of the same JVM may hold the port.
+    """
+    try:
+        server.start()
+    except OSError as error:
+        if is_alone:
+            log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
+        else:
+            log.info("querypulse: another process that monitors this JVM serves %s", where)
+        return False
+    return True
+
+
+# -- notifying --------------------------------------------------------------------------------
+# The notifier of a sidecar, from its settings and components.
+
+
+def make_notifier(
+    app: str, settings: Settings, components: Components, lifecycle: Lifecycle, guard: Guard
+) -> Notifier:
+    """The notifier; ``lifecycle`` continues the alerts that its spool holds."""
+    receivers = components.receivers
+    spool = wiring.spool(settings, app, guard)
+    notifier = Notifier(
+        wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
+        spool,
+        heartbeat=components.heartbeat,
+        query_heartbeats=QueryHeartbeats(components.query_heartbeats),
+        restore=lambda found: lifecycle.restore(found, time.monotonic()),
+        redact=components.redacting.text,
+    )
+    lifecycle.restore(notifier.restored, time.monotonic())
+    return notifier
+
+
+# -- process end ------------------------------------------------------------------------------
+# How the process ends: closed, terminated or crashed; ``docs/ends.md`` has the table.
+
+
+SILENT_SECONDS = 5.0
+"""A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
+
+
+class ProcessEnd(Enum):
+    """Decides which notice ``querypulse watch`` receives, and whether grace periods apply."""
+
+    CLOSED = "closed"
+    """By the application: nobody expects it back."""
+    TERMINATED = "terminated"
+    """By a signal: the sender is likely to start it again."""
+    CRASHED = "crashed"
+    """Everything else: problems are reported at once, and no planned end is announced."""
+
+    @property
+    def notice(self) -> Notice | None:
+        """The notice that ``querypulse watch`` receives; None for a crash."""
+        return _NOTICES.get(self)
+
+
+_NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
+
+
+def end_of(
+    context: Context,
+    uncaught: type[BaseException] | None = None,
+    silent_seconds: float = 0.0,
+) -> ProcessEnd:
+    """How a process ends, from its SparkContext's state and an uncaught Python exception.
+
+    ``silent_seconds``: for how long the JVM has not answered; 0 if it answered the last poll.
+    """
+    if context in (Context.JVM_GONE, Context.STOPPED):
+        return ProcessEnd.CRASHED
+    if context is Context.RUNNING and silent_seconds >= SILENT_SECONDS:
+        return ProcessEnd.CRASHED
+    if context is Context.TERMINATED or uncaught is KeyboardInterrupt:
+        return ProcessEnd.TERMINATED
+    return ProcessEnd.CLOSED if uncaught is None else ProcessEnd.CRASHED
+
+
+def uncaught_exception() -> type[BaseException] | None:
+    """The class of the exception that ends this process; for its exit handlers.
+
+    The interpreter sets ``sys.last_type`` when it prints a traceback. A notebook does so for
+    every failed cell, so there the value means nothing.
+    """
+    interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or "IPython" in sys.modules
+    return None if interactive else getattr(sys, "last_type", None)
+
+
+# -- posted silence ---------------------------------------------------------------------------
+# ``POST /silences``: a silence for this driver, from any client that has its token.
+
+
+CREATED = 201
+BAD_REQUEST = 400
+
+
+class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The body of the request: the arguments of ``Sidecar.silence``, and an app pattern."""
+
+    queries: str
+    minutes: float | None = None
+    until: datetime | None = None
+    alertname: str = "*"
+    reason: str = ""
+    app: str | None = None
+
+
+def post_silence(
+    body: bytes, silencing: Silencing, queries: Collection[str]
+) -> tuple[int, dict[str, object]]:
+    """Add the silence of ``body`` to this process; returns an HTTP status and the JSON answer.
+
+    ``queries`` are the known names; ``note`` in the answer says which pattern matches none.
+    """
+    try:
+        given = msgspec.json.decode(body, type=PostedSilence)
+        more = {"alertname": given.alertname, "reason": given.reason, "app": given.app}
+        silence = silence_until(given.queries, given.minutes, given.until, **more)
+        silencing.add(silence)
+    except (ValueError, msgspec.MsgspecError) as error:
+        return BAD_REQUEST, {"error": str(error)}
+    until = silence.until.isoformat(timespec="seconds")
+    log.info("querypulse: silenced over HTTP: %r until %s", silence.queries, until)
+    return CREATED, {**msgspec.structs.asdict(silence), "note": unmatched(silence, queries)}
+
+
+# -- runtime ----------------------------------------------------------------------------------
+
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
@@ -247,3 +426,97 @@ class Runtime:
         self._checkpoint_warnings.poll(evaluated.snapshot)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()
+
+
+# -- starting ---------------------------------------------------------------------------------
+# Starting a sidecar as one transaction: everything runs, or nothing is left behind.
+
+
+ROLLBACK_SECONDS = 2.0
+
+
+def start_runtime(
+    spark: Any,
+    listener: HealthListener,
+    guard: Guard,
+    make: Callable[..., Runtime],
+    *,
+    by_hand: bool,
+) -> Runtime:
+    """Listen by the best available event path, then start the runtime that ``make`` returns.
+
+    Raises:
+        Exception: what failed; the listener is removed from Spark again and no thread runs.
+
+    """
+    path = _opened(spark, listener, guard, by_hand=by_hand)
+    try:
+        runtime = make(spark=spark, listener=listener, path=path)
+        try:
+            runtime.start()
+        except BaseException:
+            guard.attempt("attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS)))
+            raise
+    except BaseException:
+        guard.attempt("attach", path.release)
+        raise
+    return runtime
+
+
+def report_unmonitored(guard: Guard, error: Exception) -> None:
+    """Log why ``attach`` watches nothing, and what it means for the job."""
+    if isinstance(error, UnsupportedSparkError):
+        log.error("querypulse: %s", error)
+    else:
+        guard.report("attach", error)
+    log.warning("querypulse: this job is not monitored; it continues without querypulse")
+
+
+def in_background(what: str, guard: Guard, call: Callable[[], None]) -> None:
+    """Run ``call`` in a thread of its own, and contain its errors."""
+    run = partial(guard.attempt, what, call)
+    threading.Thread(target=run, name=f"querypulse-{what}", daemon=True).start()
+
+
+def idle_listener(spark: Any | None, listener: HealthListener) -> Any:
+    """A Java listener that does nothing, for PySpark to add where nothing is watched.
+
+    Raises:
+        Py4JError: this driver refuses Java classes and Python listeners.
+
+    """
+    try:
+        return EventQueue(spark or active_session()).java.sessionListener()
+    except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
+        return listener.proxy()[1]
+
+
+def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
+    """Open the event path; an interrupt during the wait leaves no listener behind."""
+    opening: Future[EventPath] = Future()
+
+    def run() -> None:
+        try:
+            opening.set_result(_path(spark, listener, by_hand=by_hand))
+        except BaseException as error:  # noqa: BLE001 - raised where it is waited for
+            opening.set_exception(error)
+
+    try:
+        # Py4J caches a class and its methods for as long as the calling thread lives.
+        threading.Thread(target=run, name="querypulse-attach", daemon=True).start()
+        return opening.result()
+    except BaseException:
+        opening.add_done_callback(partial(_release, guard))
+        raise
+
+
+def _path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
+    if is_connect(spark):
+        return open_connect_path(spark)
+    require_supported(str(spark.version))
+    return open_path(spark, listener, by_hand=by_hand)
+
+
+def _release(guard: Guard, opening: Future[EventPath]) -> None:
+    if opening.exception() is None:
+        guard.attempt("attach", opening.result().release)

@@ -6,32 +6,179 @@ import atexit
 import logging
 import os
 import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from typing import Any
 
 from ..alerting.alert import Alert
-from ..alerting.evaluated import Evaluated
-from ..core.deadline import Deadline
+from ..alerting.lifecycle import Evaluated
 from ..core.guard import Guard
-from ..core.redacted_log import RedactedLog
+from ..core.redaction import RedactedLog
+from ..core.threads import Deadline
 from ..exporter.status import Status, status
-from ..listener.health_listener import HealthListener
-from ..settings.components import make_components
-from ..settings.settings import Settings, SettingsError
-from .announcing import Announcements
-from .awaiting import FailureWait
-from .registry import Registry
-from .restart_terms import RestartTerms
-from .runtime import MAILBOX_CAPACITY, Runtime
-from .session import NoSessionError, active_session, conf_reader, settings_of, watched_by
-from .starting import idle_listener, in_background, report_unmonitored, start_runtime
-from .supervisions import Starts
-from .supervisor import Supervisor, check_starts
-from .unwatched import run_unwatched
-from .view import SidecarView
+from ..listener.query import Query
+from ..listener.spark.health_listener import HealthListener
+from ..listener.state import is_called
+from ..settings.loading import check_arguments
+from ..settings.settings import Settings, SettingsError, SilenceSettings
+from ..settings.silencing import Silencing, silence_until, unmatched
+from ..settings.wiring import Components, make_components
+from .failure import FailureWait
+from .notebook import SidecarView
+from .restarting import RestartTerms
+from .runtime import (
+    MAILBOX_CAPACITY,
+    Runtime,
+    idle_listener,
+    in_background,
+    report_unmonitored,
+    start_runtime,
+)
+from .session import (
+    NoSessionError,
+    Registry,
+    active_session,
+    conf_reader,
+    is_connect,
+    settings_of,
+    watched_by,
+)
+from .supervise import Starts, Supervisor, check_starts, run_unwatched
 
 log = logging.getLogger("querypulse")
+
+
+# -- announcing -------------------------------------------------------------------------------
+# What the application announces: planned stops, queries that will not come back, silences.
+
+
+class Announcements(ABC):
+    """The part of ``Sidecar`` through which the application announces."""
+
+    _runtime: Runtime | None
+    _components: Components
+    _supervisor: Supervisor
+
+    @abstractmethod
+    def flush(self, timeout: float = 5.0) -> bool:
+        """See ``Sidecar.flush``."""
+
+    def expect_stop(self, name: Any) -> None:
+        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
+
+        ``name`` is a query's name, or the ``StreamingQuery``.
+
+        Raises:
+            ValueError: no such query is known.
+
+        """
+        expect_stop(self._runtime, self.flush, name)
+
+    def forget(self, name: Any) -> None:
+        """Drop a query that will not come back: its alerts resolve, its series end.
+
+        It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
+        that has ended.
+
+        Raises:
+            ValueError: no query of this name is known, or it is still running.
+
+        """
+        forget(self._runtime, self.flush, name, self._supervisor.forget)
+
+    def silence(
+        self,
+        queries: str,
+        minutes: float | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        alertname: str = "*",
+    ) -> None:
+        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
+
+        Alerts sent before stay open, and their resolution is sent. The silence ends with this
+        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
+
+        Raises:
+            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
+
+        """
+        one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
+        silence(self._runtime, self._components.silencing, one)
+
+
+def expect_stop(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
+    """See ``Sidecar.expect_stop``."""
+    name = _name_of("expect_stop", runtime, query)
+    if runtime is None or not (_called(runtime, name) or (flush() and _called(runtime, name))):
+        raise ValueError(f"expect_stop: no query is named {name!r}; known: {_known(runtime)}")
+    runtime.expect_stop(name)
+
+
+def forget(
+    runtime: Runtime | None,
+    flush: Callable[[], bool],
+    query: Any,
+    end_supervision: Callable[[str], bool],
+) -> None:
+    """See ``Sidecar.forget``."""
+    name = _name_of("forget", runtime, query)
+    # The event of a query that stopped just now may not have arrived.
+    if runtime is not None and not _can_be_forgotten(runtime, name):
+        flush()
+    absent = runtime is None or not (_called(runtime, name) or name in runtime.published.expected)
+    if absent and end_supervision(name):
+        return
+    if runtime is None or absent:
+        raise ValueError(f"forget: no query is named {name!r}; known: {_known(runtime)}")
+    if not _can_be_forgotten(runtime, name):
+        raise ValueError(f"forget: {name!r} is still running; stop it first")
+    end_supervision(name)
+    runtime.forget(name)
+
+
+def silence(runtime: Runtime | None, silencing: Silencing, one: SilenceSettings) -> None:
+    """See ``Sidecar.silence``; a pattern that matches nothing now is logged."""
+    silencing.add(one)
+    note = unmatched(one, _known(runtime) if runtime is not None else None)
+    if note:
+        log.warning("querypulse: silence: %s", note)
+
+
+def _name_of(method: str, runtime: Runtime | None, query: Any) -> str:
+    """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
+    if isinstance(query, str):
+        return query
+    if not hasattr(query, "id") or not hasattr(query, "name"):
+        kind = type(query).__name__
+        raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
+    known = runtime.evaluated.snapshot.queries if runtime is not None else ()
+    labels = [one.label for one in known if one.query_id == str(query.id)]
+    return labels[0] if labels else str(query.name or query.id)
+
+
+def _can_be_forgotten(runtime: Runtime, name: str) -> bool:
+    called = _called(runtime, name)
+    if not called:
+        return name in runtime.published.expected
+    return any(not query.alive for query in called)
+
+
+def _called(runtime: Runtime, name: str) -> list[Query]:
+    return [query for query in runtime.evaluated.snapshot.queries if is_called(query, name)]
+
+
+def _known(runtime: Runtime | None) -> list[str]:
+    if runtime is None:
+        return []
+    return list(dict.fromkeys((*runtime.evaluated.snapshot.labels(), *runtime.published.expected)))
+
+
+# -- sidecar ----------------------------------------------------------------------------------
+
 
 EXIT_SECONDS = 8.0
 
@@ -248,3 +395,73 @@ class Sidecar(SidecarView, Announcements):
 
 
 SIDECARS: Registry[Sidecar] = Registry()
+
+
+# -- attachment -------------------------------------------------------------------------------
+# ``attach(spark)``: the one line that users add to a job.
+
+
+def attach(spark: Any, **arguments: object) -> Sidecar:
+    """Watch all queries of ``spark``'s SparkContext, or Spark Connect session, from now on.
+
+    Settings come from the arguments, else the environment, else the Spark conf, else the
+    TOML file. A second call for the same one returns the same sidecar. An internal
+    error is logged and does not end the job: the sidecar then watches nothing.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed, or a second call has other settings
+            than the first.
+        TypeError: ``spark`` is not a SparkSession.
+
+    """
+    if not is_connect(spark) and not hasattr(spark, "sparkContext"):
+        given = "None" if spark is None else type(spark).__name__
+        raise TypeError(f"attach() needs a SparkSession, given {given}")
+    with SIDECARS.lock:
+        known = SIDECARS.find(watched_by(spark))
+        if known is not None and not _is_replaced(known, arguments):
+            SIDECARS.keep(known)
+            return known
+        return _started(spark, arguments)
+
+
+def attach_automatically(spark: Any) -> None:
+    """``attach(spark)`` for an application that may attach itself later, with other settings.
+
+    Its own sidecar then takes the place of this one.
+
+    Raises:
+        Exception: as ``attach``.
+
+    """
+    SIDECARS.let_yield(attach(spark))
+
+
+def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
+    try:
+        sidecar = Sidecar(settings_of(spark, arguments), spark=spark)
+    except SettingsError:
+        raise
+    except Exception as error:  # noqa: BLE001 - the calling job continues after any error
+        sidecar = Sidecar(Settings(), spark=spark)
+        sidecar.stand_by(error)
+    else:
+        sidecar.start_or_stand_by()
+    return sidecar
+
+
+def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
+    """Whether settings differ from those of a sidecar that yields, which is closed.
+
+    Raises:
+        SettingsError: they differ from those of another sidecar.
+
+    """
+    wanted = check_arguments(arguments)
+    other = [name for name, value in wanted.items() if value != getattr(known.settings, name)]
+    if other and not SIDECARS.make_way(known):
+        raise SettingsError(
+            f"attach was called before with other settings for {', '.join(map(repr, other))}; "
+            "close the first sidecar, or give all settings to the first call"
+        )
+    return bool(other)

@@ -11,24 +11,20 @@ import msgspec
 from msgspec.structs import replace
 
 from ..alerting.alert import IncidentSink
-from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.evaluated import Evaluated
-from ..alerting.lifecycle.lifecycle import Lifecycle
-from ..alerting.lifecycle.silences import Silence
-from ..alerting.main_thread import with_main_thread
+from ..alerting.evaluate import Evaluation, evaluate, with_main_thread
+from ..alerting.failure_history import Remembering
+from ..alerting.incidents import retired
+from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
-from ..alerting.remembering import Remembering
-from ..alerting.starving import retired
+from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.end_to_end import EndToEnd
+from ..listener.event_reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated
-from ..listener.ownership import ALONE, Ownership
-from ..listener.probing import ProbeReport
-from ..listener.reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
-from ..listener.snapshot import Snapshot
-from ..listener.sources.report import SourceReport
+from ..listener.probe import ProbeReport
+from ..listener.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
+from ..listener.source_polls import SourceReport
 from ..listener.state import State
-from ..listener.supervised import SupervisedQuery
 
 TICK_SECONDS = 1.1
 """A little longer than the pause between calm polls: each poll evaluates by itself."""

@@ -1,4 +1,4 @@
-"""One HTTP request to one driver, with every kind of failure kept apart."""
+"""Polls one driver: requests, with every kind of failure kept apart, and what they say."""
 
 from __future__ import annotations
 
@@ -6,15 +6,100 @@ import errno
 import socket
 import ssl
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from enum import Enum
 from http.client import HTTPException, HTTPResponse
 from io import BytesIO
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
+from ..alerting.rules import driver_down
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline
-from .poll import Endpoint, Said
+from ..core.threads import Deadline
+from ..exporter.pages import Notice
+
+# -- poll -------------------------------------------------------------------------------------
+# An endpoint, and the result of one poll of it. Values only.
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One address at which a driver answers.
+
+    ``url`` is scheme, host and port, which may be shown. ``address`` is the IP address to
+    connect to, empty if the host's name is resolved for each request. ``group`` is the DNS name
+    that led here: under a DNS name, drivers are known by their app, because addresses change.
+    """
+
+    url: str
+    address: str = ""
+    group: str = ""
+    loopback: bool = False
+    """Whether it is on this machine, so that no network can be at fault."""
+
+    @property
+    def listed_as(self) -> str:
+        """The target that led here: the DNS name, else the URL itself."""
+        return self.group or self.url
+
+    @property
+    def shown(self) -> str:
+        """The address in a form for people."""
+        return f"{self.url} ({self.address})" if self.address else self.url
+
+
+class Said(str, Enum):
+    """What a driver, or the network in its place, answered to one poll."""
+
+    HEALTHY = "healthy"
+    STUCK = "stuck"
+    """It answers, but its worker does not advance."""
+    SILENT = "silent"
+    """It accepts the connection and does not answer, as a frozen process does."""
+    REFUSED = "refused"
+    """Nothing listens: the machine's answer when a process is gone."""
+    BROKEN = "broken"
+    """The connection ended without a complete answer."""
+    UNREACHABLE = "unreachable"
+    """Nothing answered; the watcher's own network may be at fault."""
+    REPLACED = "replaced"
+    """Another driver answers at its address."""
+    BARRED = "barred"
+    """It is up and refuses the watcher: a token or a certificate is wrong."""
+
+
+class Poll(msgspec.Struct, frozen=True, kw_only=True):
+    """The result of one poll; times are monotonic seconds of the watcher."""
+
+    began_at: float
+    at: float
+    said: Said
+    detail: str = ""
+    """What happened on the connection, for a person."""
+    app: str = ""
+    """The driver's ``app`` label, empty if unknown."""
+    heartbeat: float | None = None
+    """When the driver's worker last evaluated, in Unix seconds of the driver's clock."""
+    reports_gone: bool | None = None
+    """Whether it fires ``StreamingDriverDown`` itself: Python answers, but its JVM has ended.
+
+    None if its status could not be read.
+    """
+    unhealthy: tuple[str, ...] = ()
+    """``name: state`` of each unhealthy query."""
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a driver answered; one that refuses the watcher is up."""
+        return self.said in (Said.HEALTHY, Said.BARRED)
+
+
+# -- client -----------------------------------------------------------------------------------
+# One HTTP request to one driver, with every kind of failure kept apart.
+
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 64 * 1024
@@ -156,3 +241,137 @@ def _parsed(received: bytes) -> HttpResponse:
 def _words(error: BaseException) -> str:
     """What happened, without text that the other side may have chosen."""
     return getattr(error, "strerror", None) or type(error).__name__
+
+
+# -- polling ----------------------------------------------------------------------------------
+# One poll of one driver: its pages -> a ``Poll``.
+
+
+POLL_SECONDS = 3.0
+"""For all requests of one poll together."""
+OK = 200
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+BARS = frozenset({401, 403, 421})
+NOT_READY = 503
+MAX_APP_CHARACTERS = 200
+
+WAIT_SECONDS = 30.0
+"""Longer than a driver keeps a request at ``/watch`` open."""
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class WatchAnswer(str, Enum):
+    """The answer to a request at ``/watch``."""
+
+    RUNNING = "running"
+    STOPPED = Notice.STOPPED.value
+    TERMINATED = Notice.TERMINATED.value
+    NOTHING = "nothing"
+    """It has no such page, or refuses the watcher."""
+
+    @property
+    def notice(self) -> Notice | None:
+        """The shutdown notice; None if the answer is not one."""
+        closes = self in (WatchAnswer.STOPPED, WatchAnswer.TERMINATED)
+        return Notice(self.value) if closes else None
+
+
+class _Watch(msgspec.Struct):
+    """All of ``/watch``."""
+
+    status: WatchAnswer
+
+
+class _Reason(msgspec.Struct):
+    state: str
+    query: str | None = None
+
+
+class _Readiness(msgspec.Struct):
+    """The part of ``/readyz`` that we read."""
+
+    reasons: list[_Reason] = []
+
+
+class _Monitor(msgspec.Struct):
+    heartbeat_timestamp: float | None = None
+
+
+class _Alert(msgspec.Struct):
+    labels: dict[str, str] = {}
+
+
+class _Status(msgspec.Struct):
+    """The part of ``/status`` that we read; the heartbeat is the one in ``/metrics``."""
+
+    app: str = ""
+    alerts: list[_Alert] = []
+    monitor: _Monitor = msgspec.field(default_factory=_Monitor)
+
+
+def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
+    """Check whether the worker is alive and, if so, read status and readiness.
+
+    Raises:
+        OSError: this machine lacks a resource, such as sockets.
+
+    """
+    began, deadline = clock(), Deadline(POLL_SECONDS)
+    try:
+        answer = client.get("/livez", deadline.left)
+    except NoAnswer as error:
+        return Poll(began_at=began, at=clock(), said=error.said, detail=str(error))
+    said, detail = _evaluated(answer)
+    if said is not Said.HEALTHY:
+        return Poll(began_at=began, at=clock(), said=said, detail=detail)
+    found = _page(client, "/status", _Status, deadline)
+    status = found or _Status()
+    readiness = _page(client, "/readyz", _Readiness, deadline) or _Readiness()
+    return Poll(
+        began_at=began,
+        at=clock(),
+        said=said,
+        detail=detail,
+        app=status.app[:MAX_APP_CHARACTERS],
+        heartbeat=status.monitor.heartbeat_timestamp,
+        reports_gone=_reports_gone(found),
+        unhealthy=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
+    )
+
+
+def await_notice(client: Client) -> WatchAnswer:
+    """Wait at ``/watch`` until the driver closes, or for about 20 s.
+
+    Raises:
+        NoAnswer: the connection was not accepted, or broke: the driver may have been killed.
+        OSError: this machine lacks a resource, such as sockets.
+
+    """
+    answer = client.get("/watch", WAIT_SECONDS)
+    try:
+        return msgspec.json.decode(answer.body, type=_Watch).status
+    except UNREADABLE:
+        return WatchAnswer.NOTHING
+
+
+def _evaluated(answer: HttpResponse) -> tuple[Said, str]:
+    detail = f"GET /livez answered {answer.code}"
+    if answer.code in BARS:
+        return Said.BARRED, detail
+    return (Said.HEALTHY if answer.code == OK else Said.STUCK), detail
+
+
+def _reports_gone(status: _Status | None) -> bool | None:
+    if status is None:
+        return None
+    return any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts)
+
+
+def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T | None:
+    """The content of a page; None if it cannot be read: the driver is up in either case."""
+    with suppress(NoAnswer, *UNREADABLE):
+        answer = client.get(path, deadline.left)
+        if answer.code in (OK, NOT_READY):
+            return msgspec.json.decode(answer.body, type=kind)
+    return None

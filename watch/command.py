@@ -2,38 +2,122 @@
 
 from __future__ import annotations
 
+import argparse
 import logging
+import math
 import signal
 import ssl
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from types import FrameType
 
+import msgspec
+
 from ..alerting.alert import Incident
-from ..alerting.lifecycle.silences import why_muted
 from ..alerting.notifier import Notifier
-from ..core.deadline import Deadline
-from ..core.file_loop import FileLoop
+from ..alerting.silences import why_muted
 from ..core.guard import Guard
-from ..core.redacted_log import RedactedLog
-from ..settings import receivers_from_settings, wiring
+from ..core.redaction import RedactedLog
+from ..core.threads import Deadline, FileLoop
+from ..settings import receivers as receivers_from_settings
+from ..settings import wiring
 from ..settings.links import guidance_from_outside
-from ..settings.redacting import Redacting
+from ..settings.loading import load_strictly
+from ..settings.secrets import Redacting
 from ..settings.settings import Settings, SettingsError
-from ..settings.settings_sources import load_strictly
 from ..settings.silencing import Silencing
-from .arguments import WatchRequest
-from .blindness import APP
+from .alerts import APP, DriverAlerts, DriverAlertSettings
 from .client import Access
-from .driver_alerts import DriverAlerts, DriverAlertSettings
-from .hosts import receiver_hosts
-from .target_tracker import TargetTracker
-from .targets import Targets
+from .targets import Targets, receiver_hosts
+from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 from .watcher import Watcher
 
 log = logging.getLogger("querypulse")
+
+
+# -- arguments --------------------------------------------------------------------------------
+# The arguments of ``querypulse watch``.
+
+
+SHORTEST_INTERVAL_SECONDS = 0.1
+SHORTEST_GONE_SECONDS = 1.0
+TIMES = {
+    "interval": (SHORTEST_INTERVAL_SECONDS, "time between polls"),
+    "gone_after": (SHORTEST_GONE_SECONDS, "how long a driver may not answer"),
+    "terminated_after": (
+        SHORTEST_GONE_SECONDS,
+        "the same for a driver that was ended by a signal",
+    ),
+}
+"""The shortest allowed time, and the help text."""
+MORE = {
+    "targets": "a file of such URLs, one per line; reread in every interval",
+    "webhook_url_file": "contains the URL of a webhook, if the settings name no receiver",
+    "token_file": "contains the bearer token of the drivers",
+    "ca_file": "the CA certificates that verify the drivers",
+    "client_cert_file": "our certificate, for drivers that require one",
+    "client_key_file": "its key",
+}
+
+
+class WatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The arguments of the command line; times in seconds."""
+
+    urls: tuple[str, ...] = ()
+    dns: tuple[str, ...] = ()
+    targets: str | None = None
+    webhook_url_file: str | None = None
+    interval: float = 5.0
+    gone_after: float = 15.0
+    terminated_after: float = TERMINATED_AFTER_SECONDS
+    token_file: str | None = None
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+
+
+def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: the fields of a ``WatchRequest``."""
+    defaults = WatchRequest()
+    parser.add_argument(
+        "urls", nargs="*", metavar="URL", help="a driver's server, such as http://HOST:9719"
+    )
+    parser.add_argument(
+        "--dns",
+        action="append",
+        default=[],
+        metavar="URL",
+        help="the same for every address of the host name; drivers are identified by their app",
+    )
+    for name, text in MORE.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", metavar="FILE", help=text)
+    for name, (least, text) in TIMES.items():
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            type=_seconds(least),
+            default=getattr(defaults, name),
+            metavar="SECONDS",
+            help=f"{text} (%(default)g)",
+        )
+
+
+def _seconds(least: float) -> Callable[[str], float]:
+    def seconds(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = math.nan
+        if not least <= value < math.inf:
+            raise argparse.ArgumentTypeError(f"seconds, {least:g} or more, given {text!r}")
+        return value
+
+    return seconds
+
+
+# -- command ----------------------------------------------------------------------------------
+
 
 FILES_SECONDS = 1.0
 CLOSING_SECONDS = 6.0

@@ -2,36 +2,154 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
-from ..alert import Incident
-from .declaration import (
+from ...core.states import DeliveryOutcome
+from ...core.text import rfc3339, shorten, to_json
+from ..alert import Alert, Incident
+from ..alert_text import NEXT_STEPS, called, details, headline_of, links, queries, says, status
+from .http import HttpError, HttpPoster, not_a_page, post_or_less
+from .receiver import (
     Address,
+    HttpOptions,
     HttpReceiverSettings,
     Key,
+    ReceiverCapabilities,
     ReceiverContext,
     ReceiverType,
     SecretFile,
     Severity,
 )
-from .encoding import to_json
-from .http import HttpError, HttpPoster
-from .http_options import HttpOptions
-from .minimal_payload import post_or_less
-from .pagerduty_event import (
-    check_routing_key,
-    encode,
-    is_about_the_key,
-    minimal_trigger_event,
-    resolve_event,
-    trigger_event,
-)
-from .receiver import ReceiverCapabilities
-from .web_page import not_a_page
+
+# -- pagerduty event --------------------------------------------------------------------------
+# PagerDuty's Events API v2: events and their limits. Pure.
+#
+# https://developer.pagerduty.com/docs/send-alert-event gives the fields and limits.
+
+
+ROUTING_KEY_CHARACTERS = 32
+MAX_SUMMARY_CHARACTERS = 1024
+MINIMAL_SUMMARY_CHARACTERS = 512
+MAX_COMPONENT_CHARACTERS = 255
+MAX_REASON_CHARACTERS = 255
+MAX_EVENT_BYTES = 512_000
+"""512 KB, read as Alertmanager does: decimal."""
+
+SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
+LEFT_OUT = "left out: the event was larger than PagerDuty takes"
+ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
+
+
+def check_routing_key(routing_key: str) -> str:
+    """The key without surrounding blanks.
+
+    Raises:
+        ValueError: it does not have 32 characters; the message does not show it.
+
+    """
+    key = routing_key.strip()
+    if len(key) != ROUTING_KEY_CHARACTERS:
+        raise ValueError(
+            f"pagerduty_routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
+        )
+    return key
+
+
+def is_about_the_key(answer: bytes) -> bool:
+    """Whether the body of a 400 complains about the routing key, not about the event."""
+    return ABOUT_THE_KEY.search(answer) is not None
+
+
+def resolve_event(incident: Incident, routing_key: str) -> dict[str, Any]:
+    """Resolves the alert with the same key; PagerDuty drops the event if none is open."""
+    return {"routing_key": routing_key, "event_action": "resolve", "dedup_key": incident.key}
+
+
+def trigger_event(
+    incident: Incident, routing_key: str, source: str, client_url: str
+) -> dict[str, Any]:
+    """Opens an alert, or updates the open one with the same key, so that resending is safe."""
+    event = _bare_trigger(incident, routing_key, source, MAX_SUMMARY_CHARACTERS)
+    event["payload"]["custom_details"] = _details(incident)
+    event["client"] = "querypulse"
+    if client_url:
+        event["client_url"] = client_url
+    found = links(incident.alerts[0])
+    if found:
+        event["links"] = [{"href": href, "text": text} for text, href in found.items()]
+    return event
+
+
+def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> dict[str, Any]:
+    """The event that still pages when PagerDuty refuses the full one."""
+    return _bare_trigger(incident, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
+
+
+def encode(event: dict[str, Any], incident: Incident) -> bytes:
+    """Serialise within the limit: if need be with a line for each query, or without any details."""
+    lines = {"note": LEFT_OUT, **_reasons(incident)}
+    bodies = (
+        to_json({**event, "payload": {**event["payload"], "custom_details": details}})
+        for details in (event["payload"]["custom_details"], lines)
+    )
+    fitting = (body for body in bodies if len(body) <= MAX_EVENT_BYTES)
+    return next(fitting, None) or to_json(_without_details(event))
+
+
+def _without_details(event: dict[str, Any]) -> dict[str, Any]:
+    return {**event, "payload": {**event["payload"], "custom_details": {"note": LEFT_OUT}}}
+
+
+def _details(incident: Incident) -> dict[str, Any]:
+    """A single alert's details; of several, the reason and the details of each by its query."""
+    if len(incident.alerts) == 1:
+        return dict(details(incident.alerts[0]))
+    headline = headline_of(incident)
+    members = {one.labels["query"]: _member(one, headline) for one in incident.alerts}
+    steps = incident.alerts[0].annotations.get(NEXT_STEPS)
+    return {**({NEXT_STEPS: steps} if steps else {}), **members}
+
+
+def _member(alert: Alert, headline: str) -> dict[str, str]:
+    reason = alert.annotations.get("reason", "")
+    said = alert.ends_at is not None or says(headline, reason)
+    facts = {"status": status(alert)} | ({} if said else {"reason": reason})
+    shared = ("reason", NEXT_STEPS)
+    return facts | {name: text for name, text in details(alert).items() if name not in shared}
+
+
+def _reasons(incident: Incident) -> dict[str, str]:
+    return {
+        one.labels["query"]: shorten(one.annotations.get("reason", ""), MAX_REASON_CHARACTERS)
+        for one in incident.alerts
+    }
+
+
+def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int) -> dict[str, Any]:
+    return {
+        "routing_key": routing_key,
+        "event_action": "trigger",
+        "dedup_key": incident.key,
+        "payload": {
+            "summary": shorten(headline_of(incident), limit),
+            "source": source,
+            "severity": SEVERITIES.get(incident.severity, "error"),
+            "timestamp": rfc3339(incident.starts_at),
+            "component": shorten(
+                ", ".join(map(called, queries(incident))), MAX_COMPONENT_CHARACTERS
+            ),
+            "group": incident.alerts[0].labels["app"],
+            "class": incident.name,
+        },
+    }
+
+
+# -- pagerduty --------------------------------------------------------------------------------
+
 
 EVENTS_URLS = {
     "us": "https://events.pagerduty.com/v2/enqueue",

@@ -1,14 +1,35 @@
-"""The contract between deliveries and receivers."""
+"""The contract between deliveries and receivers, and what each receiver declares."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from functools import cache
+from ipaddress import ip_address
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    Protocol,
+    get_args,
+    get_origin,
+    get_type_hints,
+    runtime_checkable,
+)
+from urllib.parse import urlsplit
 
 import msgspec
+import requests
+import requests.utils
+from msgspec import Meta
 
-from ...core.outcomes import DeliveryOutcome
+from ...core.secret import Secret
+from ...core.states import DeliveryOutcome
 from ..alert import Incident
+
+# -- receiver ---------------------------------------------------------------------------------
+# The contract between deliveries and receivers.
 
 
 class DeliveryError(Exception):
@@ -93,3 +114,271 @@ class Asked(Protocol):
 
         """
         ...
+
+
+# -- address ----------------------------------------------------------------------------------
+# Checks the URLs that alerts are posted to. Pure.
+
+
+def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
+    """Check ``url`` and return what of it may be shown: scheme, host and port.
+
+    Userinfo, path and query stay hidden: the path of a Slack-like webhook is its secret.
+
+    Raises:
+        ValueError: no such URL can be posted to; the message names ``setting``.
+
+    """
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        requests.Request("POST", url).prepare()
+    except ValueError:
+        # The original message can quote a password that was taken for a port.
+        raise ValueError(f"{setting} must be an https:// URL with a host") from None
+    if parts.scheme not in {"http", "https"} or not host:
+        raise ValueError(f"{setting} must be an https:// URL with a host")
+    shown = f"{parts.scheme}://{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
+    if is_readable(url) and not allow_http:
+        raise ValueError(
+            f"{setting} must be https:// for another machine ({shown}); "
+            "allow_http permits plain http:// where the network is trusted"
+        )
+    return shown
+
+
+def is_readable(url: str) -> bool:
+    """Whether the network can read what is sent to ``url``: another machine, without TLS."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether ``host`` is this machine, by name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+# -- http options -----------------------------------------------------------------------------
+# How receivers are reached: proxies, trusted authorities, a certificate of our own.
+
+
+class HttpOptions(msgspec.Struct, frozen=True):
+    """Settings of one receiver's connections; every name is also a setting's.
+
+    ``allow_http``: plain http to other hosts. ``proxy_url``: ``http://`` or ``https://``, never
+    used for loopback; it goes before ``proxy_from_environment`` (``HTTPS_PROXY``, ``NO_PROXY``
+    ...). ``ca_file``: a PEM bundle in place of the public authorities that ``certifi`` lists.
+    ``client_cert_file``, ``client_key_file``: who we are; the certificate's file may hold both.
+    The files are read again for each connection.
+    """
+
+    allow_http: bool = False
+    proxy_url: str | None = None
+    proxy_from_environment: bool = False
+    ca_file: str | None = None
+    client_cert_file: str | None = None
+    client_key_file: str | None = None
+
+    @property
+    def verify(self) -> bool | str:
+        """What requests takes for ``verify``: there is no way to switch it off."""
+        return self.ca_file or True
+
+    @property
+    def cert(self) -> str | tuple[str, str] | None:
+        """What requests takes for ``cert``."""
+        if self.client_cert_file is not None and self.client_key_file is not None:
+            return self.client_cert_file, self.client_key_file
+        return self.client_cert_file
+
+    def proxies(self, url: str) -> dict[str, str]:
+        """The proxies on the way to ``url``, by its scheme."""
+        if is_loopback(urlsplit(url).hostname or ""):
+            return {}
+        if self.proxy_url is not None:
+            return {"http": self.proxy_url, "https": self.proxy_url}
+        if self.proxy_from_environment:
+            return dict(requests.utils.get_environ_proxies(url))
+        return {}
+
+    def __repr__(self) -> str:
+        return f"HttpOptions(ca_file={self.ca_file!r}, ...)"  # the proxy's URL holds its password
+
+    def check(self) -> None:
+        """Try all that can be tried without a connection.
+
+        Raises:
+            ValueError: something cannot be used; the message names the setting.
+
+        """
+        if self.proxy_url is not None:
+            _check_proxy(self.proxy_url)
+        if self.ca_file is not None:
+            _check_authorities(self.ca_file)
+        if self.client_cert_file is not None:
+            _check_certificate(self.client_cert_file, self.client_key_file)
+        elif self.client_key_file is not None:
+            raise ValueError("client_key_file needs client_cert_file")
+
+
+def _check_proxy(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        # The URL is not shown: it may hold the proxy's password.
+        raise ValueError("proxy_url must be an http:// or https:// URL with a host")
+
+
+def _check_authorities(path: str) -> None:
+    try:
+        ssl.create_default_context(cafile=path)
+    except OSError as error:
+        raise ValueError(f"ca_file {path}: {error.strerror or error}") from None
+
+
+def _check_certificate(cert: str, key: str | None) -> None:
+    try:
+        # Without a password given, OpenSSL would ask the terminal for that of an encrypted key.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
+    except OSError as error:
+        files = cert if key is None else f"{cert} with client_key_file {key}"
+        raise ValueError(f"client_cert_file {files}: {error.strerror or error}") from None
+
+
+# -- declaration ------------------------------------------------------------------------------
+# What each receiver declares: its settings, which of them hold secrets, and how it is made.
+
+
+class Holds(str, Enum):
+    """What a text in the settings holds; it decides where the text may be shown."""
+
+    NOTHING = "nothing"
+    """No secret: it is shown."""
+    KEY = "key"
+    """A key or password: it is hidden."""
+    PATTERN = "pattern"
+    """A pattern of secrets, which may contain the words that it hides: it is hidden."""
+    URL = "url"
+    """A URL whose path is a password, as a webhook's: only scheme and host are shown."""
+    ADDRESS = "address"
+    """A URL that may hold a user name and password: only scheme and host are shown."""
+    SECRET_FILE = "secret_file"  # noqa: S105 - a kind of setting
+    """The path of a file that holds a key, a password or a secret URL: the path is shown."""
+
+
+Text = Annotated[str, Meta(extra={"holds": Holds.NOTHING})]
+Key = Annotated[str, Meta(extra={"holds": Holds.KEY})]
+Pattern = Annotated[str, Meta(extra={"holds": Holds.PATTERN})]
+SecretUrl = Annotated[str, Meta(extra={"holds": Holds.URL})]
+Address = Annotated[str, Meta(extra={"holds": Holds.ADDRESS})]
+SecretFile = Annotated[str, Meta(extra={"holds": Holds.SECRET_FILE})]
+Severity = Literal["critical", "warning"]
+_Name = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
+]
+
+
+@cache
+def holds(record: type[msgspec.Struct]) -> Mapping[str, Holds]:
+    """What each text field of a settings record holds, as far as its type declares it."""
+    hints = get_type_hints(record, include_extras=True)
+    found = {name: _declared(hints[name]) for name in record.__struct_fields__}
+    return {name: kind for name, kind in found.items() if kind is not None}
+
+
+def _declared(kind: Any) -> Holds | None:
+    """The first declaration anywhere in a type; literal words are no secret."""
+    if get_origin(kind) is Literal:
+        return Holds.NOTHING
+    for part in getattr(kind, "__metadata__", ()):
+        if isinstance(part, Meta) and part.extra is not None and "holds" in part.extra:
+            return Holds(part.extra["holds"])
+    inner = (_declared(part) for part in get_args(kind))
+    return next((one for one in inner if one is not None), None)
+
+
+class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings that every receiver has."""
+
+    name: _Name
+    severities: tuple[Severity, ...] = ("critical", "warning")
+    """Empty if it is only the fallback of other receivers."""
+    queries: tuple[Text, ...] = ("*",)
+    """Name patterns of its queries. Alerts about the whole driver are always sent."""
+    fallback: Text | None = None
+    """The receiver that gets an alert when this one has not accepted it in time."""
+    fallback_after_seconds: Annotated[float, Meta(ge=0)] = 60.0
+
+
+class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):
+    """The settings of receivers over HTTP; None takes the top-level setting of the same name."""
+
+    allow_http: bool | None = None
+    proxy_url: Address | None = None
+    proxy_from_environment: bool | None = None
+    ca_file: Text | None = None
+    client_cert_file: Text | None = None
+    client_key_file: Text | None = None
+
+
+class UrlReceiverSettings(HttpReceiverSettings, frozen=True, kw_only=True):
+    """The settings of receivers at one secret URL, given itself or in a file."""
+
+    url: SecretUrl | None = None
+    url_file: SecretFile | None = None
+
+
+class ReceiverContext(msgspec.Struct, frozen=True):
+    """What a receiver is made with beside its settings.
+
+    ``secret`` returns the secret of a field, from the field itself or from the file that
+    ``<field>_file`` names; ``secret_files`` those of a field that lists files. Both raise
+    ``ValueError`` if a file cannot be read.
+    """
+
+    http: HttpOptions
+    external_url: str
+    secret: Callable[[str], Secret]
+    secret_files: Callable[[str], list[Secret]]
+
+
+def secret_url(given: UrlReceiverSettings) -> Sequence[str]:
+    """The URL of a receiver that has one; empty if its file is unreadable."""
+    if given.url is not None:
+        return (given.url,)
+    try:
+        return (Secret.from_file(given.url_file or "", setting="url_file").reveal(),)
+    except ValueError:
+        return ()
+
+
+class ReceiverType(msgspec.Struct, frozen=True):
+    """One kind of receiver.
+
+    ``settings`` is its table in the setting ``receivers``, ``make`` makes it from that table.
+    Exactly one of the fields ``one_of`` must be given. ``short_form`` maps fields to top-level
+    settings, which define a receiver of this kind without a table. ``urls`` returns where its
+    alerts go.
+    """
+
+    settings: type[ReceiverSettings]
+    make: Callable[[Any, ReceiverContext], Receiver]
+    one_of: tuple[str, ...] = ()
+    short_form: Mapping[str, str] = {}
+    urls: Callable[[Any], Sequence[str]] = secret_url
+
+    @property
+    def name(self) -> str:
+        """The value of ``type`` in its table."""
+        return str(self.settings.__struct_config__.tag)

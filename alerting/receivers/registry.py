@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from . import alertmanager, pagerduty, slack, smtp, teams, webhook
+from . import alertmanager, email, pagerduty, slack, teams, webhook
 from .alertmanager import AlertmanagerSettings
-from .declaration import Holds, ReceiverSettings, ReceiverType, holds
+from .email import EmailSettings
 from .pagerduty import PagerDutySettings
+from .receiver import Holds, ReceiverSettings, ReceiverType, holds
 from .slack import SlackSettings
-from .smtp import EmailSettings
 from .teams import TeamsSettings
 from .webhook import WebhookSettings
 
@@ -19,7 +19,7 @@ RECEIVER_TYPES = (
     alertmanager.TYPE,
     slack.TYPE,
     teams.TYPE,
-    smtp.TYPE,
+    email.TYPE,
 )
 """In the order in which short forms define receivers."""
 AnyReceiverSettings = (

@@ -2,13 +2,134 @@
 
 from __future__ import annotations
 
-from ...core.outcomes import DeliveryOutcome
-from ..alert import Incident
-from .channel import Channel, channel_type
-from .declaration import UrlReceiverSettings
-from .encoding import to_json
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from ...core.states import DeliveryOutcome
+from ...core.text import shorten, to_json, utc
+from ..alert import Alert, Incident
+from ..alert_text import (
+    NEXT_STEPS,
+    STATUS_PAGE,
+    called,
+    details,
+    headline_of,
+    links,
+    members,
+    next_steps,
+)
+from .chat import Channel, channel_type
 from .http import HttpError
-from .slack_message import minimal_message, slack_message
+from .receiver import UrlReceiverSettings
+
+# -- slack message ----------------------------------------------------------------------------
+# An incident as a Slack message. Pure.
+#
+# https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
+# refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.
+
+
+MAX_SECTION_CHARACTERS = 3000
+MAX_TITLE_CHARACTERS = 1024
+MAX_FIELD_CHARACTERS = 500
+MAX_EVIDENCE_CHARACTERS = 1200
+"""Together less than a section, so that no mark that ends something is cut off."""
+MAX_ALERTS = 20
+"""Each is a section of its own; a message takes 50 blocks."""
+MINIMAL_CHARACTERS = 512
+
+SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
+URL_MARKS = "!#$%'()*+,/:;=?@[]~&"
+"""The characters allowed in a link; others, such as ``|`` or ``>``, would end it."""
+LOOKALIKES = str.maketrans("*~", "\N{ASTERISK OPERATOR}\N{TILDE OPERATOR}")
+"""Slack cannot escape the marks of bold and struck-out text, so other characters replace them."""
+
+
+def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
+    """The text is what a notification shows, the blocks what the channel shows."""
+    title = shorten(_title(incident), MAX_TITLE_CHARACTERS)
+    alerts = incident.alerts
+    texts = _members(incident) if len(alerts) > 1 else [_as_code(details(alerts[0]))]
+    if incident.ends_at is None:
+        texts.append(" · ".join(_links(alerts[0])))
+    blocks = [_section(f"*{title}*"), *(_section(text) for text in texts if text)]
+    return {"text": title, "blocks": [*blocks, _context(incident, external_url)]}
+
+
+def minimal_message(incident: Incident) -> dict[str, Any]:
+    """The message that is sent when Slack refuses the full one."""
+    return {"text": shorten(_title(incident), MINIMAL_CHARACTERS)}
+
+
+def escape(text: str) -> str:
+    """No text of a query can mention a channel, make a link or open a block of code."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return text.replace("`", "'")
+
+
+def _title(incident: Incident) -> str:
+    """The headline without markup of its own: all of it is bold."""
+    words = escape(" ".join(headline_of(incident).split())).translate(LOOKALIKES)
+    if incident.ends_at is not None:
+        return f":white_check_mark: {words}"
+    return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
+
+
+def _as_code(facts: Mapping[str, str]) -> str:
+    """What the headline does not say, line by line."""
+    lines = escape("\n".join(f"{name}: {text}" for name, text in facts.items()))
+    return f"```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```" if lines else ""
+
+
+def _members(incident: Incident) -> list[str]:
+    """The firing alerts of a group with their reasons, and the next steps once.
+
+    A name is written as code, in which no mark counts.
+    """
+    shown = members(incident)
+    lines = [
+        f"`{_cut(called(alert.labels['query']))}`: "
+        + _cut(alert.annotations.get("reason", "")).translate(LOOKALIKES)
+        for alert in shown[:MAX_ALERTS]
+    ]
+    more = len(shown) - MAX_ALERTS
+    if more > 0:
+        lines.append(f"and {more} more")
+    steps = next_steps(incident)
+    return [*lines, _as_code({NEXT_STEPS: steps} if steps else {})]
+
+
+def _links(alert: Alert) -> list[str]:
+    return [text for words, url in links(alert).items() if (text := _link(url, words))]
+
+
+def _link(url: str, words: str) -> str:
+    """The link; empty if the URL is absent or would be cut."""
+    target = quote(url, safe=URL_MARKS, errors="replace").replace("&", "&amp;")
+    if not target or len(target) > MAX_FIELD_CHARACTERS:
+        return ""
+    return f"<{target}|{words}>"
+
+
+def _context(incident: Incident, external_url: str) -> dict[str, Any]:
+    parts = [incident.name, f"since {utc(incident.starts_at)}"]
+    parts.append(_link(external_url, STATUS_PAGE))
+    text = " · ".join(filter(None, parts))
+    return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
+
+
+def _section(text: str) -> dict[str, Any]:
+    cut = shorten(text, MAX_SECTION_CHARACTERS)
+    return {"type": "section", "text": {"type": "mrkdwn", "text": cut}}
+
+
+def _cut(text: str) -> str:
+    return shorten(escape(text), MAX_FIELD_CHARACTERS)
+
+
+# -- slack ------------------------------------------------------------------------------------
+
 
 ACCEPTED = b"ok"
 

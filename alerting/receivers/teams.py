@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...core.text import shorten, to_json, utc
 from ..alert import Incident
-from ..details import NEXT_STEPS, details, links, members, next_steps
-from ..headline import called, headline_of
-from .channel import Channel, channel_type
-from .declaration import UrlReceiverSettings
-from .encoding import shorten, to_json, utc
-from .web_page import not_a_page
+from ..alert_text import NEXT_STEPS, called, details, headline_of, links, members, next_steps
+from .chat import Channel, channel_type
+from .http import not_a_page
+from .receiver import UrlReceiverSettings
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500

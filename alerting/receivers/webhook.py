@@ -2,21 +2,240 @@
 
 from __future__ import annotations
 
+import binascii
+import json
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from typing import Literal
+from hashlib import sha256
+from hmac import digest
+from typing import Any, Literal
 
-from ...core.outcomes import DeliveryOutcome
 from ...core.secret import Secret
-from ..alert import Incident
-from .alertmanager_message import message
-from .declaration import ReceiverContext, ReceiverType, SecretFile, UrlReceiverSettings
-from .encoding import to_json
-from .http import HttpError, HttpPoster
-from .http_options import HttpOptions
-from .minimal_payload import post_or_less
-from .raw_message import raw_message
-from .receiver import ReceiverCapabilities
-from .standard_webhooks import message_id, signed_headers, signing_key
+from ...core.states import DeliveryOutcome
+from ...core.text import rfc3339, shorten, to_json
+from ..alert import Alert, Incident
+from ..alert_text import headline_of, shown_annotations, status
+from .http import HttpError, HttpPoster, post_or_less
+from .receiver import (
+    HttpOptions,
+    ReceiverCapabilities,
+    ReceiverContext,
+    ReceiverType,
+    SecretFile,
+    UrlReceiverSettings,
+)
+
+# -- raw message ------------------------------------------------------------------------------
+# The webhook JSON of querypulse, as ``webhook.schema.json`` describes it. Pure.
+
+
+VERSION = 1
+PLAIN_CHARACTERS = 512
+
+
+def raw_message(
+    incident: Incident, identity: str, external_url: str = "", *, plain: bool = False
+) -> dict[str, Any]:
+    """The whole body; ``plain`` leaves the annotations out and shortens the rest."""
+    limit = PLAIN_CHARACTERS if plain else None
+    return {
+        "version": VERSION,
+        "id": identity,
+        "key": incident.key,
+        "status": status(incident),
+        "revision": incident.revision,
+        "alertname": incident.name,
+        "app": incident.alerts[0].labels["app"],
+        "severity": incident.severity,
+        "summary": _cut(headline_of(incident), limit),
+        "starts_at": rfc3339(incident.starts_at),
+        "ends_at": _moment(incident.ends_at),
+        "url": external_url,
+        "alerts": [_raw_alert(alert, limit) for alert in incident.alerts],
+    }
+
+
+def _raw_alert(alert: Alert, limit: int | None) -> dict[str, Any]:
+    return {
+        "key": alert.key,
+        "status": status(alert),
+        "query": alert.labels["query"],
+        "severity": alert.labels["severity"],
+        "reason": _cut(alert.annotations.get("reason", ""), limit),
+        "runbook_url": _cut(alert.annotations.get("runbook_url", ""), limit),
+        "starts_at": rfc3339(alert.starts_at),
+        "ends_at": _moment(alert.ends_at),
+        "annotations": shown_annotations(alert) if limit is None else {},
+    }
+
+
+def _moment(wall: float | None) -> str | None:
+    return None if wall is None else rfc3339(wall)
+
+
+def _cut(text: str, limit: int | None) -> str:
+    return text if limit is None else shorten(text, limit)
+
+
+# -- alertmanager message ---------------------------------------------------------------------
+# Alertmanager's webhook JSON, version 4. Pure.
+#
+# The shape was captured from Alertmanager 0.25;
+# https://prometheus.io/docs/alerting/latest/configuration/#webhook_config describes it. Some 45
+# receivers understand it.
+
+
+NOT_ENDED = "0001-01-01T00:00:00Z"
+"""Go's zero time: how Alertmanager says that an alert still fires."""
+
+SHARED = ("alertname", "app")
+"""The labels that all alerts of an incident share."""
+GROUPED_BY = (*SHARED, "query")
+PLAIN = ("summary", "reason", "runbook_url")
+"""The annotations that a person needs most, ..."""
+ALERTMANAGER_PLAIN_CHARACTERS = 512
+"""... and the most characters of each."""
+
+FNV_OFFSET = 0xCBF29CE484222325
+FNV_PRIME = 0x100000001B3
+
+
+def message(
+    incident: Incident, receiver: str, external_url: str = "", *, plain: bool = False
+) -> dict[str, Any]:
+    """The whole body; ``external_url`` is the link to more information.
+
+    ``plain`` keeps only the annotations that a person needs most, and shortens them.
+    """
+    annotations = [_plain(one) if plain else shown_annotations(one) for one in incident.alerts]
+    labels = _common([one.labels for one in incident.alerts])
+    sent = zip(incident.alerts, annotations, strict=True)
+    return {
+        "receiver": receiver,
+        "status": status(incident),
+        "alerts": [_alertmanager_alert(alert, words, external_url) for alert, words in sent],
+        "groupLabels": {name: labels[name] for name in GROUPED_BY if name in labels},
+        "commonLabels": labels,
+        "commonAnnotations": _common(annotations),
+        "externalURL": external_url,
+        "version": "4",
+        "groupKey": _group_key(incident),
+        "truncatedAlerts": 0,
+    }
+
+
+def fingerprint(labels: dict[str, str]) -> str:
+    """Prometheus' own: FNV-1a 64 over the sorted ``name 0xff value 0xff``, 16 hex digits."""
+    digest = FNV_OFFSET
+    for name, value in sorted(labels.items()):
+        for byte in b"%b\xff%b\xff" % (_utf8(name), _utf8(value)):
+            digest = ((digest ^ byte) * FNV_PRIME) & 0xFFFFFFFFFFFFFFFF
+    return f"{digest:016x}"
+
+
+def _alertmanager_alert(
+    alert: Alert, annotations: dict[str, str], external_url: str
+) -> dict[str, Any]:
+    return {
+        "status": status(alert),
+        "labels": alert.labels,
+        "annotations": annotations,
+        "startsAt": rfc3339(alert.starts_at),
+        "endsAt": NOT_ENDED if alert.ends_at is None else rfc3339(alert.ends_at),
+        "generatorURL": external_url,
+        "fingerprint": fingerprint(alert.labels),
+    }
+
+
+def _plain(alert: Alert) -> dict[str, str]:
+    sent = shown_annotations(alert)
+    return {
+        name: shorten(sent[name], ALERTMANAGER_PLAIN_CHARACTERS) for name in PLAIN if name in sent
+    }
+
+
+def _common(members: list[dict[str, str]]) -> dict[str, str]:
+    """The pairs that all members have: Alertmanager's common labels and annotations."""
+    first, *others = members
+    return {
+        name: value
+        for name, value in first.items()
+        if all(other.get(name) == value for other in others)
+    }
+
+
+def _group_key(incident: Incident) -> str:
+    """The group key of an incident; like its own key, it stays the same while it is open."""
+    labels = incident.alerts[0].labels
+    if not incident.opened_as:
+        return f"{{}}:{{{_pairs(labels, GROUPED_BY)}}}"
+    route = _pairs({"dedup_key": incident.key}, ("dedup_key",))
+    return f"{{}}/{{{route}}}:{{{_pairs(labels, SHARED)}}}"
+
+
+def _pairs(labels: dict[str, str], names: tuple[str, ...]) -> str:
+    return ", ".join(f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in names)
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+# -- standard webhooks ------------------------------------------------------------------------
+# Signatures by Standard Webhooks 1.0.0. Pure.
+#
+# https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+
+
+PREFIX = "whsec_"
+MIN_KEY_BYTES, MAX_KEY_BYTES = 24, 64
+
+
+def signing_key(secret: str) -> bytes:
+    """Decode ``whsec_...``.
+
+    Raises:
+        ValueError: it is not ``whsec_`` and the base64 of 24 to 64 bytes.
+
+    """
+    encoded = secret.strip()
+    try:
+        key = b64decode(encoded.removeprefix(PREFIX), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not encoded.startswith(PREFIX) or not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
+        raise ValueError(
+            f"webhook_secret_file must hold '{PREFIX}' and the base64 "
+            f"of {MIN_KEY_BYTES} to {MAX_KEY_BYTES} bytes"
+        ) from None
+    return key
+
+
+def message_id(incident: Incident) -> str:
+    """An id that is the same for every attempt to send the same message, also after a restart."""
+    what = f"{incident.key}\n{incident.starts_at!r}\n{incident.revision}\n{status(incident)}"
+    return f"msg_{sha256(what.encode('utf-8', 'replace')).hexdigest()[:32]}"
+
+
+def signed_headers(
+    keys: Sequence[bytes], identity: str, wall: float, body: bytes
+) -> dict[str, str]:
+    """The three headers for one attempt at Unix time ``wall``; receivers allow about 5 minutes.
+
+    Each key signs: a receiver that knows one of them is content.
+    """
+    timestamp = str(int(wall))
+    signed = b"%b.%b.%b" % (identity.encode(), timestamp.encode(), body)
+    signatures = (b64encode(digest(key, signed, sha256)).decode() for key in keys)
+    return {
+        "webhook-id": identity,
+        "webhook-timestamp": timestamp,
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in signatures),
+    }
+
+
+# -- webhook ----------------------------------------------------------------------------------
+
 
 MAX_BODY_BYTES = 1024 * 1024
 """The largest body that nginx, in front of many receivers, takes by default."""

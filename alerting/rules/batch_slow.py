@@ -10,8 +10,8 @@ from __future__ import annotations
 from ...core.states import QueryState
 from ...listener.query import InFlight, Query
 from .. import stuck_batch
+from ..alert_text import code_last
 from ..finding import Finding, Severity
-from ..headline import code_last
 from ..rule_context import RuleContext
 
 NAME = "StreamingBatchSlow"

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from ...core.durations import duration
 from ...core.states import QueryState
+from ...core.text import duration
 from ...listener.query import Outcome
-from ...listener.sources.edge import Edge, EdgePoint
-from ...listener.sources.exposure import Exposure
-from ...listener.sources.report import SourcePoll
+from ...listener.retention import Edge, EdgePoint, Exposure
+from ...listener.source_polls import SourcePoll
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...core.listing import listed
 from ...core.states import QueryState
-from ...listener.probing import Context
+from ...core.text import listed
+from ...listener.probe import Context
 from ...listener.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy

@@ -7,7 +7,7 @@ a full queue drops them. The probe still detects failures, but metrics and trend
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.probing import Context
+from ...listener.probe import Context
 from ...listener.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy

@@ -6,7 +6,7 @@ Events still report failures, but a query that emits no events can hang unseen.
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.probing import Context
+from ...listener.probe import Context
 from ...listener.query import Query
 from ...listener.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity

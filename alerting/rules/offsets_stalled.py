@@ -6,8 +6,8 @@ always behind the latest offset of the source.
 
 from __future__ import annotations
 
-from ...core.listing import listed
 from ...core.states import QueryState
+from ...core.text import listed
 from ...listener.trends import SourceTrend
 from ..evidence import evidence
 from ..finding import Finding, Severity

@@ -7,12 +7,11 @@ how long: the job restarts again and again and does not get past this batch.
 from __future__ import annotations
 
 from ...core.states import QueryState
-from .. import over_restarts
+from .. import restarts
 from ..evidence import evidence
 from ..finding import Finding, Severity
-from ..on_restart import on_restart
-from ..rule_context import RuleContext
-from ..supervision import is_restarted
+from ..restarts import on_restart
+from ..rule_context import RuleContext, is_restarted
 
 NAME = "StreamingQueryFailed"
 
@@ -45,7 +44,7 @@ def check(context: RuleContext) -> Finding | None:
         query=context.label,
         severity=Severity.WARNING if is_restarted(context) else Severity.CRITICAL,
         state=QueryState.FAILED,
-        reason=over_restarts.with_age(failure.reason, context),
-        summary=over_restarts.with_age(f"{context.label} failed: {failure.headline}", context),
+        reason=restarts.with_age(failure.reason, context),
+        summary=restarts.with_age(f"{context.label} failed: {failure.headline}", context),
         evidence={name: text for name, text in facts.items() if text},
     )

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 from ...core.states import QueryState
 from ...listener.query import UNKNOWN_BATCH, Died
-from ..deaths import in_earlier_processes, is_flapping, poison_batch, recent
+from ..alert_text import code_last
 from ..evidence import evidence
 from ..finding import Finding, Severity
-from ..headline import code_last
-from ..rule_context import RuleContext
-from ..supervision import is_handled
+from ..restarts import in_earlier_processes, is_flapping, poison_batch, recent
+from ..rule_context import RuleContext, is_handled
 
 NAME = "StreamingQueryFlapping"
 POISON = "poison_batch: "

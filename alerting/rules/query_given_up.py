@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.supervised import SupervisedQuery
+from ...listener.snapshot import SupervisedQuery
 from ..evidence import evidence
 from ..finding import Finding, Severity
-from ..on_restart import on_restart
+from ..restarts import on_restart
 from ..rule_context import RuleContext
 
 NAME = "StreamingQueryGivenUp"

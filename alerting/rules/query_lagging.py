@@ -9,7 +9,7 @@ than what arrives between two polls of the source does not count. After Burrow's
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.sources.unread import Wait
+from ...listener.source_polls import Wait
 from ...listener.trends import LagPoint
 from ..evidence import evidence
 from ..finding import Finding, Severity

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 
 from ...core.states import QueryState
 from ...listener.query import InFlight
-from .. import over_restarts, stuck_batch
+from .. import restarts, stuck_batch
+from ..alert_text import code_last
 from ..evidence import evidence
 from ..finding import Finding, Severity
-from ..headline import code_last
-from ..on_restart import on_restart
+from ..restarts import on_restart
 from ..rule_context import RuleContext
 
 NAME = "StreamingQueryStalled"
@@ -40,7 +40,7 @@ def check(context: RuleContext) -> Finding | None:
     reason = None if _is_continuous(context) else _stall_reason(context)
     if reason is None:
         return None
-    flight, reason = context.query.in_flight, over_restarts.with_age(reason, context)
+    flight, reason = context.query.in_flight, restarts.with_age(reason, context)
     if flight is None or _is_blind(context) or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.probing import Context
+from ...listener.probe import Context
 from ...listener.query import Outcome
 from ..evidence import evidence
 from ..finding import Finding, Severity
-from ..rule_context import RuleContext
-from ..supervision import is_restarted
+from ..rule_context import RuleContext, is_restarted
 
 NAME = "StreamingQueryStopped"
 NOTICED_SECONDS = 5.0

@@ -27,7 +27,7 @@ print(time.perf_counter() - began)
 ATTACH = """
 import time
 from pyspark.sql import SparkSession
-from querypulse.listener import event_queue
+from querypulse.listener.spark import event_queue
 from querypulse.sidecar import attach
 
 compile_in_driver, compiled = event_queue.compile_in_driver, []

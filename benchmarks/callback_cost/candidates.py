@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 from pyspark.sql import SparkSession
 
 from querypulse.core.guard import Guard
-from querypulse.core.loop import Loop
-from querypulse.listener.event_queue import EventQueue
+from querypulse.core.threads import Loop
+from querypulse.listener.event_reader import EventReader
 from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import EventReader
+from querypulse.listener.probe import Context
+from querypulse.listener.spark.event_queue import EventQueue
 from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 from querypulse.sidecar.worker import TICK_SECONDS
 

@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from querypulse.listener.bus_path import BusPath
+from querypulse.listener.spark.event_paths import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import at_most, lines, write

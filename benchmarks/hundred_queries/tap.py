@@ -9,8 +9,8 @@ from typing import Any
 from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
 
-from querypulse.listener.probing import ProbeReport
-from querypulse.listener.spark_probe import SparkProbe
+from querypulse.listener.probe import ProbeReport
+from querypulse.listener.spark.probe import SparkProbe
 
 
 class Tap:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from querypulse.listener.bus_path import BusPath
+from querypulse.listener.spark.event_paths import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.listeners import NONE, OURS, PEER, STOCK, StockListener, listening, peer

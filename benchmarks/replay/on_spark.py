@@ -17,8 +17,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from querypulse.alerting.policy import Policy
-from querypulse.replay.applications import find_applications
 from querypulse.replay.fleet import replay_fleet
+from querypulse.replay.log_files import find_applications
 
 ROOT = Path(__file__).resolve().parents[2]
 READY = "ready"

@@ -16,9 +16,9 @@ from typing import Any
 from prometheus_client.core import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
+from querypulse.exporter.metrics import QueryCollector
 from querypulse.exporter.published_state import PublishedState
-from querypulse.exporter.query_collector import QueryCollector
-from querypulse.listener.decode import _PROGRESS
+from querypulse.listener.events import _PROGRESS
 
 from ..common.recorded_events import RecordedRuns, new_ids
 from ..common.result import lines, write

@@ -5,19 +5,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from unittest.mock import MagicMock
 
+from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 from querypulse.core.guard import Guard
 from querypulse.exporter.exposition import as_text
+from querypulse.exporter.metrics import all_families
 from querypulse.exporter.published_state import Monitor, PublishedState
-from querypulse.exporter.query_collector import all_families
-from querypulse.listener.event_queue import EventQueue
+from querypulse.listener.event_reader import Arrived, EventReader
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import Arrived, EventReader
+from querypulse.listener.probe import Context
+from querypulse.listener.spark.event_queue import EventQueue
 from querypulse.listener.state import State
 from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 

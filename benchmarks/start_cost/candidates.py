@@ -9,9 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import raise_error
 
-from querypulse.listener.bus_path import BusPath
-from querypulse.listener.event_path import NotListeningError
-from querypulse.listener.session_paths import SessionPath
+from querypulse.listener.spark.event_paths import BusPath, NotListeningError, SessionPath
 from querypulse.sidecar import attach
 
 from ..common.listeners import listening

@@ -13,7 +13,7 @@ from statistics import median
 
 from pyspark.sql import SparkSession
 
-from querypulse.listener.bus_path import BusPath
+from querypulse.listener.spark.event_paths import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.difference import difference

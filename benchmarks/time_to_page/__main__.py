@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from querypulse.listener.bus_path import BusPath
+from querypulse.listener.spark.event_paths import BusPath
 from querypulse.sidecar import Sidecar, attach
 
 from ..common.result import lines, write

@@ -5,14 +5,160 @@ Subclasses contain what depends on the storage.
 
 from __future__ import annotations
 
+import json
+import random
 import threading
 import time
+import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .telemetry import KINDS
+# -- alert table ------------------------------------------------------------------------------
+# A small table with optimistic concurrency, for the demo without Delta Lake.
+#
+# Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
+
+
+Rows = dict[str, str]
+
+
+class ConcurrentAppendException(Exception):  # noqa: N818 - Delta's name for it
+    """Another writer committed the version that this one wanted to write."""
+
+
+class AlertTable:
+    """Alert id -> ``open`` or ``resolved``, in numbered versions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rival: Callable[[], None] = lambda: None
+        """Called between reading and committing, so that another writer can commit."""
+        self._folder = folder
+
+    def merge(self, rows: Rows) -> None:
+        """Read the newest version, merge ``rows`` into it, commit the next.
+
+        Raises:
+            ConcurrentAppendException: another writer was faster.
+
+        """
+        version, table = self.read()
+        self.rival()
+        self.commit(version + 1, {**table, **rows})
+
+    def read(self) -> tuple[int, Rows]:
+        """The newest version and its rows; version -1 of an empty table."""
+        versions = sorted(self._folder.glob("[0-9]*.json"))
+        if not versions:
+            return -1, {}
+        rows: Rows = json.loads(versions[-1].read_text())
+        return int(versions[-1].stem), rows
+
+    def commit(self, version: int, rows: Rows) -> None:
+        """Write one version atomically: a reader sees all of it or nothing.
+
+        Raises:
+            ConcurrentAppendException: it exists already.
+
+        """
+        draft = self._folder / f".{uuid.uuid4().hex}"
+        draft.write_text(json.dumps(rows))
+        try:
+            (self._folder / f"{version:08}.json").hardlink_to(draft)
+        except FileExistsError:
+            raise ConcurrentAppendException(
+                f"Files were added to table alert_resolution by a concurrent update: "
+                f"version {version} was committed by another writer. Please try again."
+            ) from None
+        finally:
+            draft.unlink()
+
+    def compact(self) -> None:
+        """Write the newest version again, as the next one."""
+        version, rows = self.read()
+        self.commit(version + 1, rows)
+
+
+# -- telemetry --------------------------------------------------------------------------------
+# A fleet of vehicles that keeps sending telemetry.
+
+
+SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
+KINDS = ("position", "battery", "trip", "engine", "door", "tire")
+VEHICLES = 12
+ROWS_AT_ONCE = 30
+SECONDS_BETWEEN = 1.0
+
+
+def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
+    """Endless batches of readings; alerts are created and, some batches later, resolved."""
+    dice = random.Random(seed)  # noqa: S311 - a demo's data, not a secret
+    opened: list[str] = []
+    number = 0
+    while True:
+        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_AT_ONCE)]
+        number += 1
+        opened.append(f"alert-{number}")
+        rows.append(_alert(dice, opened[-1], "CREATE"))
+        if len(opened) > dice.randint(1, 4):
+            rows.append(_alert(dice, opened.pop(0), "RESOLVE"))
+        yield rows
+
+
+def _reading(dice: random.Random) -> dict[str, object]:
+    vehicle = f"vehicle-{dice.randrange(VEHICLES)}"
+    return {"vehicle": vehicle, "kind": dice.choice(KINDS), "value": dice.uniform(0, 100)}
+
+
+def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]:
+    return {**_reading(dice), "kind": "alert", "alert_id": alert_id, "action": action}
+
+
+class Fleet:
+    """Sends readings once a second, in its own thread, until it is stopped."""
+
+    def __init__(self, send: Callable[[list[dict[str, object]]], None]) -> None:
+        self._send = send
+        self._parked = threading.Event()
+        self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
+
+    def start(self) -> None:
+        """Start sending."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sending."""
+        self._parked.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _drive(self) -> None:
+        for rows in telemetry():
+            self._send(rows)
+            if self._parked.wait(SECONDS_BETWEEN):
+                return
+
+
+class FileDrop:
+    """Writes readings to a folder, each time as a new file of JSON lines."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._number = len(list(folder.iterdir()))
+
+    def __call__(self, rows: list[dict[str, object]]) -> None:
+        """Write one file."""
+        name = f"{self._number:06}.json"
+        self._number += 1
+        # Spark must never see half a file.
+        hidden = self._folder / f".{name}"
+        hidden.write_text("\n".join(json.dumps(row) for row in rows))
+        hidden.rename(self._folder / name)
+
+
+# -- pipeline ---------------------------------------------------------------------------------
+
 
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
@@ -186,3 +332,51 @@ class WriterLock:
         """Wait until nobody holds it."""
         while self._path.exists():
             time.sleep(0.1)
+
+
+# -- file pipeline ----------------------------------------------------------------------------
+# The job on files: it needs only Spark.
+
+
+STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
+
+
+class FilePipeline(Pipeline):
+    """JSON files -> Parquet tables; alerts are paired in a small table of our own."""
+
+    def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
+        super().__init__(folder, queries, say)
+        self.table = AlertTable(made(folder / "tables" / ALERTS))
+        self._landing = made(folder / "landing")
+        self._bronze = made(folder / "tables" / BRONZE)
+        self._fleet = Fleet(FileDrop(self._landing))
+
+    def prepare(self) -> dict[str, str]:
+        """Nothing is needed."""
+        return {}
+
+    def start(self, spark: Any) -> None:
+        """Start telemetry and every query."""
+        self._fleet.start()
+        files = spark.readStream.schema(SCHEMA)
+        self._write(BRONZE, files.json(str(self._landing)), "parquet", self._bronze)
+        for name in self.names[1:-1]:
+            rows = files.parquet(str(self._bronze)).where(f"kind = '{kind_of(name)}'")
+            self._write(name, rows, "parquet", made(self._folder / "tables" / name))
+        self._write_alerts(files.parquet(str(self._bronze)).where("kind = 'alert'"))
+
+    def stop(self) -> None:
+        """Stop telemetry and every query."""
+        self._fleet.stop()
+        super().stop()
+
+    def close(self) -> None:
+        """There is nothing to clean up."""
+
+    def _commit_as_another(self) -> None:
+        self.table.rival = self.table.compact
+
+    def _merge(self, batch: Any) -> None:
+        """The later action of an alert wins."""
+        rows = batch.select("alert_id", "action").collect()
+        self.table.merge({row["alert_id"]: STATUS[row["action"]] for row in rows})

@@ -6,8 +6,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from ...commands.demo.demo_arguments import DemoSettings, add_demo_arguments
-from ...commands.demo.run import run
+from ...commands.demo.demo import run
+from ...commands.demo.scenarios import DemoSettings, add_demo_arguments
 from ...commands.exit_code import exit_code
 from ...core.installed import NotInstalledError, require_spark
 from .artifacts import ArtifactsError

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from ...settings.settings_sources import ARTIFACTS_VARIABLE
+from ...settings.loading import ARTIFACTS_VARIABLE
 from .ivy_talk import IvyTalk
 
 IN_SPARK = (

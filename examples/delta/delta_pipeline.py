@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ...commands.demo.pipeline import BRONZE, Pipeline, kind_of, made
-from ...commands.demo.telemetry import SCHEMA, Fleet
+from ...commands.demo.pipeline import BRONZE, SCHEMA, Fleet, Pipeline, kind_of, made
 from . import connectors
 from .artifacts import cache_folder, fetch
 from .broker import Broker

@@ -6,8 +6,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from ...commands.demo.pipeline import ALERTS, BRONZE
-from ...commands.demo.telemetry import SCHEMA
+from ...commands.demo.pipeline import ALERTS, BRONZE, SCHEMA
 
 DELTA_CONF = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

@@ -8,12 +8,86 @@ deadline and is not repeated.
 from __future__ import annotations
 
 import copy
+import json
+import re
+import threading
 import uuid
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from enum import Enum
 from typing import Any, TypeVar
 
-from .call_failure import CallFailure, ConnectCallError, ServerSilentError, failure_of
+import msgspec
+
+from ..events import EventKind
+from ..mailbox import Received
+from ..probe import UNKNOWN_TRIGGER, RunFacts, Trigger, parse_trigger
+
+# -- call failure -----------------------------------------------------------------------------
+# What a failed call to a Spark Connect server means. Pure.
+
+
+_SESSION_CLOSED = ("INVALID_HANDLE.SESSION_CLOSED",)
+_SESSION_LOST = (
+    "INVALID_HANDLE.SESSION_CHANGED",
+    "INVALID_HANDLE.SESSION_NOT_FOUND",
+)
+_UNREACHABLE = frozenset({"UNAVAILABLE", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"})
+
+
+class CallFailure(str, Enum):
+    """Why a call has no answer."""
+
+    REFUSED = "refused"
+    """The server's machine answers, and nothing listens on the port."""
+    UNREACHABLE = "unreachable"
+    """The connection is cut, or the server refuses to talk to us."""
+    LATE = "late"
+    """The call's deadline has passed."""
+    SESSION_CLOSED = "session_closed"
+    """The session was released, or it expired."""
+    SESSION_LOST = "session_lost"
+    """The server does not know the session: it has started again."""
+    REJECTED = "rejected"
+    """The server answers, but not to this call."""
+
+    @property
+    def is_of_connection(self) -> bool:
+        """Whether no call would be answered now, as far as is known."""
+        return self is not CallFailure.REJECTED
+
+
+def failure_of(code: str, details: str) -> CallFailure:
+    """Classify a gRPC status by its code's name and its details.
+
+    Spark names its error class in the details: ``[INVALID_HANDLE.SESSION_CLOSED] The handle ...``.
+    """
+    if any(name in details for name in _SESSION_CLOSED):
+        return CallFailure.SESSION_CLOSED
+    if any(name in details for name in _SESSION_LOST):
+        return CallFailure.SESSION_LOST
+    if code == "DEADLINE_EXCEEDED":
+        return CallFailure.LATE
+    if code == "UNAVAILABLE" and "Connection refused" in details:
+        return CallFailure.REFUSED
+    return CallFailure.UNREACHABLE if code in _UNREACHABLE else CallFailure.REJECTED
+
+
+class ConnectCallError(Exception):
+    """The server answers with an error; the message is in one line."""
+
+
+class ServerSilentError(ConnectionError):
+    """No call is answered now; ``failure`` says why."""
+
+    def __init__(self, failure: CallFailure, details: str = "") -> None:
+        super().__init__(f"the Spark Connect server does not answer ({failure.value}): {details}")
+        self.failure = failure
+
+
+# -- client -----------------------------------------------------------------------------------
+
 
 T = TypeVar("T")
 
@@ -182,3 +256,113 @@ def conf_of(spark: Any, prefix: str) -> Mapping[str, str]:
     """The entries of a session's conf, over a connection of their own."""
     with closing(ConnectClient(spark)) as client:
         return client.conf(prefix)
+
+
+# -- wire -------------------------------------------------------------------------------------
+# From Spark Connect's messages to what the rest of the listener reads. Pure.
+
+
+KINDS = {1: EventKind.PROGRESS, 2: EventKind.TERMINATED, 3: EventKind.IDLE}
+"""``StreamingQueryEventType``; a start is no part of the stream."""
+MAX_RUNS = 1000
+_UNITS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
+_QUANTITY = re.compile(r"(\d+) *(millisecond|second|minute|hour|day)s?")
+_FINITE = {"available_now": "AvailableNowTrigger", "once": "OneTimeTrigger"}
+_WITH_INTERVAL = {
+    "processing_time_interval": "ProcessingTimeTrigger",
+    "continuous_checkpoint_interval": "ContinuousTrigger",
+    "real_time_batch_duration": "RealTimeTrigger",
+}
+
+
+class _WireBatch(msgspec.Struct, gc=False, rename="camel"):
+    run_id: str
+    batch_id: int
+
+
+class _WireBatchEvent(msgspec.Struct, gc=False):
+    progress: _WireBatch
+
+
+class SeenBatches:
+    """The newest batch of each run that was passed on, so that none is passed on twice.
+
+    The stream's thread, the probe's and the job's own may ask.
+    """
+
+    def __init__(self) -> None:
+        self._newest: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def is_new(self, text: str) -> bool:
+        """Whether a progress event is newer than those before; it then counts as seen."""
+        try:
+            batch = msgspec.json.decode(text, type=_WireBatchEvent).progress
+        except msgspec.MsgspecError:
+            return True
+        with self._lock:
+            if batch.batch_id <= self._newest.get(batch.run_id, -1):
+                return False
+            self._newest[batch.run_id] = batch.batch_id
+            self._newest.move_to_end(batch.run_id)
+            if len(self._newest) > MAX_RUNS:
+                self._newest.popitem(last=False)
+        return True
+
+
+def received_events(message: Any, at: float, session: str) -> list[Received]:
+    """The events of one ``StreamingQueryListenerEventsResult``; unknown kinds are left out."""
+    return [
+        Received(KINDS[event.event_type], event.event_json, at, session)
+        for event in message.events
+        if event.event_type in KINDS
+    ]
+
+
+class StartedRun(msgspec.Struct, frozen=True):
+    """A run that the job has started: its facts, and its start as an event."""
+
+    facts: RunFacts
+    event: Received
+
+
+def started_run(start: Any, answer: Any, at: float, session: str) -> StartedRun:
+    """A run, from ``WriteStreamOperationStart`` and its result."""
+    query_id, run_id = answer.query_id.id, answer.query_id.run_id
+    name = answer.name or None
+    trigger = trigger_text(start)
+    # Spark 3.5 does not send the event.
+    text = getattr(answer, "query_started_event_json", "") or json.dumps(
+        {"id": query_id, "runId": run_id, "name": name}
+    )
+    facts = RunFacts(
+        query_id=query_id,
+        run_id=run_id,
+        name=name,
+        trigger=parse_trigger(trigger) if trigger else Trigger(UNKNOWN_TRIGGER),
+        sink="foreachBatch" if start.HasField("foreach_batch") else start.format,
+        checkpoint=dict(start.options).get("checkpointLocation", ""),
+        session=session,
+    )
+    return StartedRun(facts, Received(EventKind.STARTED, text, at, session, trigger))
+
+
+def trigger_text(start: Any) -> str:
+    """A trigger as ``StreamExecution.trigger()`` prints it; empty if it is not understood."""
+    kind = start.WhichOneof("trigger")
+    if kind is None:
+        return "ProcessingTimeTrigger(0)"
+    if kind in _FINITE:
+        return _FINITE[kind]
+    milliseconds = milliseconds_of(getattr(start, kind))
+    known = kind in _WITH_INTERVAL and milliseconds is not None
+    return f"{_WITH_INTERVAL[kind]}({milliseconds})" if known else ""
+
+
+def milliseconds_of(interval: str) -> int | None:
+    """The length of an interval such as ``1 minute 30 seconds``; None if not understood."""
+    text = " ".join(interval.lower().removeprefix("interval ").split())
+    parts = _QUANTITY.findall(text)
+    if not parts or _QUANTITY.sub("", text).strip():
+        return None
+    return sum(int(count) * _UNITS[unit] for count, unit in parts)

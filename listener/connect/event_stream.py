@@ -10,16 +10,33 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from ..received import Received
-from .call_failure import CallFailure, ConnectCallError, ServerSilentError
-from .client import ConnectClient, EventCall
-from .wire import received_events
+from ..events import EventKind
+from ..mailbox import Mailbox, Received
+from ..probe import CountedJobs, ListenerHealth, RunFacts
+from ..snapshot import ALONE
+from ..spark.jvm import is_before, require_supported
+from .client import (
+    CallFailure,
+    ConnectCallError,
+    ConnectClient,
+    EventCall,
+    SeenBatches,
+    ServerSilentError,
+    StartedRun,
+    received_events,
+    started_run,
+)
 
 log = logging.getLogger("querypulse")
+
+
+# -- event stream -----------------------------------------------------------------------------
+
 
 FIRST_PAUSE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 10.0
@@ -181,3 +198,237 @@ def _bus_command(client: ConnectClient, what: str) -> Any:
     command = client.pb2.Command()
     setattr(command.streaming_query_listener_bus_command, f"{what}_listener_bus_listener", True)
     return command
+
+
+# -- tap --------------------------------------------------------------------------------------
+# What the job does with its own client: the runs it starts, and its use of the event stream.
+#
+# Two methods of the client object are wrapped, and unwrapped at the end. Spark Connect reports a
+# query's trigger, checkpoint and start nowhere else. A session has one event stream: as soon as the
+# job adds a listener of its own, the stream is the job's, and we read along.
+
+
+KEPT_STARTS = 1000
+
+
+class ClientTap:
+    """Watches one session's client. ``make_way`` is called before the job opens the stream.
+
+    ``pass_on`` takes events in the job's threads, so it must not wait.
+    """
+
+    def __init__(self, spark: Any, pass_on: Callable[[Received], object]) -> None:
+        self._client = spark.client
+        self._session_id: str = self._client._session_id  # noqa: SLF001 - public only from 4.0
+        self._spark = spark
+        self._pass_on = pass_on
+        self._make_way: Callable[[], object] = lambda: None
+        self._starts: deque[StartedRun] = deque(maxlen=KEPT_STARTS)
+        self._originals: dict[str, Callable[..., Any]] = {}
+
+    def wrap(self, make_way: Callable[[], object]) -> None:
+        """Start watching."""
+        self._make_way = make_way
+        for name, wrapper in self._wrappers:
+            # Spark 3.5 has no event stream, and not the method that opens it.
+            original = getattr(self._client, name, None)
+            if original is not None:
+                self._originals[name] = original
+                setattr(self._client, name, wrapper)
+
+    def release(self) -> None:
+        """Restore the client's methods, unless somebody else has wrapped ours meanwhile."""
+        for name, wrapper in self._wrappers:
+            if vars(self._client).get(name) == wrapper:
+                delattr(self._client, name)
+                # Somebody else may have wrapped it before us.
+                if self._originals[name] != getattr(self._client, name):
+                    setattr(self._client, name, self._originals[name])
+
+    @property
+    def _wrappers(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
+        return (
+            ("execute_command", self._execute_command),
+            ("execute_command_as_iterator", self._execute_command_as_iterator),
+        )
+
+    @property
+    def job_listens(self) -> bool:
+        """Whether the job has listeners of its own, and with them the session's event stream."""
+        bus = getattr(getattr(self._spark, "_sqm", None), "_sqlb", None)
+        return bool(getattr(bus, "_listener_bus", None))
+
+    def take_starts(self) -> list[StartedRun]:
+        """The runs that were started since the last call."""
+        return [self._starts.popleft() for _ in range(len(self._starts))]
+
+    def _execute_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
+        answer = self._originals["execute_command"](command, *args, **kwargs)
+        with suppress(Exception):
+            self._note_start(command, answer[1])
+        return answer
+
+    def _execute_command_as_iterator(self, command: Any, *args: Any, **kwargs: Any) -> Any:
+        opens_stream = False
+        with suppress(Exception):
+            bus = command.streaming_query_listener_bus_command
+            opens_stream = bus.add_listener_bus_listener
+            if opens_stream:
+                self._make_way()
+        answers = self._originals["execute_command_as_iterator"](command, *args, **kwargs)
+        return self._read_along(answers) if opens_stream else answers
+
+    def _note_start(self, command: Any, properties: Any) -> None:
+        if not command.HasField("write_stream_operation_start"):
+            return
+        start = command.write_stream_operation_start
+        answer = properties["write_stream_operation_start_result"]
+        run = started_run(start, answer, time.monotonic(), self._session_id)
+        self._starts.append(run)
+        self._pass_on(run.event)
+
+    def _read_along(self, answers: Iterator[Any]) -> Iterator[Any]:
+        for answer in answers:
+            with suppress(Exception):
+                message = answer["streaming_query_listener_events_result"]
+                for event in received_events(message, time.monotonic(), self._session_id):
+                    self._pass_on(event)
+            yield answer
+
+
+# -- path -------------------------------------------------------------------------------------
+# The event path of Spark Connect: the session's event stream, or polling where there is none.
+
+
+CAPACITY = 2000
+STREAM_SINCE = 4
+"""The major version of Spark whose Connect server has an event stream for clients."""
+NO_STREAM = (
+    "events: Spark {version} has no event stream for Spark Connect clients; querypulse polls"
+)
+MISSING = (
+    "jobs and tasks of a batch, and the stack of one that hangs",
+    "checkpoints: commits of a continuous query, and of earlier processes",
+    "the lag that sources report themselves (Kafka, Delta)",
+    "queries of other sessions",
+    "triggers of queries that another client, or this one before attach, has started",
+)
+POLLED_NOW = "events: the stream is not open; querypulse polls"
+LOST = "events while the connection was cut; cuts so far: {times}"
+JOB_LISTENS = "events of short batches: the job added listeners before attach; querypulse polls"
+
+
+class ConnectPath:
+    """Receives the events of one Spark Connect session."""
+
+    ownership = ALONE
+    shows_shutdown = terminated = False
+    java_listener: Any = None
+
+    def __init__(self, spark: Any) -> None:
+        self.source: Mailbox[Received] = Mailbox(CAPACITY)
+        self.client = ConnectClient(spark)
+        try:
+            self.version = self.client.version()
+            require_supported(self.version)
+            self._tap = ClientTap(spark, self._pass_on)
+        except BaseException:
+            self.client.close()
+            raise
+        self._seen = SeenBatches()
+        self._reads_along = False
+        self._held: list[Received] = []
+        self.stream = EventStream(self.client, lambda: self._tap.job_listens, self._pass_on)
+        self.has_stream = not is_before(STREAM_SINCE, self.version) and hasattr(
+            self.client.pb2, "StreamingQueryListenerBusCommand"
+        )
+        self.name = "connect_stream" if self.has_stream else "connect_polling"
+
+    def listen(self, *, by_hand: bool) -> None:
+        """Watch what the job starts; the stream's own thread opens the stream."""
+        del by_hand
+        self._tap.wrap(self._make_way)
+        if not self.has_stream:
+            log.warning("querypulse: %s", NO_STREAM.format(version=self.version))
+
+    def check(self, now: float) -> ListenerHealth:
+        """Whether events arrive, how often the stream was opened again, and what is missing."""
+        del now
+        return ListenerHealth(
+            registered=self.has_events,
+            reregistrations=max(0, self.stream.opened - 1),
+            missing=self.missing,
+            checkpoints_visible=False,
+        )
+
+    @property
+    def has_events(self) -> bool:
+        """Whether events arrive by themselves now."""
+        return self.stream.is_open or (self._tap.job_listens and self._reads_along)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What cannot be seen, now and in principle."""
+        if not self.has_stream:
+            return (NO_STREAM.format(version=self.version), *MISSING)
+        lost = (LOST.format(times=self.stream.lost),) if self.stream.lost else ()
+        if self.has_events:
+            return (*lost, *MISSING)
+        return (JOB_LISTENS if self._tap.job_listens else POLLED_NOW, *lost, *MISSING)
+
+    def new_starts(self) -> list[RunFacts]:
+        """The runs that the job has started since the last call."""
+        return [run.facts for run in self._tap.take_starts()]
+
+    def pass_on_polled(self, text: str) -> None:
+        """Take a progress that the probe has read.
+
+        A stream may still bring it, and batches before it, so it then waits for the next poll.
+        """
+        event = Received(EventKind.PROGRESS, text, time.monotonic())
+        if self.has_events:
+            self._held.append(event)
+        else:
+            self._pass_on(event)
+
+    def pass_on_held(self) -> None:
+        """Pass on what the stream has not brought since the last poll: its reader may hang."""
+        held, self._held = self._held, []
+        for event in held:
+            self._pass_on(event)
+
+    def cover(self, execution: Any) -> None:
+        """Nothing: a session has one stream."""
+
+    def job_counts(self) -> CountedJobs | None:
+        """None: Spark Connect reports no jobs."""
+        return None
+
+    def release(self) -> None:
+        """Leave the job's client as it was; the stream's thread closes the connection."""
+        self._tap.release()
+        if not self.stream.has_begun:
+            self.client.close()
+
+    def _make_way(self) -> None:
+        self._reads_along = True
+        self.stream.make_way()
+
+    def _pass_on(self, event: Received) -> None:
+        if event.kind is EventKind.PROGRESS and not self._seen.is_new(event.payload):
+            return
+        self.source.put(event, lifecycle=event.kind.is_lifecycle)
+
+
+def open_connect_path(spark: Any) -> ConnectPath:
+    """Listen to a Spark Connect session.
+
+    Raises:
+        ServerSilentError: its server does not answer.
+        ConnectCallError: its server refuses us.
+        UnsupportedSparkError: its server's Spark is too old.
+
+    """
+    path = ConnectPath(spark)
+    path.listen(by_hand=False)
+    return path

@@ -11,15 +11,91 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
-from ..probing import Context
+from ..probe import Context
 from ..query import Outcome, Query
 from ..snapshot import Snapshot
-from .polled_run import PolledRun, PolledSource
-from .report import SourceReport
-from .source import SourceError, Sources, SourceSilentError
+from ..source_polls import SourcePoll, SourceReport
+from .delta import DeltaSource
+from .kafka import KafkaJava, KafkaSource, close_client, java_errors
+from .source import SharedClients, Source, SourceError, Sources, SourceSilentError
 
 log = logging.getLogger("querypulse")
+
+
+# -- polled run -------------------------------------------------------------------------------
+# The sources of one run: when each is due, its last poll, and its last error.
+
+
+class PolledSource:
+    """One source of a run."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.due_at = 0.0
+        self.last: SourcePoll | None = None
+        self.trouble = ""
+
+
+class PolledRun:
+    """The sources of one run, once they are found."""
+
+    query: Query
+
+    def __init__(self) -> None:
+        self.sources: dict[int, PolledSource] = {}
+        self.polled_at = -math.inf
+        self.waits = False
+        """Whether it is due but other runs come first."""
+        self._found = False
+        self._find_at = 0.0
+        self._refusal = ""
+        self._logged = False
+
+    @property
+    def polls(self) -> dict[int, SourcePoll]:
+        """The newest poll of each source."""
+        return {index: one.last for index, one in self.sources.items() if one.last is not None}
+
+    @property
+    def trouble(self) -> str:
+        """Why some sources have not answered; empty when all have."""
+        troubles = [self._refusal, *(one.trouble for one in self.sources.values())]
+        return "; ".join(dict.fromkeys(text for text in troubles if text))
+
+    def due(self, now: float) -> list[PolledSource]:
+        """The sources to poll now."""
+        return [one for one in self.sources.values() if one.due_at <= now]
+
+    def find(self, sources: Sources, now: float, retry: float) -> None:
+        """Find the sources once; a failed run without sources will never have any."""
+        if self._found or now < self._find_at:
+            return
+        try:
+            found, self._refusal = sources.open(self.query), ""
+        except SourceError as error:
+            self._refusal, self._find_at = str(error), now + retry
+            return
+        self._found = found is not None or not self.query.alive
+        self.sources = {index: PolledSource(source) for index, source in (found or {}).items()}
+
+    def note_trouble(self) -> None:
+        """Log once when a source does not answer; log again only after all have answered."""
+        if self.trouble and not self._logged:
+            name = self.query.label
+            log.warning("querypulse: cannot ask the sources of %s: %s", name, self.trouble)
+        self._logged = bool(self.trouble)
+
+    def close(self) -> None:
+        """Close all sources."""
+        for one in self.sources.values():
+            one.source.close()
+
+
+# -- reader -----------------------------------------------------------------------------------
+
 
 FIND_EVERY_SECONDS = 1.0
 MAX_RUNS = 100
@@ -187,3 +263,88 @@ def next_turn(
     lately = sum(now - at < interval for at in polled_at.values())
     longest_first = sorted(due, key=lambda run_id: polled_at.get(run_id, -math.inf))
     return longest_first[: max(0, most - lately)]
+
+
+# -- spark sources ----------------------------------------------------------------------------
+# Finds the sources of a run whose systems can be polled without Spark.
+#
+# ``StreamExecution.sources`` is private, but stable in Spark 3.5 to 4.3. It is empty until the run
+# has planned its query, and still answers after the run has ended.
+
+
+_OFFSET_READERS = {
+    "KafkaMicroBatchStream": "kafkaOffsetReader",
+    "KafkaContinuousStream": "offsetReader",
+}
+"""By the simple name of the stream's class: the method whose result holds the consumer options."""
+
+
+class SparkSources:
+    """The sources of all queries of one classic SparkContext; used by one thread.
+
+    A run's ``StreamExecution`` is held from the start until its sources are known or the run is
+    released, because Spark lists only active runs.
+    """
+
+    def __init__(self, spark: Any) -> None:
+        self._jvm = spark.sparkContext._jvm  # noqa: SLF001 - no public way to the JVM
+        self._kafka = KafkaJava(self._jvm)
+        self._admins = SharedClients(partial(close_client, self._kafka))
+        java_session = spark._jsparkSession  # noqa: SLF001 - no public way to all sessions
+        self._active = java_session.sharedState().activeStreamingQueries()
+        self._uuid = getattr(self._jvm, "java.util.UUID")
+        self._held: dict[str, Any] = {}
+
+    def open(self, query: Query) -> dict[int, Source] | None:
+        """The sources by index as in Spark's progress; None while the run has none.
+
+        Raises:
+            SourceError: Spark refuses to list them.
+
+        """
+        with java_errors():
+            execution = self._hold(query)
+            if execution is None:
+                return None
+            streams = execution.sources().distinct()
+            count = int(streams.size())
+            if not count and query.alive:
+                return None
+            del self._held[query.run_id]
+            found = {
+                index: source
+                for index in range(count)
+                if (source := self._source(query, execution, streams, index)) is not None
+            }
+            return dict(found)
+
+    def release(self, run_id: str) -> None:
+        """Forget a run that will not be opened again."""
+        self._held.pop(run_id, None)
+
+    def _hold(self, query: Query) -> Any:
+        """Its ``StreamExecution``, if it was available while the run was active."""
+        if query.run_id not in self._held:
+            execution = self._active.get(self._uuid.fromString(query.query_id))
+            if execution is None or execution.runId().toString() != query.run_id:
+                return None
+            self._held[query.run_id] = execution
+        return self._held[query.run_id]
+
+    def _source(self, query: Query, execution: Any, streams: Any, index: int) -> Source | None:
+        stream = streams.apply(index)
+        kind = stream.getClass().getSimpleName()
+        if kind == "DeltaSource":
+            return DeltaSource(self._jvm, execution, stream)
+        name = _OFFSET_READERS.get(kind)
+        if name is None:
+            return None
+        reader = getattr(stream, name)()
+        return KafkaSource(
+            self._kafka,
+            self._admins,
+            execution,
+            stream,
+            reader=reader,
+            name=f"querypulse-{query.run_id[:8]}-{index}",
+        )

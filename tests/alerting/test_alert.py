@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from querypulse.alerting import Alert
 from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.states import QueryState
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from support.rules_table import asynchronous, hung_batch, lagging, steady
 from support.story import CONFLICT, Story, processing, run, source
 
-from querypulse.alerting.deaths import is_flapping, poison_batch
 from querypulse.alerting.policy import Limits
-from querypulse.listener.probing import Context
-from querypulse.listener.sources.report import SourceReport
+from querypulse.alerting.restarts import is_flapping, poison_batch
+from querypulse.listener.probe import Context
+from querypulse.listener.source_polls import SourceReport
 
 WATCHED = {"probe_expected": True}
 

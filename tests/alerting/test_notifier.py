@@ -14,10 +14,10 @@ from support.queries import until
 from support.receiver_incidents import ENDED, incident
 
 from querypulse.alerting.notifier import Notifier
-from querypulse.core.deadline import Deadline
 from querypulse.core.guard import Guard
+from querypulse.core.threads import Deadline
 from querypulse.settings import wiring
-from querypulse.settings.receivers_from_settings import heartbeat, receivers
+from querypulse.settings.receivers import heartbeat, receivers
 from querypulse.sidecar import Settings
 
 FIRING = incident("bronze")

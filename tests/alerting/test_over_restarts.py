@@ -8,11 +8,11 @@ from support.rules_table import watched
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.lifecycle.silences import Silence
-from querypulse.alerting.over_restarts import ANNOTATION
-from querypulse.listener.job_counts import JobCounts
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.restarts import ANNOTATION
+from querypulse.alerting.silences import Silence
+from querypulse.listener.probe import JobCounts
 
 FORTY_MINUTES = -2400.0
 WEEKEND = -64 * 3600.0

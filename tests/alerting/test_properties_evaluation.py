@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from support.recorded import recorded
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.commit_log import LoggedBatches, LogReport
-from querypulse.listener.decode import DecodeError, decode
-from querypulse.listener.events import EventKind, Idle, Started, Terminated
-from querypulse.listener.probing import Context, ProbeReport
+from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Terminated, decode
+from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.state import State
 
 RUN_SECONDS = 40

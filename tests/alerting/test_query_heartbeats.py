@@ -14,20 +14,18 @@ from support.queries import until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.heartbeat import Heartbeat, Ping, QueryHeartbeats
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.query_heartbeats import QueryHeartbeats
-from querypulse.alerting.receivers.heartbeat import Heartbeat
-from querypulse.alerting.receivers.heartbeat_ping import Ping
-from querypulse.core.deadline import Deadline
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
+from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
-from querypulse.listener.ownership import parse_watchers
-from querypulse.settings import receivers_from_settings, wiring
-from querypulse.settings.own_values import own_secrets
+from querypulse.listener.snapshot import parse_watchers
+from querypulse.settings import receivers, wiring
+from querypulse.settings.loading import load_settings
+from querypulse.settings.secrets import own_secrets
 from querypulse.settings.settings import check_value
-from querypulse.settings.settings_sources import load_settings
 from querypulse.sidecar import Settings, SettingsError
 
 URL = "https://hc.example/ping/0a1b2c3d-secret"
@@ -154,7 +152,7 @@ def double():
 def made(double, clock, **settings):
     given = {"a": {"heartbeat_url": f"{double.url}/ping/a"}}
     parsed = Settings(queries=check_value("queries", given, "a test"), **settings)
-    one = receivers_from_settings.query_heartbeats(parsed, Guard())["a"]
+    one = receivers.query_heartbeats(parsed, Guard())["a"]
     one._clock = clock
     return one
 
@@ -294,7 +292,7 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
     file.write_text(f"{URL}\n")
 
     for given in (settings(heartbeat_url=URL), settings(heartbeat_url_file=str(file))):
-        made = receivers_from_settings.query_heartbeats(given, Guard())
+        made = receivers.query_heartbeats(given, Guard())
         assert {pattern: one.name for pattern, one in made.items()} == {
             "nightly*": "heartbeat nightly*"
         }
@@ -306,7 +304,7 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
 def test_heartbeat_setting_does_not_change_the_limits():
     given = settings(heartbeat_url=URL, stall_floor_seconds=3600.0)
 
-    assert receivers_from_settings.query_heartbeats(settings(ignore=True), Guard()) == {}
+    assert receivers.query_heartbeats(settings(ignore=True), Guard()) == {}
     assert wiring.policy(given).limits("nightly1") == Limits(stall_floor_seconds=3600.0)
 
 
@@ -321,7 +319,7 @@ def test_heartbeat_setting_does_not_change_the_limits():
 )
 def test_invalid_heartbeat_is_refused_with_its_pattern(own, message):
     with pytest.raises(SettingsError, match=message.replace("*'", r"\*'")):
-        receivers_from_settings.query_heartbeats(settings(**own), Guard())
+        receivers.query_heartbeats(settings(**own), Guard())
 
 
 def test_heartbeat_url_is_refused_in_the_spark_conf():

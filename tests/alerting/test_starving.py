@@ -7,8 +7,7 @@ from support.flowing import Lake
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
-from querypulse.listener.flow import Declared
-from querypulse.listener.places import path_place
+from querypulse.listener.flow import Declared, path_place
 
 BOOM = "java.lang.IllegalStateException: boom"
 

@@ -8,15 +8,15 @@ from support.id_story import IdStory, polled
 from support.story import CONFLICT, progress
 from support.worker_harness import WorkerHarness
 
+from querypulse.alerting.active_alert import ActiveAlert
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.lifecycle.active_alert import ActiveAlert
-from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.alerting.lifecycle.inhibition import Inhibition, supersedes
+from querypulse.alerting.inhibition import Inhibition, supersedes
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.forgetting import MAX_GONE_UNNAMED
-from querypulse.listener.ownership import Ownership
+from querypulse.listener.snapshot import Ownership
+from querypulse.listener.state import MAX_GONE_UNNAMED
 from querypulse.sidecar.failure import first_failure
 
 

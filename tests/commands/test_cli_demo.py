@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from querypulse.commands import cli
-from querypulse.commands.demo.demo_arguments import DemoSettings
-from querypulse.commands.demo.scenarios import SCENARIOS
+from querypulse.commands.demo.scenarios import SCENARIOS, DemoSettings
 from querypulse.core import installed
 from querypulse.core.installed import NotInstalledError, require_spark
 

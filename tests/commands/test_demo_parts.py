@@ -11,12 +11,21 @@ from support.queries import until
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.webhook import Webhook
-from querypulse.commands.demo import telemetry as telemetry_module
-from querypulse.commands.demo.demo_output import DemoOutput
-from querypulse.commands.demo.file_pipeline import STATUS, FilePipeline
-from querypulse.commands.demo.page_receiver import PageReceiver, ReceivedAlert
-from querypulse.commands.demo.pipeline import ALERTS, BRONZE, domain_names, kind_of
-from querypulse.commands.demo.telemetry import KINDS, SCHEMA, FileDrop, Fleet, telemetry
+from querypulse.commands.demo import pipeline as telemetry_module
+from querypulse.commands.demo.demo import DemoOutput, PageReceiver, ReceivedAlert
+from querypulse.commands.demo.pipeline import (
+    ALERTS,
+    BRONZE,
+    KINDS,
+    SCHEMA,
+    STATUS,
+    FileDrop,
+    FilePipeline,
+    Fleet,
+    domain_names,
+    kind_of,
+    telemetry,
+)
 from querypulse.core.secret import Secret
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline
 from querypulse.exporter.status import QueryStatus

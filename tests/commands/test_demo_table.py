@@ -10,9 +10,13 @@ from support.queries import until
 from support.repository import ROOT
 
 from querypulse.commands.demo import pipeline as pipeline_module
-from querypulse.commands.demo.alert_table import AlertTable, ConcurrentAppendException
-from querypulse.commands.demo.file_pipeline import FilePipeline
-from querypulse.commands.demo.pipeline import ALERTS, WriterLock
+from querypulse.commands.demo.pipeline import (
+    ALERTS,
+    AlertTable,
+    ConcurrentAppendException,
+    FilePipeline,
+    WriterLock,
+)
 from querypulse.commands.demo.scenarios import NONE, SCENARIOS
 
 RUNBOOKS = ROOT / "dashboards" / "runbooks"

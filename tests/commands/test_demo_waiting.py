@@ -7,9 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from querypulse.commands.demo.demo import Blocked, Supervised, _exit_code, main_thread_stuck_in
 from querypulse.commands.demo.pipeline import BRONZE
-from querypulse.commands.demo.run import _exit_code
-from querypulse.commands.demo.waiting import Blocked, Supervised, main_thread_stuck_in
 from querypulse.sidecar import QueryFailure
 
 PATIENCE_SECONDS = 10.0

@@ -8,8 +8,7 @@ import pytest
 
 from querypulse.alerting.alert import Alert
 from querypulse.commands import cli
-from querypulse.settings.silence_file import read_silences
-from querypulse.settings.silencing import silence_of
+from querypulse.settings.silencing import read_silences, silence_of
 
 COULD_NOT_BEGIN, USAGE = 2, 2
 

@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.connectors import PATIENCE_SECONDS, Kafka
 from support.queries import Trap, commits, shown, start, until
 
-from querypulse.listener.sources.kafka_admin import KafkaAdmin
-from querypulse.listener.sources.report import topic_of
+from querypulse.listener.identity import begin
+from querypulse.listener.source_polls import topic_of
+from querypulse.listener.sources.kafka import KafkaAdmin
+from querypulse.listener.sources.reader import SparkSources
 from querypulse.listener.sources.source import SourceSilentError
-from querypulse.listener.sources.spark_sources import SparkSources
-from querypulse.listener.succession import begin
 
 OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]

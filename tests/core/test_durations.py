@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.core.durations import duration
+from querypulse.core.text import duration
 
 
 @pytest.mark.parametrize(

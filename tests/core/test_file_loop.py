@@ -9,9 +9,9 @@ import pytest
 from support.clock import Clock
 from support.queries import until
 
-from querypulse.core import file_loop
-from querypulse.core.file_loop import HANGS_SECONDS, FileLoop, HangDetector
+from querypulse.core import threads
 from querypulse.core.guard import Guard
+from querypulse.core.threads import HANGS_SECONDS, FileLoop, HangDetector
 
 PATIENCE_SECONDS = 10.0
 
@@ -39,7 +39,7 @@ def test_pause_between_reads_is_no_problem():
 
 
 def test_hanging_read_is_reported_and_does_not_delay_the_end(monkeypatch):
-    monkeypatch.setattr(file_loop, "HANGS_SECONDS", 0.05)
+    monkeypatch.setattr(threads, "HANGS_SECONDS", 0.05)
     free = threading.Event()
     loop = FileLoop("test", lambda: free.wait(PATIENCE_SECONDS), 1.0, Guard())
     loop.start()

@@ -11,8 +11,7 @@ from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import MaxRetryError
 
 from querypulse.core.guard import Guard
-from querypulse.core.redacted_log import RedactedLog
-from querypulse.core.redaction import WITHHELD, Redactor
+from querypulse.core.redaction import WITHHELD, RedactedLog, Redactor
 
 log = logging.getLogger("querypulse")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.core.listing import listed
+from querypulse.core.text import listed
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from support.clock import Clock
 from support.queries import until
 
 from querypulse.core.guard import BURST_SECONDS, Guard
-from querypulse.core.loop import PAUSE_AFTER_ERROR_SECONDS, Loop
+from querypulse.core.threads import PAUSE_AFTER_ERROR_SECONDS, Loop
 
 PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0

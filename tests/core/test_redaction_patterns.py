@@ -16,18 +16,19 @@ from hypothesis import strategies as st
 from support.planted import DATABRICKS, HUNTER, PEM, PLANTED
 
 from querypulse.core import redaction
-from querypulse.core.own_secrets import MIN_CHARACTERS, secrets_of_url
 from querypulse.core.redaction import (
     CUT_CHARACTERS,
     MAX_CHARACTERS,
     MAX_WITH_PATTERNS,
+    MIN_CHARACTERS,
     REDACTED,
     WITHHELD,
     Redactor,
     redact,
+    secrets_of_url,
     unusable,
 )
-from querypulse.listener.spark_redaction import NAMES, OPTIONS, TEXTS, session_redactor
+from querypulse.settings.secrets import NAMES, OPTIONS, TEXTS, session_redactor
 
 OWN = "R0UT1NG/key+with=signs 'and' \"quotes\" ü"
 secrets = st.text(min_size=MIN_CHARACTERS, max_size=40).filter(lambda text: len(text.strip()) > 5)

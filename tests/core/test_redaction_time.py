@@ -13,10 +13,18 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 from support.planted import PLANTED
 
-from querypulse.core.redaction import CUT_CHARACTERS, MAX_CHARACTERS, REDACTED, Redactor
-from querypulse.core.redaction_names import hide_values
-from querypulse.core.redaction_shapes import AFTER_NAMES, PREFIXED, SECRET_NAME, WHOLE
-from querypulse.listener.checkpoint import short_reason
+from querypulse.core.redaction import (
+    AFTER_NAMES,
+    CUT_CHARACTERS,
+    MAX_CHARACTERS,
+    PREFIXED,
+    REDACTED,
+    SECRET_NAME,
+    WHOLE,
+    Redactor,
+    hide_values,
+)
+from querypulse.listener.commit_log import short_reason
 from querypulse.listener.failure import describe_failure, died_of_stopped_context
 
 pytestmark = pytest.mark.slow

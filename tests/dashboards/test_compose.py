@@ -12,9 +12,9 @@ import yaml
 from support.compose import DASHBOARDS, FOLDER, compose, mounts, on_host, read
 
 from querypulse.commands import cli
-from querypulse.commands.demo.demo_arguments import DemoSettings
+from querypulse.commands.demo.scenarios import DemoSettings
+from querypulse.settings.loading import load_settings
 from querypulse.settings.settings import Settings
-from querypulse.settings.settings_sources import load_settings
 
 SERVICES = compose()["services"]
 ROOT = DASHBOARDS.parent

@@ -11,7 +11,7 @@ import yaml
 from support.panels import DASHBOARDS, every_expression, every_target, filled, selectors, variables
 from support.published_states import full_published
 
-from querypulse.exporter.query_collector import QueryCollector
+from querypulse.exporter.metrics import QueryCollector
 
 FROM_PROMETHEUS = {"ALERTS"}
 """Series that Prometheus creates itself."""

@@ -17,8 +17,8 @@ from support.repository import ROOT
 from support.story import CONFLICT, Story
 
 from querypulse.commands import cli
-from querypulse.settings.settings_sources import load_settings, load_strictly
-from querypulse.watch.arguments import WatchRequest
+from querypulse.settings.loading import load_settings, load_strictly
+from querypulse.watch.command import WatchRequest
 
 FOLDER = ROOT / "deploy" / "kubernetes"
 SCHEMAS = json.loads((ROOT / "tests" / "fixtures" / "kubernetes-1.37.json").read_text())["$defs"]

@@ -13,8 +13,8 @@ from support.repository import ROOT, fenced
 
 import querypulse
 from querypulse.commands import cli
+from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
 from querypulse.settings.settings import TYPES
-from querypulse.settings.settings_sources import NO_SETTINGS, SPARK_PREFIX, load_settings
 
 FOLDER = ROOT / "docs" / "places"
 PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}

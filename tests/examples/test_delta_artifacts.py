@@ -16,7 +16,7 @@ from querypulse.examples.delta.artifacts import ArtifactsError, Packages, cache_
 from querypulse.examples.delta.broker import Broker, BrokerError
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline
 from querypulse.examples.delta.ivy_talk import IvyTalk
-from querypulse.settings.settings_sources import ARTIFACTS_VARIABLE
+from querypulse.settings.loading import ARTIFACTS_VARIABLE
 
 PACKAGES = Packages(("org.example:thing:1.0",))
 OTHERS = Packages(("org.example:thing:1.0",), ("org.example:other",))

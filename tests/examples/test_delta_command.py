@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.commands.demo.demo_arguments import DemoSettings
+from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core.installed import NotInstalledError
 from querypulse.examples.delta import __main__ as command
 from querypulse.examples.delta.artifacts import ArtifactsError

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.exporter.buckets import Buckets
+from querypulse.exporter.published_state import Buckets
 
 SECONDS = st.floats(0, 20, allow_nan=False)
 

@@ -14,7 +14,7 @@ from support.clock import Clock
 from support.exporter_http import address, get, our_threads, raw, serving
 from support.published_states import full_published, published
 
-from querypulse.exporter import reception, request_handler
+from querypulse.exporter import http_requests
 
 
 @pytest.mark.fault(
@@ -75,13 +75,13 @@ def test_livez_is_answered_at_once_despite_24_silent_clients():
 
 
 def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
-    monkeypatch.setattr(reception, "HEAD_SECONDS", 30.0)
+    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 30.0)
     with serving(full_published()) as server, ExitStack() as silent:
         other = silent.enter_context(socket.socket())
         other.bind(("127.0.0.2", 0))
         other.connect(address(server))
         other.settimeout(5)
-        for _ in range(2 * reception.MAX_INCOMING):
+        for _ in range(2 * http_requests.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
@@ -90,7 +90,7 @@ def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
 
 def test_excess_silent_clients_are_dropped():
     with serving(full_published()) as server, ExitStack() as silent:
-        for _ in range(2 * reception.MAX_INCOMING):
+        for _ in range(2 * http_requests.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
         began = time.monotonic()
         assert get(server, "/livez").status_code == 200
@@ -117,10 +117,10 @@ def test_silent_client_is_dropped_after_a_second():
 
 def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
     clock = Clock(100.0)
-    monkeypatch.setattr(reception.time, "monotonic", clock)
+    monkeypatch.setattr(http_requests.time, "monotonic", clock)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)
-        received = reception.Reception(listener, None)
+        received = http_requests.Reception(listener, None)
         with socket.create_connection(listener.getsockname()):
             assert received.step() == []
             clock.now += 30
@@ -184,7 +184,7 @@ def test_malformed_livez_request_takes_no_reserved_slot(line):
 
 @pytest.mark.fault("Readers over HTTP", "A client that sends one byte at a time", "It is cut off")
 def test_dripping_client_is_cut_off(monkeypatch):
-    monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.3)
 
     def drip_until_closed(client):
         client.settimeout(0.02)
@@ -203,7 +203,7 @@ def test_dripping_client_is_cut_off(monkeypatch):
 
 @pytest.mark.fault("Readers over HTTP", "A client that does not read its answer", "It is dropped")
 def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
-    monkeypatch.setattr(request_handler, "IO_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "IO_SECONDS", 0.3)
     many = published(expected=tuple(f"query-{number:04}" for number in range(3000)))
     with serving(many) as server:
         with socket.create_connection(address(server)) as client:

@@ -8,7 +8,7 @@ from support.published_states import WALL, published
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.exporter.published_state import Monitor
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 
 BEAT = {("shop",): WALL - 0.5}
 

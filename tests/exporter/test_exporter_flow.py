@@ -6,8 +6,8 @@ from msgspec.structs import replace
 from support.flowing import Lake
 from support.published_states import published
 
-from querypulse.exporter.flow_families import MAX_SERIES, flow_families
-from querypulse.exporter.row import rows
+from querypulse.exporter.query_metrics import MAX_SERIES, flow_families
+from querypulse.exporter.query_row import rows
 from querypulse.exporter.status import status
 from querypulse.listener.flow import Flow
 

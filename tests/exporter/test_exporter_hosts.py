@@ -9,7 +9,7 @@ import requests
 from support.exporter_http import get, raw, serving
 from support.published_states import full_published
 
-from querypulse.exporter.host_check import is_own_name
+from querypulse.exporter.server import is_own_name
 
 OWN = [
     "localhost",

@@ -8,7 +8,7 @@ from support.published_states import WALL, published
 from support.story import CONFLICT, Story, progress, source
 
 from querypulse.exporter.status import status
-from querypulse.listener.sources.report import SourcePoll, SourceReport
+from querypulse.listener.source_polls import SourcePoll, SourceReport
 
 NOW = 100.0
 OFFSETS = "spark_streaming_source_lag_offsets"

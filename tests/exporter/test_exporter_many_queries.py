@@ -7,15 +7,15 @@ from support.exporter_exposition import samples
 from support.published_states import published
 from support.story import CONFLICT, Story
 
-from querypulse.exporter import query_limit
-from querypulse.exporter.query_collector import all_families
+from querypulse.exporter import query_metrics
+from querypulse.exporter.metrics import all_families
 
 LIMIT = 5
 
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch):
-    monkeypatch.setattr(query_limit, "MAX_QUERIES", LIMIT)
+    monkeypatch.setattr(query_metrics, "MAX_QUERIES", LIMIT)
 
 
 def driver(*, ended=0, running=0):

@@ -12,8 +12,8 @@ from support.published_states import WALL, full_published, published
 from support.story import CONFLICT, Story, progress
 
 from querypulse.core.states import STATES
+from querypulse.exporter.metrics import QueryCollector
 from querypulse.exporter.published_state import Monitor
-from querypulse.exporter.query_collector import QueryCollector
 from querypulse.listener.query import BUCKETS
 
 QUERY_METRICS = {

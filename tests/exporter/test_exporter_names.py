@@ -12,7 +12,7 @@ from support.exporter_exposition import FORMATS, samples, text
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.listener.labels import base_label
+from querypulse.listener.identity import base_label
 
 HOSTILE = [
     "quotes \" and ' and `",

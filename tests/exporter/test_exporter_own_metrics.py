@@ -11,7 +11,7 @@ from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
 from querypulse.alerting.alert import LASTING, OCCURRENCE
-from querypulse.core import version as version_module
+from querypulse.core import installed as version_module
 from querypulse.exporter.published_state import Monitor
 
 

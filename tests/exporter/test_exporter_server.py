@@ -13,7 +13,8 @@ from support.exporter_http import address, get, our_threads, serving
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.server import Content, HttpServer
+from querypulse.exporter.pages import Content
+from querypulse.exporter.server import HttpServer
 
 
 def test_all_threads_are_our_daemons():

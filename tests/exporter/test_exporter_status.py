@@ -11,11 +11,10 @@ from support.id_story import IdStory
 from support.published_states import MONITOR, WALL, full_published, full_story, published
 from support.story import CONFLICT, Story, processing, run, source
 
-from querypulse.alerting.evaluate import QueryHealth
+from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
 from querypulse.exporter.published_state import Monitor
-from querypulse.exporter.readiness import UNREADY, Reason, readiness
-from querypulse.exporter.status import status
+from querypulse.exporter.status import UNREADY, Reason, readiness, status
 
 CONTRACT = [
     "name", "id", "run_id", "state", "reason", "last_commit_batch", "last_commit_age_seconds",

@@ -17,8 +17,9 @@ from support.exporter_http import address, our_threads, serving
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter import reception
-from querypulse.exporter.server import Content, HttpServer, Tls
+from querypulse.exporter import http_requests
+from querypulse.exporter.pages import Content
+from querypulse.exporter.server import HttpServer, Tls
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +84,7 @@ def test_livez_is_answered_at_once_despite_silent_clients(files):
     "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
 )
 def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(reception, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", 0.3)
     with (
         serving(full_published(), tls=tls(files)) as server,
         socket.create_connection(address(server), 10) as client,
@@ -107,7 +108,7 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
 
 
 def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(reception, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.3)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
         serving(full_published(), tls=tls(files)) as server,

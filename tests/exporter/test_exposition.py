@@ -14,10 +14,9 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.registry import Collector
 from support.published_states import full_published, published
 
-from querypulse.exporter.buckets import Buckets
-from querypulse.exporter.exposition import as_openmetrics, as_text
-from querypulse.exporter.families import Family, histogram
-from querypulse.exporter.query_collector import QueryCollector, all_families
+from querypulse.exporter.exposition import Family, as_openmetrics, as_text, histogram
+from querypulse.exporter.metrics import QueryCollector, all_families
+from querypulse.exporter.published_state import Buckets
 
 NAMES = ("query", "app")
 FORMATS = [(as_text, generate_latest), (as_openmetrics, generate_openmetrics)]

@@ -9,9 +9,9 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from support.published_states import WALL, full_published
 
+from querypulse.exporter import push
 from querypulse.exporter.exposition import as_text, base_name
-from querypulse.exporter.push import otlp, pushgateway
-from querypulse.exporter.query_collector import all_families
+from querypulse.exporter.metrics import all_families
 
 BEGAN = WALL - 1000
 
@@ -19,7 +19,7 @@ BEGAN = WALL - 1000
 @pytest.fixture(scope="module")
 def sent():
     """The decoded metrics of the full published, by name."""
-    body = otlp.request_body(full_published(), began=BEGAN, wall=WALL)
+    body = push.request_body(full_published(), began=BEGAN, wall=WALL)
     (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
     assert {one.key: one.value.string_value for one in resource.resource.attributes}[
         "service.name"
@@ -34,7 +34,7 @@ def attributes(point):
 
 def test_group_has_the_app_and_nothing_of_the_process():
     assert (
-        pushgateway.group_url("https://gate.example/", "etl/ä")
+        push.group_url("https://gate.example/", "etl/ä")
         == "https://gate.example/metrics/job/querypulse/instance@base64/ZXRsL8Ok"
     )
 
@@ -42,7 +42,7 @@ def test_group_has_the_app_and_nothing_of_the_process():
 def test_group_holds_what_a_scrape_shows():
     published = full_published()
 
-    assert pushgateway.group_body(published) == as_text(all_families(published))
+    assert push.group_body(published) == as_text(all_families(published))
 
 
 def test_every_family_with_a_figure_is_sent(sent):
@@ -92,19 +92,19 @@ def test_histogram_has_the_count_of_each_bucket(sent):
     ],
 )
 def test_headers_are_written_as_opentelemetry_writes_them(text, headers):
-    assert otlp.parse_headers(text) == headers
+    assert push.parse_headers(text) == headers
 
 
 @pytest.mark.parametrize("text", ["", "abc", "a b=c", "a=b\x00", "=c", "a=%0d%0aevil: 1", "a=ä"])
 def test_other_headers_are_refused_without_quoting_them(text):
     with pytest.raises(ValueError, match=r"^write headers as name=value, separated by commas$"):
-        otlp.parse_headers(text)
+        push.parse_headers(text)
 
 
 def test_figures_that_a_receiver_refuses_are_counted():
     answer = ExportMetricsServiceResponse()
     answer.partial_success.rejected_data_points = 3
 
-    assert otlp.rejected(answer.SerializeToString()) == 3
-    assert otlp.rejected(b"") == 0
-    assert otlp.rejected(b"<html>") == 0
+    assert push.rejected(answer.SerializeToString()) == 3
+    assert push.rejected(b"") == 0
+    assert push.rejected(b"<html>") == 0

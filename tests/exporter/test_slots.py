@@ -8,7 +8,7 @@ import pytest
 from support.queries import until
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.slots import MAX_WAITING, RequestSlots, RequestTask
+from querypulse.exporter.server import MAX_WAITING, RequestSlots, RequestTask
 
 LIMIT = 4
 

@@ -12,7 +12,7 @@ from support.published_states import MONITOR
 from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
-from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.alertmanager import api_alerts
 from querypulse.exporter.published_state import PublishedState
 from querypulse.exporter.status import status
 

@@ -9,8 +9,7 @@ import tracemalloc
 import pytest
 from support.story import Story
 
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind
+from querypulse.listener.events import EventKind, decode
 
 MEGABYTES_10 = 10_000_000
 AT_MOST_SECONDS = 5.0

@@ -12,7 +12,7 @@ import trustme
 from support.exporter_http import address, our_threads, raw, serving
 from support.published_states import full_published
 
-from querypulse.exporter import request_handler
+from querypulse.exporter import http_requests
 from querypulse.exporter.server import Tls
 from querypulse.settings.links import runbook
 
@@ -107,13 +107,13 @@ def test_with_the_token_a_trick_reads_no_file(path):
 @pytest.mark.parametrize("guess", GUESSES)
 def test_the_token_is_compared_in_constant_time(monkeypatch, guess):
     compared = []
-    compare = request_handler.compare_digest
+    compare = http_requests.compare_digest
 
     def record(given, wanted):
         compared.append((len(given), len(wanted)))
         return compare(given, wanted)
 
-    monkeypatch.setattr(request_handler, "compare_digest", record)
+    monkeypatch.setattr(http_requests, "compare_digest", record)
     with serving(full_published(), token=SECRET) as server:
         head = f"GET /livez HTTP/1.1\r\nAuthorization: Bearer {guess}\r\n\r\n"
         answer = raw(server, head.encode())

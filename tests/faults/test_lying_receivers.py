@@ -10,17 +10,17 @@ import pytest
 from support.deliveries import PATIENCE_SECONDS, incident
 from support.http_double import HttpDouble, raw, reply
 
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.answer import MAX_RETRY_AFTER_SECONDS
 from querypulse.alerting.receivers.http import TOTAL_SECONDS, HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.teams import Teams
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
 from querypulse.core.guard import Guard
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 CHUNK = b"x" * 1_000_000
 HUGE_MEGABYTES = 200

@@ -9,8 +9,8 @@ from support.exporter_exposition import text
 from support.published_states import published
 from support.story import Story
 
-from querypulse.exporter.query_limit import MAX_QUERIES
-from querypulse.listener.forgetting import MAX_GONE_QUERIES
+from querypulse.exporter.query_metrics import MAX_QUERIES
+from querypulse.listener.state import MAX_GONE_QUERIES
 
 MANY = 10_000
 RUNNING = 3_000

@@ -14,9 +14,9 @@ from support.exporter_exposition import text
 from support.published_states import MONITOR
 from support.story import CONFLICT, Story, progress, run
 
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.exporter.published_state import PublishedState
 from querypulse.listener.events import Started, Terminated

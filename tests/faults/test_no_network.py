@@ -10,12 +10,12 @@ import pytest
 from support.deliveries import PATIENCE_SECONDS, incident
 from support.http_double import HttpDouble
 
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.guard import Guard
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
 from querypulse.core.socket_deadline import SocketDeadline
+from querypulse.core.states import DeliveryOutcome
 
 
 @pytest.fixture

@@ -17,12 +17,10 @@ from support.exporter_http import address, get, our_threads, serving
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.pages import Content, Pages
-from querypulse.exporter.reception import Request
-from querypulse.exporter.request_handler import Admission, RequestHandler
-from querypulse.exporter.shutdown_notice import ShutdownNotice
+from querypulse.exporter.http_requests import Admission, Request, RequestHandler
+from querypulse.exporter.pages import Content, Pages, ShutdownNotice
 from querypulse.settings.silencing import Silencing
-from querypulse.sidecar.posted_silence import post_silence
+from querypulse.sidecar.runtime import post_silence
 
 IDLE_CONNECTIONS = 1000
 BODY_BYTES = 100_000_000

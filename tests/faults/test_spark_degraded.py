@@ -11,8 +11,8 @@ import pytest
 import requests
 from support.queries import Trap, commits, rate, start, until
 
-from querypulse.alerting.outbox.spool_file import SpoolFile
-from querypulse.core import file_loop
+from querypulse.alerting.spool import SpoolFile
+from querypulse.core import threads
 
 pytestmark = [pytest.mark.spark, pytest.mark.contains_errors]
 
@@ -100,7 +100,7 @@ FAULTS = {
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(file_loop, "HANGS_SECONDS", 0.5)
+    monkeypatch.setattr(threads, "HANGS_SECONDS", 0.5)
     with monkeypatch.context() as patch:
         made = FaultyPlace(tmp_path, patch)
         yield made

@@ -8,11 +8,10 @@ import msgspec
 from support.recorded import recorded
 from support.story import poll, processing, run
 
-from querypulse.listener.commit_log import LoggedBatches, LogReport
+from querypulse.listener.commit_log import LoggedBatches, LogReport, StartingPoint, Written
 from querypulse.listener.events import EventKind
-from querypulse.listener.probing import ProbeReport
-from querypulse.listener.sources.report import SourceReport
-from querypulse.listener.starting_point import StartingPoint, Written
+from querypulse.listener.probe import ProbeReport
+from querypulse.listener.source_polls import SourceReport
 
 LETTERS = {
     EventKind.STARTED: b"S",

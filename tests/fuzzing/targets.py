@@ -17,23 +17,28 @@ from support.story import Story
 from querypulse.alerting.alert import Alert
 from querypulse.core.guard import Guard
 from querypulse.exporter import exposition
-from querypulse.exporter.pages import Content, Pages
-from querypulse.exporter.query_collector import all_families
-from querypulse.exporter.reception import Incoming, Request
-from querypulse.exporter.request_handler import Admission, RequestHandler
-from querypulse.exporter.shutdown_notice import Notice, ShutdownNotice
+from querypulse.exporter.http_requests import Admission, Incoming, Request, RequestHandler
+from querypulse.exporter.metrics import all_families
+from querypulse.exporter.pages import Content, Notice, Pages, ShutdownNotice
 from querypulse.exporter.status import status
 from querypulse.listener.commit_log import LogReport
-from querypulse.listener.decode import DecodeError, decode
-from querypulse.listener.events import Event, EventKind, Idle, Progress, Started, Terminated
-from querypulse.listener.probing import ProbeReport
-from querypulse.listener.sources.report import SourceReport
+from querypulse.listener.events import (
+    DecodeError,
+    Event,
+    EventKind,
+    Idle,
+    Progress,
+    Started,
+    Terminated,
+    decode,
+)
+from querypulse.listener.probe import ProbeReport
+from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
+from querypulse.settings.loading import CONFIG_VARIABLE, load_settings
 from querypulse.settings.settings import SettingsError
-from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings
-from querypulse.settings.silence_file import read_silences
-from querypulse.settings.silencing import Silencing, silence_of
-from querypulse.sidecar.posted_silence import post_silence
+from querypulse.settings.silencing import Silencing, read_silences, silence_of
+from querypulse.sidecar.runtime import post_silence
 
 MOST_LINES = 60
 MOST_SECONDS = 1e6

@@ -8,7 +8,7 @@ from fuzzing.found import FOUND
 from fuzzing.seeds import LETTERS, SEEDS, events
 from fuzzing.targets import TARGETS, Broken
 
-from querypulse.listener.decode import DecodeError
+from querypulse.listener.events import DecodeError
 
 INPUTS = [(name, data) for name, seeds in SEEDS.items() for data in seeds()]
 

@@ -10,7 +10,7 @@ import pytest
 from support.repository import ROOT
 
 import querypulse
-from querypulse.commands import cli, launch_commands
+from querypulse.commands import cli
 from querypulse.launch.auto_attach import CONTENT, MARK, NAME, status_lines
 
 LOADED = "import sys; print('querypulse.launch.startup' in sys.modules)"
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("clean_environment")
 @pytest.fixture
 def auto_attach(monkeypatch, tmp_path, capsys):
     """Run the command on a folder; returns exit code, output and errors."""
-    monkeypatch.setattr(launch_commands, "site_packages", lambda: tmp_path)
+    monkeypatch.setattr(cli, "site_packages", lambda: tmp_path)
 
     def run(action):
         code = cli.main(["auto-attach", action])
@@ -76,7 +76,7 @@ def test_a_file_that_is_not_ours_is_kept(auto_attach, tmp_path, action):
 
 
 def test_a_folder_that_cannot_be_written_is_named(auto_attach, tmp_path, monkeypatch):
-    monkeypatch.setattr(launch_commands, "site_packages", lambda: tmp_path / "nowhere")
+    monkeypatch.setattr(cli, "site_packages", lambda: tmp_path / "nowhere")
     code, _, errors = auto_attach("on")
 
     assert code == 2
@@ -134,6 +134,6 @@ def test_without_querypulse_the_file_is_silent(python):
 
 def test_the_variable_is_no_unknown_setting():
     assert querypulse.Settings()
-    from querypulse.settings.settings_sources import load_strictly
+    from querypulse.settings.loading import load_strictly
 
     load_strictly({}, {"QUERYPULSE_AUTO_ATTACH": "1"})

@@ -12,8 +12,8 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from querypulse.launch import sessions, startup
-from querypulse.launch.import_hook import ImportHook
-from querypulse.sidecar import attachment
+from querypulse.launch.startup import ImportHook
+from querypulse.sidecar import sidecar
 
 # -- which processes --------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def test_the_start_imports_little(tmp_path):
     )
     loaded = {name.partition(".")[0] for name in ran.stdout.split()}
 
-    assert "querypulse.launch.import_hook" in ran.stdout.split()
+    assert "querypulse.launch.startup" in ran.stdout.split()
     assert loaded.isdisjoint({"pyspark", "py4j", "msgspec", "requests", "logging", "json"})
     assert "querypulse.sidecar" not in ran.stdout.split()
 
@@ -211,7 +211,7 @@ def attached(monkeypatch):
         if seen.error:
             raise seen.error
 
-    monkeypatch.setattr(attachment, "attach_automatically", attach)
+    monkeypatch.setattr(sidecar, "attach_automatically", attach)
     monkeypatch.setattr(sessions, "_ATTACHED", type(sessions._ATTACHED)())
     return seen
 

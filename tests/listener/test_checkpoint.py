@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.storage import MemoryCheckpoint
 
-from querypulse.listener.checkpoint import (
+from querypulse.listener.commit_log import (
     LIST_EVERY_SECONDS,
     MAX_STEPS,
     REASON_CHARACTERS,
     CheckpointLogs,
+    LoggedBatches,
     StorageError,
     ids_in,
     short_reason,
 )
-from querypulse.listener.commit_log import LoggedBatches
 
 # -- names ------------------------------------------------------------------------------------
 

@@ -10,12 +10,8 @@ from support.published_states import published
 from support.story import Story, run
 
 from querypulse.exporter.status import status
-from querypulse.listener import checkpoint_place
-from querypulse.listener.checkpoint_place import (
-    TEMPORARY,
-    CheckpointWarnings,
-    checkpoint_problem,
-)
+from querypulse.listener import checkpoints
+from querypulse.listener.checkpoints import TEMPORARY, CheckpointWarnings, checkpoint_problem
 
 UUID = "4f0c1c7e-91d4-4b8e-9a51-0c8b1a2d3e4f"
 LOCAL = "file:/tmp/cp"
@@ -96,7 +92,7 @@ def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
 
 
 def test_number_of_remembered_queries_is_limited(caplog, monkeypatch):
-    monkeypatch.setattr(checkpoint_place, "MAX_REMEMBERED", 2)
+    monkeypatch.setattr(checkpoints, "MAX_REMEMBERED", 2)
     named = CheckpointWarnings()
     for name in ("a", "b", "c", "c", "a"):
         named.poll(Story().probe(at(LOCAL, name), at=0).state.snapshot(1))

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from querypulse.listener.connect.call_failure import ServerSilentError
-from querypulse.listener.connect.client import ConnectClient
+from querypulse.listener.connect.client import ConnectClient, ServerSilentError
 
 
 class Rotating(DefaultChannelBuilder):

@@ -10,10 +10,10 @@ from support.connect_job import JobClient, JobCommand, OurClient, WrittenStream,
 from support.story import policy, run
 
 from querypulse.alerting.evaluate import evaluate
-from querypulse.listener.connect import path as paths
-from querypulse.listener.connect.path import MISSING, open_connect_path
+from querypulse.listener.connect import event_stream as paths
+from querypulse.listener.connect.event_stream import MISSING, open_connect_path
 from querypulse.listener.events import EventKind
-from querypulse.listener.probing import ProbeReport
+from querypulse.listener.probe import ProbeReport
 from querypulse.listener.state import State
 
 

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from querypulse.listener.connect import probe as probing
-from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
-from querypulse.listener.connect.probe import ConnectProbe
-from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS
-from querypulse.listener.probing import Context, ListenerHealth
+from querypulse.listener.connect.client import CallFailure, ServerSilentError
+from querypulse.listener.connect.probe import LATE_CALLS, REFUSED_SECONDS, ConnectProbe
+from querypulse.listener.probe import Context, ListenerHealth
 
 
 class RemoteSession:

@@ -7,14 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.listener.connect.call_failure import (
-    CallFailure,
-    ConnectCallError,
-    ServerSilentError,
-)
-from querypulse.listener.connect.runs import END_POLLS, LOST, ConnectRuns
-from querypulse.listener.optional_calls import OptionalCalls
-from querypulse.listener.probing import RunFacts, Trigger
+from querypulse.listener.connect.client import CallFailure, ConnectCallError, ServerSilentError
+from querypulse.listener.connect.probe import END_POLLS, RUN_LOST, ConnectRuns
+from querypulse.listener.probe import RunFacts, Trigger
+from querypulse.listener.spark.jvm import OptionalCalls
 
 
 class EndedWith(SimpleNamespace):
@@ -196,7 +192,7 @@ def test_run_that_the_server_no_longer_knows_has_failed(world, running, answer):
     world.server.errors["r"] = ConnectCallError(answer)
 
     run = polled(world)["r"]
-    assert (run.active, run.exception) == (False, LOST)
+    assert (run.active, run.exception) == (False, RUN_LOST)
 
 
 def test_end_that_could_not_be_read_is_read_later(world):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.connect.call_failure import CallFailure, failure_of
-from querypulse.listener.connect.server_state import LATE_CALLS, REFUSED_SECONDS, ServerState
-from querypulse.listener.driver_facts import DriverFacts, with_poll
-from querypulse.listener.probing import Context, ProbeReport
+from querypulse.listener.connect.client import CallFailure, failure_of
+from querypulse.listener.connect.probe import LATE_CALLS, REFUSED_SECONDS, ServerState
+from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.state import DriverFacts, with_poll
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
 

@@ -10,9 +10,9 @@ import pytest
 from support.queries import until
 
 from querypulse.core.guard import Guard
-from querypulse.core.loop import Loop
+from querypulse.core.threads import Loop
 from querypulse.listener.connect import event_stream
-from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
+from querypulse.listener.connect.client import CallFailure, ServerSilentError
 from querypulse.listener.connect.event_stream import EventStream
 from querypulse.listener.events import EventKind
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.listener.connect.wire import (
+from querypulse.listener.connect.client import (
     MAX_RUNS,
     SeenBatches,
     milliseconds_of,
@@ -15,9 +15,8 @@ from querypulse.listener.connect.wire import (
     started_run,
     trigger_text,
 )
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind, Started
-from querypulse.listener.probing import parse_trigger
+from querypulse.listener.events import EventKind, Started, decode
+from querypulse.listener.probe import parse_trigger
 
 
 class WriteStart(SimpleNamespace):

@@ -9,8 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.recorded import recorded
 
-from querypulse.listener.decode import DecodeError, decode
-from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
+from querypulse.listener.events import (
+    DecodeError,
+    EventKind,
+    Idle,
+    Progress,
+    Started,
+    Terminated,
+    decode,
+)
 from querypulse.listener.offsets import WHOLE, parse_offsets
 
 KINDS = {

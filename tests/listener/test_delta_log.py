@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.listener.sources.delta_log import (
+from querypulse.listener.sources.delta import (
     END_INDEX,
     commit_name,
     end_of,

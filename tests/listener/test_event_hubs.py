@@ -16,8 +16,7 @@ from support.published_states import published
 from support.story import Story
 
 from querypulse.exporter.status import status
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind
+from querypulse.listener.events import EventKind, decode
 
 NATIVE = "org.apache.spark.sql.eventhubs.EventHubsSource@5e91993f"
 KAFKA = "KafkaV2[Subscribe[orders]]"

@@ -20,13 +20,11 @@ from support.fake_driver import (
 )
 
 from querypulse.core.guard import Guard
-from querypulse.listener.event_path import NotListeningError
-from querypulse.listener.event_paths import open_path
-from querypulse.listener.health_listener import HealthListener
-from querypulse.listener.job_counts import JobCounts
-from querypulse.listener.jvm import NETWORK_ERRORS
-from querypulse.listener.ownership import ALONE
-from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS
+from querypulse.listener.probe import JobCounts
+from querypulse.listener.snapshot import ALONE
+from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, NotListeningError, open_path
+from querypulse.listener.spark.health_listener import HealthListener
+from querypulse.listener.spark.jvm import NETWORK_ERRORS
 
 NOT_ALLOWED = Py4JError("not whitelisted")
 ERRORS_FOR = {
@@ -132,7 +130,7 @@ def test_driver_without_janino_falls_back_to_a_python_proxy(driver, refused):
 
 
 def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
-    monkeypatch.setattr("querypulse.listener.driver_class.__package__", "querypulse.exporter")
+    monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
 
     assert driver().open().name == "python_proxy"
 

@@ -11,8 +11,11 @@ from py4j.protocol import Py4JError
 from support.clock import Clock
 from support.fake_driver import FIELD, RECORD, FakeDriver, answer
 
-from querypulse.listener.driver_class import compile_in_driver
-from querypulse.listener.event_queue import (
+from querypulse.listener.events import EventKind
+from querypulse.listener.mailbox import Received
+from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts
+from querypulse.listener.snapshot import ALONE
+from querypulse.listener.spark.event_queue import (
     LIFECYCLE_CAPACITY,
     NANOS,
     PROCESS,
@@ -22,10 +25,7 @@ from querypulse.listener.event_queue import (
     parse_answer,
     parse_job_counts,
 )
-from querypulse.listener.events import EventKind
-from querypulse.listener.job_counts import UNOWNED, CountedJobs, JobCounts
-from querypulse.listener.ownership import ALONE
-from querypulse.listener.received import Received
+from querypulse.listener.spark.jvm import compile_in_driver
 
 TEXTS = st.text(
     st.characters(exclude_characters=FIELD + RECORD, exclude_categories=["Cs"]), max_size=20
@@ -297,7 +297,7 @@ def test_event_never_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
 
 def test_missing_java_sources_are_reported(driver, monkeypatch):
     """For example if the package was copied without its ``.java`` files."""
-    monkeypatch.setattr("querypulse.listener.driver_class.__package__", "querypulse.exporter")
+    monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
 
     with pytest.raises(FileNotFoundError, match=r"EventQueue\.java"):
         EventQueue(driver)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from support.flowing import Lake
 
-from querypulse.listener.flow import MAX_EDGES, Declared, Flow, Node, flow_of
-from querypulse.listener.places import Places, path_place
+from querypulse.listener.flow import MAX_EDGES, Declared, Flow, Node, Places, flow_of, path_place
 
 
 def node(label, reads="", writes=""):

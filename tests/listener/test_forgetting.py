@@ -8,13 +8,12 @@ from support.id_story import IdStory
 from support.story import CONFLICT, Story
 from support.worker_harness import WorkerHarness
 
-from querypulse.listener import forgetting
+from querypulse.listener import state as state_module
+from querypulse.listener.event_reader import Forget
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.forgetting import MAX_GONE_UNNAMED
-from querypulse.listener.past_queries import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
-from querypulse.listener.reader import Forget
-from querypulse.listener.state import State
-from querypulse.sidecar import Settings, Sidecar, announcing
+from querypulse.listener.identity import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
+from querypulse.listener.state import MAX_GONE_UNNAMED, State
+from querypulse.sidecar import Settings, Sidecar, sidecar
 
 
 def names(harness):
@@ -27,7 +26,7 @@ def forget(harness, name):
 
 
 def test_query_whose_restart_is_due_is_not_forgotten_however_many_others_failed(monkeypatch):
-    monkeypatch.setattr(forgetting, "MAX_GONE_QUERIES", 10)
+    monkeypatch.setattr(state_module, "MAX_GONE_QUERIES", 10)
     story = Story().started(at=0).ended(at=100, exception=CONFLICT).supervised(due_at=400.0)
     for number in range(20):
         name, at = f"x{number}", 101.0 + number
@@ -94,7 +93,7 @@ class Parts:
 
 def forgotten_by(harness, name, **settings):
     parts = Parts(harness, **settings)
-    announcing.forget(parts, lambda: False, name, lambda _: False)
+    sidecar.forget(parts, lambda: False, name, lambda _: False)
     return parts.forgotten
 
 
@@ -126,7 +125,7 @@ def test_forget_waits_for_a_pending_end_event():
         parts.evaluated = harness.ended().step().worker.evaluated
         return False
 
-    announcing.forget(parts, flush, "a", lambda _: False)
+    sidecar.forget(parts, flush, "a", lambda _: False)
     assert parts.forgotten == ["a"]
 
 
@@ -209,7 +208,7 @@ def test_failed_unnamed_query_is_forgotten_last():
 
 def test_query_that_stopped_suddenly_outlives_older_failures(monkeypatch):
     """Its grace period may not be over: nobody was notified yet."""
-    monkeypatch.setattr(forgetting, "MAX_GONE_QUERIES", 3)
+    monkeypatch.setattr(state_module, "MAX_GONE_QUERIES", 3)
     state = State(0.0)
     for number, failure in enumerate([CONFLICT, CONFLICT, None, CONFLICT]):
         ids = f"{number:08}-id", f"run-{number}"

@@ -22,16 +22,15 @@ from support.recorded import recorded
 
 from querypulse.core.guard import Guard
 from querypulse.listener import HealthListener as PublicHealthListener
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind
-from querypulse.listener.health_listener import (
+from querypulse.listener.events import EventKind, decode
+from querypulse.listener.mailbox import Received
+from querypulse.listener.spark.health_listener import (
     _INTERFACE,
     _WRAPPER,
     CALLBACKS,
     PROXY,
     HealthListener,
 )
-from querypulse.listener.received import Received
 
 SPARK = pyspark.__version__
 STOCK_WRAPPER = "PythonStreamingQueryListenerWrapper"

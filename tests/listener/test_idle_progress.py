@@ -8,7 +8,7 @@ import pytest
 from support.recorded import recorded
 from support.story import processing, run
 
-from querypulse.listener.idle_progress import IdleProgress
+from querypulse.listener.probe import IdleProgress
 
 COMMITTED = json.loads(recorded("progress", "json")[0][1])["progress"]
 NOTHING_FOUND = {**COMMITTED, "durationMs": {"latestOffset": 2, "triggerExecution": 2}}

@@ -9,9 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.in_flight import Delay, delay_of
-from querypulse.listener.job_counts import UNOWNED, JobCounts, SlotUse
-from querypulse.listener.probing import JobActivity
+from querypulse.listener.probe import UNOWNED, JobActivity, JobCounts, SlotUse
+from querypulse.listener.query import Delay, delay_of
 
 SIBLINGS = range(2, 9)
 BUSY = {"message": "Processing new data", "busy": True}
@@ -345,7 +344,7 @@ def test_uncountable_slots_cost_only_this_detail(odd):
 def lines_of(monkeypatch, spark, numbers):
     """Each of these queries is in a ``foreachBatch`` call, on its own line."""
     calls = [(spark.frame(number), f"job.py:{number} in write") for number in numbers]
-    monkeypatch.setattr("querypulse.listener.spark_work.foreach_batch_calls", lambda: calls)
+    monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: calls)
 
 
 def busy_driver(monkeypatch, queries, *, counted=True):

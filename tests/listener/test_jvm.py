@@ -16,9 +16,9 @@ from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JNetworkError
 from support.clock import Clock
 
-from querypulse.listener import jvm
-from querypulse.listener.jvm import NETWORK_ERRORS, ProbeOfLivingJvm, is_gone
-from querypulse.listener.probing import Context, ProbeReport
+from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.spark import jvm
+from querypulse.listener.spark.jvm import NETWORK_ERRORS, ProbeOfLivingJvm, is_gone
 
 LOOPBACK = "127.0.0.1"
 

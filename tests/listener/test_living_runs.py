@@ -9,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from querypulse.listener.living_runs import (
+from querypulse.listener.spark.execution import (
     FIELD,
+    RETRY_SECONDS,
     RUN,
     LivingRun,
     LivingRuns,
     RunStatus,
+    SparkLivingRuns,
     UnreadRun,
     parse_living_runs,
 )
-from querypulse.listener.optional_calls import OptionalCalls
-from querypulse.listener.spark_living_runs import RETRY_SECONDS, SparkLivingRuns
+from querypulse.listener.spark.jvm import OptionalCalls
 
 MESSAGE = "Waiting for data to arrive"
 STATUS = RunStatus(MESSAGE, is_data_available=False, is_trigger_active=True)

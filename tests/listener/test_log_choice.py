@@ -6,8 +6,8 @@ import pytest
 from msgspec.structs import replace
 from support.story import processing, run
 
-from querypulse.listener.log_choice import LogChoice
-from querypulse.listener.probing import JobActivity
+from querypulse.listener.checkpoints import LogChoice
+from querypulse.listener.probe import JobActivity
 
 CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
 PLANNING = "Getting offsets from KafkaV2[Subscribe[a]]"

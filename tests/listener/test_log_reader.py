@@ -15,10 +15,10 @@ from support.storage import MemoryCheckpoint, MemoryStorage
 from support.story import Story, processing, run
 
 from querypulse.core.guard import Guard
-from querypulse.core.loop import Loop
+from querypulse.core.threads import Loop
+from querypulse.listener.checkpoints import RETRY_SECONDS, LogReader
 from querypulse.listener.commit_log import LoggedBatches, LogReport
-from querypulse.listener.log_reader import RETRY_SECONDS, LogReader
-from querypulse.listener.probing import ProbeReport
+from querypulse.listener.probe import ProbeReport
 
 PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0

@@ -9,7 +9,7 @@ from support.story import CONFLICT, policy
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.ownership import ALONE, MAX_SESSIONS, Ownership, parse_watchers
+from querypulse.listener.snapshot import ALONE, MAX_SESSIONS, Ownership, parse_watchers
 from querypulse.listener.state import State
 from querypulse.sidecar.failure import first_failure
 

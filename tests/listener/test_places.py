@@ -6,7 +6,7 @@ import pytest
 from support.fake_spark import FakeSpark
 from support.story import progress, source
 
-from querypulse.listener.places import (
+from querypulse.listener.flow import (
     TABLE,
     TOPIC,
     Place,
@@ -16,7 +16,7 @@ from querypulse.listener.places import (
     path_place,
     places_of,
 )
-from querypulse.listener.spark_places import kafka_sink, plan_places
+from querypulse.listener.spark.execution import kafka_sink, plan_places
 
 NO_PLAN = PlanPlaces()
 

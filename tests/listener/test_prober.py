@@ -10,9 +10,8 @@ from support.queries import until
 from support.story import run
 
 from querypulse.core.guard import Guard
-from querypulse.core.loop import Loop
-from querypulse.listener.prober import Prober
-from querypulse.listener.probing import ProbeReport
+from querypulse.core.threads import Loop
+from querypulse.listener.probe import Prober, ProbeReport
 
 PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0

@@ -11,9 +11,8 @@ from support.story import Story
 
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.core.redaction import REDACTED, Redactor
-from querypulse.listener.failure import describe_failure
-from querypulse.listener.python_traceback import MAX_CHARACTERS, raised_at
-from querypulse.settings.redacting import redacted
+from querypulse.listener.failure import MAX_CHARACTERS, describe_failure, raised_at
+from querypulse.settings.secrets import redacted
 
 HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
 

@@ -14,13 +14,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.alerting.notifier import Notifier
 from querypulse.core.guard import Guard
 from querypulse.exporter.published_state import DROP_REASONS
-from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.listener.health_listener import HealthListener
-from querypulse.listener.jvm import NETWORK_ERRORS
-from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.prober import Prober
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import (
+from querypulse.listener.event_reader import (
     MAX_ANSWERS,
     REMEMBERED,
     RETRY_SECONDS,
@@ -29,7 +23,11 @@ from querypulse.listener.reader import (
     EventReader,
     Marker,
 )
-from querypulse.listener.received import Received
+from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
+from querypulse.listener.mailbox import Mailbox, Received
+from querypulse.listener.probe import Context, Prober
+from querypulse.listener.spark.health_listener import HealthListener
+from querypulse.listener.spark.jvm import NETWORK_ERRORS
 from querypulse.sidecar.monitor import MonitorFacts, Origin
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'

@@ -6,7 +6,7 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 from support.fake_driver import Execution, JavaListener, Manager
 
-from querypulse.listener.session_listeners import CHECK_EVERY_SECONDS, SessionListeners
+from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, SessionListeners
 
 
 class Registration:

@@ -12,10 +12,8 @@ from support.story import Story, policy, source
 
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind
-from querypulse.listener.sources.report import SourcePoll
-from querypulse.listener.sources.shortfall import follow_shortfalls
+from querypulse.listener.events import EventKind, decode
+from querypulse.listener.source_polls import SourcePoll, follow_shortfalls
 
 KINDS = ("file", "delta", "iceberg")
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.story import poll
 
-from querypulse.listener.sources.edge import MAX_MOVES, MAX_POINTS
-from querypulse.listener.sources.retention import follow_edges
+from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_edges
 
 DAY = 86_400.0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.sources.shared_clients import SharedClients
+from querypulse.listener.sources.source import SharedClients
 
 
 class Config(dict):

@@ -9,7 +9,8 @@ import pytest
 from support.clock import Clock
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
+from querypulse.listener.source_polls import SourcePoll
 from querypulse.listener.sources.reader import (
     LEFT_OUT,
     MAX_DEAD_RUNS,
@@ -17,7 +18,6 @@ from querypulse.listener.sources.reader import (
     NOT_ITS_TURN,
     SourceReader,
 )
-from querypulse.listener.sources.report import SourcePoll
 from querypulse.listener.sources.source import SourceError, SourceSilentError
 
 INTERVAL = 15.0

@@ -7,9 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.story import poll
 
-from querypulse.listener.sources.kafka_texts import Kept, kept_in, led_partitions, offsets_in
-from querypulse.listener.sources.report import SourcePoll, inflow
-from querypulse.listener.sources.waiting import MAX_PARTITIONS, Found, Search, searches, still_true
+from querypulse.listener.source_polls import SourcePoll, inflow
+from querypulse.listener.sources.kafka import (
+    MAX_PARTITIONS,
+    Found,
+    Kept,
+    Search,
+    kept_in,
+    led_partitions,
+    offsets_in,
+    searches,
+    still_true,
+)
 
 OFFSETS = st.dictionaries(st.sampled_from(["t/0", "t/1", "u/0"]), st.integers(0, 50))
 POLLS = st.builds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.spark_versions import UnsupportedSparkError, is_before, require_supported
+from querypulse.listener.spark.jvm import UnsupportedSparkError, is_before, require_supported
 
 
 @pytest.mark.parametrize("version", ["3.4.1", "3.4.1-amzn-2", "2.4.8", "3.0.0.dev0"])

@@ -8,8 +8,8 @@ from support.log_reader_harness import LogReaderHarness, continuous
 from support.storage import MemoryCheckpoint
 from support.story import run
 
-from querypulse.listener.starting_point import StartingPoint, Written, starting_point, times_in
-from querypulse.listener.starting_points import StartingPoints
+from querypulse.listener.checkpoints import StartingPoints
+from querypulse.listener.commit_log import StartingPoint, Written, starting_point, times_in
 
 WALL = 1_800_000_000.0
 

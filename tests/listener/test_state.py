@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.story import Story, run
 
 from querypulse.listener.events import Started
-from querypulse.listener.probing import Trigger, parse_trigger
+from querypulse.listener.probe import Trigger, parse_trigger
 from querypulse.listener.query import Outcome
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.story import poll
 
-from querypulse.listener.sources.unread import MAX_MARKS, MAX_POINTS, Unread, follow_unread
+from querypulse.listener.source_polls import MAX_MARKS, MAX_POINTS, Unread, follow_unread
 
 STEP = 15.0
 POLLS_PER_MARK = 60 / MAX_MARKS * 2

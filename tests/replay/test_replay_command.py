@@ -12,7 +12,7 @@ from support.event_log import CONFLICT, EventLog, progress
 from querypulse.commands import cli
 from querypulse.core import installed
 from querypulse.replay import command
-from querypulse.replay import progress_bar as showing
+from querypulse.replay import command as showing
 from querypulse.replay.command import ReplayRequest
 
 UNREADABLE = 2

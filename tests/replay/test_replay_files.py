@@ -17,11 +17,14 @@ from support.event_log import CONFLICT, EventLog
 from support.replays import changes, replayed
 
 from querypulse.core.installed import NotInstalledError
-from querypulse.replay import lines
-from querypulse.replay.applications import find_applications
-from querypulse.replay.blocks import lz4_blocks, snappy_blocks
-from querypulse.replay.errors import ReplayError
-from querypulse.replay.lines import read_lines
+from querypulse.replay import log_files
+from querypulse.replay.log_files import (
+    ReplayError,
+    find_applications,
+    lz4_blocks,
+    read_lines,
+    snappy_blocks,
+)
 
 SPARK_BLOCK = 32 * 1024
 
@@ -287,7 +290,7 @@ def test_error_names_a_file_that_cannot_be_opened(tmp_path, log):
 
 
 def test_overlong_line_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(lines, "MAX_LINE_BYTES", 5000)
+    monkeypatch.setattr(log_files, "MAX_LINE_BYTES", 5000)
     path = written(tmp_path / "log", b"a" * 123_456 + b"\nshort\n" + b"b" * 5000)
 
     assert list(read_lines(path, lambda _: None)) == [

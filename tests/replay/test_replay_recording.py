@@ -8,8 +8,7 @@ import pytest
 from support.event_log import BEGAN, STREAMING, EventLog, ids, progress, spark_time
 from support.recorded import FIXTURES, recorded
 
-from querypulse.listener.decode import decode
-from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
+from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated, decode
 from querypulse.replay.recording import Began, Reader, RecordedEvent, Stopped
 
 

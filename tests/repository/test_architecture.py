@@ -37,16 +37,12 @@ MAY_IMPORT = {
 """What each folder imports beside itself."""
 FOLDERS = tuple(MAY_IMPORT)
 IMPORT_PYSPARK = {
-    "listener/optional_calls.py",
+    "listener/spark/jvm.py",
     "listener/connect/client.py",
-    "listener/health_listener.py",
-    "listener/jvm.py",
-    "listener/sources/kafka_admin.py",
-    "listener/sources/kafka_source.py",
-    "listener/java_errors.py",
-    "listener/session_listeners.py",
-    "listener/session_paths.py",
-    "commands/demo/spark_session.py",
+    "listener/spark/health_listener.py",
+    "listener/sources/kafka.py",
+    "listener/spark/event_paths.py",
+    "commands/demo/demo.py",
     "examples/delta/artifacts.py",
     "examples/delta/broker.py",
     "examples/delta/connectors.py",
@@ -55,19 +51,17 @@ IMPORT_PYSPARK = {
     "sidecar/session.py",
 }
 START_THREADS = {
-    "exporter/slots.py",
-    "core/loop.py",
-    "commands/demo/page_receiver.py",
+    "exporter/server.py",
+    "core/threads.py",
+    "commands/demo/demo.py",
     "commands/demo/pipeline.py",
-    "commands/demo/run.py",
-    "commands/demo/telemetry.py",
     "examples/delta/ivy_talk.py",
     "listener/connect/event_stream.py",
-    "sidecar/starting.py",
+    "sidecar/runtime.py",
 }
 ALONE = {
-    "exporter/flow_families.py": "one group of metric families, beside the others",
-    "exporter/push/pushgateway.py": "one of two push targets",
+    "exporter/query_metrics.py": "one group of metric families, beside the others",
+    "exporter/push.py": "one of two push targets",
     "launch/boot/sitecustomize.py": "Python imports this name when it starts",
     "launch/launcher.py": "Spark runs this file by its path",
 }
@@ -167,7 +161,7 @@ def test_imports_follow_the_allowed_direction():
 def test_relative_imports_are_resolved_as_python_does():
     """The test above depends on this function."""
     assert folders_imported("alerting/rules/query_stopped.py") == {"alerting", "core", "listener"}
-    assert folders_imported("commands/demo/run.py") == {"commands", "sidecar"}
+    assert folders_imported("commands/demo/scenarios.py") == {"commands"}
     assert folders_imported("sidecar/worker.py") == {"alerting", "listener"}
 
 
@@ -207,14 +201,14 @@ def test_only_declared_dependencies_are_imported():
         "commands.export_dashboards",
         "replay.command",
         "settings.settings",
-        "commands.silence_command",
+        "commands.silence",
         "commands.try_receivers",
         "settings.wiring",
         "listener",
         "alerting",
         "exporter",
         "exporter.server",
-        "alerting.outbox.delivery",
+        "alerting.delivery",
         "dashboards",
         "launch.startup",
         "launch.sessions",
@@ -368,7 +362,7 @@ def is_side_effect(node):
 
 def test_property_assigns_no_attribute():
     """Reading an attribute must change nothing; PySpark reads the one exception to wire itself."""
-    assert breaking(assigned_in_properties) == {"listener/health_listener.py": {"_jlistener"}}
+    assert breaking(assigned_in_properties) == {"listener/spark/health_listener.py": {"_jlistener"}}
 
 
 # -- blocking, printing, threads --------------------------------------------------------------
@@ -386,7 +380,7 @@ def test_nothing_sleeps_outside_the_demo():
     """
     sleeping = breaking(lambda name: {"time.sleep", "sleep"} & set(calls(name)))
 
-    assert {name for name in sleeping if not is_demo(name)} == {"exporter/reception.py"}
+    assert {name for name in sleeping if not is_demo(name)} == {"exporter/http_requests.py"}
 
 
 def test_nothing_prints():
@@ -400,10 +394,9 @@ def test_only_commands_write_to_the_terminal():
     assert {name for name in writing if not is_demo(name)} == {
         "commands/check.py",
         "commands/export_dashboards.py",
-        "commands/launch_commands.py",
+        "commands/cli.py",
         "replay/command.py",
         "replay/fleet.py",
-        "commands/silence_command.py",
-        "commands/silence_drivers.py",
+        "commands/silence.py",
         "commands/try_receivers.py",
     }

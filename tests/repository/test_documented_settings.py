@@ -8,7 +8,7 @@ import sys
 import pytest
 from support.repository import ROOT
 
-from querypulse.settings.receivers_from_settings import receivers, routes
+from querypulse.settings.receivers import receivers, routes
 from querypulse.settings.settings import Settings
 
 if sys.version_info >= (3, 11):

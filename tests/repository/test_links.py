@@ -17,8 +17,8 @@ from support.repository import (
     runbooks,
 )
 
+from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance
 from querypulse.settings.settings import DEFAULT_RUNBOOKS, Settings

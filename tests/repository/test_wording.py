@@ -54,13 +54,13 @@ def test_a_message_names_the_place_and_the_word_to_write():
 
 
 def test_an_exception_keeps_one_word_in_one_file_and_is_marked_as_used():
-    name, word = "alerting/outbox/entry.py", "told"
+    name, word = "alerting/outbox_entry.py", "told"
     used = set()
 
     assert list(wording.unexpected(name, "told", used)) == []
     assert used == {(name, word)}
     assert len(list(wording.unexpected(name, "anew", set()))) == 1
-    assert len(list(wording.unexpected("alerting/outbox/outbox.py", "told", set()))) == 1
+    assert len(list(wording.unexpected("alerting/outbox.py", "told", set()))) == 1
 
 
 def test_every_exception_has_a_reason():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from querypulse.settings.configured import configured
+from querypulse.settings.receivers import configured
 from querypulse.sidecar import Settings, SettingsError
 
 URL = "https://hooks.example.com/hidden"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.flow import Declared
-from querypulse.listener.places import PATH, TABLE, TOPIC, Place
+from querypulse.listener.flow import PATH, TABLE, TOPIC, Declared, Place
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings, Settings, SettingsError
 

@@ -14,15 +14,14 @@ from support.published_states import full_published
 from support.receiver_incidents import ONE
 from support.repository import runbooks
 
+from querypulse.alerting.alert_text import ALL_QUERIES, Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.lifecycle.guidance import ALL_QUERIES, Guidance
-from querypulse.alerting.lifecycle.wording import alert_of
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
-from querypulse.settings.components import make_components
 from querypulse.settings.links import guidance, guidance_from_outside, runbook
-from querypulse.settings.receivers_from_settings import receivers
+from querypulse.settings.receivers import receivers
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
+from querypulse.settings.wiring import make_components
 from querypulse.sidecar import Settings, SettingsError
 from querypulse.sidecar.session import spark_ui_url
 

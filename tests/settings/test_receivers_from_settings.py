@@ -11,8 +11,8 @@ from support.http_double import HttpDouble, reply
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.guard import Guard
-from querypulse.core.outcomes import DeliveryOutcome
-from querypulse.settings.receivers_from_settings import heartbeat, receivers, routes
+from querypulse.core.states import DeliveryOutcome
+from querypulse.settings.receivers import heartbeat, receivers, routes
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"

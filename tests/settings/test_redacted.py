@@ -8,13 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
 
-from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.wording import alert_of
+from querypulse.alerting.alert_text import Guidance, alert_of
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import Finding, QueryHealth, Severity
 from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 from querypulse.core.states import QueryState
-from querypulse.settings.redacting import ERROR_CLASS, RepeatedTexts, redacted
+from querypulse.settings.secrets import ERROR_CLASS, RepeatedTexts, redacted
 
 planted = st.sampled_from(PLANTED)
 

@@ -7,11 +7,10 @@ import threading
 
 import pytest
 
-from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import Finding, QueryHealth, Severity
 from querypulse.core.states import QueryState
-from querypulse.settings.own_values import secret_parts
-from querypulse.settings.redacting import Redacting
+from querypulse.settings.secrets import Redacting, secret_parts
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"

@@ -6,15 +6,19 @@ from datetime import datetime, timezone
 
 import pytest
 
-from querypulse.alerting.receivers.declaration import Holds
-from querypulse.alerting.receivers.registry import (
-    AlertmanagerSettings,
-    PagerDutySettings,
-    WebhookSettings,
-)
+from querypulse.alerting.receivers.alertmanager import AlertmanagerSettings
+from querypulse.alerting.receivers.pagerduty import PagerDutySettings
+from querypulse.alerting.receivers.receiver import Holds
+from querypulse.alerting.receivers.webhook import WebhookSettings
 from querypulse.settings.masking import HIDDEN as MASK
-from querypulse.settings.settings import HOLDS, TYPES, QuerySettings, check_value, masked
-from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.settings import (
+    HOLDS,
+    TYPES,
+    QuerySettings,
+    SilenceSettings,
+    check_value,
+    masked,
+)
 from querypulse.sidecar import Settings, SettingsError
 
 CONTRACT = {

@@ -14,8 +14,8 @@ from support.planted import PLANTED, Planted
 from support.repository import ROOT
 from support.settings_errors import refused
 
+from querypulse.settings.loading import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.settings.settings import TYPES, check_value
-from querypulse.settings.settings_sources import CONFIG_VARIABLE, load_settings, load_strictly
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
 

@@ -7,10 +7,11 @@ import json
 import pytest
 from support.settings_errors import refused
 
-from querypulse.alerting.receivers.declaration import Holds
-from querypulse.alerting.receivers.registry import PagerDutySettings, SlackSettings
+from querypulse.alerting.receivers.pagerduty import PagerDutySettings
+from querypulse.alerting.receivers.receiver import Holds
+from querypulse.alerting.receivers.slack import SlackSettings
+from querypulse.settings.loading import load_settings
 from querypulse.settings.settings import HOLDS, TYPES, QuerySettings
-from querypulse.settings.settings_sources import load_settings
 
 # setting -> (value as an argument, the same value as text)
 VALUES = {

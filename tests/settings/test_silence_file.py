@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from querypulse.settings.silence_file import add_silence, end_silences, in_force, read_silences
-from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.settings import SilenceSettings
+from querypulse.settings.silencing import add_silence, end_silences, in_force, read_silences
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from querypulse.alerting.rules import ALERT_NAMES
-from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.settings import SilenceSettings
 from querypulse.settings.silencing import unmatched
 
 NAMES = ("billing", "bronze-eu", "bronze-us")

@@ -11,9 +11,8 @@ from support.clock import Clock
 
 from querypulse.core.guard import Guard
 from querypulse.settings import silencing
-from querypulse.settings.silence_file import add_silence, read_silences
-from querypulse.settings.silence_settings import SilenceSettings
-from querypulse.settings.silencing import Silencing, until_of
+from querypulse.settings.settings import SilenceSettings
+from querypulse.settings.silencing import Silencing, add_silence, read_silences, until_of
 from querypulse.sidecar import Settings, Sidecar
 
 NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)

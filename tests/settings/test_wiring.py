@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from querypulse.alerting.lifecycle.lifecycle import LifecycleSettings
+from querypulse.alerting.lifecycle import LifecycleSettings
 from querypulse.alerting.policy import Limits
 from querypulse.core.guard import Guard
 from querypulse.settings import wiring

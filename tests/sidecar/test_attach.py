@@ -20,21 +20,12 @@ from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
 from support.queries import until
 
-from querypulse.core.loop import Loop
-from querypulse.listener.connect.call_failure import CallFailure, ServerSilentError
-from querypulse.listener.event_paths import open_path
-from querypulse.listener.probing import Context, ProbeReport
-from querypulse.sidecar import (
-    Settings,
-    SettingsError,
-    Sidecar,
-    attach,
-    attachment,
-    observers,
-    runtime,
-    session,
-    starting,
-)
+from querypulse.core.threads import Loop
+from querypulse.listener.connect.client import CallFailure, ServerSilentError
+from querypulse.listener.probe import Context, ProbeReport
+from querypulse.listener.spark.event_paths import open_path
+from querypulse.sidecar import Settings, SettingsError, Sidecar, attach, observers, runtime, session
+from querypulse.sidecar import sidecar as sidecar_module
 from querypulse.sidecar.sidecar import SIDECARS
 
 PATIENCE_SECONDS = 10.0
@@ -216,7 +207,7 @@ def test_each_context_has_its_own_sidecar(driver):
 
 def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
     opening, second_opening = threading.Event(), threading.Event()
-    open_path = starting.open_path
+    open_path = runtime.open_path
 
     def slowly(*args, **kwargs):
         if opening.is_set():
@@ -226,7 +217,7 @@ def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
         second_opening.wait(0.3)
         return open_path(*args, **kwargs)
 
-    monkeypatch.setattr(starting, "open_path", slowly)
+    monkeypatch.setattr(runtime, "open_path", slowly)
     attached = []
     threads = [
         threading.Thread(target=lambda: attached.append(attach(driver, **QUIET))) for _ in range(2)
@@ -270,7 +261,7 @@ BREAK = {
     "the worker": lambda driver, patch: patch.setattr(runtime.Runtime, "_make_worker", fail),
     "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
     "a thread": refuse_a_thread,
-    "the settings": lambda driver, patch: patch.setattr(attachment, "settings_of", fail),
+    "the settings": lambda driver, patch: patch.setattr(sidecar_module, "settings_of", fail),
 }
 
 
@@ -297,14 +288,14 @@ def test_internal_error_ends_no_job_and_leaves_nothing_behind(driver, monkeypatc
 
 def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatch):
     opening, closed = threading.Event(), threading.Event()
-    open_path = starting.open_path
+    open_path = runtime.open_path
 
     def waits(*arguments, **options):
         opening.set()
         assert closed.wait(10)
         return open_path(*arguments, **options)
 
-    monkeypatch.setattr(starting, "open_path", waits)
+    monkeypatch.setattr(runtime, "open_path", waits)
     sidecar = Sidecar(Settings(**QUIET), spark=driver)
     attaching = threading.Thread(target=sidecar.start_or_stand_by)
     attaching.start()
@@ -405,7 +396,7 @@ def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, mon
         signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         return open_path(*arguments, **options)
 
-    monkeypatch.setattr(starting, "open_path", interrupted)
+    monkeypatch.setattr(runtime, "open_path", interrupted)
     with pytest.raises(KeyboardInterrupt):
         attach(driver, **QUIET)
 

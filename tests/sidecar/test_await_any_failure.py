@@ -11,13 +11,11 @@ from pyspark.errors import StreamingQueryException
 from support.rules_table import hung_batch, live_locked, one_task, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.lifecycle.wording import alert_of
+from querypulse.alerting.alert_text import Guidance, alert_of
+from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.listener.events import Started
-from querypulse.listener.ownership import parse_watchers
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
+from querypulse.listener.snapshot import parse_watchers
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
 from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
 

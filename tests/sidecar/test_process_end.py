@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from querypulse.exporter.shutdown_notice import Notice
-from querypulse.listener.probing import Context
-from querypulse.sidecar import process_end
-from querypulse.sidecar.process_end import ProcessEnd, end_of, uncaught_exception
+from querypulse.exporter.pages import Notice
+from querypulse.listener.probe import Context
+from querypulse.sidecar import runtime
+from querypulse.sidecar.runtime import ProcessEnd, end_of, uncaught_exception
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -62,7 +62,7 @@ def test_crash_sends_no_shutdown_notice():
 
 AT_EXIT = """
 import atexit, sys, threading
-from querypulse.sidecar.process_end import uncaught_exception
+from querypulse.sidecar.runtime import uncaught_exception
 atexit.register(lambda: print(getattr(uncaught_exception(), "__name__", None), flush=True))
 """
 
@@ -109,6 +109,6 @@ def test_interrupt_is_known_at_exit():
 def test_exception_of_a_notebook_cell_does_not_end_the_process(monkeypatch):
     flags = SimpleNamespace(interactive=0)
     shell = SimpleNamespace(last_type=ValueError, modules={"IPython": None}, flags=flags)
-    monkeypatch.setattr(process_end, "sys", shell)
+    monkeypatch.setattr(runtime, "sys", shell)
 
     assert uncaught_exception() is None

@@ -19,11 +19,10 @@ from support.server_process import ServerProcess, free_port
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.exposition import base_name
-from querypulse.exporter.query_collector import all_families
-from querypulse.settings.pushing import push_connections
+from querypulse.exporter.metrics import all_families
 from querypulse.settings.settings import Settings, SettingsError
-from querypulse.sidecar.publisher import Publisher
-from querypulse.sidecar.publishing import make_publishers
+from querypulse.settings.wiring import push_connections
+from querypulse.sidecar.pushing import Publisher, make_publishers
 
 PATIENCE_SECONDS = 20.0
 
@@ -189,7 +188,7 @@ def test_unusable_settings_are_named(settings, message):
 
 
 def test_missing_package_is_named(monkeypatch):
-    monkeypatch.setattr("querypulse.exporter.push.otlp.find_spec", lambda _: None)
+    monkeypatch.setattr("querypulse.exporter.push.find_spec", lambda _: None)
 
     with pytest.raises(SettingsError, match="pip install opentelemetry-sdk "):
         push_connections(Settings(otlp_endpoint="https://x"))

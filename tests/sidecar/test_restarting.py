@@ -6,10 +6,10 @@ import pytest
 from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.listener.ownership import Ownership
-from querypulse.sidecar.restart_terms import RestartTerms
+from querypulse.listener.snapshot import Ownership
 from querypulse.sidecar.restarting import (
     Indexed,
+    RestartTerms,
     SupervisionEnd,
     begin,
     may_start,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.sidecar.start_lines import watching
+from querypulse.settings.receivers import watching
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,10 @@ from support.clock import Clock
 from support.story import CONFLICT, Story
 
 from querypulse.core.redaction import redact
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 from querypulse.sidecar import QueryFailure
-from querypulse.sidecar.restart_terms import RestartTerms
-from querypulse.sidecar.restarting import Indexed
-from querypulse.sidecar.supervisor import Supervisor, check_starts
-from querypulse.sidecar.unwatched import run_unwatched
+from querypulse.sidecar.restarting import Indexed, RestartTerms
+from querypulse.sidecar.supervise import Supervisor, check_starts, run_unwatched
 
 NEVER_AGAIN = RestartTerms(restarts=0)
 

@@ -13,8 +13,7 @@ from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
-from querypulse.sidecar.registry import Registry
-from querypulse.sidecar.session import NoSessionError, active_session
+from querypulse.sidecar.session import NoSessionError, Registry, active_session
 from querypulse.sidecar.sidecar import SIDECARS
 
 HOOK = "https://hooks.example.com/services/hidden-path"

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 from support.story import CONFLICT, processing, progress, run
 from support.worker_harness import WALL, WorkerHarness
 
-from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.silences import Silence
 from querypulse.core.redaction import Redactor
+from querypulse.listener.event_reader import Arrived, Ending, Marker
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.forgetting import KEEP_COMPLETED_SECONDS
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import Arrived, Ending, Marker
-from querypulse.settings.redacting import redacted
+from querypulse.listener.probe import Context
+from querypulse.listener.state import KEEP_COMPLETED_SECONDS
+from querypulse.settings.secrets import redacted
 from querypulse.sidecar.worker import TICK_SECONDS
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.listener.forgetting import MAX_GONE_UNNAMED
-from querypulse.listener.labels import ID_CHARACTERS, LABEL_CHARACTERS
+from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.outbox_entry import OutboxEntry
+from querypulse.listener.identity import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.query import Query, Totals
+from querypulse.listener.state import MAX_GONE_UNNAMED
 
 from .courier import Courier
 from .driver import SimDriver

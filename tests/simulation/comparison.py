@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
-from querypulse.listener.probing import Context, JobActivity, ProbedRun, ProbeReport
+from querypulse.listener.probe import Context, JobActivity, ProbedRun, ProbeReport
 from querypulse.listener.state import State
 
 from .plan import Plan, QuerySpec, Step

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.delivery import Delivery, Route
+from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
 from querypulse.core.guard import Guard
 

@@ -7,24 +7,22 @@ from random import Random
 from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.delivery import Dispatch
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.lifecycle.silences import Silence
-from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.failure_history import Remembering
+from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.remembering import Remembering
 from querypulse.alerting.rules import driver_down
-from querypulse.core.deadline import Deadline
+from querypulse.alerting.silences import Silence
 from querypulse.core.guard import Guard
-from querypulse.exporter.shutdown_notice import Notice
-from querypulse.listener.labels import UNNAMED
+from querypulse.core.threads import Deadline
+from querypulse.exporter.pages import Notice
+from querypulse.listener.event_reader import Ending, EventReader, Item, Marker
+from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import Ending, EventReader, Item, Marker
-from querypulse.sidecar.process_end import ProcessEnd, end_of
-from querypulse.sidecar.runtime import Runtime
+from querypulse.listener.probe import Context
+from querypulse.sidecar.runtime import ProcessEnd, Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time

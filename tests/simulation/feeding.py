@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import query_flapping, streaming_input_missing
 
 from .driver import WHOLE_DRIVER, SimDriver

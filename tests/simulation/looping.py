@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 

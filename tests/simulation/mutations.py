@@ -13,19 +13,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from querypulse.alerting import incidents, remembering
-from querypulse.alerting.lifecycle import (
+from querypulse.alerting import (
     active_alert,
-    flap_guard,
+    failure_history,
     grouping,
+    incidents,
     inhibition,
     lifecycle,
+    outbox,
     silences,
+    spool,
 )
-from querypulse.alerting.lifecycle.health import DriverHealth
-from querypulse.alerting.outbox import outbox, send_schedule, spool
+from querypulse.alerting.recovery import DriverHealth
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
-from querypulse.alerting.rule_runner import RuleRunner
+from querypulse.alerting.rule_context import RuleRunner
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
@@ -35,12 +36,12 @@ from querypulse.alerting.rules import (
     query_stopped,
     streaming_input_missing,
 )
-from querypulse.listener import fold, identity, probing, query, reader, state, trends
+from querypulse.listener import event_reader, fold, identity, probe, query, state, trends
 from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 from querypulse.listener.snapshot import Snapshot
-from querypulse.sidecar.process_end import ProcessEnd
-from querypulse.watch.target_tracker import TargetTracker
+from querypulse.sidecar.runtime import ProcessEnd
+from querypulse.watch.tracker import TargetTracker
 
 from . import driver
 from .mutating import Mutation, only
@@ -161,9 +162,9 @@ OF_NOTIFYING = (
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,
              finding="A10", plan=plan_of("A10", 1)),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
-             flap_guard.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
+             active_alert.FlapGuard, "fires", lambda *_: 0.0, finding="A11", plan=plan_of("A11")),
     Mutation("the next process does not know how often an alert has fired", "P5",
-             remembering.Remembering, "restore_flaps", lambda *_: None, finding="A11", plan=plan_of("A11", 1)),
+             failure_history.Remembering, "restore_flaps", lambda *_: None, finding="A11", plan=plan_of("A11", 1)),
     Mutation("an alert that an earlier process left open is not held open", "P5",
              lifecycle.Lifecycle, "restore_flaps",
              lambda self, found, now: self._flaps.restore(found, now), finding="A11", plan=plan_of("A11", 3)),
@@ -183,7 +184,7 @@ OF_NOTIFYING = (
     Mutation("a run that is missing in a poll does not count as vanished", "P1",
              state.State, "apply_probe", _poll_and_never_vanish, only("die unseen")),
     Mutation("a repeated event is applied twice", "P8",
-             reader.EventReader, "_is_known", lambda *_: False, only("repeat"), finding="L17"),
+             event_reader.EventReader, "_is_known", lambda *_: False, only("repeat"), finding="L17"),
     Mutation("an incident resolves at the first sign of health", "P3",
              DriverHealth, "has_recovered", _resolve_at_once, only("die and restart")),
     Mutation("events that a full mailbox drops are not counted", "P8",
@@ -223,7 +224,7 @@ OF_NOTIFYING = (
                  None),
              only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("a failed attempt is retried after an hour", "P1",
-             send_schedule, "pause_seconds", _never_again, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
+             outbox, "pause_seconds", _never_again, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
     Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
              lifecycle.Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40, first=16),
@@ -258,10 +259,10 @@ OF_NOTIFYING = (
     Mutation("rows of batches that only the probe saw do not count", "P2",
              streaming_input_missing, "has_uncounted_rows", lambda _: False, UNREPORTED, 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
-             probing.JobActivity, "moved_since", lambda now, before: now.own != before.own,
+             probe.JobActivity, "moved_since", lambda now, before: now.own != before.own,
              only("fan_out"), finding="L5"),
     Mutation("jobs of a thread pool belong to every query", "P1",
-             probing.JobActivity, "moved_since", lambda now, before: now != before,
+             probe.JobActivity, "moved_since", lambda now, before: now != before,
              only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60, finding="L5"),
     Mutation("expect_stop is ignored", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop")),

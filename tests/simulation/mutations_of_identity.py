@@ -7,20 +7,19 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from querypulse.alerting import incidents
-from querypulse.alerting.lifecycle import health
-from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.listener import ending, forgetting, identity, labels, past_queries, state
+from querypulse.alerting import incidents, recovery
+from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
+from querypulse.listener import fold, identity, state
 from querypulse.listener.events import Started
+from querypulse.listener.identity import began_after
 from querypulse.listener.query import Totals
-from querypulse.listener.succession import began_after
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
 
-_forget = forgetting.to_forget
+_forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
-_remains = past_queries._remains
+_remains = identity._remains
 _introduce, _named = identity.Identity.introduce, identity.Identity.named
 
 
@@ -39,7 +38,7 @@ def _beside_none(self: identity.Identity, new: Any, queries: Any, *, wait: bool)
 
 
 def _base_label(_: Any, new: Any, __: Any) -> str:
-    return labels.base_label(new.name, new.query_id)
+    return identity.base_label(new.name, new.query_id)
 
 
 def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
@@ -57,7 +56,7 @@ def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
 
 
 def _any_called(self: state.State, name: str) -> None:
-    for one in [one for one in self._queries.values() if forgetting.is_called(one, name)]:
+    for one in [one for one in self._queries.values() if state.is_called(one, name)]:
         self._put(replace(one, stop_expected=True))
 
 
@@ -124,7 +123,7 @@ IDENTITY = (
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
              identity, "began_after", lambda _, __: None, finding="L25", plan=plan_of("L25", 1)),
     Mutation("a label is as long as the name", "P7",
-             labels, "base_label", lambda name, query_id="": name or query_id[:8],
+             identity, "base_label", lambda name, query_id="": name or query_id[:8],
              finding="L24", plan=plan_of("L24")),
     Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
              state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("L3", 2)),
@@ -138,10 +137,10 @@ IDENTITY = (
              identity.Identity, "met_by_probe", _memory_introduces,
              only("die and restart", "plan_stop", named=1.0, small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
     Mutation("the counters of a forgotten query restart from zero", "P6",
-             past_queries, "_remains", _remains_without_counters,
+             identity, "_remains", _remains_without_counters,
              only("restart", "plan_stop", small_memory=1.0, memory=0, steps=(6,)), finding="A2"),
     Mutation("a run that completes does not recover an earlier failure", "P3",
-             ending, "recovered", lambda query: query,
+             fold, "recovered", lambda query: query,
              only("fail_first", "dry", finite=1.0, steps=(6,)), finding="A3"),
     Mutation("an expected query is forgotten", "P2|P6",
              state, "to_forget", _forget_expected,
@@ -163,11 +162,11 @@ IDENTITY = (
              DriverHealth, "_recovery_of_all", _calm_while_one_starts,
              finding="seed 869342679", plan=plan_of("seed 869342679")),
     Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
-             health, "is_of_namesake", lambda *_: False,
+             recovery, "is_of_namesake", lambda *_: False,
              finding="seed 677735738", plan=plan_of("seed 677735738")),
     Mutation("a query whose name is shown late never continues an ended one", "P6",
              identity.Identity, "named", _named_apart,
              finding="seed 274651754", plan=plan_of("seed 274651754")),
     Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
-             forgetting, "_worth", _only_failures_count, finding="N3", plan=plan_of("N3")),
+             state, "_worth", _only_failures_count, finding="N3", plan=plan_of("N3")),
 )  # fmt: skip

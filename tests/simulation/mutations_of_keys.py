@@ -7,15 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from querypulse.alerting import grouping, lifecycle, outbox, reconciliation
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.lifecycle import grouping, lifecycle, reconciliation
-from querypulse.alerting.lifecycle.grouping import Grouping
-from querypulse.alerting.outbox import outbox, send_schedule, stale_resolves
-from querypulse.alerting.outbox.entry import DeliveryState
-from querypulse.alerting.outbox.pending_send import PendingSend, SendReason
-from querypulse.alerting.outbox.stale_resolves import StaleResolves
-from querypulse.watch import driver_alerts
-from querypulse.watch.memory import WatchedDriver
+from querypulse.alerting.grouping import Grouping
+from querypulse.alerting.outbox import StaleResolves
+from querypulse.alerting.outbox_entry import DeliveryState, PendingSend, SendReason
+from querypulse.watch import alerts as alerts_module
+from querypulse.watch.tracker import WatchedDriver
 
 from .mutating import Mutation, only
 from .scenarios import plan_of
@@ -54,11 +52,11 @@ def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
     return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.STALE_RESOLVE)]
 
 
-def _believes_only_itself(self: driver_alerts.DriverAlerts, driver: WatchedDriver) -> bool:
+def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
     return (self._healthy_seconds(driver) or 0.0) >= self._terms.resolve_after_seconds
 
 
-def _renewed_by_health(self: driver_alerts.DriverAlerts, key: Any, one: Any) -> Any:
+def _renewed_by_health(self: alerts_module.DriverAlerts, key: Any, one: Any) -> Any:
     driver = self.tracker.drivers[key]
     if one.was_back and self._is_gone(driver):
         return replace(one, revision=one.revision + 1, was_back=False)
@@ -85,11 +83,11 @@ KEYS = (
     Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
              reconciliation, "is_generic", lambda _: False, finding="A8", plan=plan_of("A8")),
     Mutation("an alert that another driver keeps posting is resolved at Alertmanager", "P3|P4",
-             stale_resolves, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
+             outbox, "HELD_SECONDS", 0.0, finding="A8", plan=plan_of("A8", 1)),
     Mutation("watch treats two drivers of one app as one", "P1",
              WatchedDriver, "full_name", WatchedDriver.name, finding="A8", plan=plan_of("A8", 2)),
     Mutation("stale resolves are sent all at once", "P5",
-             send_schedule, "STALE_RESOLVE_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
+             outbox, "STALE_RESOLVE_SECONDS", 0.0, finding="B1", plan=plan_of("B1")),
     Mutation("stale resolves are sent repeatedly", "P5",
              StaleResolves, "settle", lambda *_: None, finding="B1", plan=plan_of("B1")),
     Mutation("Alertmanager is not asked what is open", "P5",
@@ -98,17 +96,17 @@ KEYS = (
     Mutation("watch does not ask Alertmanager what is open", "P5",
              StaleResolves, "__init__", _asks_nobody, finding="N2", plan=plan_of("N2")),
     Mutation("watch resolves an incident that it saw recover some seconds ago", "P1",
-             driver_alerts, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
+             alerts_module, "FRESH_SECONDS", math.inf, finding="N2", plan=plan_of("N2", 1)),
     Mutation("the watcher does not believe a driver that resolves its own end", "P2",
-             driver_alerts.DriverAlerts, "_is_healthy", _believes_only_itself,
+             alerts_module.DriverAlerts, "_is_healthy", _believes_only_itself,
              finding="seed 677741117", plan=plan_of("seed 677741117")),
     Mutation("an incident waits as long as the stale resolve of its key", "P1",
-             send_schedule.SendSchedule, "renew", lambda *_: None,
+             outbox.SendSchedule, "renew", lambda *_: None,
              finding="seed 49087343", plan=plan_of("seed 49087343")),
     Mutation("stale resolves are sent before pages", "P1",
              outbox.Outbox, "_wants", _stale_first, finding="B1", plan=plan_of("B1", 2)),
     Mutation("a driver that was paused counts as healthy only from then on", "P1",
-             driver_alerts.DriverAlerts, "_renewed", _renewed_by_health,
+             alerts_module.DriverAlerts, "_renewed", _renewed_by_health,
              finding="seed 94054814", plan=plan_of("seed 94054814")),
     Mutation("a rejected resolve is not sent again", "P3",
              outbox, "leaves_open", lambda *_: False, finding="400", plan=plan_of("400")),

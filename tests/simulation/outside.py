@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.outbox.dispatch import Dispatch
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.delivery import Dispatch
 from querypulse.alerting.rules import driver_down
 from querypulse.core.guard import Guard
-from querypulse.watch import reasons
-from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings
-from querypulse.watch.poll import Endpoint, Poll, Said
-from querypulse.watch.target_tracker import TargetTracker
+from querypulse.watch import alerts
+from querypulse.watch.alerts import DriverAlerts, DriverAlertSettings
+from querypulse.watch.client import Endpoint, Poll, Said
+from querypulse.watch.tracker import TargetTracker
 
 from .clock import Time
 from .courier import Courier
@@ -102,7 +102,7 @@ class SimWatch:
 
     def _about(self, alert: Alert) -> Named:
         """The queries of the driver whose URL the alert has."""
-        endpoint = alert.annotations.get(reasons.ADDRESS, "")
+        endpoint = alert.annotations.get(alerts.ADDRESS, "")
         driver = urlsplit(endpoint).hostname
         name = driver_down.NAME
         keys = (query.key for query in self._queries if query.spec.driver == driver)

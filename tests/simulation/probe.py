@@ -7,17 +7,18 @@ from collections.abc import Callable
 import msgspec
 
 from querypulse.listener.commit_log import LogReport
-from querypulse.listener.job_counts import JobCounts, SlotUse
-from querypulse.listener.probing import (
+from querypulse.listener.probe import (
     Context,
     JobActivity,
+    JobCounts,
     ListenerHealth,
     ProbedRun,
     ProbeReport,
     RunFacts,
+    SlotUse,
     parse_trigger,
 )
-from querypulse.listener.spark_queries import EndedRuns
+from querypulse.listener.spark.probe import EndedRuns
 
 from .clock import Time
 from .run import Run

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.policy import Limits
-from querypulse.alerting.window import batch_window
+from querypulse.alerting.policy import Limits, batch_window
 
 from .driver import SimDriver
 from .queries import SimQuery

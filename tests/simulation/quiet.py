@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.alerting.lifecycle import flap_guard
-from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
+from querypulse.alerting import active_alert
+from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.outbox import STALE_RESOLVE_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
@@ -24,7 +24,7 @@ from querypulse.alerting.rules import (
     query_stopped,
     streaming_input_missing,
 )
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .looping import POISON, WORDS
@@ -418,7 +418,7 @@ class Quiet:
         if any(name == driver_down.NAME for _, name in one.named):
             # Each end of a driver is another incident.
             return
-        since = one.at - flap_guard.WITHIN_SECONDS
+        since = one.at - active_alert.WITHIN_SECONDS
         if not self._stage.plan.setup.spool:
             # Without a spool, each process counts for itself.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
@@ -439,8 +439,8 @@ class Quiet:
         ):
             # That it lasted was news, under the other key; now it lasts again.
             return
-        calm = max(flap_guard.SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
-        if now - last < min(flap_guard.LONGEST_CALM_SECONDS, calm):
+        calm = max(active_alert.SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
+        if now - last < min(active_alert.LONGEST_CALM_SECONDS, calm):
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:

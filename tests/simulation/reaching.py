@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.active_alert import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.lifecycle.flap_guard import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
-from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
+from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.outbox import HELD_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping, query_stopped
-from querypulse.listener.probing import Context
-from querypulse.sidecar.process_end import ProcessEnd
-from querypulse.watch.target_tracker import TERMINATED_AFTER_SECONDS
+from querypulse.listener.probe import Context
+from querypulse.sidecar.runtime import ProcessEnd
+from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Notification, Open

@@ -8,16 +8,13 @@ from datetime import datetime, timezone
 from random import Random
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.headline import headline_of, summary_of
-from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.alertmanager_alerts import Shown, api_alerts, still_open
-from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.pagerduty_event import resolve_event, trigger_event
+from querypulse.alerting.alert_text import headline_of, summary_of
+from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, still_open
+from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event
 from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
-from querypulse.alerting.receivers.standard_webhooks import message_id
-from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.alerting.receivers.webhook import Webhook, message_id
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.core.states import DeliveryOutcome
 
 from .clock import Time
 from .messages import About, Closed, Named, Notification, Open, Rejected

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting import active_alert, reconciliation
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.lifecycle import flap_guard, reconciliation
-from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
-from querypulse.alerting.outbox.stale_resolves import HELD_SECONDS
+from querypulse.alerting.lifecycle import Evaluated
+from querypulse.alerting.outbox import HELD_SECONDS, STALE_RESOLVE_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import MISCONFIGURED_WAIT
 from querypulse.alerting.rules import (
@@ -169,7 +168,7 @@ class Resolving:
     def _cycles_seconds(self, key: str) -> float:
         """The duration of the query's newest cycles of failures: recovery takes as long (A11)."""
         begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
-        return begins[-1] - begins[-flap_guard.CYCLES :][0] if begins else 0.0
+        return begins[-1] - begins[-active_alert.CYCLES :][0] if begins else 0.0
 
     def _is_of_others(self, one: Open) -> bool:
         """Whether it is the shared alert of unnamed queries, and one of them needs it."""

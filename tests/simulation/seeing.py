@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import monitoring_degraded
 
 from .driver import WHOLE_DRIVER, SimDriver

@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from itertools import count
 
 from querypulse.listener.events import EventKind
-from querypulse.listener.received import Received
+from querypulse.listener.mailbox import Received
 
 from .clock import Time
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from querypulse.alerting.lifecycle.silences import END_OF_TIME, Silence
-from querypulse.listener.labels import UNNAMED
+from querypulse.alerting.silences import END_OF_TIME, Silence
+from querypulse.listener.identity import UNNAMED
 
 from .clock import Time
 from .plan import QuerySpec

@@ -6,10 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from querypulse.alerting.lifecycle.flap_guard import FlapHistory
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.alerting.outbox.spool import Spool
-from querypulse.alerting.outbox.spool_file import Entries
+from querypulse.alerting.active_alert import FlapHistory
+from querypulse.alerting.outbox_entry import OutboxEntry
+from querypulse.alerting.spool import Entries, Spool
 from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery
 

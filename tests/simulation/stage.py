@@ -6,7 +6,7 @@ from math import inf
 from typing import Protocol
 
 from querypulse.alerting.alert import LASTING, OCCURRENCE
-from querypulse.alerting.evaluated import Evaluated
+from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,
@@ -19,7 +19,7 @@ from querypulse.alerting.rules import (
     query_stalled,
     query_stopped,
 )
-from querypulse.listener.labels import UNNAMED
+from querypulse.listener.identity import UNNAMED
 
 from .clock import Time
 from .driver import SimDriver

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from querypulse.listener.forgetting import is_called
-from querypulse.listener.probing import Context
-from querypulse.listener.reader import ExpectStop
+from querypulse.listener.event_reader import ExpectStop
+from querypulse.listener.probe import Context
+from querypulse.listener.state import is_called
 
 from .plan import Step
 from .queries import SimQuery

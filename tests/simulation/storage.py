@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from querypulse.listener.checkpoint import OFFSETS, StorageError
-from querypulse.listener.log_reader import LogReader
-from querypulse.listener.probing import ProbeReport
+from querypulse.listener.checkpoints import LogReader
+from querypulse.listener.commit_log import OFFSETS, StorageError
+from querypulse.listener.probe import ProbeReport
 
 from .clock import WALL, Time
 from .run import Run

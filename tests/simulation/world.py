@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.listener import forgetting
+from querypulse.alerting.lifecycle import Evaluated
+from querypulse.listener import state
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
@@ -91,7 +91,7 @@ class World:
         self.time.after(TICK_SECONDS + 0.5, self._tick)
         try:
             with (
-                _set(forgetting, "MAX_GONE_QUERIES", self.plan.setup.memory),
+                _set(state, "MAX_GONE_QUERIES", self.plan.setup.memory),
                 _set(EVALUATION, "ORDER", tuple(map(self._rule, EVALUATION.ORDER))),
             ):
                 self.time.run(BEGIN + self.plan.horizon)

@@ -8,8 +8,8 @@ import pytest
 from support.queries import Trap, commits, rate, start, until, warm
 from support.webhdfs import WebHdfs
 
-from querypulse.listener.checkpoint import CheckpointLogs, StorageError
-from querypulse.listener.spark_commit_log import SparkStorage
+from querypulse.listener.commit_log import CheckpointLogs, StorageError
+from querypulse.listener.spark.storage import SparkStorage
 
 pytestmark = pytest.mark.spark
 

@@ -10,12 +10,10 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.fake_spark import FakeChannel
 from support.queries import Trap, rate, start, until
 
-from querypulse.listener.checkpoint import CheckpointLogs, StorageError
-from querypulse.listener.commit_log import LoggedBatches
-from querypulse.listener.hadoop_folder import HadoopFolder
-from querypulse.listener.log_reader import LogReader
-from querypulse.listener.spark_commit_log import SparkStorage
-from querypulse.listener.spark_probe import SparkProbe
+from querypulse.listener.checkpoints import LogReader
+from querypulse.listener.commit_log import CheckpointLogs, LoggedBatches, StorageError
+from querypulse.listener.spark.probe import SparkProbe
+from querypulse.listener.spark.storage import HadoopFolder, SparkStorage
 
 pytestmark = pytest.mark.spark
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
-from querypulse.listener.living_runs import LivingRun, RunStatus
-from querypulse.listener.optional_calls import OptionalCalls
-from querypulse.listener.probing import RunFacts, parse_trigger
-from querypulse.listener.spark_execution import SparkExecution
+from querypulse.listener.probe import RunFacts, parse_trigger
+from querypulse.listener.spark.execution import LivingRun, RunStatus, SparkExecution
+from querypulse.listener.spark.jvm import OptionalCalls
 
 STATUS = '{"message":"Waiting for data to arrive","isDataAvailable":false,"isTriggerActive":false}'
 MICRO_BATCH = RunFacts("id", "run", None, parse_trigger("ProcessingTimeTrigger(0)"), "", "")

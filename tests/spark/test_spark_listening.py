@@ -10,7 +10,8 @@ from py4j.clientserver import ClientServerConnection
 from py4j.protocol import Py4JError
 from support.queries import Boom, Trap, commits, rate, shown, start, until
 
-from querypulse.listener import driver_class, event_paths, event_queue, health_listener
+from querypulse.listener.spark import event_paths, event_queue, health_listener
+from querypulse.listener.spark import jvm as jvm_module
 from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach
 
 pytestmark = pytest.mark.spark
@@ -26,7 +27,7 @@ def refuse_bus(monkeypatch):
 
 
 def refuse_janino(monkeypatch):
-    monkeypatch.setattr(driver_class, "COMPILER", "no.such.Compiler")
+    monkeypatch.setattr(jvm_module, "COMPILER", "no.such.Compiler")
 
 
 def refuse_proxy(monkeypatch):
@@ -248,7 +249,7 @@ def test_start_under_a_job_tag_is_received(spark, watch):
 
 
 def test_java_classes_compile_for_java_8(spark):
-    compiler_class = driver_class.COMPILER
+    compiler_class = jvm_module.COMPILER
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for names in (event_queue._SOURCES, ("LivingRuns",)):
@@ -256,7 +257,7 @@ def test_java_classes_compile_for_java_8(spark):
         compiler.setParentClassLoader(loader)
         compiler.setSourceVersion(8)
         compiler.setTargetVersion(8)
-        compiler.cook(driver_class.source_of(names, "java8"))
+        compiler.cook(jvm_module.source_of(names, "java8"))
 
 
 @pytest.fixture

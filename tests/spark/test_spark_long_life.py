@@ -17,7 +17,7 @@ HEARTBEATS = "--conf spark.executor.heartbeatInterval=1s pyspark-shell"
 """The first one loads classes of Spark's: while the driver warms up."""
 REFUSES_JANINO = """
 from py4j.protocol import Py4JError
-from querypulse.listener import event_paths
+from querypulse.listener.spark import event_paths
 def refused(*_):
     raise Py4JError("not allowed")
 event_paths.EventQueue = refused

@@ -10,7 +10,7 @@ from support.pagerduty_double import PagerDutyDouble
 from support.pages import PageRecorder
 from support.queries import until
 
-from querypulse.alerting.over_restarts import ANNOTATION
+from querypulse.alerting.restarts import ANNOTATION
 
 pytestmark = pytest.mark.spark
 

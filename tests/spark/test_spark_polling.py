@@ -12,7 +12,7 @@ from support.fake_spark import FakeChannel
 from support.queries import Trap, rate, start, until
 from support.repository import ROOT
 
-from querypulse.listener.spark_probe import SparkProbe
+from querypulse.listener.spark.probe import SparkProbe
 
 pytestmark = pytest.mark.spark
 
@@ -161,7 +161,7 @@ SLOW_STOP = """
 sys.path.insert(0, os.environ["TESTS"])
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.fake_spark import FakeChannel
-from querypulse.listener.spark_probe import SparkProbe
+from querypulse.listener.spark.probe import SparkProbe
 
 class Slow(StreamingQueryListener):
     def onQueryStarted(self, event): pass

@@ -7,10 +7,10 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener import driver_class
-from querypulse.listener.probing import Context
-from querypulse.listener.spark_living_runs import RETRY_SECONDS
-from querypulse.listener.spark_queries import KEEP_REPORTED, KEEP_SECONDS
+from querypulse.listener.probe import Context
+from querypulse.listener.spark import jvm
+from querypulse.listener.spark.execution import RETRY_SECONDS
+from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS
 
 BAD_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 ODD = [
@@ -109,7 +109,7 @@ def test_refused_bulk_command_is_retried_after_a_minute(spark, odd):
 
 
 def test_missing_java_source_only_disables_the_bulk_command(spark, monkeypatch, tmp_path):
-    monkeypatch.setattr(driver_class, "files", lambda _: tmp_path)
+    monkeypatch.setattr(jvm, "files", lambda _: tmp_path)
 
     assert set(poll(fake_probe(spark))) == {"query 1", "query 2", "query 3"}
 

@@ -7,8 +7,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from support.queries import Trap, commits, rate, start, until
 
-from querypulse.settings.silence_file import add_silence, end_silences
-from querypulse.settings.silence_settings import SilenceSettings
+from querypulse.settings.settings import SilenceSettings
+from querypulse.settings.silencing import add_silence, end_silences
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import msgspec
 from support.published_states import MONITOR, published
 from support.story import Story, processing, run, source
 
-from querypulse.alerting.evaluate import QueryHealth
+from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import QueryState
 from querypulse.exporter.published_state import Monitor, PublishedState
 

@@ -21,7 +21,7 @@ from querypulse.examples.delta.artifacts import (
     cache_folder,
     fetch,
 )
-from querypulse.listener.spark_versions import is_before
+from querypulse.listener.spark.jvm import is_before
 
 STARTED = "Spark Connect server started"
 IS_OUTSIDE = is_before(4, pyspark.__version__)

@@ -7,10 +7,10 @@ import threading
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox.entry import OutboxEntry
+from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.core.states import DeliveryOutcome
 
 WALL = 1_700_000_000.0
 PATIENCE_SECONDS = 10.0

@@ -45,7 +45,7 @@ STACKS_SECONDS = 2.0
 
 SHARES_THE_QUEUE = """
 from py4j.protocol import Py4JError
-from querypulse.listener.bus_path import BusPath
+from querypulse.listener.spark.event_paths import BusPath
 def refused(*_, **__):
     raise Py4JError("not allowed")
 BusPath.listen = refused

@@ -6,7 +6,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from querypulse.exporter.exposition import as_openmetrics, as_text
-from querypulse.exporter.query_collector import all_families
+from querypulse.exporter.metrics import all_families
 
 
 def text(shown) -> str:

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import requests
 
 from querypulse.core.guard import Guard
-from querypulse.exporter.server import Content, HttpServer
+from querypulse.exporter.pages import Content
+from querypulse.exporter.server import HttpServer
 
 
 @contextmanager

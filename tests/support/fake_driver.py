@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from querypulse.listener.driver_class import COMPILER
-from querypulse.listener.health_listener import _WRAPPER
+from querypulse.listener.spark.health_listener import _WRAPPER
+from querypulse.listener.spark.jvm import COMPILER
 
 FIELD, RECORD = "\x1f", "\x1e"
 GIVEN = "\x1d"

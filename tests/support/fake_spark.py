@@ -8,10 +8,9 @@ from unittest.mock import MagicMock
 
 from py4j.protocol import Py4JError
 
-from querypulse.listener.job_counts import CountedJobs
-from querypulse.listener.living_runs import FIELD, RUN
-from querypulse.listener.probing import ListenerHealth
-from querypulse.listener.spark_probe import SparkProbe
+from querypulse.listener.probe import CountedJobs, ListenerHealth
+from querypulse.listener.spark.execution import FIELD, RUN
+from querypulse.listener.spark.probe import SparkProbe
 
 CLOSER_AFTER = 10.0
 

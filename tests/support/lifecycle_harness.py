@@ -16,13 +16,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import WHOLE_DRIVER, Finding, Severity
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.silences import Silence
 from querypulse.core.states import QueryState
-from querypulse.listener.probing import RunFacts, parse_trigger
+from querypulse.listener.probe import RunFacts, parse_trigger
 from querypulse.listener.query import Ended, Outcome, Query
 from querypulse.listener.snapshot import Pause, Snapshot
 

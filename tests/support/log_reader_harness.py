@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from querypulse.listener.checkpoints import LogReader
 from querypulse.listener.commit_log import LogReport
-from querypulse.listener.log_reader import LogReader
-from querypulse.listener.probing import ProbeReport
+from querypulse.listener.probe import ProbeReport
 
 from .clock import Clock
 from .storage import MemoryStorage

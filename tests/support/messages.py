@@ -9,18 +9,15 @@ from msgspec.structs import replace
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert_text import Guidance, alert_of, recovered
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.headline import recovered
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
-from querypulse.alerting.receivers.email_message import email_message
-from querypulse.alerting.receivers.pagerduty_event import trigger_event
-from querypulse.alerting.receivers.slack_message import slack_message
+from querypulse.alerting.receivers.alertmanager import api_alerts
+from querypulse.alerting.receivers.email import email_message
+from querypulse.alerting.receivers.pagerduty import trigger_event
+from querypulse.alerting.receivers.slack import slack_message
 from querypulse.alerting.receivers.teams import teams_message
 from querypulse.core.states import QueryState
-from querypulse.listener.job_counts import JobCounts
-from querypulse.listener.probing import Context, JobActivity
+from querypulse.listener.probe import Context, JobActivity, JobCounts
 from querypulse.settings.links import next_steps
 
 APP = "orders"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from support.story import CONFLICT, Story, policy, processing
 
-from querypulse.alerting.kept_failures import kept_failures
+from querypulse.alerting.failure_history import kept_failures
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
 
 WALL = 1_700_000_000.0

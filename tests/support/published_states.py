@@ -6,10 +6,13 @@ from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, progress
 
 from querypulse.alerting.alert import LASTING, OCCURRENCE
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.exporter.buckets import CALLBACK_BUCKETS, PROBE_BUCKETS
-from querypulse.exporter.published_state import Monitor, PublishedState
+from querypulse.alerting.alert_text import Guidance, alert_of
+from querypulse.exporter.published_state import (
+    CALLBACK_BUCKETS,
+    PROBE_BUCKETS,
+    Monitor,
+    PublishedState,
+)
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.flow import Flow
 

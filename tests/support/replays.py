@@ -7,9 +7,9 @@ from pathlib import Path
 
 from support.event_log import BEGAN
 
-from querypulse.replay.applications import find_applications
-from querypulse.replay.changes import Change
-from querypulse.replay.replaying import Replay
+from querypulse.replay.engine import Replay
+from querypulse.replay.log_files import find_applications
+from querypulse.replay.results import Change
 from querypulse.settings.settings import Settings
 from querypulse.settings.wiring import policy
 

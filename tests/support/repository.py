@@ -19,10 +19,9 @@ from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import Finding
 from querypulse.alerting.rules import driver_down
-from querypulse.exporter.query_collector import QueryCollector
+from querypulse.exporter.metrics import QueryCollector
 from querypulse.listener.events import SourceProgress
-from querypulse.listener.job_counts import JobCounts
-from querypulse.listener.probing import JobActivity
+from querypulse.listener.probe import JobActivity, JobCounts
 
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"

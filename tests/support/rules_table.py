@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from support.story import CONFLICT, Story, processing, progress, run, source
 
-from querypulse.listener.job_counts import JobCounts, SlotUse
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context, JobCounts, SlotUse
 
 USUALLY = {
     "StreamingQueryFailed": "critical",

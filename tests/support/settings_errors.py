@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.settings.settings_sources import load_settings
+from querypulse.settings.loading import load_settings
 from querypulse.sidecar import SettingsError
 
 

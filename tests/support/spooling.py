@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry, queued
-from querypulse.alerting.outbox.spool import Spool
+from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry, queued
+from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 
 WALL = 1_700_000_000.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.listener.checkpoint import COMMITS, OFFSETS, StorageError
+from querypulse.listener.commit_log import COMMITS, OFFSETS, StorageError
 
 
 class MemoryCheckpoint:

@@ -6,13 +6,13 @@ from msgspec.structs import replace
 
 from querypulse.alerting.evaluate import Evaluation, evaluate
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.listener.commit_log import LoggedBatches, LogReport
+from querypulse.listener.commit_log import LoggedBatches, LogReport, StartingPoint, Written
 from querypulse.listener.events import Idle, Progress, SourceProgress, Started, Terminated
-from querypulse.listener.job_counts import JobCounts
 from querypulse.listener.offsets import WHOLE, lag_between, parse_offsets
-from querypulse.listener.probing import (
+from querypulse.listener.probe import (
     Context,
     JobActivity,
+    JobCounts,
     ListenerHealth,
     ProbedRun,
     ProbeReport,
@@ -20,10 +20,9 @@ from querypulse.listener.probing import (
     parse_trigger,
 )
 from querypulse.listener.query import Query
-from querypulse.listener.sources.report import SourcePoll, SourceReport
-from querypulse.listener.starting_point import StartingPoint, Written
+from querypulse.listener.snapshot import SupervisedQuery
+from querypulse.listener.source_polls import SourcePoll, SourceReport
 from querypulse.listener.state import State
-from querypulse.listener.supervised import SupervisedQuery
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
 

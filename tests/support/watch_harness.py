@@ -5,12 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.exporter.shutdown_notice import Notice
-from querypulse.watch.blindness import APP
-from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings, DriverIncidents
-from querypulse.watch.poll import Endpoint, Poll, Said
-from querypulse.watch.target_tracker import TargetTracker
+from querypulse.alerting.alert_text import Guidance
+from querypulse.exporter.pages import Notice
+from querypulse.watch.alerts import APP, DriverAlerts, DriverAlertSettings, DriverIncidents
+from querypulse.watch.client import Endpoint, Poll, Said
+from querypulse.watch.tracker import TargetTracker
 
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""

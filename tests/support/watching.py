@@ -15,15 +15,15 @@ from types import SimpleNamespace
 from support.exporter_http import address, get
 from support.exporter_http import serving as serving_published
 
-from querypulse.alerting.lifecycle.guidance import Guidance
+from querypulse.alerting.alert_text import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.snapshot import Snapshot
+from querypulse.watch.alerts import DriverAlerts, DriverAlertSettings
 from querypulse.watch.client import Access
-from querypulse.watch.driver_alerts import DriverAlerts, DriverAlertSettings
-from querypulse.watch.target_tracker import TargetTracker
 from querypulse.watch.targets import Targets
+from querypulse.watch.tracker import TargetTracker
 from querypulse.watch.watcher import Watcher
 
 __all__ = [

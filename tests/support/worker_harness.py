@@ -8,17 +8,16 @@ from support.clock import Clock
 from support.story import progress
 
 from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.evaluated import Evaluated
-from querypulse.alerting.lifecycle.guidance import Guidance
-from querypulse.alerting.lifecycle.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.failure_history import Remembering
+from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.remembering import Remembering
+from querypulse.alerting.silences import Silence
+from querypulse.listener.event_reader import Arrived, Marker
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Mailbox
-from querypulse.listener.probing import ProbedRun, ProbeReport
-from querypulse.listener.reader import Arrived, Marker
+from querypulse.listener.probe import ProbedRun, ProbeReport
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
 WALL = 1_700_000_000.0

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.watch_harness import BAD, A, B, WatchHarness
 
-from querypulse.watch.blindness import APP
-from querypulse.watch.poll import Said
+from querypulse.watch.alerts import APP
+from querypulse.watch.client import Said
 
 GONE_AFTER = 15.0
 LOST = (Said.UNREACHABLE, Said.BARRED)

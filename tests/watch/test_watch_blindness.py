@@ -6,10 +6,10 @@ import pytest
 from support.watch_harness import BAD, TERMS, A, B, WatchHarness, pod
 from support.watching import serving, watching
 
-from querypulse.watch import blindness
-from querypulse.watch.driver_alerts import DriverAlerts
-from querypulse.watch.poll import Said
-from querypulse.watch.target_tracker import TargetTracker
+from querypulse.watch import alerts
+from querypulse.watch.alerts import DriverAlerts
+from querypulse.watch.client import Said
+from querypulse.watch.tracker import TargetTracker
 
 
 def test_a_driver_that_rejects_the_watcher_is_an_alert_of_the_watcher():
@@ -192,6 +192,6 @@ def test_the_next_watcher_resolves_an_alert_of_drivers_it_does_not_watch():
 
 @pytest.mark.slow
 def test_a_driver_that_requires_a_token_is_an_alert_over_real_http(monkeypatch):
-    monkeypatch.setattr(blindness, "AFTER_SECONDS", 0.5)
+    monkeypatch.setattr(alerts, "AFTER_SECONDS", 0.5)
     with serving("etl", token="wanted") as server, watching(server.url) as reported:
         reported.wait_for("querypulse-watch")

@@ -14,10 +14,10 @@ from support.http_double import HttpDouble, reply
 from support.queries import until
 from support.watching import ServedDriver, serving
 
-from querypulse.alerting.receivers.registry import WebhookSettings
+from querypulse.alerting.receivers.webhook import WebhookSettings
 from querypulse.commands import cli
 from querypulse.settings.settings import Settings
-from querypulse.watch.hosts import receiver_hosts
+from querypulse.watch.targets import receiver_hosts
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ import pytest
 from support.watch_harness import BAD, BEAT, HERE, WALL, A, B, WatchHarness, pod
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.exporter.shutdown_notice import Notice
-from querypulse.watch.poll import Said
+from querypulse.exporter.pages import Notice
+from querypulse.watch.client import Said
 
 DAY = 24 * 3600.0
 

@@ -11,8 +11,8 @@ import pytest
 from support.queries import until
 from support.watching import ServedDriver, address, is_seen, serving, watching
 
-from querypulse.watch import blindness, targets
-from querypulse.watch.hosts import answers
+from querypulse.watch import alerts, targets
+from querypulse.watch.targets import answers
 
 pytestmark = pytest.mark.slow
 
@@ -146,7 +146,7 @@ def test_an_address_that_never_answered_is_reported():
 
 
 def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
-    monkeypatch.setattr(blindness, "AFTER_SECONDS", 4 * 0.5 + LONG_AFTER)
+    monkeypatch.setattr(alerts, "AFTER_SECONDS", 4 * 0.5 + LONG_AFTER)
     with serving(token="secret") as server, watching(server.url, gone_after=0.5) as reported:
         reported.wait_for("querypulse-watch")
         assert list(reported.firing) == ["querypulse-watch"]

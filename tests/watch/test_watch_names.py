@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.watch_harness import WatchHarness, pod
 
-from querypulse.watch.poll import Endpoint, Said
+from querypulse.watch.client import Endpoint, Said
 
 ONE, TWO, THREE = pod(1), pod(2), pod(3)
 NAME = Endpoint("http://drivers:9719", group="http://drivers:9719")

@@ -16,11 +16,18 @@ from support.http_double import HttpDouble, drip, raw, reply
 from support.watching import published_driver, serving
 
 from querypulse.core.secret import Secret
-from querypulse.exporter.tls import Tls
-from querypulse.watch import polling
-from querypulse.watch.client import Access, Client, NoAnswer
-from querypulse.watch.poll import Endpoint, Said
-from querypulse.watch.polling import WatchAnswer, await_notice, poll
+from querypulse.exporter.server import Tls
+from querypulse.watch import client as client_module
+from querypulse.watch.client import (
+    Access,
+    Client,
+    Endpoint,
+    NoAnswer,
+    Said,
+    WatchAnswer,
+    await_notice,
+    poll,
+)
 from querypulse.watch.targets import endpoint_of
 
 pytestmark = pytest.mark.slow
@@ -28,7 +35,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True)
 def short_polls(monkeypatch):
-    monkeypatch.setattr(polling, "POLL_SECONDS", 1.0)
+    monkeypatch.setattr(client_module, "POLL_SECONDS", 1.0)
 
 
 def seen(url, token=None, context=None):

@@ -15,23 +15,17 @@ from support.queries import until
 from support.watching import address, get, serving
 
 from querypulse.core.guard import Guard
-from querypulse.exporter import shutdown_notice
-from querypulse.exporter.shutdown_notice import (
-    MAX_PAGES,
-    MAX_WAITING,
-    RETURN_SECONDS,
-    Notice,
-    ShutdownNotice,
-)
+from querypulse.exporter import pages as pages_module
+from querypulse.exporter.pages import MAX_PAGES, MAX_WAITING, RETURN_SECONDS, Notice, ShutdownNotice
 from querypulse.watch.client import Access
-from querypulse.watch.driver_poller import DriverPoller, Polled, ShuttingDown
 from querypulse.watch.targets import endpoint_of
+from querypulse.watch.watcher import DriverPoller, Polled, ShuttingDown
 
 
 @pytest.fixture
 def short_wait(monkeypatch):
     """Requests to ``/watch`` wait 0.2 s at most."""
-    monkeypatch.setattr(shutdown_notice, "WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(pages_module, "WAIT_SECONDS", 0.2)
 
 
 def waiting(server, count=1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from querypulse.watch import targets
-from querypulse.watch.poll import Endpoint
+from querypulse.watch.client import Endpoint
 from querypulse.watch.targets import TargetError, Targets, endpoint_of
 
 

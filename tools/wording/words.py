@@ -72,7 +72,7 @@ EXCEPTIONS = {
     ("tests/dashboards/test_grafana_dashboards.py", "board"): "a dashboard of Grafana",
     ("tests/dashboards/test_grafana_queries.py", "board"): "a dashboard of Grafana",
     ("tests/dashboards/test_runbooks.py", "board"): "a dashboard of Grafana",
-    ("alerting/outbox/entry.py", "told"): "names in a spool's file, which earlier versions wrote",
+    ("alerting/outbox_entry.py", "told"): "names in a spool's file, which earlier versions wrote",
     ("tests/alerting/outbox/test_spool.py", "told"): "tests these names",
 }
 """A file and a word, ``*`` for all, and why the word stays there."""

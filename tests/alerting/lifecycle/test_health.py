@@ -6,11 +6,11 @@ import pytest
 from support.lifecycle_harness import STATES_WITHOUT_ALERT
 from support.story import CONFLICT, Story, run
 
-from querypulse.alerting.evaluate import Evaluation, QueryHealth
-from querypulse.alerting.finding import Severity
-from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import QueryHealth, Severity
+from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.core.states import QueryState
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 
 AVAILABLE_NOW = "AvailableNowTrigger"
 PROCESSING_TIME = "ProcessingTimeTrigger(0)"

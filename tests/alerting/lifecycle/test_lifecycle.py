@@ -9,10 +9,10 @@ from msgspec.structs import replace
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
+from querypulse.alerting.active_alert import FlapGuard
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.lifecycle.flap_guard import FlapGuard
-from querypulse.alerting.lifecycle.silences import Silence
 from querypulse.alerting.rules import ORDER
+from querypulse.alerting.silences import Silence
 from querypulse.listener.snapshot import Pause
 
 DAY = 24 * 3600

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
 
+from querypulse.alerting.active_alert import WITHIN_SECONDS
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.lifecycle.flap_guard import WITHIN_SECONDS
-from querypulse.alerting.lifecycle.inhibition import INDEPENDENT_ALERTS
-from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.inhibition import INDEPENDENT_ALERTS
+from querypulse.alerting.silences import Silence
 from querypulse.listener.snapshot import Pause
 
 QUERIES = ("a", "b", "c", "d")

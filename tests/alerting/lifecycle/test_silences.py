@@ -9,8 +9,8 @@ from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
 
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.lifecycle.silences import Silence, silence_of, why_muted
-from querypulse.alerting.outbox.routing import singly
+from querypulse.alerting.delivery import singly
+from querypulse.alerting.silences import Silence, silence_of, why_muted
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):

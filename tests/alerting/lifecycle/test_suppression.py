@@ -1,4 +1,4 @@
-"""Which alert suppresses which: the table of ``alerting/lifecycle/inhibition.py``, row by row."""
+"""Which alert suppresses which: the table of ``alerting/inhibition.py``, row by row."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from support.lifecycle_harness import WALL, LifecycleHarness
 from support.story import run
 from support.worker_harness import WorkerHarness
 
+from querypulse.alerting.active_alert import ActiveAlert
 from querypulse.alerting.alert import Alert
-from querypulse.alerting.lifecycle.active_alert import ActiveAlert
-from querypulse.alerting.lifecycle.health import DriverHealth, RecoveryWindow
-from querypulse.alerting.lifecycle.inhibition import Inhibition
-from querypulse.alerting.lifecycle.silences import Silence
+from querypulse.alerting.inhibition import Inhibition
+from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
+from querypulse.alerting.silences import Silence
 
 WAIT = 30.0
 

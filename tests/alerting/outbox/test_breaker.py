@@ -3,8 +3,8 @@
 import pytest
 from support.deliveries import incident, outage, wrong_token
 
-from querypulse.alerting.outbox.pending_send import PendingSend, SendReason
-from querypulse.alerting.outbox.send_schedule import SendSchedule
+from querypulse.alerting.outbox import SendSchedule
+from querypulse.alerting.outbox_entry import PendingSend, SendReason
 from querypulse.alerting.retries import Breaker
 
 

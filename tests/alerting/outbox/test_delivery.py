@@ -22,12 +22,11 @@ from support.deliveries import (
 )
 from support.queries import until
 
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.entry import DeliveryState
-from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.delivery import Delivery, Route
+from querypulse.alerting.outbox_entry import DeliveryState
 from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
 from querypulse.core.guard import Guard
-from querypulse.core.outcomes import OUTCOMES
+from querypulse.core.states import OUTCOMES
 
 
 def booked(delivery: Delivery) -> None:

@@ -15,7 +15,7 @@ from support.deliveries import PATIENCE_SECONDS, incident
 from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
 
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
 from querypulse.alerting.receivers.webhook import Webhook
@@ -156,7 +156,7 @@ def wait_for_attempt(delivery, before):
 EXIT_SCRIPT = """
 import atexit, sys
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.core.secret import Secret
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.guard import Guard

@@ -17,9 +17,7 @@ from support.deliveries import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.delivery import Delivery, Dispatch, Route
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 

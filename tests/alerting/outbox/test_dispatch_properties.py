@@ -11,10 +11,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from support.clock import Clock
 from support.deliveries import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
 
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.delivery import Delivery, Dispatch, Route
+from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 

@@ -16,10 +16,10 @@ from support.deliveries import (
 )
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
-from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
-from querypulse.core.outcomes import LOSS_REASONS
+from querypulse.core.states import LOSS_REASONS
 
 DAY = 24 * 3600.0
 

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from support.deliveries import WALL, incident, outage, poison, wrong_token
 
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.outbox_entry import OutboxEntry
 
 
 def queries(outbox):

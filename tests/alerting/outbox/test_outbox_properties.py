@@ -19,8 +19,8 @@ from support.deliveries import (
     wrong_token,
 )
 
-from querypulse.alerting.outbox.entry import OutboxEntry
-from querypulse.alerting.outbox.outbox import Outbox
+from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
 QUERIES = ("a", "b", "c")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.alerting.outbox.rate import TokenBucket
+from querypulse.alerting.retries import TokenBucket
 
 
 def test_no_limit_sends_everything_at_once():

@@ -3,7 +3,7 @@
 import pytest
 from support.deliveries import incident
 
-from querypulse.alerting.outbox.routing import Route
+from querypulse.alerting.delivery import Route
 
 BRONZE = Route(queries=("bronze*",))
 

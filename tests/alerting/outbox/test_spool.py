@@ -21,12 +21,9 @@ from support.deliveries import PATIENCE_SECONDS, WALL, Recorder, incident, outag
 from support.queries import until
 from support.spooling import entry
 
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.dispatch import Dispatch
-from querypulse.alerting.outbox.entry import DeliveryState, OutboxEntry
-from querypulse.alerting.outbox.spool import WRITE_AHEAD_SECONDS, Spool
-from querypulse.alerting.outbox.spool_lock import SpoolLock
-from querypulse.alerting.outbox.spool_trial import try_folder
+from querypulse.alerting.delivery import Delivery, Dispatch
+from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry
+from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try_folder
 from querypulse.core.guard import Guard
 
 CHILD = Path(spooling.__file__)
@@ -371,7 +368,7 @@ def test_damaged_entry_does_not_lose_the_others(spool, folder):
 @pytest.mark.contains_errors
 def test_damage_found_by_a_write_loses_nothing(spool, folder, monkeypatch):
     """The entries are in memory and are written to a new file."""
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     entries = tuple(entry(number) for number in range(50))
     written(spool(), pager=entries).close(PATIENCE_SECONDS)
     damage_index(database(folder))
@@ -403,7 +400,7 @@ def test_write_ahead_log_of_a_corrupt_file_is_not_replayed(child, spool, folder)
 @pytest.mark.contains_errors
 def test_file_that_breaks_during_use_is_replaced(spool, folder, monkeypatch):
     """All entries in memory are written again."""
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     one = written(spool(), pager=(entry(1),))
     with sqlite3.connect(database(folder)) as connection:
         connection.execute("PRAGMA writable_schema=ON")
@@ -418,7 +415,7 @@ def test_file_that_breaks_during_use_is_replaced(spool, folder, monkeypatch):
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
     """The file has one owner, even if two drivers share a name or one ends slowly."""
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     process = child("holds")
     assert process.stdout.readline() == "ready\n"
     one = spool()
@@ -502,8 +499,8 @@ def test_full_disk_is_reported_and_does_not_delay_close(child):
 @pytest.mark.contains_errors
 def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     """Here another program locks the file for a while."""
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("querypulse.alerting.outbox.spool_file.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.BUSY_SECONDS", 0.05)
     one = written(spool())
     blocker = sqlite3.connect(database(folder), isolation_level=None)
     blocker.execute("BEGIN EXCLUSIVE")
@@ -539,7 +536,7 @@ def test_offer_does_not_wait_for_the_disk(spool, folder):
 
 
 def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
     one = written(spool())
     one.offer("pager", (entry("a"),))
     one.write_ahead()

@@ -14,9 +14,9 @@ from support.spooling import entry
 from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
-from querypulse.alerting.lifecycle.flap_guard import FlapHistory
-from querypulse.alerting.outbox.spool import Spool
-from querypulse.alerting.remembering import Remembering
+from querypulse.alerting.active_alert import FlapHistory
+from querypulse.alerting.failure_history import Remembering
+from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.query import Died
@@ -294,7 +294,7 @@ def test_unreadable_file_is_moved_aside_and_failures_go_to_a_new_one(spool, fold
 
 @pytest.mark.contains_errors
 def test_replaced_file_gets_all_failures(spool, folder, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     one = spool()
     one.load(PATIENCE_SECONDS)
     one.offer_failures((failed(1),))
@@ -315,7 +315,7 @@ def test_replaced_file_gets_all_failures(spool, folder, monkeypatch):
 
 def test_failures_held_by_another_process_are_taken_over_later(spool, monkeypatch):
     """The other process ends slowly; its failures arrive late and count."""
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     first = spool()
     first.load(PATIENCE_SECONDS)
     second = spool()
@@ -362,7 +362,7 @@ def test_rare_failures_do_not_flap(spool):
 
 
 def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.outbox.spool.RETRY_SECONDS", 0.05)
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     for number in range(2):
         run_process(spool(), at=120 * number)
     slow = spool()

@@ -10,11 +10,14 @@ from support.deliveries import PATIENCE_SECONDS, WALL, incident, outage, over, p
 from support.http_double import HttpDouble, reply
 from support.receiver_incidents import incident as reported
 
-from querypulse.alerting.outbox import stale_resolves
-from querypulse.alerting.outbox.delivery import Delivery
-from querypulse.alerting.outbox.outbox import Outbox
-from querypulse.alerting.outbox.send_schedule import STALE_RESOLVE_SECONDS
-from querypulse.alerting.outbox.stale_resolves import ASK_AGAIN_SECONDS, HELD_SECONDS
+from querypulse.alerting import outbox
+from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.outbox import (
+    ASK_AGAIN_SECONDS,
+    HELD_SECONDS,
+    STALE_RESOLVE_SECONDS,
+    Outbox,
+)
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.receiver import LeftOpen, ReceiverCapabilities
@@ -343,7 +346,7 @@ def test_newest_post_among_cluster_members_counts(double):
 
 
 def test_start_resolves_only_alerts_that_are_open(double, monkeypatch):
-    monkeypatch.setattr(stale_resolves, "HELD_SECONDS", 0.2)
+    monkeypatch.setattr(outbox, "HELD_SECONDS", 0.2)
     holding(double, "a")
     delivery = Delivery(Alertmanager([double.url]), Guard())
     delivery.start()

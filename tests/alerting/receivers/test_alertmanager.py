@@ -11,10 +11,9 @@ from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, ale
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers import alertmanager
-from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.alertmanager_alerts import api_alerts
+from querypulse.alerting.receivers.alertmanager import Alertmanager, api_alerts
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.core.states import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 

@@ -9,7 +9,7 @@ from support.observed import AlertReceivers, with_shipped_times
 from support.queries import until
 from support.receiver_incidents import incident
 
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.core.guard import Guard
 

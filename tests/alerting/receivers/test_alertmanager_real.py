@@ -8,7 +8,7 @@ from support.receiver_incidents import alert, incident
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.alertmanager_message import message
+from querypulse.alerting.receivers.webhook import message
 
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 

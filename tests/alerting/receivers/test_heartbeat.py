@@ -12,10 +12,7 @@ from support.http_double import HttpDouble, held, raw, reply
 from support.receiver_incidents import ONE, incident
 
 from querypulse.alerting import retries
-from querypulse.alerting.receivers.heartbeat import Heartbeat
-from querypulse.alerting.receivers.heartbeat_ping import (
-    Ping,
-)
+from querypulse.alerting.heartbeat import Heartbeat, Ping
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 

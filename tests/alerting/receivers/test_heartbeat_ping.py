@@ -4,14 +4,7 @@ import pytest
 from msgspec.structs import replace
 from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 
-from querypulse.alerting.receivers.heartbeat_ping import (
-    LEAST_SECONDS,
-    START,
-    Ping,
-    due_at,
-    ping_of,
-    ping_url,
-)
+from querypulse.alerting.heartbeat import LEAST_SECONDS, START, Ping, due_at, ping_of, ping_url
 
 HEALTHY = Ping("", "healthy")
 FAIL = Ping("/fail", "bronze failed")

@@ -10,8 +10,8 @@ from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.webhook import Webhook
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 EVERY_STATUS = range(101, 600)

@@ -9,8 +9,7 @@ import pytest
 import requests
 from support.http_double import PATIENCE_SECONDS, HttpDouble, drip, held, reply
 
-from querypulse.alerting.receivers.deadline_adapter import DeadlineAdapter
-from querypulse.alerting.receivers.http import HttpError, HttpPoster
+from querypulse.alerting.receivers.http import DeadlineAdapter, HttpError, HttpPoster
 from querypulse.core.secret import Secret
 
 NOW = 1_800_000_000.0

@@ -10,8 +10,8 @@ from support.http_double import HttpDouble, raw, reply
 
 from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 PATH_SECRET = "B0000SECRETB0000"

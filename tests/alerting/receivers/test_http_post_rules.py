@@ -7,16 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from querypulse.alerting.receivers.address import public_part
-from querypulse.alerting.receivers.answer import (
+from querypulse.alerting.receivers.http import (
+    HttpPoster,
     classify,
     parse_retry_after,
     wait_asked_for,
 )
-from querypulse.alerting.receivers.http import HttpPoster
+from querypulse.alerting.receivers.receiver import public_part
 from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 

@@ -13,9 +13,9 @@ from support.http_double import HttpDouble, raw, reply
 from support.tls import Authority
 
 from querypulse.alerting.receivers.http import HttpError, HttpPoster
-from querypulse.alerting.receivers.http_options import HttpOptions
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.alerting.receivers.receiver import HttpOptions
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 NOW = 1_800_000_000.0
 

@@ -12,21 +12,24 @@ from support.repository import ROOT
 from support.slack_double import problems
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.details import FIRST, LAST, details, ordered
-from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.headline import (
+from querypulse.alerting.alert_text import (
     COMPLETED,
+    FIRST,
     IDLE,
+    LAST,
+    alert_of,
     code_last,
+    details,
     headline,
     headline_of,
+    ordered,
     resolved_headline,
 )
-from querypulse.alerting.lifecycle.wording import alert_of
-from querypulse.alerting.receivers.encoding import to_json
-from querypulse.alerting.receivers.pagerduty_event import trigger_event
-from querypulse.alerting.receivers.slack_message import slack_message
+from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.receivers.pagerduty import trigger_event
+from querypulse.alerting.receivers.slack import slack_message
 from querypulse.core.states import QueryState
+from querypulse.core.text import to_json
 
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""

@@ -9,8 +9,13 @@ from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, ale
 from support.receivers import ROUTING_KEY, pagerduty
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.pagerduty import EVENTS_URL, EVENTS_URLS, PagerDuty
-from querypulse.alerting.receivers.pagerduty_event import encode, trigger_event
+from querypulse.alerting.receivers.pagerduty import (
+    EVENTS_URL,
+    EVENTS_URLS,
+    PagerDuty,
+    encode,
+    trigger_event,
+)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from support.lifecycle_table import all_of
 from support.pagerduty_double import PagerDutyDouble
 from support.receivers import pagerduty
 
-from querypulse.alerting.outbox.delivery import Delivery
+from querypulse.alerting.delivery import Delivery
 from querypulse.core.guard import Guard
 
 

@@ -11,8 +11,8 @@ from support.receivers import ROUTING_KEY, pagerduty
 
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 NEXT_ROUTING_KEY = "S0123456789abcdefghijklmnopqrstu"
 

@@ -10,11 +10,10 @@ import msgspec
 import pytest
 from support.repository import ROOT
 
-from querypulse.alerting.receivers.declaration import Holds, Text, holds
+from querypulse.alerting.receivers.receiver import Holds, Text, holds
 from querypulse.alerting.receivers.registry import RECEIVER_TYPES, AnyReceiverSettings
-from querypulse.settings.conf_secrets import refuse_secret
 from querypulse.settings.masking import masked_receivers
-from querypulse.settings.redacting import Redacting
+from querypulse.settings.secrets import Redacting, refuse_secret
 from querypulse.settings.settings import QuerySettings, check_value
 from querypulse.sidecar import Settings, SettingsError
 

@@ -11,12 +11,11 @@ from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, 
 from support.slack_double import SlackDouble, problems
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.slack import Slack
-from querypulse.alerting.receivers.slack_message import escape, minimal_message, slack_message
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.alerting.receivers.slack import Slack, escape, minimal_message, slack_message
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
+from querypulse.core.text import to_json
 
 LONG = st.text(max_size=20) | st.sampled_from(["<", "&", ">", "`", "|", "\n", "x"]).flatmap(
     lambda mark: st.sampled_from([1, 3, 500, 1300, 8000]).map(lambda size: mark * size)

@@ -14,12 +14,11 @@ from support.mail_server import PASSWORD, USER, MailServer
 from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.email_message import email_message
+from querypulse.alerting.receivers.email import Email, EmailSettings, email_message, urls
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.receivers.smtp import Email, EmailSettings, urls
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
-from querypulse.settings.receivers_from_settings import receivers
+from querypulse.core.states import DeliveryOutcome
+from querypulse.settings.receivers import receivers
 from querypulse.sidecar import Settings, SettingsError
 
 SENDER, TO = "pulse@example.com", ("oncall@example.com", "team@example.com")
@@ -230,7 +229,7 @@ def test_implicit_tls_at_a_server_that_speaks_plain_text_is_misconfigured(server
 
 
 def test_handshake_that_hangs_ends_with_the_deadline(monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    monkeypatch.setattr("querypulse.alerting.receivers.email.TOTAL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         given = EmailSettings(
             name="m",
@@ -349,7 +348,7 @@ def test_server_that_is_down_is_tried_again():
 
 
 def test_lost_answer_may_have_arrived(server, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    monkeypatch.setattr("querypulse.alerting.receivers.email.TOTAL_SECONDS", 0.5)
     server.data_seconds = 1.0
     error = refusal(server)
 
@@ -369,7 +368,7 @@ def drip(listener: socket.socket) -> None:
 
 
 def test_server_that_answers_byte_by_byte_does_not_hold_the_receiver(monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.receivers.smtp.TOTAL_SECONDS", 0.5)
+    monkeypatch.setattr("querypulse.alerting.receivers.email.TOTAL_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=drip, args=(listener,), daemon=True).start()
         port = listener.getsockname()[1]

@@ -11,12 +11,12 @@ from support.http_double import HttpDouble, reply
 from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, alert, incident
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.encoding import to_json
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.teams import Teams, minimal_message, teams_message
-from querypulse.core.outcomes import DeliveryOutcome
 from querypulse.core.secret import Secret
-from querypulse.settings.receivers_from_settings import receivers
+from querypulse.core.states import DeliveryOutcome
+from querypulse.core.text import to_json
+from querypulse.settings.receivers import receivers
 from querypulse.sidecar import Settings, SettingsError
 
 MAX_BYTES = 28 * 1024

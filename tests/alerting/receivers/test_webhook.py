@@ -11,8 +11,8 @@ from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, ale
 from support.receivers import webhook
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.alertmanager_message import fingerprint, message
-from querypulse.alerting.receivers.encoding import rfc3339, shorten, to_json
+from querypulse.alerting.receivers.webhook import fingerprint, message
+from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
 

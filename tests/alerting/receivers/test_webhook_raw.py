@@ -21,11 +21,9 @@ from support.receiver_incidents import (
 )
 
 from querypulse.alerting.alert import Incident
-from querypulse.alerting.receivers.encoding import to_json
-from querypulse.alerting.receivers.raw_message import raw_message
-from querypulse.alerting.receivers.standard_webhooks import message_id
-from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.alerting.receivers.webhook import Webhook, message_id, raw_message
 from querypulse.core.secret import Secret
+from querypulse.core.text import to_json
 
 SCHEMA = json.loads(
     files("querypulse.alerting.receivers").joinpath("webhook.schema.json").read_text()

@@ -15,10 +15,9 @@ from support.receiver_incidents import ENDED_ONE, ONE, incident
 from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
 from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.standard_webhooks import message_id, signing_key
-from querypulse.alerting.receivers.webhook import MAX_BODY_BYTES, Webhook
-from querypulse.core.outcomes import DeliveryOutcome
+from querypulse.alerting.receivers.webhook import MAX_BODY_BYTES, Webhook, message_id, signing_key
 from querypulse.core.secret import Secret
+from querypulse.core.states import DeliveryOutcome
 
 (ALERT,) = ONE.alerts
 

@@ -8,7 +8,7 @@ from support.story import CONFLICT, Story, policy, run
 from querypulse.alerting.finding import WHOLE_DRIVER, Severity
 from querypulse.alerting.rules import driver_down
 from querypulse.core.states import QueryState
-from querypulse.listener.probing import Context
+from querypulse.listener.probe import Context
 
 
 def running(*queries):

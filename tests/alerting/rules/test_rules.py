@@ -21,7 +21,7 @@ from support.story import CONFLICT, Story, policy, processing, run
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
-from querypulse.listener.job_counts import JobCounts
+from querypulse.listener.probe import JobCounts
 
 NUMBERED = [
     pytest.param(row, id=f"{number:03} {what}") for number, (what, *row) in enumerate(CASES, 1)

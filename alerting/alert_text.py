@@ -1,0 +1,416 @@
+"""The text of an alert: headline, details, links and next steps. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+import msgspec
+
+from ..core.text import MAX_NAMES, duration, listed
+from ..listener.identity import RESERVED, UNNAMED
+from .alert import FIRING, RESOLVED, Alert, Incident
+from .finding import WHOLE_DRIVER, Finding
+
+# -- headline ---------------------------------------------------------------------------------
+# The headline of an alert or an incident: job, query and cause in one line. Pure.
+#
+# ``[orders] billing failed: ValueError: negative amount`` while it fires, and
+# ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
+
+
+MAX_CAUSE_CHARACTERS = 200
+
+
+class _Words(msgspec.Struct, frozen=True):
+    """Verbs: of several queries while an alert fires, of one and of several when it has ended."""
+
+    several: str
+    one_recovered: str
+    all_recovered: str
+
+
+_COMMITS = ("commits again", "commit again")
+_WORDS = {
+    "StreamingQueryFailed": _Words("failed", *_COMMITS),
+    "StreamingQueryGivenUp": _Words("are not restarted any more", *_COMMITS),
+    "StreamingQueryStopped": _Words("are not running", *_COMMITS),
+    "StreamingQueryMissing": _Words("are missing", "is running and commits", "run and commit"),
+    "StreamingQueryStalled": _Words("are stalled", *_COMMITS),
+    "StreamingBatchSlow": _Words("are slow", "is no longer slow", "are no longer slow"),
+    "StreamingOffsetsStalled": _Words("do not advance", "advances again", "advance again"),
+    "StreamingOffsetsRewound": _Words(
+        "have rewound offsets", "no longer reads old offsets", "no longer read old offsets"
+    ),
+    "StreamingQueryLagging": _Words(
+        "fall behind", "no longer falls behind", "no longer fall behind"
+    ),
+    "StreamingInputMissing": _Words("get no data", "reads rows again", "read rows again"),
+    "StreamingQueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
+    "StreamingWatermarkStuck": _Words(
+        "have a stuck watermark", "advances its watermark again", "advance their watermarks again"
+    ),
+    "StreamingDataLossRisk": _Words(
+        "may lose data", "is no longer about to lose data", "are no longer about to lose data"
+    ),
+}
+_OF_DRIVER = {
+    "StreamingDriverDown": "driver is up again",
+    "QuerypulseEventsMissing": "querypulse receives Spark's events again",
+    "QuerypulseMonitoringDegraded": "querypulse sees every query again",
+}
+HEALTHY = ("is healthy again", "are healthy again")
+IDLE = ("is healthy again and idle", "are healthy again and idle")
+STOPPED = ("was stopped", "were stopped")
+COMPLETED = ("has completed", "have completed")
+UNWATCHED = ("is no longer watched", "are no longer watched")
+UNSEEN = ("was not seen for a day", "were not seen for a day")
+_PLURALS = dict(
+    [
+        HEALTHY,
+        IDLE,
+        STOPPED,
+        COMPLETED,
+        UNWATCHED,
+        UNSEEN,
+        *((words.one_recovered, words.all_recovered) for words in _WORDS.values()),
+    ]
+)
+
+
+def headline(finding: Finding, app: str) -> str:
+    """The headline of a finding: what is wrong now."""
+    return f"[{app}] {finding.summary}"
+
+
+def recovered(alertname: str, *, of_one_query: bool = True) -> str:
+    """The outcome for a query that commits again; for several queries, that they are healthy."""
+    if alertname in _OF_DRIVER:
+        return _OF_DRIVER[alertname]
+    words = _WORDS.get(alertname) if of_one_query else None
+    return words.one_recovered if words is not None else HEALTHY[0]
+
+
+def resolved_headline(alert: Alert) -> str:
+    """How an alert ended, and how long it fired.
+
+    Its annotation ``superseded_by`` says how, or ``outcome``, which is what its query does now.
+    """
+    return _resolved([alert])
+
+
+def summary_of(alert: Alert) -> str:
+    """The headline of one alert, firing or resolved."""
+    if alert.ends_at is not None:
+        return resolved_headline(alert)
+    return alert.annotations.get("summary") or (
+        f"[{alert.labels['app']}] {_subject([alert])}: {alert.name}"
+    )
+
+
+def headline_of(incident: Incident) -> str:
+    """The headline of an incident, firing or resolved: one line, even for several alerts."""
+    alerts = incident.alerts
+    if len(alerts) == 1:
+        return summary_of(alerts[0])
+    if incident.ends_at is not None:
+        return f"{_resolved(alerts)} ({listed(queries(incident))})"
+    words = _WORDS.get(incident.name)
+    does = words.several if words is not None else f"have {incident.name}"
+    text = f"[{alerts[0].labels['app']}] {_subject(alerts)} {does}"
+    cause = _common_cause(alerts)
+    text += f": {cause}" if cause else ""
+    text += f" ({listed(queries(incident))})"
+    ended = [one.labels["query"] for one in alerts if one.ends_at is not None]
+    return f"{text}; recovered: {listed(ended)}" if ended else text
+
+
+def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
+    """The summary of one finding about all queries that share a cause."""
+    if len(names) == 1:
+        return f"{names[0]}: {cause}"
+    return f"{len(names)} queries {_WORDS[alertname].several}: {cause} ({listed(names)})"
+
+
+def code_last(reason: str) -> str:
+    """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
+    code, colon, text = reason.partition(": ")
+    is_code = bool(colon) and code.replace("_", "").isalpha() and code == code.lower()
+    return f"{text} ({code})" if is_code and " " not in code else reason
+
+
+def called(query: str) -> str:
+    """A readable name for the value of the label ``query``."""
+    return {WHOLE_DRIVER: "all queries", UNNAMED: "queries without a name"}.get(query, query)
+
+
+def status(incident: Incident | Alert) -> str:
+    """``firing`` or ``resolved``."""
+    return FIRING if incident.ends_at is None else RESOLVED
+
+
+def queries(incident: Incident) -> list[str]:
+    """The names of the queries, in the order in which they joined."""
+    return [alert.labels["query"] for alert in incident.alerts]
+
+
+def cut(text: str) -> str:
+    """The first line of a cause, cut to the length that a headline allows."""
+    line = text.partition("\n")[0]
+    if len(line) <= MAX_CAUSE_CHARACTERS:
+        return line
+    return line[: MAX_CAUSE_CHARACTERS - 1].rstrip() + "…"
+
+
+def _resolved(alerts: Sequence[Alert]) -> str:
+    first = alerts[0]
+    lasted = max(one.ends_at or one.starts_at for one in alerts) - min(
+        one.starts_at for one in alerts
+    )
+    app, after = f"[{first.labels['app']}]", f"after {duration(lasted)}" if lasted else ""
+    by = {one.annotations.get("superseded_by", "") for one in alerts}
+    if len(by) == 1 and "" not in by:
+        return f"Replaced by {by.pop()}: {app} {_subject(alerts)} {after}".rstrip()
+    outcomes = {_outcome(one) for one in alerts}
+    if outcomes.isdisjoint(_PLURALS) and first.labels["query"] == WHOLE_DRIVER:
+        return f"Resolved: {app} {outcomes.pop()} {after}".rstrip()
+    if len(outcomes) > 1 or by != {""}:
+        return f"Resolved: {app} {first.name} of {_subject(alerts)} is over {after}".rstrip()
+    (outcome,) = outcomes
+    is_one = len(alerts) == 1 and first.labels["query"] not in RESERVED
+    does = outcome if is_one else _PLURALS.get(outcome, outcome)
+    return f"Resolved: {app} {_subject(alerts)} {does} {after}".rstrip()
+
+
+def _outcome(alert: Alert) -> str:
+    is_one = alert.labels["query"] not in RESERVED
+    return alert.annotations.get("outcome") or recovered(alert.name, of_one_query=is_one)
+
+
+def _subject(alerts: Sequence[Alert]) -> str:
+    if len(alerts) > 1:
+        return f"{len(alerts)} queries"
+    return called(alerts[0].labels["query"])
+
+
+def _common_cause(alerts: Sequence[Alert]) -> str:
+    """The reason that all firing alerts share, or else the beginning that all reasons share."""
+    reasons = {one.annotations.get("reason", "") for one in alerts if one.ends_at is None}
+    if len(reasons) == 1:
+        return cut(code_last(reasons.pop()))
+    begins = {reason.partition(": ")[0] for reason in reasons if ": " in reason}
+    whole = len(begins) == 1 and all(": " in reason for reason in reasons)
+    return cut(begins.pop()) if whole else ""
+
+
+# -- details ----------------------------------------------------------------------------------
+# The details of an alert below its headline: each fact once, the most useful first. Pure.
+
+
+LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
+"""Annotations that are links, with their titles; each receiver shows them in its own form."""
+STATUS_PAGE = "Status page"
+NEXT_STEPS = "next_steps"
+"""Three lines, the same for all alerts with one name."""
+WORDS = ("summary", "description", "reason", *LINKS)
+"""Annotations that are not evidence."""
+FIRST = (
+    "error_message",
+    "python_line",
+    "traceback",
+    "queries",
+    "retention",
+    "deaths",
+    "downstream",
+    "upstream",
+    NEXT_STEPS,
+    "table",
+    "on_restart",
+    "critical_after",
+    "batch_in_flight",
+    "last_commit",
+    "tasks",
+    "slots",
+    "other_jobs",
+    "spark_says",
+    "lag",
+    "backlog",
+    "siblings",
+    "flapping",
+    "muted",
+)
+"""Evidence shown first; names neither here nor in ``LAST`` are shown in between."""
+LAST = (
+    "sources_unread",
+    "commit_log",
+    "stream_thread",
+    "main_thread",
+    "error_class",
+    "exception",
+    "window",
+    "signals",
+    "seen_by",
+    "trigger",
+    "sink",
+    "committed_offsets",
+    "checkpoint",
+    "query_id",
+    "run_id",
+)
+REPEATED = frozenset(
+    {"error_class", "exception", "error_message", "table", "batch_in_flight", "queries", "drivers"}
+)
+"""Evidence that a headline or a reason may already contain."""
+_RANKS = {name: rank for rank, name in enumerate(FIRST)} | {
+    name: 1000 + rank for rank, name in enumerate(LAST)
+}
+_BETWEEN = 500
+
+
+def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
+    """The evidence, the most useful first."""
+    return {name: evidence[name] for name in sorted(evidence, key=_rank)}
+
+
+def details(alert: Alert) -> dict[str, str]:
+    """What the headline does not say; for a resolved alert, what it was about."""
+    known = alert.annotations
+    if alert.ends_at is not None:
+        was = known.get("summary", "")
+        return {"was": was} if was else {}
+    return _not_shown(summary_of(alert), known.get("reason", ""), known)
+
+
+def members(incident: Incident) -> list[Alert]:
+    """The firing alerts of a group; none if the headline names all of them with their reasons."""
+    headline = headline_of(incident)
+    named = set(queries(incident)[:MAX_NAMES])
+    firing = [alert for alert in incident.alerts if alert.ends_at is None]
+    said = all(
+        alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))
+        for alert in firing
+    )
+    return [] if said else firing
+
+
+def next_steps(incident: Incident) -> str:
+    """The next steps of the firing alerts, which share their name; empty if there are none."""
+    steps = (a.annotations.get(NEXT_STEPS, "") for a in incident.alerts if a.ends_at is None)
+    return next(steps, "")
+
+
+def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:
+    """The details as one text, line by line, without those that only an investigation needs."""
+    facts = _not_shown(headline, reason, evidence)
+    return _text({name: text for name, text in facts.items() if name not in LAST}) or reason
+
+
+def shown_annotations(alert: Alert) -> dict[str, str]:
+    """The annotations for receivers of whole alerts; a resolved one says that it ended."""
+    if alert.ends_at is None:
+        return alert.annotations
+    words = {"summary": summary_of(alert), "description": _text(details(alert))}
+    return {**alert.annotations, **words}
+
+
+def links(alert: Alert, external_url: str = "") -> dict[str, str]:
+    """The links, that of the status page last: the title of each, and its URL."""
+    found = {text: alert.annotations.get(name, "") for name, text in LINKS.items()}
+    return {text: url for text, url in {**found, STATUS_PAGE: external_url}.items() if url}
+
+
+def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:
+    """The reason if the headline does not contain it, and the evidence that neither contains."""
+    shown = {} if not reason or says(headline, reason) else {"reason": reason}
+    known = (headline, reason)
+    evidence = {name: text for name, text in annotations.items() if name not in WORDS}
+    return shown | {
+        name: text
+        for name, text in ordered(evidence).items()
+        if name not in REPEATED or not any(text in one for one in known)
+    }
+
+
+def says(headline: str, reason: str) -> bool:
+    """Whether the headline contains the reason, possibly in two pieces."""
+    begin, _, rest = reason.partition(": ")
+    if reason in headline or code_last(reason) in headline:
+        return True
+    return bool(rest) and begin in headline and (rest in headline or code_last(rest) in headline)
+
+
+def _text(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in facts.items())
+
+
+def _rank(name: str) -> int:
+    return _RANKS.get(name, _BETWEEN)
+
+
+# -- guidance ---------------------------------------------------------------------------------
+# What an alert adds to its finding: links and the next steps.
+
+
+ALL_QUERIES = "$__all"
+"""The query in a dashboard URL if an alert is about several queries: Grafana's value for all."""
+
+
+class Guidance(msgspec.Struct, frozen=True):
+    """Links and steps for all alerts of one driver; empty ones are left out.
+
+    ``runbook_url`` holds ``{alertname}``; ``dashboard_url`` may hold ``{app}`` and ``{query}``.
+    ``next_steps`` are short lines by alert name.
+    """
+
+    runbook_url: str
+    dashboard_url: str = ""
+    spark_ui_url: str = ""
+    next_steps: Mapping[str, str] = {}
+
+    def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
+        """The annotations that are links."""
+        names = {"app": app, "query": ALL_QUERIES if query in RESERVED else query}
+        found = {
+            "runbook_url": _filled(self.runbook_url, {"alertname": alertname}),
+            "dashboard_url": _filled(self.dashboard_url, names),
+            "spark_ui_url": self.spark_ui_url,
+        }
+        return {name: url for name, url in found.items() if url}
+
+    def steps(self, alertname: str) -> dict[str, str]:
+        """The annotation ``next_steps``; empty if the alert has none."""
+        text = self.next_steps.get(alertname, "")
+        return {NEXT_STEPS: text} if text else {}
+
+
+def _filled(template: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        template = template.replace(f"{{{name}}}", quote(value, safe="$", errors="replace"))
+    return template
+
+
+# -- wording ----------------------------------------------------------------------------------
+# Turns a finding into an alert. Pure.
+
+
+def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:
+    """The alert of a finding; it begins at Unix time ``wall``."""
+    summary = headline(finding, app)
+    evidence = ordered({**guidance.steps(finding.alertname), **finding.evidence})
+    return Alert(
+        labels={
+            "alertname": finding.alertname,
+            "app": app,
+            "query": finding.query,
+            "severity": finding.severity.value,
+        },
+        annotations={
+            "summary": summary,
+            "description": description(summary, finding.reason, evidence),
+            "reason": finding.reason,
+            **guidance.links(finding.alertname, app, finding.query),
+            **evidence,
+        },
+        starts_at=wall,
+        members=finding.members,
+    )

@@ -1,0 +1,172 @@
+"""Failures and flapping that outlive the process: read from the spool, applied, and kept there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from msgspec.structs import replace
+
+from ..listener.past_failures import (
+    KEEP_SECONDS,
+    MAX_KEPT,
+    FailedQuery,
+    PastFailures,
+    mark_of,
+    shifted,
+)
+from ..listener.query import Query
+from ..listener.snapshot import Snapshot
+from ..listener.state import State
+from .active_alert import FlapHistory
+from .lifecycle import Lifecycle
+from .policy import Policy
+from .restarts import is_committed, repeated
+
+# -- kept failures ----------------------------------------------------------------------------
+# The failures that the next process of the app needs for its rules. Pure.
+
+
+def kept_failures(
+    queries: Iterable[Query], unmet: Iterable[FailedQuery], policy: Policy, now: float
+) -> tuple[FailedQuery, ...]:
+    """For each query, the failures within its window and those that may show a poison batch.
+
+    ``unmet`` are queries of earlier processes that this process has not seen. Queries with the same
+    name are kept without failures: their own id shows that they do not continue a failed one.
+    """
+    queries = tuple(queries)
+    window = _longest_window(policy)
+    found = [_trimmed(one, window, now) for one in unmet]
+    found += [_of(query, policy, now) for query in queries if query.deaths]
+    failed = sorted((one for one in found if one.deaths), key=lambda one: one.deaths[-1].at)
+    kept = {one.query_id: one for one in failed[-MAX_KEPT:]}
+    marks = {one.mark for one in kept.values() if one.mark}
+    if marks:
+        namesakes = [_bare(query) for query in queries if mark_of(query.name) in marks]
+        namesakes += [one for one in found if one.mark in marks]
+        for one in namesakes[: MAX_KEPT - len(kept)]:
+            kept.setdefault(one.query_id, one)
+    return tuple(kept.values())
+
+
+def _of(query: Query, policy: Policy, now: float) -> FailedQuery:
+    window = policy.limits(query.base_name).restart_window_seconds
+    is_open = query.unrecovered_deaths > 0 and not is_committed(query, query.deaths[-1])
+    unrecovered = query.unrecovered_deaths if is_open else 0
+    one = replace(_bare(query), deaths=query.deaths, unrecovered_deaths=unrecovered)
+    return _trimmed(one, window, now)
+
+
+def _bare(query: Query) -> FailedQuery:
+    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at)
+
+
+def _trimmed(one: FailedQuery, window: float, now: float) -> FailedQuery:
+    fresh = sum(now - died.at <= window for died in one.deaths)
+    young = [died for died in one.deaths if now - died.at <= KEEP_SECONDS]
+    same = repeated(young) if one.unrecovered_deaths else 0
+    deaths = one.deaths[len(one.deaths) - max(fresh, same) :]
+    unrecovered = min(one.unrecovered_deaths, len(deaths))
+    return replace(one, deaths=deaths, unrecovered_deaths=unrecovered)
+
+
+def _longest_window(policy: Policy) -> float:
+    windows = [changes.get("restart_window_seconds", 0.0) for _, changes in policy.overrides]
+    return max(policy.defaults.restart_window_seconds, *windows, 0.0)
+
+
+# -- remembering ------------------------------------------------------------------------------
+
+
+CLOCK_SET_SECONDS = 5.0
+"""A larger step against the monotonic clock means that the wall clock was set."""
+
+
+class KeepsFailures(Protocol):
+    """Where failures and flapping outlive the process; their times are Unix seconds there."""
+
+    def take_failures(self) -> tuple[FailedQuery, ...]:
+        """The failures of an earlier process, returned once; empty while not yet known."""
+        ...
+
+    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
+        """Store exactly these; never waits."""
+        ...
+
+    def take_flaps(self) -> tuple[FlapHistory, ...]:
+        """How often alerts fired in earlier processes; like ``take_failures``."""
+        ...
+
+    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
+        """Store exactly these; never waits."""
+        ...
+
+
+class Remembering:
+    """Restores and keeps them; used by the worker's thread. Without a spool it does nothing.
+
+    ``redact`` cleans the error classes before they are kept.
+    """
+
+    def __init__(
+        self, spool: KeepsFailures | None = None, redact: Callable[[str], str] = str
+    ) -> None:
+        self._spool = spool
+        self._redact = redact
+        self._past = PastFailures()
+        self._wall_of_zero: float | None = None
+        self._offered: tuple[tuple[FailedQuery, ...], float] | None = None
+        self._flaps: tuple[tuple[FlapHistory, ...], float] | None = None
+
+    def restore(self, state: State, now: float, wall: float) -> None:
+        """Apply kept failures to the queries that have appeared since the last call."""
+        if self._spool is None:
+            return
+        kept = self._spool.take_failures()
+        if kept:
+            self._past.add(kept, now=now, wall=wall, began_at=state.began_at)
+            self._offered = None
+        state.restore(self._past)
+
+    def keep(self, snapshot: Snapshot, policy: Policy, wall: float) -> None:
+        """Store the failures that the next process needs."""
+        if self._spool is None:
+            return
+        kept = kept_failures(snapshot.queries, self._past.unmet, policy, snapshot.at)
+        seconds = self._clock(snapshot.at, wall)
+        if (kept, seconds) != self._offered:
+            self._offered = kept, seconds
+            self._spool.offer_failures(tuple(self._written(one, seconds) for one in kept))
+
+    def restore_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Add how often alerts fired in earlier processes."""
+        left = self._spool.take_flaps() if self._spool is not None else ()
+        if left:
+            lifecycle.restore_flaps([one.shifted(now - wall) for one in left], now)
+            self._flaps = None
+
+    def keep_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Store how often alerts have fired."""
+        if self._spool is None:
+            return
+        newest = lifecycle.flaps, self._clock(now, wall)
+        if newest != self._flaps:
+            self._flaps = newest
+            self._spool.offer_flaps(tuple(one.shifted(newest[1]) for one in newest[0]))
+
+    def _written(self, one: FailedQuery, seconds: float) -> FailedQuery:
+        deaths = tuple(
+            replace(died, error_class=self._redact(died.error_class)) for died in one.deaths
+        )
+        return shifted(replace(one, deaths=deaths), seconds)
+
+    def _clock(self, now: float, wall: float) -> float:
+        """The wall-clock time at monotonic 0.
+
+        It is constant until the clock is set, so that each failure is written once.
+        """
+        known, new = self._wall_of_zero, wall - now
+        if known is None or abs(new - known) > CLOCK_SET_SECONDS:
+            known = self._wall_of_zero = new
+        return known

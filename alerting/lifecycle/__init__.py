@@ -1,1 +1,0 @@
-"""The lifecycle of alerts: pending, firing, recovering, ended; alone or in groups. Pure."""

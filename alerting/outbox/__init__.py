@@ -1,1 +1,0 @@
-"""Delivers to each receiver the difference between open incidents and what it was sent."""

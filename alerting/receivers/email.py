@@ -1,0 +1,409 @@
+"""Sends incidents as e-mail, through an SMTP server with STARTTLS."""
+
+from __future__ import annotations
+
+import logging
+import smtplib
+import socket
+import ssl
+import time
+from collections.abc import Mapping, Sequence
+from email.message import EmailMessage
+from email.utils import formatdate, getaddresses
+from hashlib import sha256
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+from ...core.secret import Secret
+from ...core.socket_deadline import SocketDeadline
+from ...core.states import DeliveryOutcome
+from ...core.text import shorten
+from ..alert import Incident
+from ..alert_text import (
+    NEXT_STEPS,
+    called,
+    details,
+    headline_of,
+    links,
+    members,
+    next_steps,
+    status,
+)
+from .http import MISFITS
+from .receiver import (
+    DeliveryError,
+    Key,
+    ReceiverCapabilities,
+    ReceiverContext,
+    ReceiverSettings,
+    ReceiverType,
+    SecretFile,
+    Text,
+    is_loopback,
+)
+
+log = logging.getLogger("querypulse")
+
+
+# -- email message ----------------------------------------------------------------------------
+# An incident as an e-mail. Pure.
+
+
+MAX_SUBJECT_CHARACTERS = 200
+MAX_TEXT_CHARACTERS = 20_000
+
+
+def email_message(
+    incident: Incident,
+    sender: str,
+    to: Sequence[str],
+    wall: float,
+    external_url: str = "",
+    *,
+    minimal: bool = False,
+) -> EmailMessage:
+    """The message: the headline as subject, and the details as plain text unless ``minimal``."""
+    message = EmailMessage()
+    headline = _clean(" ".join(headline_of(incident).split()))
+    firing = incident.ends_at is None
+    subject = f"{incident.severity}: {headline}" if firing else headline
+    # Before Python 3.13, a header decodes such words, line ends included.
+    message["Subject"] = shorten(subject.replace("=?", "= ?"), MAX_SUBJECT_CHARACTERS)
+    message["From"], message["To"] = sender, ", ".join(to)
+    message["Date"] = formatdate(wall)
+    thread = _message_id(incident, "")
+    message["Message-ID"] = _message_id(incident, f"{status(incident)} {incident.revision}")
+    message["In-Reply-To"] = message["References"] = thread
+    message["Auto-Submitted"] = "auto-generated"
+    if firing and incident.severity == "critical":
+        message["Importance"] = "high"
+    text = headline if minimal else _text(incident, headline, external_url)
+    message.set_content(shorten(_clean(text), MAX_TEXT_CHARACTERS) + "\n")
+    return message
+
+
+def _text(incident: Incident, headline: str, external_url: str) -> str:
+    since = f"{incident.name} since {formatdate(incident.starts_at)}"
+    ways = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
+    parts = [headline, _facts(incident), _lines(ways), since]
+    return "\n\n".join(filter(None, parts))
+
+
+def _facts(incident: Incident) -> str:
+    if len(incident.alerts) == 1:
+        return _lines(details(incident.alerts[0]))
+    lines = {
+        called(one.labels["query"]): one.annotations.get("reason", "") for one in members(incident)
+    }
+    steps = next_steps(incident)
+    return _lines({**lines, **({NEXT_STEPS: steps} if steps else {})})
+
+
+def _lines(facts: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in facts.items())
+
+
+def _clean(text: str) -> str:
+    """Without control characters, and without lone surrogates of a broken exception."""
+    plain = text.encode("utf-8", "replace").decode()
+    return "".join(one for one in plain if one in "\n\t" or one.isprintable())
+
+
+def _message_id(incident: Incident, which: str) -> str:
+    """The same for every attempt to send the same message, also after a restart."""
+    what = f"{incident.key}\n{incident.starts_at!r}\n{which}"
+    return f"<{sha256(what.encode('utf-8', 'replace')).hexdigest()[:32]}@querypulse.invalid>"
+
+
+# -- smtp connection --------------------------------------------------------------------------
+# A connection to an SMTP server whose whole dialogue has one deadline.
+
+
+STEP_SECONDS = 5.0
+READY = 220
+"""The server's greeting (RFC 5321, 4.2.3)."""
+GO_AHEAD = 354
+"""The server waits for the message."""
+PIECE_BYTES = 16 * 1024
+"""A TLS record: the limit of a whole SSL socket counts for each."""
+
+
+class SmtpConnection(SocketDeadline, smtplib.SMTP):
+    """``smtplib`` with a deadline; another thread may ``cut`` it."""
+
+    def __init__(self, deadline: float) -> None:
+        SocketDeadline.__init__(self)
+        # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
+        smtplib.SMTP.__init__(self, local_hostname=_own_name(), timeout=STEP_SECONDS)
+        self.deadline = deadline
+        self.has_data = False
+        """Whether the message was sent, at least in part."""
+        self._tls: ssl.SSLContext | None = None
+
+    def connect_to(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
+        """Connect, with TLS from the start if a context is given."""
+        self._tls = tls
+        # The name that a certificate must be for; smtplib sets it only in its own constructor.
+        self._host = host
+        code, answer = self.connect(host, port)
+        if code != READY:
+            raise smtplib.SMTPConnectError(code, answer)
+
+    def leave(self) -> None:
+        """Say goodbye; the message has been accepted, so nothing that happens now matters."""
+        try:
+            self.quit()
+        except (smtplib.SMTPException, OSError):
+            return
+
+    def starttls(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
+        """Switch to TLS within the time that is left."""
+        if self.sock is not None:
+            self.limit(self.sock)
+        answer = super().starttls(*args, **kwargs)
+        # The old socket object is detached.
+        self._socket = self.sock
+        return answer
+
+    def send(self, s: Any) -> None:
+        """Send within the time that is left."""
+        data = s.encode(self.command_encoding) if isinstance(s, str) else s
+        for start in range(0, len(data), PIECE_BYTES):
+            if self.sock is not None:
+                self.limit(self.sock)
+            super().send(data[start : start + PIECE_BYTES])
+
+    def getreply(self) -> tuple[int, bytes]:
+        """Read an answer within the time that is left."""
+        if self.file is None and self.sock is not None:
+            self.file = self.reader(self.sock)
+        code, text = super().getreply()
+        self.has_data = self.has_data or code == GO_AHEAD
+        return code, text
+
+    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
+        made = self.connect_within(host, port, timeout)
+        if self._tls is None:
+            return made
+        return self.secured(made, self._tls, host)
+
+
+def _own_name() -> str:
+    name = socket.gethostname()
+    return name if "." in name and name.isascii() else "[127.0.0.1]"
+
+
+# -- smtp failure -----------------------------------------------------------------------------
+# Why an e-mail was not accepted, and what that means for the alert. Pure.
+
+
+PERMANENT = 500
+"""From this code on a refusal is permanent, from 400 on temporary (RFC 5321, 4.2.1)."""
+UNUSABLE: dict[type[Exception], str] = {
+    smtplib.SMTPNotSupportedError: "offers no STARTTLS, or no login that we know",
+    FileNotFoundError: "was not reached: ca_file is gone",
+    UnicodeError: "was not sent the login: it is not ASCII",
+}
+
+
+def diagnose_smtp(error: Exception) -> tuple[str, DeliveryOutcome]:
+    """What happened, without the server's own words, and what that means for the alert."""
+    if isinstance(error, smtplib.SMTPRecipientsRefused):
+        codes = sorted(code for code, _ in error.recipients.values())
+        return f"refused every recipient: {codes[0]}", _by_code(codes[0])
+    if isinstance(error, smtplib.SMTPDataError):
+        return f"refused the message: {error.smtp_code}", _by_code(error.smtp_code)
+    if isinstance(error, smtplib.SMTPResponseException):
+        return f"answered {error.smtp_code}", _by_code(error.smtp_code)
+    for kind, text in UNUSABLE.items():
+        if isinstance(error, kind):
+            return text, DeliveryOutcome.MISCONFIGURED
+    return _no_answer(error)
+
+
+def _no_answer(error: Exception) -> tuple[str, DeliveryOutcome]:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"is not trusted: {error.verify_message}", DeliveryOutcome.MISCONFIGURED
+    detail = getattr(error, "strerror", None)
+    kind = type(error).__name__
+    text = f"did not answer: {kind} ({detail})" if detail else f"did not answer: {kind}"
+    misfit = isinstance(error, ssl.SSLError) and MISFITS.search(error.reason or "")
+    return text, DeliveryOutcome.MISCONFIGURED if misfit else DeliveryOutcome.TRANSIENT
+
+
+def _by_code(code: int) -> DeliveryOutcome:
+    """A refusal for good may be a wrong login, sender or recipient: it is kept."""
+    return DeliveryOutcome.MISCONFIGURED if code >= PERMANENT else DeliveryOutcome.TRANSIENT
+
+
+# -- smtp -------------------------------------------------------------------------------------
+
+
+TOTAL_SECONDS = 10.0
+PORTS = {"starttls": 587, "implicit": 465, "none": 25}
+
+
+class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True, kw_only=True):
+    """``tls``: after STARTTLS, from the start (``implicit``), or not at all on this machine."""
+
+    host: Annotated[
+        Text, Meta(pattern=r"^([A-Za-z0-9_]([A-Za-z0-9_-]*\.?)*|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)$")
+    ]
+    port: Annotated[int, Meta(ge=1, le=65535)] | None = None
+    """By default 587, 465 or 25, by ``tls``."""
+    sender: Text
+    to: Annotated[tuple[Text, ...], Meta(min_length=1)]
+    tls: Literal["starttls", "implicit", "none"] = "starttls"
+    user: Text | None = None
+    password: Key | None = None
+    password_file: SecretFile | None = None
+    ca_file: Text | None = None
+
+
+class Email:
+    """One message per incident; the messages of an incident are one thread.
+
+    A new connection for each message: servers close idle ones.
+    """
+
+    capabilities = ReceiverCapabilities(per_minute=30.0)
+
+    def __init__(
+        self,
+        given: EmailSettings,
+        password: Secret | None = None,
+        ca_file: str | None = None,
+        external_url: str = "",
+    ) -> None:
+        """Check the settings; ``external_url`` is the link to more information.
+
+        Raises:
+            ValueError: an address, ``tls`` or the login cannot be used; the message names the
+                setting.
+
+        """
+        self.name = given.name
+        self._sender = _address("sender", given.sender)
+        self._to = [_address("to", one) for one in given.to]
+        if given.tls == "none" and not is_loopback(given.host):
+            raise ValueError("tls = 'none' is allowed only if host is this machine")
+        word = password.reveal() if password is not None else ""
+        for setting, text in (("user", given.user or ""), ("password", word)):
+            if not text.isascii():
+                raise ValueError(f"{setting} must be ASCII: SMTP allows nothing else")
+        self._given = given
+        self._password = password
+        self._ca_file = ca_file
+        self._external_url = external_url
+        self._place = _place(given)
+        self._server: SmtpConnection | None = None
+        self._closed = False
+
+    def send(self, incident: Incident, wall: float) -> None:
+        """Send one incident; see ``Receiver.send``.
+
+        A message that is refused after its text is sent again with its headline only: filters
+        dislike links and long texts.
+        """
+        deadline = time.monotonic() + TOTAL_SECONDS
+        given = self._given
+        for minimal in (False, True):
+            message = email_message(
+                incident, given.sender, given.to, wall, self._external_url, minimal=minimal
+            )
+            try:
+                self._deliver(message, deadline)
+            except smtplib.SMTPDataError as error:
+                if minimal or error.smtp_code < PERMANENT:
+                    raise self._failure(error) from None
+            else:
+                return
+
+    def close(self) -> None:
+        """End the message being sent; it may be sent again."""
+        self._closed = True
+        if (server := self._server) is not None:
+            server.cut()
+
+    def _deliver(self, message: EmailMessage, deadline: float) -> None:
+        """Send one message.
+
+        Raises:
+            SMTPDataError: the server refused the text.
+            DeliveryError: it was not accepted for another reason.
+
+        """
+        if self._closed:
+            raise DeliveryError(f"{self._place}: closed", DeliveryOutcome.TRANSIENT)
+        server = self._server = SmtpConnection(deadline)
+        try:
+            self._converse(server, message)
+        except smtplib.SMTPDataError:
+            raise
+        except (smtplib.SMTPException, OSError, ValueError) as error:
+            raise self._failure(error, has_data=server.has_data) from None
+        finally:
+            server.close()
+            self._server = None
+
+    def _converse(self, server: SmtpConnection, message: EmailMessage) -> None:
+        given = self._given
+        implicit = self._context() if given.tls == "implicit" else None
+        server.connect_to(given.host, given.port or PORTS[given.tls], implicit)
+        if given.tls == "starttls":
+            server.starttls(context=self._context())
+        if given.user is not None and self._password is not None:
+            server.login(given.user, self._password.reveal())
+        refused = server.send_message(message, self._sender, self._to)
+        for address, (code, _) in refused.items():
+            log.warning("querypulse: %s refused the recipient %s: %d", self._place, address, code)
+        server.leave()
+
+    def _context(self) -> ssl.SSLContext:
+        # The authorities that all other receivers trust.
+        return ssl.create_default_context(cafile=self._ca_file or DEFAULT_CA_BUNDLE_PATH)
+
+    def _failure(self, error: Exception, *, has_data: bool = False) -> DeliveryError:
+        text, outcome = diagnose_smtp(error)
+        # A server that answers has not accepted the message (RFC 5321, 4.2.5).
+        answered = isinstance(error, smtplib.SMTPResponseException) and error.smtp_code > 0
+        return DeliveryError(
+            f"{self._place} {text}", outcome, may_have_arrived=has_data and not answered
+        )
+
+
+def _address(setting: str, text: str) -> str:
+    """The bare address in ``Name <address>``; exactly one, in ASCII."""
+    found = [address for _, address in getaddresses([text])]
+    bare = found[0] if len(found) == 1 else ""
+    name, domain = bare.rpartition("@")[::2]
+    odd = bare not in text or not bare.isascii() or not text.isprintable()
+    if not name or not domain or odd or any(one in bare for one in " ,;<>") or ";" in text:
+        raise ValueError(f"{setting} must be one e-mail address in ASCII (given: {text!r})")
+    return bare
+
+
+def _place(given: EmailSettings) -> str:
+    host = f"[{given.host}]" if ":" in given.host else given.host
+    return f"smtp://{host}:{given.port or PORTS[given.tls]}"
+
+
+def make(given: EmailSettings, context: ReceiverContext) -> Email:
+    """Make an e-mail receiver from its settings."""
+    has_password = given.password is not None or given.password_file is not None
+    if given.password is not None and given.password_file is not None:
+        raise ValueError("give 'password' or 'password_file', not both")
+    if has_password != (given.user is not None):
+        raise ValueError("'user' and 'password' or 'password_file' go together")
+    password = context.secret("password") if has_password else None
+    return Email(given, password, context.http.ca_file, context.external_url)
+
+
+def urls(given: EmailSettings) -> Sequence[str]:
+    """The server."""
+    return (_place(given),)
+
+
+TYPE = ReceiverType(EmailSettings, make, urls=urls)

@@ -1,0 +1,249 @@
+"""Whether a query has recovered: enough time, with commits or idleness in it. Pure.
+
+The absence of its finding proves little: a restarted query has no finding either, until it fails
+again. Times are monotonic seconds.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from ..core.states import QueryState
+from ..listener.identity import RESERVED, UNNAMED, is_of_namesake
+from ..listener.probe import Context
+from ..listener.query import Query
+from ..listener.snapshot import Snapshot
+from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
+from .evaluate import Evaluation
+from .finding import WHOLE_DRIVER, QueryHealth, Severity
+
+NOT_WORKING = frozenset(
+    {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}
+)
+UNHEALTHY = NOT_WORKING | {
+    QueryState.FLAPPING,
+    QueryState.REWOUND,
+    QueryState.SLOW,
+    QueryState.LAGGING,
+    QueryState.WATERMARK_STUCK,
+}
+COMMITS_OF_HEALTH = 2
+POLL_IS_OLD_SECONDS = 10.0
+"""Ten calm polls of the probe at its default interval."""
+
+
+class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
+    """A query has been healthy since ``since``.
+
+    ``commits`` and ``restarts`` are the query's at that time; ``active``: its run had shown
+    activity by then, or had completed.
+    """
+
+    since: float
+    commits: int
+    restarts: int = 0
+    active: bool = False
+
+
+class DriverHealth:
+    """The health of the queries of one driver at one time.
+
+    It uses ``QueryHealth`` rather than findings: a finding may have been merged into one of the
+    whole driver, or replaced by flapping, while the query is still unhealthy.
+    """
+
+    def __init__(self, evaluation: Evaluation, snapshot: Snapshot, now: float) -> None:
+        self.now = now
+        self.queries = snapshot.labels()
+        self._health = evaluation.health
+        self._listed = {label for one in evaluation.findings for label in one.members}
+        self._snapshot = snapshot
+
+    @property
+    def expected(self) -> frozenset[str]:
+        """The labels of all queries that exist or are expected."""
+        return frozenset(self._health) | frozenset(self.queries)
+
+    def has_seen(self, label: str) -> bool:
+        """Whether the query itself was seen, and not only others of its name."""
+        return label in RESERVED or label in self.queries
+
+    def knows(self, label: str) -> bool:
+        """Whether the query, or any that the label covers, was seen."""
+        known = bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+        return known or bool(self._members(label))
+
+    def is_unnamed(self, label: str) -> bool:
+        """Whether this is the label of a query without a name."""
+        query = self.queries.get(label)
+        return query is not None and query.is_unnamed
+
+    def recovery(
+        self, label: str, severity: str, before: RecoveryWindow | None
+    ) -> RecoveryWindow | None:
+        """The recovery that continues or begins now; None while it is unhealthy at ``severity``.
+
+        A warning does not keep a critical alert open: it has its own alert. A recovery does not
+        begin before the run has shown activity. It is dropped while no poll shows whether the
+        query is still in its last batch: then nothing proves that the query is healthy.
+        """
+        if label == UNNAMED or self._members(label):
+            return self._recovery_of_all(label, severity, before)
+        query, health = self.queries.get(label), self._health.get(label)
+        if self._is_unhealthy(label, severity) or self._is_unseen_in_batch(label):
+            return None
+        if before is not None and _continues(before, query):
+            return before
+        return _recovering(self.now, query, health)
+
+    def has_recovered(self, label: str, recovery: RecoveryWindow, seconds: float) -> bool:
+        """Whether ``recovery`` has lasted for ``seconds`` and is proven.
+
+        Two commits or an idle event prove it. No proof is needed for a query that has completed,
+        was stopped, is ignored or has been forgotten, nor for the whole driver. If the label covers
+        several queries, each that runs must have been active.
+        """
+        if self.lasted(recovery) < seconds:
+            return False
+        if (members := self._members(label)) or label == UNNAMED:
+            return all(map(partial(self._was_active, recovery), members))
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None or health.ignored:
+            return True
+        if health.state in {QueryState.STOPPED, QueryState.COMPLETED}:
+            return True
+        idle = query.last_idle_at is not None and query.last_idle_at > recovery.since
+        return idle or query.totals.commits - recovery.commits >= COMMITS_OF_HEALTH
+
+    def outcome(self, label: str, alertname: str, recovery: RecoveryWindow | None) -> str:
+        """What a query does after its alert has ended, as the resolved message says it."""
+        if label in RESERVED or self._members(label):
+            return recovered(alertname, of_one_query=False)
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None or health.ignored:
+            return UNWATCHED[0]
+        if health.state is QueryState.COMPLETED:
+            return COMPLETED[0]
+        if health.state is QueryState.STOPPED:
+            return STOPPED[0]
+        commits = 0 if recovery is None else query.totals.commits - recovery.commits
+        return recovered(alertname) if commits >= COMMITS_OF_HEALTH else IDLE[0]
+
+    def _is_unseen_in_batch(self, label: str) -> bool:
+        query, health = self.queries.get(label), self._health.get(label)
+        if query is None or health is None:
+            return False
+        flight, polled_at = query.in_flight, query.probed_at
+        if flight is None or flight.batch_id is None or polled_at is None:
+            return False
+        if query.last_activity_at > polled_at or health.ignored or not query.alive:
+            return False
+        return self._snapshot.watched(polled_at, self.now) > POLL_IS_OLD_SECONDS
+
+    def _members(self, label: str) -> list[str]:
+        """The labels of the queries that this one covers; none if it is that of one query.
+
+        ``UNNAMED`` covers all queries without a name. The label of a namesake that an earlier
+        process has seen covers all queries of that name, if there are several: each process
+        decides which of them has the name itself as its label.
+        """
+        if label == UNNAMED:
+            return [one for one in self.queries if self.is_unnamed(one)]
+        if label in self.queries:
+            return []
+        same = [one.label for one in self.queries.values() if is_of_namesake(label, one.name)]
+        return same if len(same) > 1 else []
+
+    def _was_active(self, recovery: RecoveryWindow, label: str) -> bool:
+        """Whether the query was active since then; True if it does not run."""
+        query, health = self.queries[label], self._health.get(label)
+        if health is None or health.ignored:
+            return True
+        return health.state is not QueryState.RUNNING or query.last_activity_at > recovery.since
+
+    def _recovery_of_all(
+        self, label: str, severity: str, before: RecoveryWindow | None
+    ) -> RecoveryWindow | None:
+        """None while a member is unhealthy and, without a name, not listed by another alert."""
+        own = self._members(label)
+        listed = self._listed if label == UNNAMED else frozenset()
+        if any(one not in listed and self._is_unhealthy(one, severity) for one in own):
+            return None
+        if any(map(self._is_unseen_in_batch, own)):
+            return None
+        states = {self._health[one].state for one in own if one in self._health}
+        if QueryState.STARTING in states:
+            return before if label == UNNAMED else None
+        return before or RecoveryWindow(self.now, 0)
+
+    def _is_unhealthy(self, label: str, severity: str) -> bool:
+        query, health = self.queries.get(label), self._health.get(label)
+        return health is not None and _is_unhealthy(query, health, severity, self._snapshot.context)
+
+    def lasted(self, recovery: RecoveryWindow) -> float:
+        """Seconds of ``recovery``, without the time in which querypulse was paused."""
+        return self.watched_since(recovery.since)
+
+    def watched_since(self, at: float) -> float:
+        """Seconds since then, without the time in which querypulse was paused."""
+        return self._snapshot.watched(at, self.now)
+
+
+def _recovering(
+    now: float, query: Query | None, health: QueryHealth | None
+) -> RecoveryWindow | None:
+    """A recovery that begins now; None while a watched run has not shown activity."""
+    if query is None or health is None:
+        return RecoveryWindow(now, 0)
+    if query.alive and not query.activity_seen and not health.ignored:
+        return None
+    active = query.alive or health.state is QueryState.COMPLETED
+    return RecoveryWindow(now, query.totals.commits, query.totals.restarts, active)
+
+
+def _continues(before: RecoveryWindow, query: Query | None) -> bool:
+    """Whether the recovery goes on.
+
+    A recovery that began when a run was stopped, or had vanished, ends when that run reappears or
+    the next one starts, unless it commits.
+    """
+    if query is None:
+        return before.commits == 0
+    totals = query.totals
+    if totals.commits != before.commits:
+        # Fewer commits than before: another query has this name now.
+        return totals.commits > before.commits
+    return before.active or (totals.restarts == before.restarts and not query.alive)
+
+
+def _is_unhealthy(
+    query: Query | None, health: QueryHealth, severity: str, context: Context
+) -> bool:
+    if health.ignored:
+        return False
+    states = UNHEALTHY if severity == Severity.WARNING.value else _critical_states(health)
+    if health.state in states or query is None:
+        # Without a query: it is expected, but has not been seen yet.
+        return True
+    return health.state is QueryState.STOPPED and not _on_purpose(query, context)
+
+
+def _critical_states(health: QueryHealth) -> frozenset[QueryState]:
+    """The states that are critical; a stalled or slow query may be a warning or critical."""
+    if health.severity is Severity.WARNING:
+        return frozenset()
+    return NOT_WORKING | {QueryState.SLOW} if health.severity is Severity.CRITICAL else NOT_WORKING
+
+
+def _on_purpose(query: Query, context: Context) -> bool:
+    """Whether the stop is planned; any other may soon raise ``StreamingQueryStopped``.
+
+    If the trigger is unknown, the query may have been allowed to end. One that ends by itself was
+    cut off if its SparkContext stopped by itself.
+    """
+    if context.is_on_purpose or query.stop_expected:
+        return True
+    trigger = query.trigger
+    return trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)

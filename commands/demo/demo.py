@@ -1,0 +1,566 @@
+"""``querypulse demo``: the job runs in the main thread, which blocks where real jobs block."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+
+from ...alerting.alert_text import says
+from ...alerting.incidents import DOWNSTREAM
+from ...core.text import listed
+from ...exporter.status import QueryStatus
+from ...listener.python_frames import current_frames
+from ...sidecar.failure import QueryFailure
+from ...sidecar.sidecar import Sidecar, attach
+from ..exit_code import INTERRUPTED
+from .pipeline import BRONZE, POLL_SECONDS, FilePipeline, Pipeline, made
+from .scenarios import SCENARIOS, DemoSettings
+
+# -- page receiver ----------------------------------------------------------------------------
+# A loopback webhook receiver that keeps the pages it receives.
+
+
+class ReceivedAlert(msgspec.Struct, frozen=True):
+    """One alert as it arrived, and when (Unix seconds)."""
+
+    arrived_at: float
+    status: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+
+
+class PageReceiver:
+    """Listens on a free loopback port from construction to ``close``."""
+
+    def __init__(self) -> None:
+        self.pages: list[ReceivedAlert] = []
+        pages = self.pages
+
+        class PageHandler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                pages.extend(_pages(json.loads(body), time.time()))
+                self.send_response(200)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
+                """Log nothing: the terminal is for the demo's own output."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/pages"
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, name="demo-pages", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop listening."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def _pages(body: dict[str, Any], now: float) -> list[ReceivedAlert]:
+    return [
+        ReceivedAlert(now, alert["status"], alert["labels"], alert["annotations"])
+        for alert in body["alerts"]
+    ]
+
+
+# -- demo output ------------------------------------------------------------------------------
+# Prints the demo's events in the terminal as they happen.
+
+
+_HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
+_FEW = 2
+_SHOWN = (
+    "summary",
+    "reason",
+    "python_line",
+    "siblings",
+    "downstream",
+    "last_commit",
+    "window",
+    "tasks",
+)
+
+
+class DemoOutput:
+    """Prints lines with the seconds since the beginning."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        """Print one line."""
+        elapsed = time.monotonic() - self._began
+        sys.stdout.write(f"[{elapsed:6.1f} s] {text}\n")
+        sys.stdout.flush()
+
+    def queries(self, queries: Sequence[QueryStatus]) -> None:
+        """Print how many queries are healthy, whenever that changes."""
+        healthy = sum(query.state in _HEALTHY for query in queries)
+        text = f"job RUNNING, {healthy} of {len(queries)} queries healthy"
+        others = _by_state([query for query in queries if query.state not in _HEALTHY])
+        if others:
+            text += f" ({others})"
+        if text != self._last:
+            self._last = text
+            self.say(text)
+
+    def page(self, page: ReceivedAlert, seconds: float) -> None:
+        """Print a page as the person on call reads it, ``seconds`` after its cause."""
+        labels, annotations = page.labels, page.annotations
+        if page.status == "resolved":
+            self.say(annotations["summary"])
+            return
+        self.say(f"a page arrives, {seconds:.2f} s later")
+        rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
+        rows += [("severity", labels["severity"])]
+        redundant = says(annotations.get("summary", ""), annotations.get("reason", ""))
+        shown = [name for name in _SHOWN if name != "reason" or not redundant]
+        rows += [(name, annotations[name]) for name in shown if annotations.get(name)]
+        sys.stdout.write("\n  +-- PAGE " + "-" * 70 + "\n")
+        for name, text in rows:
+            lines = textwrap.wrap(text, 64) or [""]
+            sys.stdout.write(f"  | {name:<12} {lines[0]}\n")
+            sys.stdout.writelines(f"  | {'':<12} {line}\n" for line in lines[1:])
+        sys.stdout.write("  +" + "-" * 79 + "\n\n")
+        sys.stdout.flush()
+
+    def facts(self, facts: dict[str, str]) -> None:
+        """Print the final facts."""
+        sys.stdout.write("\nThe facts\n")
+        for name, text in facts.items():
+            sys.stdout.write(f"  {name:<18} {text}\n")
+        sys.stdout.flush()
+
+
+def _by_state(queries: Sequence[QueryStatus]) -> str:
+    """The names of one or two queries, the count of more: "a failed, 5 starting"."""
+    names: dict[str, list[str]] = {}
+    for query in queries:
+        names.setdefault(query.state, []).append(str(query.name))
+    return ", ".join(
+        f"{len(some)} {state}" if len(some) > _FEW else f"{', '.join(some)} {state}"
+        for state, some in names.items()
+    )
+
+
+# -- spark session ----------------------------------------------------------------------------
+# A local Spark for the demo that logs nothing to the terminal.
+
+
+# Spark ignores a configuration without appenders, and would log.
+SILENT_LOG4J = """\
+appender.none.type = Null
+appender.none.name = none
+rootLogger.level = off
+rootLogger.appenderRef.none.ref = none
+"""
+
+# In a short demo, full optimization costs more than it gains. The code cache gets Java's default
+# size, which this option would reduce.
+QUICK_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+
+
+def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None) -> Any:
+    """Start Spark with two cores and ``conf``, without logging; it writes below ``folder``.
+
+    Only the event log, if any, has its own folder.
+    """
+    from pyspark.sql import SparkSession
+
+    log4j = folder / "log4j2.properties"
+    log4j.write_text(SILENT_LOG4J)
+    # Py4J logs the traceback of every foreachBatch that raises; the page shows it more clearly.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    java = f"{QUICK_START} -Dlog4j2.configurationFile={log4j.as_uri()}"
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-java-options '{java}' pyspark-shell"
+    builder = SparkSession.builder.master("local[2]").appName("telemetry")
+    for key, value in {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **_event_log(event_log),
+        **conf,
+    }.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def _event_log(name: str | None) -> dict[str, str]:
+    """Spark's settings for an uncompressed event log, which needs no extra package to read."""
+    if name is None:
+        return {}
+    folder = Path(name).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+
+
+# -- waiting ----------------------------------------------------------------------------------
+# Where the job's main thread waits while its queries run: for one query, or for any failure.
+
+
+class Waiting(Protocol):
+    """What a main thread does until the job is over."""
+
+    where: str
+    """The call in which it blocks."""
+
+    def wait(self) -> QueryFailure | None:
+        """Block; returns the failure that ends the job, if any."""
+
+    def let_go(self) -> None:
+        """End the wait, from another thread."""
+
+
+class Blocked:
+    """The trap of the incident: a job that waits for one query does not see another fail."""
+
+    where = "awaitTermination"
+
+    def __init__(self, pipeline: Pipeline, query: str = BRONZE) -> None:
+        self._pipeline = pipeline
+        self._query = query
+
+    def wait(self) -> QueryFailure | None:
+        """Block until the query ends, whatever happens to the others."""
+        self._pipeline.queries[self._query].awaitTermination()
+        return None
+
+    def let_go(self) -> None:
+        """Stop the query."""
+        self._pipeline.queries[self._query].stop()
+
+
+class Supervised:
+    """The solution: any failed query ends the job, and its scheduler starts it again."""
+
+    where = "await_any_failure"
+
+    def __init__(self, sidecar: Sidecar) -> None:
+        self._sidecar = sidecar
+
+    def wait(self) -> QueryFailure | None:
+        """Block until any query fails or disappears."""
+        try:
+            self._sidecar.await_any_failure()
+        except QueryFailure as failure:
+            return failure
+        return None
+
+    def let_go(self) -> None:
+        """Close the sidecar."""
+        self._sidecar.close()
+
+
+def main_thread_stuck_in(function: str) -> bool:
+    """Whether the main thread is in a call of this function now."""
+    ident = threading.main_thread().ident
+    frame = current_frames().get(ident) if ident is not None else None
+    while frame is not None:
+        if frame.f_code.co_name == function:
+            return True
+        frame = frame.f_back
+    return False
+
+
+# -- demo run ---------------------------------------------------------------------------------
+# Runs the demo: waits until all queries commit, runs the scenario, checks the alerts.
+
+
+OUTAGE_SECONDS = 120.0
+"""How long a delivery to the user's own webhook may take."""
+HEALTHY_SECONDS = 60.0
+OTHERS_SECONDS = 60.0
+"""How long it may take until every other query has committed once more."""
+
+
+class DemoSetup(msgspec.Struct, frozen=True):
+    """The receiver and the output of the demo, and two events that end it early."""
+
+    receiver: PageReceiver
+    output: DemoOutput
+    interrupted: threading.Event = msgspec.field(default_factory=threading.Event)
+    over: threading.Event = msgspec.field(default_factory=threading.Event)
+    """The job has ended by itself, after sending its alerts."""
+
+
+class DemoRun:
+    """Runs the scenario in its own thread, beside the job's waiting main thread."""
+
+    def __init__(
+        self,
+        settings: DemoSettings,
+        sidecar: Sidecar,
+        pipeline: Pipeline,
+        waiting: Waiting,
+        setup: DemoSetup,
+    ) -> None:
+        self.as_expected = False
+        """Whether exactly the expected alerts were reported."""
+        self._settings = settings
+        self._scenario = SCENARIOS[settings.scenario]
+        self._sidecar = sidecar
+        self._pipeline = pipeline
+        self._waiting = waiting
+        self._receiver = setup.receiver
+        self._output = setup.output
+        self._interrupted = setup.interrupted
+        self._over = setup.over
+        self._pages: list[ReceivedAlert] = []
+        self._struck_at = 0.0
+        # Alerts that an earlier start of the job left open do not count.
+        self._began_at = time.time()
+        self._commits_before: dict[str | None, int | None] = {}
+
+    def run(self) -> None:
+        """Run to the end, then release the job's main thread."""
+        try:
+            self._play()
+        finally:
+            self._pipeline.lock.give_back()
+            self._waiting.let_go()
+
+    def _play(self) -> None:
+        if not self._watch(self._pipeline.startup_seconds, self._all_committing):
+            if not self._interrupted.is_set():
+                self._output.say("not every query has committed")
+            return
+        began = time.monotonic()
+        self._watch(self._settings.after, self._over.is_set)
+        if self._interrupted.is_set():
+            return
+        self._output.say(f"now {self._scenario.description}")
+        self._struck_at = self._scenario.strike(self._pipeline)
+        self._commits_before = self._commits()
+        if not self._watch(self._patience(), self._paged) and self._on_its_way():
+            self._watch(OUTAGE_SECONDS, self._paged)
+        self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
+        self._watch(self._settings.remaining(time.monotonic() - began), self._over.is_set)
+        self.as_expected = self._reported_as_expected()
+        self._output.facts(self._facts())
+
+    def _reported_as_expected(self) -> bool:
+        firing = [page for page in self._pages if page.status == "firing"]
+        fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
+        alertname = self._scenario.alertname
+        ended = self._settings.supervised and self._scenario.ends_supervised
+        reported = fired == ([] if alertname is None else [(alertname, self._scenario.query)])
+        return reported and self._over.is_set() == ended and self._starving_as_expected()
+
+    def _starving_as_expected(self) -> bool:
+        """Whether all others are named as starving, if the query that broke feeds them."""
+        if self._scenario.query != BRONZE:
+            return True
+        others = set(self._pipeline.names) - {BRONZE}
+        listing = self._firing().annotations.get(DOWNSTREAM, "")
+        return self._over.is_set() or (self._starving() == others and listing != "")
+
+    def _starving(self) -> set[str]:
+        """The queries that are idle because bronze failed."""
+        reason = f"upstream {BRONZE} failed"
+        queries = self._sidecar.snapshot().queries
+        return {query.name for query in queries if (query.state, query.reason) == ("idle", reason)}
+
+    def _firing(self) -> ReceivedAlert:
+        return next(page for page in self._pages if page.status == "firing")
+
+    def _paged(self) -> bool:
+        return any(page.status == "firing" for page in self._pages)
+
+    def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
+        """Print what happens until ``done()``; False when ``seconds`` passed before."""
+        deadline = time.monotonic() + seconds
+        while not self._interrupted.is_set():
+            self._output.queries(self._sidecar.snapshot().queries)
+            for page in self._new_pages():
+                self._pages.append(page)
+                self._output.page(page, page.arrived_at - self._struck_at)
+            if done():
+                return True
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return False
+
+    def _all_committing(self) -> bool:
+        committing = {name for name, batch in self._commits().items() if batch is not None}
+        return committing >= set(self._pipeline.names)
+
+    def _commits(self) -> dict[str | None, int | None]:
+        """The last batch that each query has committed."""
+        queries = self._sidecar.snapshot().queries
+        return {query.name: query.last_commit_batch for query in queries}
+
+    def _went_on(self) -> set[str | None]:
+        """The queries that have committed since the scenario began."""
+        after = self._commits()
+        return {name for name in after if after[name] != self._commits_before.get(name)}
+
+    def _others_went_on(self) -> bool:
+        others = set(self._pipeline.names) - {self._scenario.query}
+        return (self._starving() if self._scenario.query == BRONZE else self._went_on()) >= others
+
+    def _patience(self) -> float:
+        if self._scenario.alertname is not None:
+            return self._scenario.within_seconds
+        return max(0.0, (self._settings.duration or HEALTHY_SECONDS) - self._settings.after)
+
+    def _new_pages(self) -> list[ReceivedAlert]:
+        """New pages at our own receiver or, with the user's own webhook, delivered alerts."""
+        if self._settings.webhook_url is None:
+            return self._receiver.pages[len(self._pages) :]
+        if self._on_its_way():
+            return []
+        now, known = time.time(), [page.labels for page in self._pages]
+        return [
+            ReceivedAlert(now, "firing", dict(alert.labels), dict(alert.annotations))
+            for alert in self._sidecar.alerts()
+            if alert.labels not in known and alert.starts_at >= self._began_at
+        ]
+
+    def _on_its_way(self) -> bool:
+        """Whether a delivery is pending."""
+        return any(self._sidecar.snapshot().monitor.outbox_pending.values())
+
+    def _facts(self) -> dict[str, str]:
+        facts = {"scenario": f"{self._scenario.name}: {self._scenario.description}", "page": "none"}
+        page = next((page for page in self._pages if page.status == "firing"), None)
+        if page is not None:
+            seconds = page.arrived_at - self._struck_at
+            facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
+            facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
+        facts["job"] = self._job()
+        facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
+        if self._scenario.query == BRONZE:
+            facts["starving"] = listed(sorted(self._starving())) or "none"
+        facts["events received"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
+        facts["result"] = "as expected" if self.as_expected else "NOT as expected"
+        return facts
+
+    def _job(self) -> str:
+        """The state of the job, without its queries: what a scheduler would see."""
+        if not main_thread_stuck_in(self._waiting.where):
+            return "ended by its own await_any_failure()"
+        active = sum(query.isActive for query in self._pipeline.queries.values())
+        return (
+            f"RUNNING all the time, {active} of {len(self._pipeline.queries)} queries active; "
+            f"Python waits in {self._waiting.where}()"
+        )
+
+
+# -- run --------------------------------------------------------------------------------------
+
+
+GONE_GRACE_SECONDS = 10.0
+REPORTED, NOT_REPORTED, ENDED_BY_FAILURE = 0, 1, 3
+"""Exit codes. At the third, a scheduler restarts a supervised job."""
+
+
+def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
+    """Run the demo; the exit code says whether the scenario was detected and reported.
+
+    What prevents a pipeline of this kind from starting is raised.
+    """
+    output = DemoOutput()
+    output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
+    with _folder(settings.folder) as folder:
+        pipeline = kind(folder, settings.queries, output.say)
+        setup = DemoSetup(PageReceiver(), output)
+        try:
+            spark = local_spark(folder, pipeline.prepare(), settings.event_log)
+            # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
+            for number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(number, lambda *_: setup.interrupted.set())
+            try:
+                code = _play(settings, spark, pipeline, setup)
+            finally:
+                spark.stop()
+        finally:
+            setup.receiver.close()
+            pipeline.close()
+    if setup.interrupted.is_set():
+        output.say("interrupted")
+        return INTERRUPTED
+    return code
+
+
+def _play(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> int:
+    sidecar = _attach(settings, spark, pipeline, setup)
+    awaited = SCENARIOS[settings.scenario].waits_for
+    waiting = Supervised(sidecar) if settings.supervised else Blocked(pipeline, awaited)
+    demo = DemoRun(settings, sidecar, pipeline, waiting, setup)
+    thread = threading.Thread(target=demo.run, name="demo-run", daemon=True)
+    try:
+        thread.start()
+        pipeline.start(spark)
+        failure = waiting.wait()
+        if failure is not None:
+            setup.output.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
+            setup.over.set()
+        thread.join()
+    finally:
+        sidecar.close()
+        pipeline.stop()
+    if failure is not None:
+        setup.output.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
+    return _exit_code(demo.as_expected, failed=failure is not None)
+
+
+def _exit_code(as_expected: bool, *, failed: bool) -> int:
+    if not as_expected:
+        return NOT_REPORTED
+    return ENDED_BY_FAILURE if failed else REPORTED
+
+
+def _attach(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> Sidecar:
+    folder = None if settings.folder is None else str(Path(settings.folder).resolve() / "spool")
+    sidecar = attach(
+        spark,
+        webhook_url=settings.webhook_url or setup.receiver.url,
+        http_port=settings.http_port,
+        stall_floor_seconds=pipeline.stall_floor_seconds,
+        gone_grace_seconds=GONE_GRACE_SECONDS,
+        **({} if folder is None else {"spool_dir": folder}),
+    )
+    setup.output.say(f"Spark {spark.version}")
+    if sidecar.url is not None:
+        setup.output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
+    return sidecar
+
+
+@contextmanager
+def _folder(name: str | None) -> Iterator[Path]:
+    """The folder of this name, which stays; without a name, one that is deleted at the end."""
+    if name is not None:
+        yield made(Path(name).resolve())
+        return
+    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as path:
+        yield Path(path)

@@ -1,0 +1,99 @@
+"""Text for people and for receivers: durations, lists, dates, cut and encodable text. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+# -- durations --------------------------------------------------------------------------------
+# Durations for people.
+
+
+def duration(seconds: float) -> str:
+    """``95 s``, ``40 min``, ``3 h 20 min``, ``9 d 4 h``: seconds in the largest suitable units.
+
+    A unit is suitable from two of it on. Minutes and smaller units stand alone; hours and days are
+    followed by the next smaller unit, unless there is none of it. What is left is cut off. The
+    status page (``age`` in ``words.js``) follows the same rule.
+    """
+    whole = max(0, round(seconds))
+    if whole < 2 * 60:
+        return f"{whole} s"
+    if whole < 2 * 3600:
+        return f"{whole // 60} min"
+    if whole < 2 * 86_400:
+        return _pair(whole // 60, 60, "h", "min")
+    return _pair(whole // 3600, 24, "d", "h")
+
+
+def _pair(count: int, size: int, unit: str, smaller: str) -> str:
+    units, rest = divmod(count, size)
+    return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
+
+
+# -- listing ----------------------------------------------------------------------------------
+# Lists of names for people, with a bound.
+
+
+MAX_NAMES = 10
+
+
+def listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
+    """``a, b and 7 more``: the first ``most`` names and the count of the others."""
+    shown, more = ", ".join(names[:most]), len(names) - most
+    return f"{shown} and {more} more" if more > 0 else shown
+
+
+# -- utf8 -------------------------------------------------------------------------------------
+# Texts that cannot be encoded: Python reads bytes of the environment that are not UTF-8 as lone
+# surrogates, and so does JSON. Such a text in a label or a log line would fail much later. Pure.
+
+
+def encodable(text: str) -> str:
+    """The text with an escape in place of each lone surrogate."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def is_encodable(value: object) -> bool:
+    """Whether every text in a value, its lists and its tables can be encoded."""
+    pending = [value]
+    while pending:
+        one = pending.pop()
+        if isinstance(one, str) and encodable(one) != one:
+            return False
+        if isinstance(one, Mapping):
+            pending += [*one.keys(), *one.values()]
+        elif isinstance(one, (list, tuple, set, frozenset)):
+            pending += one
+    return True
+
+
+# -- encoding ---------------------------------------------------------------------------------
+# Values in the JSON that receivers read. Pure.
+
+
+def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:
+    """Serialise once: the same bytes are signed, measured and sent.
+
+    Text from a broken exception may contain lone surrogates; they become ``?``, so that an
+    annotation never prevents a page.
+    """
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def rfc3339(wall: float) -> str:
+    """Unix seconds as RFC 3339 in UTC with milliseconds: ``2026-11-21T08:58:49.119Z``."""
+    moment = datetime.fromtimestamp(wall, timezone.utc)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc(wall: float) -> str:
+    """Unix seconds for people: ``2026-11-21 08:58:49 UTC``."""
+    return f"{datetime.fromtimestamp(wall, timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def shorten(text: str, limit: int) -> str:
+    """At most ``limit`` characters; a cut text ends in an ellipsis."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,152 @@
+"""Threads that we own, and the time that may be spent waiting for them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+
+from .guard import Guard
+
+# -- loop -------------------------------------------------------------------------------------
+# The one class that owns threads.
+
+
+PAUSE_AFTER_ERROR_SECONDS = 0.2
+
+
+class Loop:
+    """A named daemon thread that calls ``step`` repeatedly until it is stopped.
+
+    An error in a step is contained, counted under ``name`` and followed by a short pause, so a
+    broken step can neither end the thread nor spin. The thread calls ``last`` once at the end.
+    A forked child has no such thread, so the loop does nothing there.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        step: Callable[[], object],
+        guard: Guard,
+        last: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.stopping = threading.Event()
+        self._step = step
+        self._last = last
+        self._guard = guard
+        self._thread: threading.Thread | None = None
+        self._pid = os.getpid()
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this is a forked child, whose copies of locks and sockets are the parent's."""
+        return os.getpid() != self._pid
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name=f"querypulse-{self.name}", daemon=True
+            )
+            self._thread.start()
+
+    def stop(self) -> None:
+        """Make the loop end after its current step."""
+        self.stopping.set()
+
+    def join(self, timeout: float) -> bool:
+        """Wait up to ``timeout`` seconds for the end; False when a step still runs."""
+        thread = self._thread
+        if thread is None or self.is_forked or thread is threading.current_thread():
+            return True
+        thread.join(max(0.0, timeout))
+        return not thread.is_alive()
+
+    def _run(self) -> None:
+        while not self.stopping.is_set():
+            if not self._guard.attempt(self.name, self._has_stepped, default=False):
+                self.stopping.wait(PAUSE_AFTER_ERROR_SECONDS)
+        self._guard.attempt(self.name, self._last)
+
+    def _has_stepped(self) -> bool:
+        self._step()
+        return True
+
+
+# -- deadline ---------------------------------------------------------------------------------
+# One time budget for several waits.
+
+
+class Deadline:
+    """Ends ``seconds`` from now."""
+
+    def __init__(self, seconds: float) -> None:
+        self._ends_at = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left, at least 0."""
+        return max(0.0, self._ends_at - time.monotonic())
+
+
+# -- file loop --------------------------------------------------------------------------------
+# Reads files in threads of their own, because on a hanging mount a read may never return.
+
+
+END_SECONDS = 0.2
+"""How long the end of a thread that reads files is waited for."""
+HANGS_SECONDS = 10.0
+
+
+class HangDetector:
+    """``with detector:`` surrounds work that may never return; any thread may read ``problem``."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._began_at: float | None = None
+
+    def __enter__(self) -> None:
+        self._began_at = self._clock()
+
+    def __exit__(self, *_: object) -> None:
+        self._began_at = None
+
+    @property
+    def problem(self) -> str:
+        """How long the work has not returned; empty unless that is long."""
+        began_at = self._began_at
+        waited = 0.0 if began_at is None else self._clock() - began_at
+        return f"no answer for {waited:.0f} s" if waited > HANGS_SECONDS else ""
+
+
+class FileLoop:
+    """An unstarted thread that calls ``read`` every ``seconds``."""
+
+    def __init__(self, name: str, read: Callable[[], object], seconds: float, guard: Guard) -> None:
+        self._name = name
+        self._read = read
+        self._seconds = seconds
+        self._guard = guard
+        self._hang = HangDetector()
+        self._loop = Loop(name, self._step, guard)
+
+    @property
+    def problem(self) -> str:
+        """That a read does not return; empty without a problem."""
+        return self._hang.problem
+
+    def start(self) -> None:
+        """Start the thread; a second call does nothing."""
+        self._loop.start()
+
+    def end(self) -> None:
+        """Stop the thread and wait briefly: a hanging read must not delay a close."""
+        self._loop.stop()
+        self._loop.join(END_SECONDS)
+
+    def _step(self) -> None:
+        with self._hang:
+            self._guard.attempt(self._name, self._read)
+        self._loop.stopping.wait(self._seconds)

@@ -1,1 +1,0 @@
-"""What is pushed where nobody can scrape: payloads, without sockets."""

@@ -1,0 +1,177 @@
+"""Decodes received events in a thread of its own, not on Spark's threads.
+
+This thread may wait for the JVM; the worker thread, which evaluates, never does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.guard import Guard
+from .events import DecodeError, Event, Started, Terminated, decode
+from .mailbox import EventSource, Mailbox, Received
+from .probe import Context
+from .spark.jvm import NETWORK_ERRORS
+
+TAKE_SECONDS = 1.0
+RETRY_SECONDS = 0.5
+MAX_ANSWERS = 1000
+"""A marker follows at most this many answers, so that constant events cannot hold it back."""
+REMEMBERED = 1024
+"""How many events are remembered to recognise duplicates."""
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """An event, when it arrived, and the state of the SparkContext when it was read."""
+
+    event: Event
+    at: float
+    context: Context = Context.RUNNING
+
+
+class Marker:
+    """Follows everything received so far; the worker sets ``passed`` when it takes the marker."""
+
+    def __init__(self) -> None:
+        self.passed = threading.Event()
+
+
+class ExpectStop(msgspec.Struct, frozen=True):
+    """The application announces that it will stop the query of this name."""
+
+    name: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """The application announces that the query of this name will not return."""
+
+    name: str
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """The process is ending; ``crashed`` if that is not intended."""
+
+    crashed: bool
+
+
+Item = Arrived | Marker | ExpectStop | Forget | Ending
+Inbox = Mailbox[Item]
+"""The worker takes its items from this mailbox."""
+
+
+class EventReader:
+    """One step: take the received events, read, decode and pass on each one once.
+
+    An event arrives twice if the listener was added to a session twice. ``on_lost`` is called
+    when the JVM does not answer, ``on_started`` after a start, ``context`` at a failure. A JVM
+    that has ended is not asked again.
+    """
+
+    def __init__(
+        self,
+        source: EventSource,
+        arrived: Inbox,
+        guard: Guard,
+        *,
+        context: Callable[[], Context],
+        on_started: Callable[[], None],
+        on_lost: Callable[[], None] = lambda: None,
+        jvm_ended: Callable[[], bool] = lambda: False,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.dropped: Counter[str] = Counter()
+        self.source = source
+        self._arrived = arrived
+        self._guard = guard
+        self._context = context
+        self._on_started = on_started
+        self._on_lost = on_lost
+        self._jvm_ended = jvm_ended
+        self._source_ended = False
+        self._pause = pause
+        self._markers: deque[Marker] = deque()
+        self._seen: OrderedDict[int, None] = OrderedDict()
+
+    @property
+    def drops(self) -> dict[str, int]:
+        """Events lost here and on the way to the worker, by reason."""
+        return {**self.dropped, **self._arrived.drops}
+
+    def mark(self, marker: Marker) -> None:
+        """Queue ``marker`` behind everything received so far; ``wake_if_marked`` speeds it up."""
+        self._markers.append(marker)
+
+    def wake_if_marked(self) -> None:
+        """End the wait for events if a marker is queued; the caller may block on the JVM."""
+        if self._markers:
+            self.source.wake()
+
+    def step(self) -> None:
+        """Read the queued events; pass each marker on after all events received before it."""
+        marked = self._rest() if self._source_ended else self._take()
+        for _ in range(marked):
+            self._arrived.put(self._markers.popleft(), lifecycle=True)
+
+    def _take(self) -> int:
+        """Read the queued events; return how many markers can be passed on."""
+        try:
+            self._read_all(self.source.take(TAKE_SECONDS))
+            marked = len(self._markers)
+            for _ in range(MAX_ANSWERS if marked else 0):
+                self._read_all(self.source.take(0))
+                if not self.source.depth:
+                    break
+        except NETWORK_ERRORS:
+            self._source_ended = self._jvm_ended()
+            self._on_lost()
+            return self._rest()
+        return marked
+
+    def _rest(self) -> int:
+        """Without a JVM there is nothing to wait for: pass every marker on."""
+        marked = len(self._markers)
+        self._pause(RETRY_SECONDS)
+        return marked
+
+    def _read_all(self, received: list[Received]) -> None:
+        for one in received:
+            self._guard.attempt("reader", partial(self._read, one))
+
+    def _read(self, received: Received) -> None:
+        payload = received.payload
+        text = payload if isinstance(payload, str) else payload.json()
+        try:
+            event = decode(received.kind, text)
+        except DecodeError:
+            self.dropped["undecodable"] += 1
+            return
+        if self._is_known(text):
+            return
+        if isinstance(event, Started):
+            event = replace(event, session=received.session, trigger=received.trigger)
+            self._on_started()
+        arrived = Arrived(event, received.at, self._context_of(event))
+        self._arrived.put(arrived, lifecycle=received.kind.is_lifecycle)
+
+    def _is_known(self, text: str) -> bool:
+        """Whether this event was read before: each one names its run and its batch or time."""
+        key = hash(text)
+        if key in self._seen:
+            return True
+        self._seen[key] = None
+        if len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
+        return False
+
+    def _context_of(self, event: Event) -> Context:
+        """The SparkContext's state at a failure; an unreachable JVM does not lose the failure."""
+        if not isinstance(event, Terminated) or event.exception is None:
+            return Context.RUNNING
+        return self._guard.attempt("reader", self._context, default=Context.RUNNING)

@@ -1,0 +1,401 @@
+"""The second signal, the probe: what it reports, and the thread that polls it."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Protocol
+
+import msgspec
+
+from .events import DecodeError, EventKind, Progress, Terminated, decode
+from .flow import PlanPlaces
+
+# -- job counts -------------------------------------------------------------------------------
+# The Spark jobs and tasks of each query, as Spark's scheduler reports them.
+
+
+UNOWNED = ""
+"""The key of jobs without a query id, such as jobs of thread pools in ``foreachBatch``."""
+
+
+NO_JOB = 2**31 - 1
+"""Larger than the id of any job."""
+
+
+class JobCounts(msgspec.Struct, frozen=True, gc=False):
+    """One query's jobs and tasks since counting began; started and completed only grow."""
+
+    jobs_started: int = 0
+    jobs_active: int = 0
+    tasks_completed: int = 0
+    tasks_active: int = 0
+
+
+class CountedJobs(msgspec.Struct, frozen=True, gc=False):
+    """The counts by query id, ``UNOWNED`` for jobs without one."""
+
+    by_query: Mapping[str, JobCounts] = {}
+    first_job: int = NO_JOB
+    """The id of the first counted job; older jobs, which may still run, are not counted."""
+
+
+class SlotUse(msgspec.Struct, frozen=True, gc=False):
+    """How many tasks the executors can run at once, and which other tasks run now."""
+
+    total: int
+    taken: int = 0
+    """Running tasks of all other queries and jobs."""
+    holder: str = UNOWNED
+    """The id of the query that runs most of these; ``UNOWNED`` for jobs without a query id."""
+    held: int = 0
+    """How many tasks the holder runs."""
+
+
+CountJobs = Callable[[], CountedJobs | None]
+"""None where nothing counts them."""
+
+
+# -- probing ----------------------------------------------------------------------------------
+# Frozen records of what the second signal, the probe, shows; they hold no JVM objects.
+
+
+UNKNOWN_TRIGGER = "Unknown"
+"""The kind of a trigger that Spark refuses to name."""
+
+_TRIGGER = re.compile(r"(\w+?)(?:Trigger)?(?:\((\d+)\))?")
+_TRIGGER_NAMES = {"OneTime": "Once"}
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """A query's trigger: ``kind`` as in Spark's API, ``interval_seconds`` 0 without an interval."""
+
+    kind: str
+    interval_seconds: float = 0.0
+
+    @property
+    def ends_by_itself(self) -> bool:
+        """Whether a query with this trigger ends by itself (``once``, ``availableNow``)."""
+        return self.kind in ("Once", "AvailableNow")
+
+    @property
+    def is_known(self) -> bool:
+        """Whether Spark named the trigger; without a name it is unknown whether it should end."""
+        return self.kind != UNKNOWN_TRIGGER
+
+    @property
+    def is_continuous(self) -> bool:
+        """Whether the query has no events and no batches, only epochs in the commit log."""
+        return self.kind == "Continuous"
+
+    @property
+    def is_real_time(self) -> bool:
+        """Whether each batch lasts as long as the interval."""
+        return self.kind == "RealTime"
+
+    def __str__(self) -> str:
+        if not self.interval_seconds:
+            return self.kind
+        return f"{self.kind}({self.interval_seconds:g} s)"
+
+
+def parse_trigger(text: str) -> Trigger:
+    """Read ``StreamExecution.trigger().toString()``, such as ``ProcessingTimeTrigger(10000)``."""
+    match = _TRIGGER.fullmatch(text)
+    if match is None:
+        return Trigger(text)
+    kind = _TRIGGER_NAMES.get(match.group(1), match.group(1))
+    return Trigger(kind, int(match.group(2) or 0) / 1000)
+
+
+def short_sink(text: str) -> str:
+    """A sink's ``toString()`` without the package of a class or the address of an object."""
+    text = text.partition("@")[0]
+    if re.fullmatch(r"[\w.$]+", text):
+        return text.rstrip("$").rpartition(".")[2]
+    return text
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """The facts that never change during one run of a query."""
+
+    query_id: str
+    run_id: str
+    name: str | None
+    trigger: Trigger
+    sink: str
+    checkpoint: str
+    async_progress: bool = False
+    """Whether a progress event may come before its commit is written
+    (``asyncProgressTrackingEnabled``)."""
+    log_interval_seconds: float = 0.0
+    """The interval at which async progress tracking writes its logs."""
+    session: str = ""
+    """``sessionUUID`` of the session that started the query; empty where Spark refuses it."""
+    plan: PlanPlaces = PlanPlaces()
+    """The places that only the query's plan shows."""
+
+
+class JobActivity(msgspec.Struct, frozen=True):
+    """The Spark jobs of a run that has been busy for long, and the lines its threads are at.
+
+    ``own`` are the jobs with the query's id. ``unowned`` jobs have no query id: a thread pool in
+    ``foreachBatch`` starts such jobs, and so does any other code of the application.
+    """
+
+    own: JobCounts = JobCounts()
+    unowned: JobCounts = JobCounts()
+    counted: bool = False
+    """Whether Spark's scheduler reported each job and task. Otherwise these are the jobs that the
+    status tracker still has: ``jobs_started`` is one more than the highest job id, tasks are
+    those of active jobs, and both decrease when Spark removes old jobs."""
+    jvm_stack: tuple[str, ...] = ()
+    python_line: str = ""
+    waits_for_log: bool = False
+    """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
+    slots: SlotUse | None = None
+    """Polled while its jobs are active and none of their tasks runs; None if Spark refuses."""
+
+    @property
+    def jobs(self) -> JobCounts:
+        """Its own jobs; while none of them is active, jobs without a query id may be its own."""
+        return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
+
+    def moved_since(self, before: JobActivity) -> bool:
+        """Whether a job started or a task finished since ``before``.
+
+        Unowned jobs count only while no job of its own is active, so that the work of others
+        does not hide a job that hangs.
+        """
+        if self.counted != before.counted:
+            return False
+        if _mark(self.own) > _mark(before.own):
+            return True
+        return not self.own.jobs_active and _mark(self.unowned) > _mark(before.unowned)
+
+
+def _mark(counts: JobCounts) -> tuple[int, int]:
+    """The counts that grow when jobs start and tasks finish."""
+    return counts.jobs_started, counts.tasks_completed
+
+
+class ProbedRun(msgspec.Struct, frozen=True):
+    """One poll of one run; ``batch_id`` is the batch in flight, or the next one."""
+
+    facts: RunFacts
+    active: bool
+    message: str = ""
+    trigger_active: bool = False
+    data_available: bool = False
+    batch_id: int | None = None
+    committed_offsets: str = ""
+    available_offsets: str = ""
+    """Where its planned batch ends; read only when its jobs are polled or it has ended."""
+    last_progress_mark: str = ""
+    idle_progress: Progress | None = None
+    """The progress of its newest trigger without a batch, which Spark sends no event for."""
+    work: JobActivity | None = None
+    exception: str | None = None
+    error_class: str | None = None
+
+    @property
+    def end_event(self) -> Terminated:
+        """The end of this run, as an event would report it."""
+        return Terminated(self.facts.query_id, self.facts.run_id, self.exception, self.error_class)
+
+    @property
+    def planning(self) -> bool:
+        """Busy before a batch exists: initializing, or asking a source for its offsets."""
+        return self.message.startswith(("Getting offsets", "Initializing"))
+
+    @property
+    def processing(self) -> bool:
+        """A batch is planned and not yet committed."""
+        return self.trigger_active and not self.planning
+
+    @property
+    def has_batch_id(self) -> bool:
+        """Whether it has recovered from its checkpoint: until then, Spark reports -1."""
+        return self.batch_id is not None and self.batch_id >= 0
+
+    @property
+    def waiting_without_data(self) -> bool:
+        """Proof that it is idle: the last trigger asked all sources and found nothing new."""
+        waiting = self.active and self.message.startswith("Waiting for")
+        return waiting and not self.trigger_active and not self.data_available
+
+
+class Context(str, Enum):
+    """The SparkContext as the probe sees it."""
+
+    RUNNING = "running"
+    STOPPED_BY_APPLICATION = "stopped_by_application"
+    STOPPED = "stopped"
+    """It stopped by itself."""
+    TERMINATED = "terminated"
+    """A signal to the JVM stopped it: the JVM's shutdown hooks run."""
+    JVM_GONE = "jvm_gone"
+    """The process that ran Spark has ended, and all queries with it."""
+
+    @property
+    def explains_ends(self) -> bool:
+        """Whether it explains why a query ended."""
+        return self.is_on_purpose or self is Context.JVM_GONE
+
+    @property
+    def is_on_purpose(self) -> bool:
+        """Whether the application or a signal stopped it, so that the end is intended."""
+        return self in (Context.STOPPED_BY_APPLICATION, Context.TERMINATED)
+
+
+class ListenerHealth(msgspec.Struct, frozen=True):
+    """Whether our listener is registered; Spark silently removes a listener after an interrupt."""
+
+    registered: bool = False
+    reregistrations: int = 0
+    dropped_events: int | None = None
+    """Events of any kind that Spark's listener queue has dropped since Spark started
+    (``queue.querypulse.numDroppedEvents``); None if unknown."""
+    missing: tuple[str, ...] = ()
+    """What this way of listening cannot show, a line each; empty for a classic driver."""
+    checkpoints_visible: bool = True
+    """Whether the logs of checkpoints can be read at all from here."""
+
+
+class ProbeReport(msgspec.Struct, frozen=True):
+    """All runs of all sessions of one SparkContext, active and recently ended.
+
+    Every report is complete, so only the newest one matters.
+    """
+
+    began_at: float
+    at: float
+    runs: tuple[ProbedRun, ...]
+    context: Context = Context.RUNNING
+    listener: ListenerHealth = ListenerHealth()
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no run is in one batch for so long that its jobs are polled."""
+        return all(run.work is None for run in self.runs if run.active)
+
+
+class Probe(Protocol):
+    """Polls all queries at once."""
+
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
+        """Poll; ``clock`` gives monotonic seconds. May raise ``jvm.NETWORK_ERRORS``."""
+        ...
+
+
+# -- idle progress ----------------------------------------------------------------------------
+# What a waiting run's triggers find: proof that it is idle, or that data is unread.
+
+
+class IdleProgress:
+    """Keeps one run's newest progress without a batch, and returns it while the run waits.
+
+    Spark writes such a progress at most every ``noDataProgressEventInterval`` (10 s).
+    """
+
+    def __init__(self) -> None:
+        self._known: Progress | None = None
+        self._text = ""
+        self._batch_id: int | None = None
+
+    def poll(self, seen: ProbedRun, text: str) -> Progress | None:
+        """None while the run is busy, and after a batch until a trigger without a batch.
+
+        ``text`` is the newest progress as JSON; empty when it has not changed.
+        """
+        if seen.batch_id != self._batch_id:
+            self._batch_id, self._known = seen.batch_id, None
+        if text and text != self._text:
+            self._text, self._known = text, _without_batch(text)
+        waits = seen.message.startswith("Waiting for") and not seen.trigger_active
+        return self._known if waits else None
+
+
+def _without_batch(text: str) -> Progress | None:
+    """Decode a progress that Spark sent no event for; an unreadable one proves nothing."""
+    try:
+        event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
+    except DecodeError:
+        return None
+    return event if isinstance(event, Progress) and not event.committed else None
+
+
+# -- prober -----------------------------------------------------------------------------------
+# Runs the probe in a thread of its own and keeps the newest report.
+
+
+CALM_SECONDS = 1.0
+"""The pause between polls while no batch takes long: no window of a batch is near its end."""
+
+
+class Prober:
+    """Polls every ``interval_seconds``, or at once when poked; keeps the newest report.
+
+    While a report is calm, the next poll follows after ``calm_seconds`` if that is longer. When the
+    JVM does not answer, a step hangs and no report arrives; ``latest`` shows its own age.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        interval_seconds: float,
+        on_report: Callable[[], None],
+        *,
+        calm_seconds: float = 0.0,
+    ) -> None:
+        self.latest: ProbeReport | None = None
+        self.probe_durations: deque[float] = deque(maxlen=4096)
+        self._probe = probe
+        self._interval = interval_seconds
+        self._calm = max(calm_seconds, interval_seconds)
+        self._on_report = on_report
+        self._poked = threading.Event()
+        self._polled = threading.Condition()
+        self._asking_since: float | None = None
+
+    def step(self) -> None:
+        """Poll once, then wait until the next poll is due."""
+        self._asking_since = self._asking_since or time.monotonic()
+        pause = self._interval
+        try:
+            report = self._probe.poll(time.monotonic)
+            self.latest, self._asking_since = report, None
+            self.probe_durations.append(report.at - report.began_at)
+            pause = self._calm if report.is_calm else self._interval
+            with self._polled:
+                self._polled.notify_all()
+            self._on_report()
+        finally:
+            self._poked.wait(pause)
+            self._poked.clear()
+
+    @property
+    def silent_seconds(self) -> float:
+        """For how long polls have had no answer; 0 while none waits for one."""
+        since = self._asking_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def poke(self) -> None:
+        """Poll again as soon as possible."""
+        self._poked.set()
+
+    def poll_now(self, timeout: float) -> bool:
+        """Wait for a poll that begins after this call; False on timeout."""
+        asked_at = time.monotonic()
+        with self._polled:
+            return self._polled.wait_for(lambda: self._has_polled_since(asked_at), timeout)
+
+    def _has_polled_since(self, asked_at: float) -> bool:
+        if self.latest is not None and self.latest.began_at >= asked_at:
+            return True
+        self.poke()
+        return False

@@ -1,0 +1,295 @@
+"""The fourth signal: what the polls of the source systems show, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+# -- report -----------------------------------------------------------------------------------
+# Frozen records of what the fourth signal, the polled source systems, shows.
+#
+# Spark reports a source's latest offset as of when it planned a batch. So its lag is always zero if
+# batches have no size limit, and it freezes while the query hangs or after it failed. The broker
+# has the current offset. Partitions are named as in ``offsets.py`` (``topic/0``).
+
+
+class SourcePoll(msgspec.Struct, frozen=True):
+    """One source of one run: the query's position, and where its data begins and ends.
+
+    ``committed`` are the run's last committed offsets: the first unread record of each
+    partition. Unknown values are left out of the dictionaries.
+    """
+
+    description: str
+    committed: dict[str, int]
+    earliest: dict[str, int]
+    """The first offset that is still kept (Kafka's log start offset)."""
+    latest: dict[str, int]
+    """The end that this query may read up to (``isolation.level``)."""
+    waiting_since: dict[str, float] = {}
+    """Unix seconds: the timestamp of the first unread record."""
+    retention_seconds: dict[str, float] = {}
+    """By topic: for how long records are kept; unlimited ones are left out (``retention.ms``)."""
+    first_waiting: dict[str, int] = {}
+    """The first offset from ``committed`` on that may hold a record; offsets before it hold none
+    (transaction markers, aborted records, compacted records)."""
+    at: float = 0.0
+    """Monotonic seconds: when the source was polled."""
+    wall: float = 0.0
+    """The same moment in Unix seconds."""
+    bounded_by_size: frozenset[str] = frozenset()
+    """Topics with a size limit (``retention.bytes``), which deletes records of any age."""
+    missing_reason: str = ""
+    """Why a part of the poll failed although the rest succeeded."""
+
+    @property
+    def lag_by_partition(self) -> dict[str, int]:
+        """Unread offsets, at least 0; without partitions that are deleted or never read.
+
+        Offsets that retention deleted do not count. A deleted and recreated topic ends before the
+        committed offset, so this query will read nothing from it and its lag is 0.
+        """
+        return {
+            partition: max(0, self.latest[partition] - self._begin(partition, offset))
+            for partition, offset in self.committed.items()
+            if partition in self.latest
+        }
+
+    @property
+    def lag_by_topic(self) -> dict[str, int]:
+        """The sum over the partitions of each topic."""
+        lags: dict[str, int] = {}
+        for partition, lag in self.lag_by_partition.items():
+            topic = topic_of(partition)
+            lags[topic] = lags.get(topic, 0) + lag
+        return lags
+
+    @property
+    def lag_offsets(self) -> int | None:
+        """The sum over all partitions; None if nothing is committed."""
+        lags = self.lag_by_partition
+        return sum(lags.values()) if lags else None
+
+    @property
+    def waiting_since_by_topic(self) -> dict[str, float]:
+        """Unix seconds of the first unread record by topic, where it is known."""
+        lags, oldest = self.lag_by_partition, dict[str, float]()
+        for partition, since in self.waiting_since.items():
+            if lags.get(partition):
+                topic = topic_of(partition)
+                oldest[topic] = min(since, oldest.get(topic, since))
+        return oldest
+
+    def _begin(self, partition: str, committed: int) -> int:
+        known = self.first_waiting.get(partition, 0), self.earliest.get(partition, 0)
+        return max(committed, *known)
+
+
+class SourceReport(msgspec.Struct, frozen=True):
+    """The newest polls of all sources, by run id and source index.
+
+    Every report is complete: it keeps an old poll until the next one succeeds, and the poll's
+    ``at`` shows its age. ``unreadable`` holds, by run id, why a source did not answer its last
+    poll or why none was polled.
+    """
+
+    at: float
+    polls: dict[str, dict[int, SourcePoll]] = {}
+    unreadable: dict[str, str] = {}
+
+
+def topic_of(partition: str) -> str:
+    """``orders`` for ``orders/0``."""
+    return partition.rpartition("/")[0]
+
+
+def inflow(before: Mapping[int, SourcePoll], now: Mapping[int, SourcePoll]) -> int:
+    """How many offsets arrived between two polls of the same sources."""
+    return sum(
+        max(0, end - before[index].latest.get(partition, end))
+        for index, poll in now.items()
+        if index in before
+        for partition, end in poll.latest.items()
+    )
+
+
+# -- shortfall --------------------------------------------------------------------------------
+# Detects sources that end before the query's offsets: recreated or restored ones. Pure.
+#
+# A Delta query idles forever on a table that was replaced by one with fewer versions, and skips new
+# data in it (seen on Delta 4.4.0). A hung query does not notice a recreated topic.
+
+
+class Shortfall(msgspec.Struct, frozen=True):
+    """A partition that ended at ``end``, before ``committed``, in ``polls`` polls in a row."""
+
+    since: float
+    polls: int
+    committed: int
+    end: int
+    polled_at: float
+
+
+Shortfalls = dict[int, dict[str, Shortfall]]
+"""By source index and partition."""
+
+
+def follow_shortfalls(known: Shortfalls, polls: Mapping[int, SourcePoll]) -> Shortfalls:
+    """Apply the newest poll of each source; a repeated poll counts once."""
+    found = {
+        index: {
+            partition: _follow_shortfall(known.get(index, {}).get(partition), poll, partition)
+            for partition, committed in poll.committed.items()
+            if poll.latest.get(partition, committed) < committed
+        }
+        for index, poll in polls.items()
+    }
+    return {index: partitions for index, partitions in found.items() if partitions}
+
+
+def _follow_shortfall(known: Shortfall | None, poll: SourcePoll, partition: str) -> Shortfall:
+    committed, end = poll.committed[partition], poll.latest[partition]
+    if known is None:
+        return Shortfall(poll.at, 1, committed, end, poll.at)
+    polls = known.polls + (poll.at > known.polled_at)
+    return Shortfall(known.since, polls, committed, end, poll.at)
+
+
+# -- unread -----------------------------------------------------------------------------------
+# For how long the first record has been unread, as far as that is certain. Pure.
+#
+# A record's timestamp comes from its producer: it is old in a replayed log, and in the future if a
+# clock is wrong. So it counts only between the two polls that bracket the record: the earlier one
+# saw the partition end before it, the later one after it. Times are monotonic seconds.
+
+
+MAX_MARKS = 16
+MAX_POINTS = 32
+
+
+class Mark(msgspec.Struct, frozen=True, gc=False):
+    """A partition's end, and when it was first seen there."""
+
+    at: float
+    end: int
+
+
+class Backlog(msgspec.Struct, frozen=True):
+    """The ends of a partition seen beyond ``first``, the first unread offset.
+
+    The first of ``marks`` may be the last end that was not beyond it.
+    """
+
+    first: int
+    marks: tuple[Mark, ...]
+
+    @property
+    def has_beginning(self) -> bool:
+        """Whether its first record arrived while we polled."""
+        return self.marks[0].end <= self.first
+
+    def unread_since(self, written_at: float) -> float:
+        """Since when, at the latest, its first record is unread; by its timestamp if plausible."""
+        after = next(mark.at for mark in self.marks if mark.end > self.first)
+        is_known = self.has_beginning and self.marks[0].at <= written_at <= after
+        return written_at if is_known else after
+
+
+class Wait(msgspec.Struct, frozen=True, gc=False):
+    """How long the first record had been unread at the first poll after a commit with rows.
+
+    ``partition`` is empty if nothing was unread. ``noise`` is the seconds between two polls, by
+    which a poll may be late.
+    """
+
+    at: float
+    seconds: float
+    partition: str
+    committed: int
+    """The sum of the committed offsets, which grows with each commit that brought rows."""
+    lag: int
+    """All unread offsets."""
+    is_least: bool
+    """Whether it was unread before the first poll, so that ``seconds`` grow while it is read."""
+    noise: float = 0.0
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """All sources of one run, by index; ``waits`` are thinned when many, the oldest first."""
+
+    backlogs: dict[int, dict[str, Backlog]] = {}
+    waits: tuple[Wait, ...] = ()
+    polled_at: float | None = None
+
+
+def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
+    """Apply new polls of the sources of one run."""
+    if not polls:
+        return known
+    backlogs = {
+        index: _follow_backlogs(known.backlogs.get(index, {}), poll)
+        for index, poll in polls.items()
+    }
+    at = max(poll.at for poll in polls.values())
+    committed = sum(sum(poll.committed.values()) for poll in polls.values())
+    waits = known.waits
+    if not waits or committed > waits[-1].committed:
+        longest = max(_longest(backlogs[index], poll) for index, poll in polls.items())
+        lag = sum(poll.lag_offsets or 0 for poll in polls.values())
+        noise = 0.0 if known.polled_at is None else at - known.polled_at
+        seconds, partition, is_least = longest
+        waits = _thinned((*waits, Wait(at, seconds, partition, committed, lag, is_least, noise)))
+    elif committed < waits[-1].committed:
+        waits = ()
+    return Unread(backlogs, waits, at)
+
+
+def _follow_backlogs(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:
+    return {
+        partition: _follow_partition(
+            known.get(partition),
+            Mark(poll.at, poll.latest[partition]),
+            poll.latest[partition] - lag,
+        )
+        for partition, lag in poll.lag_by_partition.items()
+        if lag
+    }
+
+
+def _follow_partition(before: Backlog | None, now: Mark, first: int) -> Backlog:
+    """Add only an end further on; start over for a recreated topic or a rewound query."""
+    marks = before.marks if before is not None and first >= before.first else ()
+    if marks and now.end < marks[-1].end:
+        marks = ()
+    if not marks or now.end > marks[-1].end:
+        marks = (*marks, now)
+    while len(marks) > 1 and marks[1].end <= first:
+        marks = marks[1:]
+    return Backlog(first, marks if len(marks) <= MAX_MARKS else _without_closest(marks))
+
+
+def _without_closest(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
+    """Drop the mark whose neighbours are closest, so that the others still cover all the time."""
+    gaps = [marks[place + 1].at - marks[place - 1].at for place in range(1, len(marks) - 1)]
+    place = gaps.index(min(gaps)) + 1
+    return (*marks[:place], *marks[place + 1 :])
+
+
+def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, str, bool]:
+    """The longest wait of all partitions whose first unread record has a known timestamp."""
+    waits = [
+        (
+            poll.at - backlog.unread_since(written - poll.wall + poll.at),
+            partition,
+            not backlog.has_beginning,
+        )
+        for partition, backlog in backlogs.items()
+        if (written := poll.waiting_since.get(partition)) is not None
+    ]
+    return max(waits, default=(0.0, "", False))
+
+
+def _thinned(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
+    """Drop every other wait when there are too many: older waits become fewer."""
+    return waits if len(waits) <= MAX_POINTS else (*waits[:-1:2], waits[-1])

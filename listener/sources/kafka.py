@@ -1,0 +1,566 @@
+"""Polls a Kafka cluster: where a query's partitions begin and end, and since when data is unread.
+
+Uses the client library of Spark's connector, with the query's own options and security and short
+timeouts; the clients join no group and commit nothing. ``KafkaOffsetReader``, its
+``driverKafkaParams`` and its ``ConsumerStrategy`` are private, but stable in Spark 3.5 to 4.2.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+from py4j.protocol import Py4JError
+
+from ..commit_log import short_reason
+from ..source_polls import SourcePoll, topic_of
+from ..spark.jvm import THROWN, reason_of
+from .source import Lease, SharedClients, SourceError, SourceSilentError, committed_in
+
+# -- kafka java -------------------------------------------------------------------------------
+# The Kafka Java client of Spark's connector, through Py4J.
+
+
+API_SECONDS = 4
+_SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
+
+
+class KafkaJava:
+    """Java classes by name, each resolved once, and the containers that calls need."""
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self._found: dict[str, Any] = {}
+        self._package = "org.apache.kafka"
+        self._seconds = self.java("java.util.concurrent.TimeUnit").SECONDS
+
+    def use_package_of(self, client: Any) -> None:
+        """Use the package of a client's class for all classes: a vendor may have moved them."""
+        self._package = str(client.getClass().getName()).partition(".clients.")[0]
+
+    def java(self, name: str) -> Any:
+        """A class by its full name."""
+        if name not in self._found:
+            self._found[name] = getattr(self._jvm, name)
+        return self._found[name]
+
+    def kafka(self, name: str) -> Any:
+        """A class by its name within Kafka's packages."""
+        return self.java(f"{self._package}.{name}")
+
+    def array_list(self, *items: Any) -> Any:
+        """A Java list."""
+        made = self.java("java.util.ArrayList")()
+        for item in items:
+            made.add(item)
+        return made
+
+    def partition(self, partition: str) -> Any:
+        """The ``TopicPartition`` for ``topic/0``."""
+        topic, _, number = partition.rpartition("/")
+        return self.kafka("common.TopicPartition")(topic, int(number))
+
+    def millis(self, seconds: float) -> Any:
+        """A Java duration."""
+        return self.java("java.time.Duration").ofMillis(int(seconds * 1000))
+
+    def text(self, future: Any) -> str:
+        """A future's result as text; the future itself fails after ``API_SECONDS``."""
+        return str(future.get(API_SECONDS + 1, self._seconds).toString())
+
+
+def private_field(java: Any, name: str) -> Any:
+    """The value of a private field, declared in the object's class or a superclass.
+
+    Raises:
+        SourceError: there is no such field.
+
+    """
+    declaring = java.getClass()
+    while declaring is not None:
+        if name in [field.getName() for field in declaring.getDeclaredFields()]:
+            field = declaring.getDeclaredField(name)
+            field.setAccessible(True)
+            return field.get(java)
+        declaring = declaring.getSuperclass()
+    raise SourceError(f"{java.getClass().getName()} has no {name}")
+
+
+@contextmanager
+def java_errors() -> Iterator[None]:
+    """Raise Java exceptions as ``SourceError``, timeouts as ``SourceSilentError``."""
+    try:
+        yield
+    except THROWN as error:
+        silent = any(word in str(error) for word in _SILENCE)
+        raise (SourceSilentError if silent else SourceError)(reason_of(error)) from error
+
+
+# -- kafka texts ------------------------------------------------------------------------------
+# Parses the text of Kafka's Java records: one text for many partitions. Pure.
+#
+# One text costs one Py4J command; reading the fields of each partition's record costs several
+# commands per partition.
+
+
+# {orders-0=ListOffsetsResultInfo(offset=7, timestamp=-1, leaderEpoch=Optional[0]), ...}
+_OFFSET = re.compile(r"([\w.-]+)-(\d+)=\w+\(offset=(-?\d+),")
+# (name=orders, internal=false, partitions=(partition=0, leader=host:9092 (id: 1 ...
+_TOPIC = re.compile(r"\(name=([\w.-]+), internal=")
+_PARTITION = re.compile(r"\(partition=(\d+), leader=([^,]+)")
+# ConfigResource(type=TOPIC, name='orders')=Config(entries=[ConfigEntry(name=retention.ms, ...
+_CONFIG = re.compile(r"ConfigResource\(type=TOPIC, name='([\w.-]+)'\)=")
+_ENTRY = re.compile(r"ConfigEntry\(name=([\w.]+), value=(.*?), source=")
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """How long a topic's records are kept (None: forever), and whether size is limited too."""
+
+    seconds: float | None
+    bounded_by_size: bool
+
+
+def offsets_in(text: str) -> dict[str, int]:
+    """Offset by partition from ``ListOffsetsResult.all()``, without -1, which means none."""
+    return {
+        f"{topic}/{partition}": int(offset)
+        for topic, partition, offset in _OFFSET.findall(text)
+        if int(offset) >= 0
+    }
+
+
+def led_partitions(text: str) -> set[str]:
+    """The partitions in ``TopicDescription`` that have a leader and can be queried."""
+    return {
+        f"{topic}/{number}"
+        for topic, description in _by_name(_TOPIC, text)
+        for number, leader in _PARTITION.findall(description)
+        if leader not in ("none", "null")
+    }
+
+
+def kept_in(text: str) -> dict[str, Kept]:
+    """By topic, from ``DescribeConfigsResult.all()``; none of its settings is a secret."""
+    return {topic: _kept(dict(_ENTRY.findall(config))) for topic, config in _by_name(_CONFIG, text)}
+
+
+def _kept(config: dict[str, str]) -> Kept:
+    """Without the policy ``delete`` no age or size limit applies, only compaction."""
+    if "delete" not in config.get("cleanup.policy", "delete").split(","):
+        return Kept(None, bounded_by_size=False)
+    millis = int(config.get("retention.ms", "-1"))
+    size = int(config.get("retention.bytes", "-1"))
+    return Kept(None if millis < 0 else millis / 1000, bounded_by_size=size >= 0)
+
+
+def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
+    """Each name, and the text up to the next name."""
+    parts = name.split(text)[1:]
+    return list(zip(parts[::2], parts[1::2], strict=True))
+
+
+# -- kafka admin ------------------------------------------------------------------------------
+# Reads offsets and retention of a query's partitions through a Kafka admin client.
+
+
+CONFIG_EVERY_SECONDS = 300.0
+CONSUMERS_ONLY = (
+    "allow.auto.create.topics",
+    "auto.commit.interval.ms",
+    "auto.offset.reset",
+    "check.crcs",
+    "client.id",
+    "client.rack",
+    "enable.auto.commit",
+    "exclude.internal.topics",
+    "fetch.max.bytes",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "group.id",
+    "group.instance.id",
+    "heartbeat.interval.ms",
+    "interceptor.classes",
+    "isolation.level",
+    "key.deserializer",
+    "max.partition.fetch.bytes",
+    "max.poll.interval.ms",
+    "max.poll.records",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+    "value.deserializer",
+)
+"""Options that admin clients ignore (``ConsumerConfig``), and the client's name, which we set."""
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """How long, and how much of, each topic is kept; ``missing_reason``: why it is unknown."""
+
+    by_topic: dict[str, Kept] = {}
+    missing_reason: str = ""
+
+
+def admin_config(java: KafkaJava, params: Any) -> Any:
+    """A query's options for an admin client; sources with equal maps may share a client."""
+    config = java.java("java.util.HashMap")(params)
+    for name in CONSUMERS_ONLY:
+        config.remove(name)
+    return config
+
+
+def close_client(java: KafkaJava, client: Any) -> None:
+    """Drop the connections of an admin client at once; the cluster may be unreachable."""
+    with suppress(Py4JError, OSError):
+        client.close(java.millis(0))
+
+
+class KafkaAdmin:
+    """One source's calls to its cluster, through a client that it may share."""
+
+    def __init__(self, java: KafkaJava, lease: Lease, isolation: str) -> None:
+        self._java = java
+        self._lease = lease
+        java.use_package_of(lease.client())
+        level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
+        self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
+        self._partitions: tuple[str, ...] = ()
+        self._from: Any = None
+        self._to: Any = None
+        self._topics: tuple[str, ...] = ()
+        self._reported_at = 0.0
+        self._retention = Retention()
+
+    def led(self, topics: Sequence[str]) -> set[str]:
+        """The partitions of the topics that have a leader; a deleted topic has none.
+
+        A request for an offset of a partition without a leader would wait until its timeout.
+        """
+        names = self._java.array_list(*topics)
+        futures = self._lease.client().describeTopics(names).topicNameValues()
+        return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
+
+    def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
+        """The first offset of each partition that is still kept."""
+        self._prepare(partitions)
+        return self._listed(self._from)
+
+    def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
+        """The offset after the last record of each partition visible at the isolation level."""
+        self._prepare(partitions)
+        return self._listed(self._to)
+
+    def _prepare(self, partitions: tuple[str, ...]) -> None:
+        if partitions != self._partitions:
+            spec = self._java.kafka("clients.admin.OffsetSpec")
+            self._from, self._to = self._each(partitions, spec.earliest(), spec.latest())
+            self._partitions = partitions
+
+    def _listed(self, specs: Any) -> dict[str, int]:
+        answer = self._lease.client().listOffsets(specs, self._options).all()
+        return offsets_in(self._java.text(answer))
+
+    def retention(self, topics: tuple[str, ...], now: float) -> Retention:
+        """How long topics are kept, read every few minutes; the user may lack permission."""
+        if topics != self._topics or now - self._reported_at >= CONFIG_EVERY_SECONDS:
+            self._topics, self._reported_at = topics, now
+            try:
+                self._retention = Retention(kept_in(self._configs(topics)))
+            except Py4JError as error:
+                self._retention = Retention(missing_reason=short_reason(str(error)))
+        return self._retention
+
+    def _described(self, future: Any) -> str:
+        try:
+            return self._java.text(future)
+        except Py4JError as error:
+            if "UnknownTopicOrPartitionException" in str(error):
+                return ""
+            raise
+
+    def _each(self, partitions: tuple[str, ...], *specs: Any) -> list[Any]:
+        """One map for each of ``specs``, from every partition to that spec."""
+        asked = [self._java.java("java.util.HashMap")() for _ in specs]
+        for partition in partitions:
+            key = self._java.partition(partition)
+            for one, spec in zip(asked, specs, strict=True):
+                one.put(key, spec)
+        return asked
+
+    def _configs(self, topics: tuple[str, ...]) -> str:
+        resource = self._java.kafka("common.config.ConfigResource")
+        kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
+        asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
+        return self._java.text(self._lease.client().describeConfigs(asked).all())
+
+
+# -- waiting ----------------------------------------------------------------------------------
+# Plans the searches for each partition's first unread record, and keeps the results. Pure.
+#
+# Not every offset holds a record: transactions leave markers, aborted transactions leave invisible
+# records, and compaction removes records. So the record itself is searched for, in a few partitions
+# at a time, once for each committed offset.
+
+
+MAX_PARTITIONS = 16
+"""How many partitions are searched in one poll."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A search from ``committed``: no record before ``offset``; the record there is of ``since``.
+
+    ``since`` is Unix seconds; None if no record has been found yet.
+    """
+
+    committed: int
+    offset: int
+    since: float | None = None
+
+
+class Search(msgspec.Struct, frozen=True):
+    """A search for a partition's first record at or after ``start``, up to ``end``."""
+
+    partition: str
+    committed: int
+    start: int
+    end: int
+
+
+def still_true(known: Mapping[str, Found], poll: SourcePoll) -> dict[str, Found]:
+    """The results still valid: not passed by the query, not deleted, the topic not recreated."""
+    return {
+        partition: found
+        for partition, found in known.items()
+        if partition in poll.latest
+        and found.committed <= poll.committed.get(partition, -1) <= found.offset
+        and poll.earliest.get(partition, 0) <= found.offset <= poll.latest[partition]
+    }
+
+
+def searches(known: Mapping[str, Found], poll: SourcePoll) -> list[Search]:
+    """The searches to make now: partitions without a result, the most unread offsets first."""
+    wanted = []
+    for partition, committed in poll.committed.items():
+        found = known.get(partition, Found(committed, committed))
+        if found.since is None:
+            start = max(committed, poll.earliest.get(partition, 0), found.offset)
+            wanted.append(Search(partition, committed, start, poll.latest.get(partition, 0)))
+    wanted = [search for search in wanted if search.start < search.end]
+    return sorted(wanted, key=lambda search: search.start - search.end)[:MAX_PARTITIONS]
+
+
+# -- kafka records ----------------------------------------------------------------------------
+# Reads the first unread record of a partition, through a consumer without a group.
+#
+# The consumer uses ``assign`` and ``seek``, reads one record and commits nothing.
+
+
+SEARCH_SECONDS = 2.0
+"""The time limit for all searches of one poll."""
+POLL_SECONDS = 0.5
+CONSUMER_OPTIONS = {
+    "enable.auto.commit": "false",
+    "auto.offset.reset": "earliest",
+    # Reading a deleted topic must not create it again.
+    "allow.auto.create.topics": "false",
+    "max.poll.records": "1",
+    "max.partition.fetch.bytes": "65536",
+    "fetch.max.bytes": "1048576",
+}
+OF_GROUPS = ("group.id", "group.instance.id", "interceptor.classes")
+
+
+class KafkaRecords:
+    """One consumer, created when first needed; used by one thread at a time."""
+
+    def __init__(self, java: KafkaJava, params: Any, client_id: str) -> None:
+        self._java = java
+        params = java.java("java.util.HashMap")(params)
+        for name in OF_GROUPS:
+            params.remove(name)
+        for name, value in {**CONSUMER_OPTIONS, "client.id": f"{client_id}-records"}.items():
+            params.put(name, value)
+        self._consumer = java.kafka("clients.consumer.KafkaConsumer")(params)
+
+    def find(self, searches: Iterable[Search]) -> dict[str, Found]:
+        """Find the first record of each search, within ``SEARCH_SECONDS`` in total."""
+        until = time.monotonic() + SEARCH_SECONDS
+        found = {}
+        for search in searches:
+            if time.monotonic() >= until:
+                break
+            found[search.partition] = self._find(search, until)
+        self._consumer.unsubscribe()
+        return found
+
+    def close(self) -> None:
+        """Drop the connections at once."""
+        self._consumer.close(self._java.millis(0))
+
+    def _find(self, search: Search, until: float) -> Found:
+        partition = self._java.partition(search.partition)
+        self._consumer.assign(self._java.array_list(partition))
+        self._consumer.seek(partition, search.start)
+        position = search.start
+        while position < search.end and (left := until - time.monotonic()) > 0:
+            records = self._consumer.poll(self._java.millis(min(POLL_SECONDS, left)))
+            if not records.isEmpty():
+                return _first(search, records.iterator().next())
+            position = int(self._consumer.position(partition, self._java.millis(POLL_SECONDS)))
+        return Found(search.committed, min(position, search.end))
+
+
+def _first(search: Search, record: Any) -> Found:
+    """The result for a record; records of old formats have no timestamp (-1)."""
+    millis, offset = int(record.timestamp()), int(record.offset())
+    if offset >= search.end:
+        return Found(search.committed, search.end)
+    return Found(search.committed, offset, millis / 1000 if millis > 0 else None)
+
+
+# -- kafka source -----------------------------------------------------------------------------
+
+
+REQUEST_SECONDS = 3
+ADMIN_OPTIONS = {
+    "default.api.timeout.ms": str(API_SECONDS * 1000),
+    "request.timeout.ms": str(REQUEST_SECONDS * 1000),
+    "socket.connection.setup.timeout.ms": str(REQUEST_SECONDS * 1000),
+    "socket.connection.setup.timeout.max.ms": str(REQUEST_SECONDS * 1000),
+}
+
+
+class KafkaSource:
+    """One Kafka source of one run; used by one thread.
+
+    Sources of one cluster with equal options and security share an admin client. A poll costs
+    about 30 Py4J commands, plus 10 for each partition that is searched for a record.
+    """
+
+    def __init__(
+        self,
+        java: KafkaJava,
+        admins: SharedClients,
+        execution: Any,
+        stream: Any,
+        *,
+        reader: Any,
+        name: str,
+    ) -> None:
+        self._java = java
+        self._admins = admins
+        self._execution = execution
+        self._stream = stream
+        self._description = str(stream.toString())
+        self._strategy = private_field(reader, "consumerStrategy")
+        self._client_id = name
+        self._params = java.java("java.util.HashMap")(reader.driverKafkaParams())
+        for option, value in ADMIN_OPTIONS.items():
+            self._params.put(option, value)
+        self.address = str(self._params.get("bootstrap.servers"))
+        self._lease: Lease | None = None
+        self._admin: KafkaAdmin | None = None
+        self._records: KafkaRecords | None = None
+        self._found: dict[str, Found] = {}
+
+    def poll(self) -> SourcePoll:
+        """Poll the cluster.
+
+        Raises:
+            SourceError: the cluster refused; ``SourceSilentError``: it did not answer in time.
+
+        """
+        try:
+            with java_errors():
+                committed = self._committed()
+                poll = SourcePoll(
+                    self._description, committed, {}, {}, at=time.monotonic(), wall=time.time()
+                )
+                return self._ask(poll) if committed else poll
+        except SourceSilentError:
+            # Open clients would keep trying to connect and log every attempt.
+            if self._lease is not None:
+                self._lease.drop()
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Release the clients; the cluster may be unreachable."""
+        with suppress(Py4JError, OSError):
+            if self._records is not None:
+                self._records.close()
+        if self._lease is not None:
+            self._lease.release()
+        self._lease = self._admin = self._records = None
+
+    def _committed(self) -> dict[str, int]:
+        positions = committed_in(self._execution, self._stream)
+        return {key: end for key, end in positions.items() if isinstance(end, int)}
+
+    def _ask(self, poll: SourcePoll) -> SourcePoll:
+        """Complete a poll that has only the committed offsets."""
+        admin = self._connect()
+        led = admin.led(sorted({topic_of(partition) for partition in poll.committed}))
+        partitions = tuple(sorted(led.intersection(poll.committed)))
+        if not partitions:
+            return poll
+        # In this order, because all three only grow: records read and deleted meanwhile then do
+        # not count as lost, and no batch can end beyond the latest offsets.
+        earliest = admin.begins(partitions)
+        committed = self._committed() or poll.committed
+        latest = admin.ends(partitions)
+        poll = replace(poll, committed=committed, earliest=earliest, latest=latest)
+        topics = tuple(sorted({topic_of(partition) for partition in partitions}))
+        poll = _with_retention(poll, admin.retention(topics, poll.at))
+        return self._with_records(poll)
+
+    def _connect(self) -> KafkaAdmin:
+        if self._admin is None:
+            isolation = str(self._params.get("isolation.level") or "read_uncommitted")
+            config = admin_config(self._java, self._params)
+            self._lease = self._lease or self._admins.lease(config, self._open_admin)
+            self._admin = KafkaAdmin(self._java, self._lease, isolation)
+        return self._admin
+
+    def _open_admin(self, name: str) -> Any:
+        params = self._java.java("java.util.HashMap")(self._params)
+        params.put("client.id", name)
+        return self._strategy.createAdmin(params)
+
+    def _with_records(self, poll: SourcePoll) -> SourcePoll:
+        """Add since when data is unread; an error here does not affect the rest of the poll."""
+        self._found = still_true(self._found, poll)
+        wanted = searches(self._found, poll)
+        try:
+            with java_errors():
+                if wanted:
+                    self._found |= self._read().find(wanted)
+        except SourceError as error:
+            poll = replace(
+                poll, missing_reason="; ".join(filter(None, (poll.missing_reason, str(error))))
+            )
+        found = self._found.items()
+        return replace(
+            poll,
+            first_waiting={partition: one.offset for partition, one in found},
+            waiting_since={key: one.since for key, one in found if one.since is not None},
+        )
+
+    def _read(self) -> KafkaRecords:
+        if self._records is None:
+            params = self._strategy.setAuthenticationConfigIfNeeded(self._params)
+            self._records = KafkaRecords(self._java, params, self._client_id)
+        return self._records
+
+
+def _with_retention(poll: SourcePoll, retention: Retention) -> SourcePoll:
+    kept = retention.by_topic
+    return replace(
+        poll,
+        retention_seconds={t: one.seconds for t, one in kept.items() if one.seconds is not None},
+        bounded_by_size=frozenset(topic for topic, one in kept.items() if one.bounded_by_size),
+        missing_reason=retention.missing_reason,
+    )

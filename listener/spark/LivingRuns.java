@@ -1,0 +1,162 @@
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * Describes all active runs of a Spark application in one answer; execution.py reads it.
+ *
+ * <p>Janino, Spark's compiler for generated code, compiles this class in the driver, so it uses
+ * only Java 8, without lambdas and type parameters. Methods are called by name, because their
+ * classes moved between Spark versions.
+ */
+public class LivingRuns {
+  private static final String FIELD = "\u001f";
+  private static final String RUN = "\u001e";
+
+  private final Map methods = new HashMap();
+  private Map known = new HashMap();
+
+  /**
+   * For each run: its ids, whether it is active, its status, its batch id, and what changed since
+   * the last call; at the end, whether the SparkContext is stopped.
+   *
+   * <p>For a run that throws: its ids and the exception's class.
+   *
+   * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
+   * @param batchHolder the StreamExecution method whose result holds the batch id; empty where
+   *     the StreamExecution holds it itself
+   */
+  public String ask(Map executions, String batchHolder, Object context) throws Exception {
+    StringBuilder answer = new StringBuilder();
+    Map before = known;
+    known = new HashMap();
+    for (Object each : executions.entrySet()) {
+      Map.Entry entry = (Map.Entry) each;
+      answer.append(entry.getKey()).append(FIELD);
+      describe(entry.getValue(), batchHolder, before, answer);
+      answer.append(RUN);
+    }
+    return answer.append(call(context, "isStopped")).append(RUN).toString();
+  }
+
+  private void describe(Object execution, String batchHolder, Map before, StringBuilder answer) {
+    Object runId = "";
+    int length = answer.length();
+    try {
+      runId = call(execution, "runId");
+      Run now = read(execution, batchHolder, (Run) before.get(runId));
+      answer.append(runId).append(FIELD);
+      now.describe(answer);
+      known.put(runId, now);
+    } catch (Throwable error) {
+      answer.setLength(length);
+      answer.append(runId).append(FIELD).append(causeOf(error).getClass().getName());
+    }
+  }
+
+  /** Reports offsets once per batch, and each progress of a trigger without a batch once. */
+  private Run read(Object execution, String batchHolder, Run before) throws Exception {
+    Run now = new Run();
+    now.active = call(execution, "isActive");
+    Object status = call(execution, "status");
+    now.message = clean(call(status, "message"));
+    now.hasData = call(status, "isDataAvailable");
+    now.triggered = call(status, "isTriggerActive");
+    now.session = before == null ? sessionOf(execution) : before.session;
+    // Do not ask a continuous query for its batch; its offsets are those of its last epoch.
+    boolean counts = !execution.getClass().getSimpleName().startsWith("Continuous");
+    if (counts) {
+      now.batchId = batchId(execution, batchHolder);
+    }
+    if (!counts || before == null || !now.batchId.equals(before.batchId)) {
+      now.offsets = clean(call(execution, "committedOffsets"));
+    }
+    now.progress = call(execution, "lastProgress");
+    boolean isNew = before == null || now.progress != before.progress;
+    if (now.progress != null && isNew && !hasBatch(now.progress)) {
+      now.idle = clean(call(now.progress, "json"));
+    }
+    return now;
+  }
+
+  private String batchId(Object execution, String holder) throws Exception {
+    Object id = holder.isEmpty()
+        ? call(execution, "currentBatchId")
+        : call(call(execution, holder), "batchId");
+    return String.valueOf(id);
+  }
+
+  private boolean hasBatch(Object progress) throws Exception {
+    return ((Map) call(progress, "durationMs")).containsKey("addBatch");
+  }
+
+  /** The identity hash of the session that the batches run in; empty where Spark refuses it. */
+  private String sessionOf(Object execution) {
+    try {
+      return String.valueOf(System.identityHashCode(call(execution, "sparkSessionForStream")));
+    } catch (Exception error) {
+      return "";
+    }
+  }
+
+  private Object call(Object on, String name) throws Exception {
+    return method(on.getClass(), name).invoke(on, new Object[0]);
+  }
+
+  private Method method(Class type, String name) throws Exception {
+    Map ofType = (Map) methods.get(type);
+    if (ofType == null) {
+      ofType = new HashMap();
+      methods.put(type, ofType);
+    }
+    Method method = (Method) ofType.get(name);
+    if (method == null) {
+      method = find(type, name);
+      method.setAccessible(true);
+      ofType.put(name, method);
+    }
+    return method;
+  }
+
+  /** Finds private methods too: some that are public in Spark 4 are private in Spark 3.5. */
+  private static Method find(Class type, String name) throws Exception {
+    for (Class owner = type; owner != null; owner = owner.getSuperclass()) {
+      Method[] declared = owner.getDeclaredMethods();
+      for (int i = 0; i < declared.length; i++) {
+        if (declared[i].getName().equals(name) && declared[i].getParameterTypes().length == 0) {
+          return owner.getDeclaredMethod(name, new Class[0]);
+        }
+      }
+    }
+    return type.getMethod(name, new Class[0]);
+  }
+
+  private static String clean(Object text) {
+    return String.valueOf(text).replace(FIELD, " ").replace(RUN, " ");
+  }
+
+  private static Throwable causeOf(Throwable error) {
+    boolean wraps = error instanceof InvocationTargetException && error.getCause() != null;
+    return wraps ? error.getCause() : error;
+  }
+
+  private static class Run {
+    Object active;
+    String message;
+    Object hasData;
+    Object triggered;
+    String batchId = "";
+    String session = "";
+    String offsets = "";
+    String idle = "";
+    Object progress;
+
+    void describe(StringBuilder answer) {
+      answer.append(active).append(FIELD).append(message).append(FIELD).append(hasData);
+      answer.append(FIELD).append(triggered).append(FIELD).append(batchId);
+      answer.append(FIELD).append(session).append(FIELD).append(offsets);
+      answer.append(FIELD).append(idle);
+    }
+  }
+}

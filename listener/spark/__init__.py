@@ -1,0 +1,1 @@
+"""Reads Spark through the driver's JVM."""

@@ -1,0 +1,270 @@
+"""The driver's JVM: whether it lives, its errors, its version, and our classes in it."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from ...core.redaction import redact
+from ..commit_log import short_reason
+from ..probe import Context, Probe, ProbeReport
+
+log = logging.getLogger("querypulse")
+
+
+# -- jvm --------------------------------------------------------------------------------------
+# Detects whether the driver's JVM has ended.
+
+
+NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
+"""Raised by a command to a JVM that has ended or cannot be reached."""
+CONNECT_SECONDS = 1.0
+
+
+def is_gone(gateway: Any) -> bool:
+    """Whether the JVM behind a Py4J gateway has ended.
+
+    A JVM that this process started has ended when its process has (``gateway.proc``, set by
+    PySpark's ``launch_gateway``); any other JVM when its gateway refuses a connection. A slow
+    JVM has not ended.
+    """
+    # Use vars(): a gateway returns a Java member for every attribute that it does not have.
+    process = vars(gateway).get("proc")
+    if process is not None and process.poll() is not None:
+        return True
+    parameters = gateway.gateway_parameters
+    try:
+        with socket.create_connection((parameters.address, parameters.port), CONNECT_SECONDS):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+class ProbeOfLivingJvm:
+    """Polls through ``probe``, and reports the end of the JVM once it has ended.
+
+    ``context`` returns whether the application had stopped its SparkContext, ``terminated``
+    whether the JVM reported that a signal ends it. A JVM that has ended is not polled again.
+    """
+
+    def __init__(
+        self,
+        probe: Probe,
+        gone: Callable[[], bool],
+        context: Callable[[], Context],
+        terminated: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._probe = probe
+        self._gone = gone
+        self._context = context
+        self._terminated = terminated
+        self._seen = Context.RUNNING
+        self._last: Context | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether the JVM is known to have ended."""
+        return self._last is not None
+
+    def poll(self, clock: Callable[[], float]) -> ProbeReport:
+        """Poll.
+
+        Raises:
+            Py4JNetworkError: the JVM does not answer but may not have ended.
+
+        """
+        began_at = clock()
+        if self._last is None:
+            try:
+                report = self._probe.poll(clock)
+            except NETWORK_ERRORS:
+                if not self._gone():
+                    raise
+                self._last = self._context_at_end()
+            else:
+                self._seen = report.context
+                return report
+        return ProbeReport(began_at, clock(), runs=(), context=self._last)
+
+    def _context_at_end(self) -> Context:
+        try:
+            if self._context() is Context.STOPPED_BY_APPLICATION:
+                return Context.STOPPED_BY_APPLICATION
+        except NETWORK_ERRORS:
+            pass
+        terminated = self._seen is Context.TERMINATED or self._terminated()
+        return Context.TERMINATED if terminated else Context.JVM_GONE
+
+
+# -- java errors ------------------------------------------------------------------------------
+# Converts Java's exceptions into errors of ours with a short reason.
+
+
+# PySpark converts some Java exceptions, such as an IllegalArgumentException, into its own. A lost
+# connection (Py4JNetworkError) is included: Py4J drops it when a file system lacks a class.
+THROWN = (Py4JError, PySparkException)
+
+
+def reason_of(error: Exception) -> str:
+    """The exception in one redacted line."""
+    return short_reason(str(error)) or type(error).__name__
+
+
+@contextmanager
+def java_errors(of: type[Exception]) -> Iterator[None]:
+    """Raise any Java exception as one of type ``of``, in one redacted line."""
+    try:
+        yield
+    except THROWN as error:
+        raise of(reason_of(error)) from error
+
+
+# -- optional calls ---------------------------------------------------------------------------
+# Calls Spark for details that are not available in every version, sink or state.
+
+
+T = TypeVar("T")
+
+
+class OptionalCalls:
+    """Returns an answer or a default; ``missing`` names each refused detail, logged once."""
+
+    def __init__(self) -> None:
+        self.missing: set[str] = set()
+
+    def ask(self, name: str, call: Callable[[], T], default: T) -> T:
+        """Return one detail; an error in the call affects only this detail.
+
+        Raises:
+            Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
+
+        """
+        try:
+            return call()
+        except Exception as error:
+            if is_connection_lost(error):
+                raise
+            self.miss(name, _first_lines(error) or type(error).__name__)
+            return default
+
+    def miss(self, name: str, reason: str) -> None:
+        """Record that a detail is not available."""
+        if name not in self.missing:
+            self.missing.add(name)
+            log.warning("querypulse: Spark does not report %s: %s", name, reason)
+
+
+def is_connection_lost(error: Exception) -> bool:
+    """Whether the JVM does not answer at all, as opposed to one call that failed."""
+    if isinstance(error, Py4JNetworkError) and isinstance(error.cause, UnicodeDecodeError):
+        # The JVM answered, but not in UTF-8.
+        return False
+    return isinstance(error, NETWORK_ERRORS)
+
+
+def _first_lines(error: Exception) -> str:
+    """The failed call and the JVM's error, redacted."""
+    return redact(" ".join(str(error).splitlines()[:2]))[:300]
+
+
+# -- driver class -----------------------------------------------------------------------------
+# Compiles a small Java class of ours in Spark's driver, with the compiler that Spark includes.
+#
+# Spark compiles its generated code with Janino, so every driver has it. Our sources use Java 8.
+
+
+_IMPORT = re.compile(r"^import .*;$", re.MULTILINE)
+COMPILER = "org.codehaus.janino.SimpleCompiler"
+
+
+def compile_in_driver(jvm: Any, *names: str) -> Any:
+    """Compile this package's ``.java`` files of these names; return the first one's ``Class``.
+
+    The classes and their loader can be collected once nothing refers to them.
+
+    Raises:
+        OSError: a source is missing, for example in a package shipped without its data.
+        Py4JError: this driver forbids compiling, or rejects the class.
+        Py4JNetworkError: the JVM does not answer.
+
+    """
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    compiler = loader.loadClass(COMPILER).newInstance()
+    compiler.setParentClassLoader(loader)
+    # Py4J caches methods by class name and would call those of an earlier class.
+    suffix = uuid4().hex
+    compiler.cook(source_of(names, suffix))
+    return compiler.getClassLoader().loadClass(f"{names[0]}_{suffix}")
+
+
+def source_of(names: Sequence[str], suffix: str) -> str:
+    """All sources as one text, as Janino requires, with the suffix added to each class name.
+
+    Raises:
+        OSError: a source is missing.
+
+    """
+    sources = [_source(name) for name in names]
+    imports = dict.fromkeys(line for source in sources for line in _IMPORT.findall(source))
+    text = "\n".join([*imports, *(_IMPORT.sub("", source) for source in sources)])
+    for name in names:
+        text = re.sub(rf"\b{name}\b", f"{name}_{suffix}", text)
+    return text
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8")
+
+
+# -- spark versions ---------------------------------------------------------------------------
+# The Spark versions that querypulse runs on. Pure.
+#
+# What differs between supported versions is found by trying, because vendors backport: the classes
+# in Java call methods by name, and each path of events has a fallback.
+
+
+OLDEST = (3, 5)
+"""The first with ``onQueryIdle`` and with a listener API that PySpark supports on every path."""
+_NUMBERS = re.compile(r"(\d+)\.(\d+)")
+_MAJOR = re.compile(r"v?(\d+)(?:\.|$)")
+
+
+class UnsupportedSparkError(RuntimeError):
+    """Spark is older than the oldest version that is supported."""
+
+
+def require_supported(version: str) -> None:
+    """Accept the text of ``spark.version``, also where it is a vendor's and starts otherwise.
+
+    Raises:
+        UnsupportedSparkError: it is older than ``OLDEST``.
+
+    """
+    found = _NUMBERS.match(version)
+    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        raise UnsupportedSparkError(
+            f"Spark {version} is too old: querypulse needs {oldest} or newer"
+        )
+
+
+def is_before(major: int, version: str) -> bool:
+    """Whether ``version`` is older than Spark ``major``; False where it is not understood."""
+    found = _MAJOR.match(version)
+    return found is not None and int(found[1]) < major
+
+
+def has_execution_context(version: str) -> bool:
+    """Whether a query keeps its batch id in ``getLatestExecutionContext``, as Spark 4 does."""
+    return not is_before(4, version)

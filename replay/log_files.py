@@ -1,0 +1,381 @@
+"""Log files: found, decompressed, and read line by line."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import re
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from ..core.installed import NotInstalledError
+
+# -- blocks -----------------------------------------------------------------------------------
+# The framing that Java's lz4 and snappy streams put around their blocks.
+#
+# Spark uses ``net.jpountz.lz4.LZ4BlockOutputStream`` and ``org.xerial.snappy.SnappyOutputStream``;
+# neither is the frame format of the command-line tools. Both are read block by block, so that
+# memory stays constant. A stream that a killed driver cut off ends without an error.
+
+
+# Magic, token (method and level), compressed and original length, checksum.
+_LZ4_HEADER = struct.Struct("<8sBiii")
+_LZ4_MAGIC = b"LZ4Block"
+_LZ4_STORED = 0x10
+_LZ4_METHOD = 0xF0
+# Magic, version, compatible version; then each block with its length before it.
+_SNAPPY_HEADER = struct.Struct(">8sii")
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_LENGTH = struct.Struct(">i")
+MAX_BLOCK_BYTES = 64 * 1024 * 1024
+"""Larger than either library ever writes (lz4-java's own limit is 32 MiB)."""
+
+
+class BlockFile(io.RawIOBase):
+    """A readable file over an iterator of blocks."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+        self._left = memoryview(b"")
+
+    def readable(self) -> bool:
+        """Always True."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill ``buffer`` from the current block; 0 at the end."""
+        while not self._left:
+            block = next(self._blocks, None)
+            if block is None:
+                return 0
+            self._left = memoryview(block)
+        size = min(len(buffer), len(self._left))
+        buffer[:size] = self._left[:size]
+        self._left = self._left[size:]
+        return size
+
+
+def lz4_blocks(file: BinaryIO, decompress: Callable[..., Any]) -> Iterator[bytes]:
+    """The blocks of an ``LZ4BlockOutputStream``; after an empty block another stream may follow.
+
+    ``decompress(block, output_len=...)`` reads one raw lz4 block.
+
+    Raises:
+        ValueError: the file has another format.
+
+    """
+    while len(header := file.read(_LZ4_HEADER.size)) == _LZ4_HEADER.size:
+        magic, token, size, original_size, _checksum = _LZ4_HEADER.unpack(header)
+        if magic != _LZ4_MAGIC:
+            raise ValueError("not the blocks that Spark's lz4 codec writes")
+        block = _exactly(file, size)
+        if block is None:
+            return
+        if token & _LZ4_METHOD == _LZ4_STORED:
+            yield block
+        elif original_size:
+            yield bytes(decompress(block, output_len=_sane(original_size)))
+
+
+def snappy_blocks(file: BinaryIO, decompress: Callable[[bytes], Any]) -> Iterator[bytes]:
+    """The blocks of one or more ``SnappyOutputStream``.
+
+    ``decompress(block)`` reads one raw snappy block.
+
+    Raises:
+        ValueError: the file has another format.
+
+    """
+    head = file.read(_SNAPPY_HEADER.size)
+    if not _SNAPPY_MAGIC.startswith(head[: len(_SNAPPY_MAGIC)]):
+        raise ValueError("not the blocks that Spark's snappy codec writes")
+    while len(head := file.read(_SNAPPY_LENGTH.size)) == _SNAPPY_LENGTH.size:
+        if _SNAPPY_MAGIC.startswith(head):
+            file.read(_SNAPPY_HEADER.size - len(head))
+            continue
+        block = _exactly(file, _SNAPPY_LENGTH.unpack(head)[0])
+        if block is None:
+            return
+        yield bytes(decompress(block))
+
+
+def _exactly(file: BinaryIO, size: int) -> bytes | None:
+    """The next ``size`` bytes; None if the file ends before that."""
+    block = file.read(_sane(size))
+    return block if len(block) == size else None
+
+
+def _sane(size: int) -> int:
+    if not 0 <= size <= MAX_BLOCK_BYTES:
+        raise ValueError(f"damaged: a block of {size} bytes")
+    return size
+
+
+# -- errors -----------------------------------------------------------------------------------
+# The error of a replay.
+
+
+class ReplayError(Exception):
+    """An input cannot be read or an output cannot be written; the message says which."""
+
+
+# -- compression ------------------------------------------------------------------------------
+# Opens a log for reading, decompressed by the codec in its name.
+#
+# Spark names the codec in the extension (``EventLogFileWriter.codecName``); ``.zst`` and ``.gz``
+# are for recordings that users compress themselves.
+
+
+AFTER_THE_CODEC = (".inprogress", ".compact")
+UNPACKED_BYTES = 256 * 1024
+"""The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
+
+
+class Stream(NamedTuple):
+    """A file's decompressed content, and the errors that its codec raises for damaged data."""
+
+    file: BinaryIO
+    damage: tuple[type[Exception], ...]
+
+
+def decompressed(raw: BinaryIO, path: Path) -> Stream:
+    """The decompressed content of ``raw``, the opened file ``path``, read piece by piece.
+
+    Raises:
+        NotInstalledError: its codec needs a package that is not installed.
+        ReplayError: no maintained package reads its codec.
+
+    """
+    codec = codec_of(path)
+    if codec == "lzf":
+        raise ReplayError(
+            f"{path}: the codec lzf is not supported; set "
+            "spark.eventLog.compression.codec=zstd (or lz4, snappy), or decompress the file"
+        )
+    try:
+        return _STREAMS[codec](raw)
+    except ModuleNotFoundError as error:
+        raise NotInstalledError(
+            f"reading {path} needs the package {error.name}: pip install {error.name}"
+        ) from None
+
+
+def codec_of(path: Path) -> str:
+    """The codec in a log's name, such as ``zstd``; empty for a plain file."""
+    name = path.name
+    for suffix in AFTER_THE_CODEC:
+        name = name.removesuffix(suffix)
+    codec = Path(name).suffix.removeprefix(".")
+    return codec if codec in (*_STREAMS, "lzf") else ""
+
+
+def _plain(raw: BinaryIO) -> Stream:
+    return Stream(raw, ())
+
+
+def _zstd(raw: BinaryIO) -> Stream:
+    import zstandard
+
+    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return Stream(io.BufferedReader(reader, UNPACKED_BYTES), (zstandard.ZstdError,))
+
+
+def _lz4(raw: BinaryIO) -> Stream:
+    import cramjam
+
+    blocks = lz4_blocks(raw, cramjam.lz4.decompress_block)
+    return Stream(
+        io.BufferedReader(BlockFile(blocks), UNPACKED_BYTES),
+        (cramjam.DecompressionError, ValueError),
+    )
+
+
+def _snappy(raw: BinaryIO) -> Stream:
+    import cramjam
+
+    blocks = snappy_blocks(raw, cramjam.snappy.decompress_raw)
+    return Stream(
+        io.BufferedReader(BlockFile(blocks), UNPACKED_BYTES),
+        (cramjam.DecompressionError, ValueError),
+    )
+
+
+def _gzip(raw: BinaryIO) -> Stream:
+    return Stream(
+        io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES),
+        (zlib.error, gzip.BadGzipFile),
+    )
+
+
+_STREAMS: dict[str, Callable[[BinaryIO], Stream]] = {
+    "": _plain,
+    "zstd": _zstd,
+    "zst": _zstd,
+    "lz4": _lz4,
+    "snappy": _snappy,
+    "gz": _gzip,
+}
+
+
+# -- applications -----------------------------------------------------------------------------
+# Finds event logs: one file, or one folder of rolled files, is one application.
+#
+# Names are those of Spark's ``EventLogFileWriters.scala``: a rolled log is a folder
+# ``eventlog_v2_<application>[_<attempt>]`` with ``events_<number>_...`` files; the newest
+# ``.compact`` file replaces all files before it.
+
+
+ROLLED = "eventlog_v2_"
+COMPACT = ".compact"
+_EVENTS = re.compile(r"events_(\d+)_.*")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/.*")
+_HIDDEN = (".", "_")
+
+
+class Application(msgspec.Struct, frozen=True):
+    """The files of one application, oldest first; ``label`` is its name until the log gives one."""
+
+    path: str
+    label: str
+    files: tuple[str, ...]
+
+
+def find_applications(paths: Iterable[str]) -> list[Application]:
+    """Every application at or below ``paths``, each once, sorted by path.
+
+    Raises:
+        ReplayError: a path does not exist, is not local, or contains no log.
+
+    """
+    found: dict[str, Application] = {}
+    for text in paths:
+        here = {app.path: app for app in _applications(_local(text))}
+        if not here:
+            raise ReplayError(f"{text}: no event log in this folder")
+        found |= here
+    return list(found.values())
+
+
+def has_scheme(text: str) -> bool:
+    """Whether this is a URI rather than a path: ``s3a://logs``, ``hdfs:/logs``."""
+    return _SCHEME.fullmatch(text) is not None
+
+
+def _local(text: str) -> Path:
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    elif has_scheme(text):
+        raise ReplayError(
+            f"{text}: only local and mounted paths can be read; mount it, or copy it here first"
+        )
+    path = Path(text)
+    if not path.exists():
+        raise ReplayError(f"{text}: no such file or folder")
+    return path.absolute()
+
+
+def _applications(path: Path) -> Iterator[Application]:
+    if not path.is_dir():
+        yield Application(str(path), _label(path), (str(path),))
+    elif path.name.startswith(ROLLED):
+        files = _rolled(path)
+        if files:
+            label = path.name.removeprefix(ROLLED)
+            yield Application(str(path), label, tuple(map(str, files)))
+    else:
+        for child in _visible(path):
+            yield from _applications(child)
+
+
+def _visible(folder: Path) -> list[Path]:
+    """The entries of a folder, without hidden files and without links to folders (cycles)."""
+    try:
+        paths = sorted(folder.iterdir())
+    except OSError as error:
+        raise ReplayError(f"{folder}: {error.strerror}") from None
+    shown = [path for path in paths if not path.name.startswith(_HIDDEN)]
+    return [path for path in shown if not (path.is_symlink() and path.is_dir())]
+
+
+def _rolled(folder: Path) -> list[Path]:
+    """The files of a rolled log to read: the newest compacted one and all after it."""
+    numbered = [
+        (int(match.group(1)), path.name.endswith(COMPACT), path)
+        for path in _visible(folder)
+        if (match := _EVENTS.fullmatch(path.name))
+    ]
+    numbered.sort()
+    compacted = [index for index, (_, compact, _) in enumerate(numbered) if compact]
+    return [path for _, _, path in numbered[compacted[-1] if compacted else 0 :]]
+
+
+def _label(path: Path) -> str:
+    """A file's name without the suffixes for state and codec."""
+    name = path.name
+    for suffix in AFTER_THE_CODEC:
+        name = name.removesuffix(suffix)
+    codec = codec_of(path)
+    return name.removesuffix(f".{codec}") if codec else name
+
+
+# -- lines ------------------------------------------------------------------------------------
+# A log file, line by line, in constant memory.
+
+
+BUFFER_BYTES = 1024 * 1024
+MAX_LINE_BYTES = 256 * 1024 * 1024
+KEPT_BYTES = 1000
+
+
+def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
+    """The lines of a file, decompressed, with their line ends.
+
+    A line longer than ``MAX_LINE_BYTES`` is cut to its first ``KEPT_BYTES``. ``on_read`` receives
+    the number of bytes of each read.
+
+    Raises:
+        NotInstalledError: the file's codec needs a package that is not installed.
+        ReplayError: the file cannot be opened, or its content is damaged.
+
+    """
+    damage: tuple[type[Exception], ...] = (OSError,)
+    try:
+        with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
+            stream = decompressed(raw, path)
+            damage += stream.damage
+            file = stream.file
+            while line := file.readline(MAX_LINE_BYTES):
+                yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
+    except EOFError:
+        # gzip raises this for a truncated file, such as one whose writer was killed.
+        return
+    except damage as error:
+        raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _cut(line: bytes, file: BinaryIO) -> bytes:
+    """The beginning of a line that is too long; the rest is skipped."""
+    kept = line[:KEPT_BYTES]
+    while line and not line.endswith(b"\n"):
+        line = file.readline(MAX_LINE_BYTES)
+    return kept + b"\n"
+
+
+class _CountingFile(io.FileIO):
+    """Reports the size of every read."""
+
+    def __init__(self, path: Path, on_read: Callable[[int], object]) -> None:
+        super().__init__(path)
+        self._on_read = on_read
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read, and report the number of bytes."""
+        size = super().readinto(buffer)
+        self._on_read(size or 0)
+        return size

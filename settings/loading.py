@@ -1,0 +1,187 @@
+"""Where settings come from: arguments > environment > Spark conf > TOML file."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..core.text import encodable
+from ..core.variables import AUTO_ATTACH_VARIABLE
+from .secrets import refuse_secret
+from .settings import TYPES, Settings, SettingsError, check_value, suggestion
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENVIRONMENT_PREFIX = "QUERYPULSE_"
+CONFIG_VARIABLE = "QUERYPULSE_CONFIG"
+ARTIFACTS_VARIABLE = "QUERYPULSE_ARTIFACTS"
+NO_SETTINGS = frozenset({CONFIG_VARIABLE, ARTIFACTS_VARIABLE, AUTO_ATTACH_VARIABLE})
+"""Our variables that are not settings: a file, a folder, and whether to attach by itself."""
+SPARK_PREFIX = "spark.querypulse."
+_SERVICE_LINK = re.compile(
+    r"\w+_SERVICE_(?:HOST|PORT(?:_\w+)?)|\w+_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"
+)
+_SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
+LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
+STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patterns"}
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings in force, and the origin of each that is not a default.
+
+    ``problems`` name environment variables that are unknown or not allowed; they are ignored.
+    """
+
+    settings: Settings
+    origins: dict[str, str]
+    problems: tuple[str, ...] = ()
+
+
+def load_settings(
+    arguments: Mapping[str, object],
+    environment: Mapping[str, str],
+    spark_conf: Mapping[str, str],
+) -> Loaded:
+    """Merge all sources; later ones override earlier ones.
+
+    A foreign environment variable must not stop a job: it becomes one of ``problems``.
+
+    Raises:
+        SettingsError: a setting from elsewhere is unknown or not allowed, the Spark conf holds a
+            secret, or the file cannot be read.
+
+    """
+    values: dict[str, object] = {}
+    origins: dict[str, str] = {}
+    problems = []
+    for name, value, origin in _from_file(environment.get(CONFIG_VARIABLE)):
+        values[name], origins[name] = _checked(name, value, origin), origin
+    for name, value, origin in _from_spark(spark_conf):
+        values[name], origins[name] = _checked(name, value, origin), origin
+        refuse_secret(name, values[name], origin)
+    for name, value, origin in _from_environment(environment):
+        checked, problem = _tried(name, value, origin)
+        if problem:
+            problems.append(problem)
+        else:
+            values[name], origins[name] = checked, origin
+    for name, value in check_arguments(arguments).items():
+        values[name], origins[name] = value, f"argument {name}"
+    settings = Settings(**values)  # type: ignore[arg-type] # checked one by one above
+    return Loaded(settings, origins, tuple(problems))
+
+
+def load_strictly(arguments: Mapping[str, object], environment: Mapping[str, str]) -> Loaded:
+    """The same for a command, which has no job to protect: problems are errors.
+
+    Raises:
+        SettingsError: a setting is unknown or not allowed, or the file cannot be read.
+
+    """
+    loaded = load_settings(arguments, environment, {})
+    if loaded.problems:
+        raise SettingsError("; ".join(loaded.problems))
+    return loaded
+
+
+def check_arguments(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Convert the arguments of ``attach`` to the values of their settings.
+
+    Raises:
+        SettingsError: one is unknown or not allowed.
+
+    """
+    return {name: _checked(name, value, f"argument {name}") for name, value in arguments.items()}
+
+
+def parse_text(name: str, text: str) -> object:
+    """Parse a setting's value from text: lists and tables as JSON or TOML.
+
+    Lists of words may be separated by commas, and ``redact_patterns`` may be one pattern.
+    """
+    if name not in STRUCTURED:
+        return text
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        # Python reads no number of thousands of digits: a plain ValueError.
+        return _parse_words(name, text)
+
+
+def _parse_words(name: str, text: str) -> object:
+    if name in LISTS_OF_WORDS:
+        return [word.strip() for word in text.split(",") if word.strip()]
+    return [text] if name == "redact_patterns" and text else text
+
+
+def _checked(name: str, value: object, origin: str) -> object:
+    if name not in TYPES:
+        raise SettingsError(_unknown(name, origin))
+    return check_value(name, value, origin)
+
+
+def _tried(name: str, value: object, origin: str) -> tuple[object, str]:
+    """The value and an empty text, or None and what is wrong with it."""
+    try:
+        return _checked(name, value, origin), ""
+    except SettingsError as error:
+        return None, str(error)
+
+
+def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
+    if not path:
+        return []
+    origin = f"file {path}"
+    try:
+        content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise SettingsError(f"{origin}, named by {CONFIG_VARIABLE}: {error}") from None
+    return [(name, value, origin) for name, value in content.items()]
+
+
+def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    return [
+        (name := key.removeprefix(SPARK_PREFIX), parse_text(name, text), f"Spark conf {key}")
+        for key, text in sorted(conf.items())
+        if key.startswith(SPARK_PREFIX)
+    ]
+
+
+def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    found = []
+    for key, text in sorted(environment.items()):
+        ours = key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS
+        if ours and not is_service_link(key, text):
+            name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
+            origin = f"environment variable {encodable(key)}"
+            found.append((encodable(name), parse_text(name, text), origin))
+    return found
+
+
+def is_service_link(key: str, text: str) -> bool:
+    """Whether Kubernetes has set this variable, for a Service named ``querypulse`` or similar.
+
+    ``QUERYPULSE_HTTP_PORT`` is our setting; with a URL as its value it belongs to a Service
+    named ``querypulse-http`` (kubernetes.io, "Accessing the Service": environment variables).
+    """
+    return bool(_SERVICE_LINK.fullmatch(key)) or bool(
+        key.endswith("_PORT") and _SERVICE_ADDRESS.match(text)
+    )
+
+
+def _unknown(name: str, origin: str) -> str:
+    hint = suggestion(name, TYPES) or "`querypulse check` lists all settings"
+    return f"unknown setting {name!r} from {origin}; {hint}"

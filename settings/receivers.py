@@ -1,0 +1,308 @@
+"""Settings -> receivers, heartbeats, and who is notified."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+
+from ..alerting.delivery import Route
+from ..alerting.heartbeat import Heartbeat
+from ..alerting.receivers.receiver import (
+    HttpOptions,
+    Receiver,
+    ReceiverContext,
+    ReceiverSettings,
+    ReceiverType,
+)
+from ..alerting.receivers.registry import RECEIVER_TYPES, type_of
+from ..core.guard import Guard
+from ..core.secret import Secret
+from .links import external_url
+from .settings import QuerySettings, Settings, SettingsError
+
+log = logging.getLogger("querypulse")
+
+
+# -- configured -------------------------------------------------------------------------------
+# The configured receivers: short forms and full form as one list. Pure.
+
+
+HEARTBEAT = "heartbeat"
+"""The name under which heartbeat pings are counted."""
+
+
+class Configured(msgspec.Struct, frozen=True):
+    """One configured receiver, and whether it uses the short form."""
+
+    given: ReceiverSettings
+    is_short: bool = False
+
+    @property
+    def kind(self) -> ReceiverType:
+        """Its kind."""
+        return type_of(self.given)
+
+    @property
+    def place(self) -> str:
+        """The start of a message about this receiver."""
+        return "" if self.is_short else f"receiver {self.given.name!r}: "
+
+    def called(self, field: str) -> str:
+        """The name of the setting for a field, as the user wrote it."""
+        return self.kind.short_form.get(field, field) if self.is_short else field
+
+    def reworded(self, message: str) -> str:
+        """A message about top-level settings, with the setting names of this receiver."""
+        if not self.is_short:
+            for field, name in _longest_first(self.kind.short_form):
+                message = message.replace(name, field)
+        return f"{self.place}{message}"
+
+
+def configured(settings: Settings) -> tuple[Configured, ...]:
+    """All configured receivers.
+
+    Raises:
+        SettingsError: they contradict each other, or a setting would have no effect.
+
+    """
+    found = (*_short_forms(settings), *(Configured(one) for one in settings.receivers))
+    for one in found:
+        _require_one_of_two(one)
+    _require_own_names(found)
+    _require_fallbacks(found)
+    return found
+
+
+def _short_forms(settings: Settings) -> Iterator[Configured]:
+    for kind in RECEIVER_TYPES:
+        given = _given(settings, kind)
+        needed = kind.one_of or tuple(kind.short_form)
+        if not given.keys().isdisjoint(needed):
+            # mypy knows the fields of one kind only.
+            made: Callable[..., ReceiverSettings] = kind.settings
+            yield Configured(made(name=kind.name, **given), is_short=True)
+        elif given:
+            names = " or ".join(repr(kind.short_form[field]) for field in needed)
+            raise SettingsError(f"setting {kind.short_form[min(given)]!r} needs {names}")
+
+
+def _given(settings: Settings, kind: ReceiverType) -> dict[str, object]:
+    """The fields of the receiver that top-level settings define; a single file is a list of one."""
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind.settings)}
+    found = {field: getattr(settings, name) for field, name in kind.short_form.items()}
+    return {
+        field: (value,) if defaults[field] == () and isinstance(value, str) else value
+        for field, value in found.items()
+        if value is not None and value != ()
+    }
+
+
+def _require_one_of_two(one: Configured) -> None:
+    fields = one.kind.one_of
+    given = [field for field in fields if getattr(one.given, field) is not None]
+    names = " or ".join(repr(one.called(field)) for field in fields)
+    if fields and not given:
+        raise SettingsError(f"{one.place}needs {names}")
+    if len(given) > 1:
+        raise SettingsError(f"{one.place}give {names}, not both")
+
+
+def _require_own_names(found: Sequence[Configured]) -> None:
+    counts = Counter(one.given.name for one in found)
+    if HEARTBEAT in counts:
+        raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is reserved")
+    for one in found:
+        if counts[one.given.name] > 1:
+            short = any(two.is_short and two.given.name == one.given.name for two in found)
+            hint = f"; the settings '{one.given.name}_...' make one of them" if short else ""
+            raise SettingsError(f"setting 'receivers': two are named {one.given.name!r}{hint}")
+
+
+def _require_fallbacks(found: Sequence[Configured]) -> None:
+    names = [one.given.name for one in found]
+    fallbacks = {one.given.fallback for one in found}
+    for one in found:
+        fallback = one.given.fallback
+        others = [name for name in names if name != one.given.name]
+        if fallback is not None and fallback not in others:
+            raise SettingsError(
+                f"{one.place}'fallback' {fallback!r} is not another receiver; there are: {others}"
+            )
+        if not one.given.severities and one.given.name not in fallbacks:
+            raise SettingsError(
+                f"{one.place}'severities' is empty and it is no receiver's fallback: "
+                "it would never receive an alert"
+            )
+
+
+def _longest_first(names: Mapping[str, str]) -> list[tuple[str, str]]:
+    return sorted(names.items(), key=lambda pair: -len(pair[1]))
+
+
+# -- receivers from settings ------------------------------------------------------------------
+# Settings -> receivers and heartbeats, with their secrets and HTTP options.
+
+
+QUERY_HEARTBEAT_SECONDS = 60.0
+"""The shortest time between two pings of a query's heartbeat."""
+
+
+def receivers(settings: Settings) -> list[Receiver]:
+    """One receiver for each that the settings name.
+
+    Raises:
+        SettingsError: a URL, key, secret or certificate cannot be used, or the settings
+            contradict each other.
+
+    """
+    return [_receiver(one, settings) for one in configured(settings)]
+
+
+def routes(settings: Settings) -> dict[str, Route]:
+    """Which alerts go to each receiver, by the receiver's name."""
+    return {one.given.name: _route(one.given) for one in configured(settings)}
+
+
+def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
+    """The heartbeat of the driver; None if not configured.
+
+    Raises:
+        SettingsError: its URL cannot be used.
+
+    """
+    http = http_options(None, settings)
+    with as_settings_error():
+        secret = _heartbeat_url(settings)
+        if secret is None:
+            return None
+        http.check()
+        interval = settings.heartbeat_interval_seconds
+        return Heartbeat(secret, guard, interval_seconds=interval, http=http)
+
+
+def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
+    """By name pattern: the heartbeats pinged when such a query commits or completes.
+
+    Raises:
+        SettingsError: a URL cannot be used.
+
+    """
+    made = {}
+    http = http_options(None, settings)
+    for pattern, own in settings.queries.items():
+        with as_settings_error(f"queries {pattern!r}: "):
+            secret = _heartbeat_url(own)
+            if secret is None:
+                continue
+            http.check()
+            made[pattern] = Heartbeat(
+                secret,
+                guard,
+                name=f"{HEARTBEAT} {pattern}",
+                first=None,
+                parting=None,
+                interval_seconds=QUERY_HEARTBEAT_SECONDS,
+                http=http,
+            )
+    return made
+
+
+def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
+    url, file = given.heartbeat_url, given.heartbeat_url_file
+    if url is not None and file is not None:
+        raise ValueError("give 'heartbeat_url' or 'heartbeat_url_file', not both")
+    return None if url is None and file is None else _secret(url, file, "heartbeat_url_file")
+
+
+def _receiver(one: Configured, settings: Settings) -> Receiver:
+    with as_settings_error(one):
+        http = http_options(one.given, settings)
+        http.check()
+    context = ReceiverContext(
+        http, external_url(settings), partial(_secret_of, one), partial(_secrets_of, one)
+    )
+    with as_settings_error(one):
+        return one.kind.make(one.given, context)
+
+
+def _secret_of(one: Configured, field: str) -> Secret:
+    value, file = getattr(one.given, field), getattr(one.given, f"{field}_file")
+    with as_settings_error(one.place):
+        return _secret(value, file, one.called(f"{field}_file"))
+
+
+def _secrets_of(one: Configured, field: str) -> list[Secret]:
+    paths = getattr(one.given, field)
+    with as_settings_error(one.place):
+        return [Secret.from_file(path, setting=one.called(field)) for path in paths]
+
+
+def _secret(value: str | None, file: str | None, setting: str) -> Secret:
+    return Secret(value) if value is not None else Secret.from_file(file or "", setting=setting)
+
+
+def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
+    """A receiver's own HTTP options; where it has none, the top-level settings."""
+    options = {}
+    for name in HttpOptions.__struct_fields__:
+        own = getattr(given, name, None)
+        options[name] = own if own is not None else getattr(settings, name)
+    return HttpOptions(**options)
+
+
+def _route(given: ReceiverSettings) -> Route:
+    return Route(
+        severities=given.severities,
+        queries=given.queries,
+        fallback=given.fallback,
+        fallback_after_seconds=given.fallback_after_seconds,
+    )
+
+
+@contextmanager
+def as_settings_error(one: Configured | str = "") -> Iterator[None]:
+    """Turn a constructor's ``ValueError`` into a ``SettingsError`` that names the setting."""
+    try:
+        yield
+    except SettingsError:
+        raise
+    except ValueError as error:
+        message = one.reworded(str(error)) if isinstance(one, Configured) else f"{one}{error}"
+        raise SettingsError(message) from None
+
+
+# -- start lines ------------------------------------------------------------------------------
+# What the log says when a sidecar has started: what is watched, and who is notified.
+
+
+NOBODY = (
+    "no receiver is configured, so nobody is notified of alerts; set one of "
+    "pagerduty_routing_key_file, alertmanager_urls, slack_webhook_url_file, webhook_url, receivers"
+)
+
+
+def log_start(app: str, receivers: Sequence[str], status_page: str | None) -> None:
+    """Log one line, and a warning when there is no receiver."""
+    log.info("querypulse: %s", watching(app, receivers, status_page))
+    if not receivers:
+        log.warning("querypulse: %s", NOBODY)
+
+
+def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str:
+    """``watching "orders": 2 receivers (oncall, team), status page at http://...``."""
+    where = f"status page at {status_page}" if status_page else "no status page"
+    return f'watching "{app}": {receivers_text(receivers)}, {where}'
+
+
+def receivers_text(receivers: Sequence[str]) -> str:
+    """The number of receivers, and their names."""
+    if not receivers:
+        return "no receiver"
+    count = "1 receiver" if len(receivers) == 1 else f"{len(receivers)} receivers"
+    return f"{count} ({', '.join(receivers)})"

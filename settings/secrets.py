@@ -1,0 +1,307 @@
+"""Secrets: refused in the Spark conf, and removed from everything that leaves the driver."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from urllib.parse import unquote
+
+import msgspec
+from msgspec.structs import replace
+
+from ..alerting.evaluate import Evaluation
+from ..alerting.finding import Finding, QueryHealth
+from ..alerting.receivers.receiver import Holds, holds
+from ..core.redaction import WITHHELD, Redactor, redact, secrets_of_url, unusable
+from ..core.secret import Secret
+from ..exporter.push import parse_headers
+from .receivers import configured
+from .settings import HOLDS, TYPES, Settings, SettingsError
+
+log = logging.getLogger("querypulse")
+
+
+# -- own values -------------------------------------------------------------------------------
+# The secrets in querypulse's own settings, which must not leave the driver in any text.
+
+
+_VALUES = (Holds.KEY, Holds.URL, Holds.ADDRESS)
+
+
+def own_secrets(settings: Settings) -> list[Secret]:
+    """Every key, token and URL in the settings or in the files that they name.
+
+    Raises:
+        ValueError: a file cannot be read; the message names its setting.
+
+    """
+    found = list(_secrets_of(settings, str))
+    for pattern, own in settings.queries.items():
+        found += _secrets_of(own, f"queries.{pattern}.{{}}".format)
+    for one in configured(settings):
+        if not one.is_short:
+            found += _secrets_of(one.given, one.called)
+    return found
+
+
+def secret_parts(value: str) -> set[str]:
+    """The texts to hide: a key itself; the secret parts of a URL or of headers, also decoded."""
+    headers = _header_values(value)
+    if headers:
+        return {value, *headers}
+    if "://" not in value:
+        return {value}
+    try:
+        parts = secrets_of_url(value)
+    except ValueError:
+        return {value}
+    return {form for part in parts for form in (part, unquote(part))}
+
+
+def _header_values(text: str) -> set[str]:
+    """The values of headers, with and without a scheme such as ``Bearer``; none in other texts."""
+    try:
+        decoded = set(parse_headers(text).values())
+    except ValueError:
+        return set()
+    written = {part.partition("=")[2].strip() for part in text.replace("\n", ",").split(",")}
+    values = decoded | written
+    return {form for value in values for form in (value, value.partition(" ")[2]) if form}
+
+
+def _secrets_of(record: msgspec.Struct, called: Callable[[str], str]) -> Iterator[Secret]:
+    for name, kind in holds(type(record)).items():
+        given = getattr(record, name)
+        texts = given if isinstance(given, tuple) else () if given is None else (given,)
+        if kind in _VALUES:
+            yield from map(Secret, texts)
+        elif kind is Holds.SECRET_FILE:
+            yield from (Secret.from_file(path, setting=called(name)) for path in texts)
+
+
+# -- conf secrets -----------------------------------------------------------------------------
+# Refuses secrets in the Spark conf, because event logs and the Spark UI show it. Pure.
+
+
+ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
+
+
+def refuse_secret(name: str, value: object, origin: str) -> None:
+    """Refuse a value that holds a key, or a URL with a secret part.
+
+    Raises:
+        SettingsError: it holds one; the message names the setting that takes a file instead.
+
+    """
+    if name == "receivers" and isinstance(value, tuple):
+        for position, receiver in enumerate(value):
+            _refuse_secrets_of(receiver, f"receivers[{position}].", origin)
+    elif name == "queries" and isinstance(value, dict):
+        for pattern, own in value.items():
+            _refuse_secrets_of(own, f"queries.{pattern}.", origin)
+    elif any(_is_secret(HOLDS.get(name), text) for text in _texts(value)):
+        raise _refusal(name, name, origin, has_file=f"{name}_file" in TYPES)
+
+
+def _refuse_secrets_of(record: msgspec.Struct, place: str, origin: str) -> None:
+    for field, kind in holds(type(record)).items():
+        if any(_is_secret(kind, text) for text in _texts(getattr(record, field))):
+            has_file = f"{field}_file" in record.__struct_fields__
+            raise _refusal(f"{place}{field}", field, origin, has_file=has_file)
+
+
+def _refusal(place: str, field: str, origin: str, *, has_file: bool) -> SettingsError:
+    instead = f"give {field + '_file'!r} instead" if has_file else ELSEWHERE
+    return SettingsError(
+        f"setting {place!r} from {origin} holds a secret, and event logs show the Spark conf: "
+        f"{instead}"
+    )
+
+
+def _is_secret(kind: Holds | None, text: str) -> bool:
+    if kind is Holds.ADDRESS:
+        return "@" in text
+    return kind is Holds.KEY or (kind is Holds.URL and bool(secret_parts(text)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (one for one in value if isinstance(one, str))
+
+
+# -- spark redaction --------------------------------------------------------------------------
+# Builds a redactor from a Spark session's redaction settings.
+
+
+NAMES = "spark.redaction.regex"
+"""Hides the value of a setting whose name matches. Our own names include Spark's default."""
+OPTIONS = "spark.sql.redaction.options.regex"
+"""The same for options of data sources."""
+OPTIONS_DEFAULT = "(?i)url"
+TEXTS = ("spark.redaction.string.regex", "spark.sql.redaction.string.regex")
+"""Hide every match in any text."""
+
+
+def session_redactor(
+    conf: Callable[[str], str | None],
+    secrets: Iterable[str] = (),
+    patterns: Iterable[str] = (),
+) -> Redactor:
+    """Build the redactor of one session; ``conf`` returns None for a setting that is not set.
+
+    ``lambda name: spark.conf.get(name, None)`` is such a ``conf``. ``secrets`` are our own
+    secrets, ``patterns`` come from our settings. Spark's patterns are Java's: a pattern that
+    Python cannot use is logged and hides everything that it could match.
+    """
+    names = conf(NAMES)
+    options = OPTIONS_DEFAULT if (own := conf(OPTIONS)) is None else own
+    texts = {name: value for name in TEXTS if (value := conf(name))}
+    _report_unusable({NAMES: names or "", OPTIONS: options, **texts})
+    return Redactor(
+        secrets,
+        (*patterns, *texts.values()),
+        key_patterns=[names] if names else [],
+        option_patterns=[options] if options else [],
+    )
+
+
+def _report_unusable(settings: dict[str, str]) -> None:
+    """Log unusable patterns; they are Spark's settings, so they must not stop the job's start."""
+    for name, pattern in settings.items():
+        problem = unusable(pattern)
+        if problem:
+            log.error("querypulse: %s: %s; all it could hide is withheld", name, problem)
+
+
+# -- redacting --------------------------------------------------------------------------------
+# Removes secrets, our own included, from every evaluation before it is published or sent.
+
+
+Conf = Callable[[str], str | None]
+Redact = Callable[[str], str]
+ERROR_CLASS = "error_class"
+"""The evidence that is kept when everything else must be withheld."""
+
+
+class Redacting:
+    """Calling it with an evaluation returns that evaluation without secrets.
+
+    It recognizes secrets by shape, by the patterns of the settings, by our own keys as last read
+    by ``refresh``, and after ``honour`` by Spark's own redaction settings.
+
+    Raises:
+        SettingsError: a pattern is not a regular expression, or a secret's file cannot be read.
+
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        _require_usable(settings.redact_patterns)
+        self._patterns = settings.redact_patterns
+        try:
+            self._secrets = own_secrets(settings)
+        except SettingsError:
+            raise
+        except ValueError as error:
+            raise SettingsError(str(error)) from None
+        self._conf: Mapping[str, str | None] = {}
+        self._renew()
+
+    def honour(self, conf: Conf) -> None:
+        """Apply a Spark session's redaction settings; ``conf`` returns a setting by name."""
+        self._conf = {name: conf(name) for name in (NAMES, OPTIONS, *TEXTS)}
+        self._renew()
+
+    def __call__(self, evaluation: Evaluation) -> Evaluation:
+        """Redact all texts of findings and health; reads no file."""
+        with self._repeated as text:
+            return redacted(evaluation, text)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether any key comes from a file."""
+        return any(secret.is_from_file for secret in self._secrets)
+
+    @property
+    def problem(self) -> str:
+        """Why a key may be old; empty if each file was readable."""
+        return next((one.problem for one in self._secrets if one.problem), "")
+
+    def refresh(self) -> None:
+        """Read our own keys again, because files may change; for a separate thread."""
+        values = tuple(secret.reveal() for secret in self._secrets)
+        if values != self._values:
+            self._renew()
+
+    def text(self, text: str) -> str:
+        """Redact one text; reads no file, so any thread may call it."""
+        return self._text(text)
+
+    def _renew(self) -> None:
+        self._values = tuple(secret.known for secret in self._secrets)
+        parts = [part for value in self._values for part in secret_parts(value)]
+        redactor = session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
+        self._text = redactor.text
+        self._repeated = RepeatedTexts(redactor.text)
+
+
+def _require_usable(patterns: Sequence[str]) -> None:
+    for position, pattern in enumerate(patterns):
+        problem = unusable(pattern)
+        if problem:
+            # The pattern is not shown: it may contain the secret that it hides.
+            raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
+
+
+class RepeatedTexts:
+    """A context manager around each evaluation: its texts are redacted once.
+
+    The failures of an hour ago are in every evaluation; only what is new takes time. What the
+    latest evaluation did not contain is forgotten.
+    """
+
+    def __init__(self, redact: Redact) -> None:
+        self._redact = redact
+        self._latest: dict[str, str] = {}
+        self._current: dict[str, str] = {}
+
+    def __enter__(self) -> Redact:
+        return self._text
+
+    def __exit__(self, *_: object) -> None:
+        self._latest, self._current = self._current, {}
+
+    def _text(self, text: str) -> str:
+        clean = self._current.get(text, self._latest.get(text))
+        if clean is None:
+            clean = self._redact(text)
+        self._current[text] = clean
+        return clean
+
+
+def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
+    """Redact every text of all findings and of the health; labels stay, since they identify."""
+    findings = tuple(_finding(finding, text) for finding in evaluation.findings)
+    health = {label: _health(one, text) for label, one in evaluation.health.items()}
+    return replace(evaluation, findings=findings, health=health)
+
+
+def _finding(finding: Finding, text: Redact) -> Finding:
+    evidence = {name: text(value) for name, value in finding.evidence.items()}
+    reason = text(finding.reason)
+    if evidence.get(ERROR_CLASS) == WITHHELD:
+        # A page must give a cause; the class was already redacted by pattern on arrival.
+        evidence[ERROR_CLASS] = redact(finding.evidence[ERROR_CLASS])
+        reason = f"{evidence[ERROR_CLASS]}: {WITHHELD}"
+    return replace(
+        finding,
+        reason=reason,
+        summary=text(finding.summary),
+        evidence=evidence,
+        cause=text(finding.cause),
+    )
+
+
+def _health(health: QueryHealth, text: Redact) -> QueryHealth:
+    return replace(health, reason=text(health.reason)) if health.reason else health
