@@ -126,9 +126,10 @@ fuzz: $(VENV)/.fuzz
 	cd tests && for target in $(FUZZ_TARGETS); do \
 	  ../$(BIN)/python -m fuzzing $$target --minutes $(MINUTES) $(ARGS) || exit; done
 
-## make lint       ruff and retired words in the checkout, mypy --strict on the wheel, its examples and the tools
+## make lint       wording, layout and ruff in the checkout, mypy --strict on the wheel, its examples and the tools
 lint: $(VENV)/.lint
 	$(BIN)/python -m tools.wording
+	$(BIN)/python -m tools.architecture
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build/wheel build/lib && $(BIN)/python -m build --quiet --wheel --outdir build/wheel/dist .

@@ -217,19 +217,20 @@ def test_close_leaves_nothing_in_the_jvm(life):
 @pytest.mark.fault(
     "Spark and its listeners",
     "`shutdown_callback_server()` while a query uses it",
-    "It returns at once, and a later failure is reported",
+    "It returns, and a later failure is reported",
 )
 @pytest.mark.parametrize("refused", ["", REFUSES_JANINO], ids=["bus_queue", "python_proxy"])
-def test_callback_server_can_be_shut_down(tmp_path, pages, measured, refused):
-    """Even if it delivers querypulse's events: the probe sees the failure, too."""
+def test_callback_server_can_be_shut_down(tmp_path, pages, refused):
+    """Even if it delivers querypulse's events: the probe sees the failure, too.
+
+    Py4J waits for its thread that accepts connections, which looks up every five seconds.
+    """
     script = f"""{refused}
 sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"])
 start("batches in Python", lambda batch, batch_id: batch.count())
 until_commits(sidecar, "batches in Python")
 say(sidecar.snapshot().monitor.listener_path)
-began = time.monotonic()
 spark.sparkContext._gateway.shutdown_callback_server()
-say(time.monotonic() - began)
 failing = rate().selectExpr("assert_true(value < 3)").writeStream.format("noop")
 failing.queryName("fails later").start()
 say("started")
@@ -239,11 +240,8 @@ while True:
     with Driver(script, tmp_path, PAGES=pages.url) as driver:
         driver.wait_for_line("started", timeout=120)
         pages.wait_for("StreamingQueryFailed", "fails later")
-        path, seconds, _ = driver.lines
 
-    assert path == ("python_proxy" if refused else "bus_queue")
-    assert float(seconds) < 5
-    measured(f"after {float(seconds):.2f} s")
+    assert driver.lines[0] == ("python_proxy" if refused else "bus_queue")
 
 
 @pytest.mark.fault("Spark and its listeners", "A low `ulimit -n`", "New queries start")

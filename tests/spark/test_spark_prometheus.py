@@ -28,7 +28,6 @@ MEASURED = {
     "StreamingQueryFailed": {DEAD, "crash_loop"},
     "StreamingQueryStalled": {HUNG},
     "StreamingBatchSlow": {SLOW},
-    "StreamingQueryFlapping": {"crash_loop"},
 }
 """Problems that Prometheus detects from metrics, without querypulse's evaluation."""
 

@@ -1,0 +1,126 @@
+"""What holds wherever the package is installed: what it imports, exports and leaves alone.
+
+``python -m tools.architecture``, a part of ``make lint``, reads the files.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support.repository import ROOT
+
+FOLDERS = (
+    "alerting",
+    "commands",
+    "core",
+    "dashboards",
+    "exporter",
+    "launch",
+    "listener",
+    "replay",
+    "settings",
+    "sidecar",
+    "watch",
+)
+PACKAGES = sorted(
+    {path.parent.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.py")}
+)
+
+
+def isolated(script, folder):
+    """Run Python where the checkout is not on the path; returns what it printed."""
+    done = subprocess.run(
+        [sys.executable, "-Ic", script], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "sidecar",
+        "commands.cli",
+        "commands.check",
+        "commands.export_dashboards",
+        "replay.command",
+        "settings.settings",
+        "commands.silence",
+        "commands.try_receivers",
+        "settings.wiring",
+        "listener",
+        "alerting",
+        "exporter",
+        "exporter.server",
+        "alerting.delivery",
+        "dashboards",
+        "launch.startup",
+        "launch.sessions",
+    ],
+)
+def test_module_can_be_imported_without_pyspark(module, tmp_path):
+    script = (
+        f"import sys, querypulse.{module}; print(*sorted({{'pyspark', 'py4j'}} & set(sys.modules)))"
+    )
+
+    assert isolated(script, tmp_path) == []
+
+
+def test_root_package_exports_the_sidecars_public_names():
+    import querypulse
+    from querypulse import QueryFailure, Settings, SettingsError, Sidecar, attach, sidecar
+
+    assert all(callable(name) for name in (QueryFailure, Settings, SettingsError, Sidecar, attach))
+    assert querypulse.__all__ == sidecar.__all__
+    assert all(getattr(querypulse, name) is getattr(sidecar, name) for name in sidecar.__all__)
+
+
+@pytest.mark.parametrize("package", ["querypulse", "querypulse.listener", "querypulse.alerting"])
+def test_package_can_be_imported_without_the_sidecar(package, tmp_path):
+    script = f"import sys, {package}; print('querypulse.sidecar' in sys.modules)"
+
+    assert isolated(script, tmp_path) == ["False"]
+
+
+def test_unknown_name_is_an_attribute_error():
+    import querypulse
+    import querypulse.listener
+    import querypulse.sidecar
+
+    for module in (querypulse, querypulse.listener, querypulse.sidecar):
+        with pytest.raises(AttributeError, match="nobody"):
+            _ = module.nobody
+
+
+# -- installation -----------------------------------------------------------------------------
+
+
+def test_our_folders_are_not_importable_by_their_bare_names(tmp_path):
+    """``listener`` and ``sidecar`` may be modules of the user's own job."""
+    script = (
+        "from importlib.util import find_spec\n"
+        f"print(*[name for name in {FOLDERS} if find_spec(name) is not None])"
+    )
+
+    assert isolated(script, tmp_path) == []
+
+
+def test_no_folder_of_the_checkout_shadows_the_installed_package():
+    assert not (ROOT / "querypulse").exists()
+
+
+def test_package_is_typed():
+    """PEP 561: the marker of the top package counts for all."""
+    assert (ROOT / "py.typed").is_file()
+
+
+def test_every_folder_with_code_is_a_package_and_is_installed(tmp_path):
+    assert all((ROOT / package / "__init__.py").is_file() for package in PACKAGES)
+    dotted = [".".join(package.parts) for package in PACKAGES]
+    script = (
+        f"import importlib\nfor name in {dotted}: importlib.import_module('querypulse.' + name)"
+    )
+    isolated(script, tmp_path)
+    assert all(f'"querypulse.{name}"' in (ROOT / "pyproject.toml").read_text() for name in dotted)

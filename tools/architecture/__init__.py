@@ -1,0 +1,1 @@
+"""Checks the layout of the product, and reports what could be simpler."""

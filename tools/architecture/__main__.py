@@ -1,0 +1,247 @@
+"""``python -m tools.architecture``: check the layout, and report what could be simpler.
+
+A broken rule is an error: which folder imports which, circles, sizes, and what never happens in the
+host's process (printing, sleeping). The report is none: the lines and files of each folder, and
+short files that the only file that imports them could hold.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from statistics import median
+
+ROOT = Path(__file__).parents[2]
+SHARED = {"core", "listener"}
+BELOW_SETTINGS = {*SHARED, "alerting", "exporter"}
+WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "core": set(),
+    "listener": {"core"},
+    "exporter": SHARED,
+    "alerting": SHARED,
+    "dashboards": set(),
+    "settings": {*BELOW_SETTINGS, "dashboards"},
+    "sidecar": WITH_SETTINGS,
+    "watch": WITH_SETTINGS,
+    "replay": WITH_SETTINGS,
+    "launch": {"core", "sidecar"},
+    "commands": {*WITH_SETTINGS, "sidecar", "launch", "watch", "replay", "dashboards"},
+    "examples": {"core", "settings", "commands"},
+}
+"""What each folder imports besides itself."""
+DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
+HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
+EXTRAS = {"opentelemetry", "zstandard", "cramjam"}
+MAX_FILE_LINES = 800
+MAX_FUNCTION_LINES = 60
+SHORT_FILE_LINES = 100
+MAY_SLEEP = {"exporter/http_requests.py"}
+"""The server pauses for a moment when the process is out of file descriptors."""
+PYSPARK_READS = {"listener/spark/health_listener.py"}
+"""A property through which PySpark wires a listener."""
+
+Trees = dict[str, ast.Module]
+Rule = Callable[[str, ast.Module], Iterator[str]]
+
+
+def parse() -> Trees:
+    """Return the syntax tree of each file of the product, by its path in the checkout."""
+    return {
+        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text(encoding="utf-8"))
+        for folder in MAY_IMPORT
+        for path in sorted((ROOT / folder).rglob("*.py"))
+    }
+
+
+def relative_imports(name: str, node: ast.AST) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield what relative imports bring: the path of a package or module, and a name."""
+    here = Path(name).parent.parts
+    for found in ast.walk(node):
+        if isinstance(found, ast.ImportFrom) and found.level:
+            base = here[: len(here) - found.level + 1]
+            module = (*base, *(found.module.split(".") if found.module else ()))
+            yield from ((module, alias.name) for alias in found.names)
+
+
+def absolute_imports(tree: ast.Module) -> Iterator[str]:
+    """Yield the top package of each absolute import."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield (node.module or "").partition(".")[0]
+
+
+def files_imported(name: str, node: ast.AST, trees: Trees) -> set[str]:
+    """The files of which a file imports something: a module, or else what a package exports."""
+    found = set()
+    for module, imported in relative_imports(name, node):
+        folder = "/".join(module)
+        paths = (f"{folder}/{imported}.py", f"{folder}.py", f"{folder}/__init__.py")
+        found |= set([path for path in paths if path in trees][:1])
+    return found - {name}
+
+
+def calls(tree: ast.Module) -> set[str]:
+    """The functions that a file calls, as written."""
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
+# -- rules of one file ------------------------------------------------------------------------
+
+
+def import_goes_down(name: str, tree: ast.Module) -> Iterator[str]:
+    """A folder imports only what is below it."""
+    folder = name.partition("/")[0]
+    imported = {(*module, name)[0] for module, name in relative_imports(name, tree)}
+    for other in sorted(imported & MAY_IMPORT.keys() - MAY_IMPORT[folder] - {folder}):
+        yield f"{folder}/ imports {other}/, which is not below it"
+
+
+def import_is_relative(_: str, tree: ast.Module) -> Iterator[str]:
+    """Nothing of ours is imported by an absolute name: `listener` may be a module of the job."""
+    for module in sorted(set(absolute_imports(tree)) & {"querypulse", *MAY_IMPORT}):
+        yield f"imports {module} by an absolute name"
+
+
+def dependency_is_declared(_: str, tree: ast.Module) -> Iterator[str]:
+    """Only the standard library, our dependencies, extras, and what the host brings."""
+    allowed = DEPENDENCIES | HOSTS_OWN | EXTRAS | set(sys.stdlib_module_names)
+    for module in sorted(set(absolute_imports(tree)) - allowed - {"querypulse", *MAY_IMPORT}):
+        yield f"imports {module}, which is no dependency"
+
+
+def file_fits(name: str, _: ast.Module) -> Iterator[str]:
+    """A file has at most 800 lines."""
+    if (lines := line_count(name)) > MAX_FILE_LINES:
+        yield f"{lines} lines, more than {MAX_FILE_LINES}"
+
+
+def function_fits(_: str, tree: ast.Module) -> Iterator[str]:
+    """A function has at most 60 lines."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            lines = (node.end_lineno or 0) - node.lineno + 1
+            if lines > MAX_FUNCTION_LINES:
+                yield f"{node.name} has {lines} lines, more than {MAX_FUNCTION_LINES}"
+
+
+def host_is_left_alone(name: str, tree: ast.Module) -> Iterator[str]:
+    """The driver's output belongs to the job, and a thread that sleeps cannot be stopped."""
+    called = calls(tree)
+    if "print" in called:
+        yield "prints"
+    in_job = not name.startswith(("commands/demo/", "examples/"))
+    if called & {"time.sleep", "sleep"} and in_job and name not in MAY_SLEEP:
+        yield "sleeps: wait for something that can be set"
+
+
+def property_changes_nothing(name: str, tree: ast.Module) -> Iterator[str]:
+    """Reading an attribute assigns none."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and is_property(node) and name not in PYSPARK_READS:
+            stores = [
+                child
+                for child in ast.walk(node)
+                if isinstance(child, ast.Attribute) and not isinstance(child.ctx, ast.Load)
+            ]
+            if stores:
+                yield f"the property {node.name} assigns an attribute"
+
+
+def is_property(function: ast.FunctionDef) -> bool:
+    """Whether a function is read as an attribute."""
+    return bool({"property", "cached_property"} & set(map(ast.unparse, function.decorator_list)))
+
+
+RULES: tuple[Rule, ...] = (
+    import_goes_down,
+    import_is_relative,
+    dependency_is_declared,
+    file_fits,
+    function_fits,
+    host_is_left_alone,
+    property_changes_nothing,
+)
+
+
+# -- rules of all files -----------------------------------------------------------------------
+
+
+def circle(trees: Trees) -> Iterator[str]:
+    """Yield the first circle of files that import each other when they are imported."""
+    imports = {name: files_imported(name, at_import(tree), trees) for name, tree in trees.items()}
+    try:
+        TopologicalSorter(imports).prepare()
+    except CycleError as error:
+        yield f"circle of imports: {' <- '.join(error.args[1])}"
+
+
+def at_import(tree: ast.Module) -> ast.Module:
+    """The statements of a module that run when it is imported."""
+    return ast.Module([node for node in tree.body if not is_for_types(node)], [])
+
+
+def is_for_types(node: ast.stmt) -> bool:
+    """Whether a statement runs later, or only for a type checker."""
+    late = isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    return late or (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+
+
+# -- the report -------------------------------------------------------------------------------
+
+
+def line_count(name: str) -> int:
+    """The lines of a file of the checkout."""
+    return len((ROOT / name).read_text(encoding="utf-8").splitlines())
+
+
+def short_files(trees: Trees) -> Iterator[str]:
+    """Yield the files that could be a part of the only file that imports them."""
+    users: defaultdict[str, set[str]] = defaultdict(set)
+    for name, tree in trees.items():
+        for imported in files_imported(name, tree, trees):
+            users[imported].add(name)
+    for name in trees:
+        lines = line_count(name)
+        if lines < SHORT_FILE_LINES and len(users[name]) == 1 and not name.endswith("__.py"):
+            yield f"{name}: {lines} lines, imported only by {min(users[name])}"
+
+
+def sizes(trees: Trees) -> Iterator[str]:
+    """Yield lines and files of each folder, and of all that is installed."""
+    lines: defaultdict[str, list[int]] = defaultdict(list)
+    for name in trees:
+        lines[name.partition("/")[0]].append(line_count(name))
+    installed = [
+        count for folder, counts in lines.items() if folder != "examples" for count in counts
+    ]
+    for folder, counts in [*lines.items(), ("installed", installed)]:
+        yield (
+            f"{folder:<11} {sum(counts):>6} lines {len(counts):>4} files, "
+            f"median {median(counts):.0f}, longest {max(counts)}"
+        )
+
+
+def main() -> int:
+    """Check all files of the product; 1 if a rule is broken."""
+    trees = parse()
+    broken = [
+        f"{name}: {what}"
+        for name, tree in trees.items()
+        for rule in RULES
+        for what in rule(name, tree)
+    ]
+    broken += circle(trees)
+    for line in [*sizes(trees), *short_files(trees), *broken]:
+        sys.stdout.write(f"{line}\n")
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
