@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import runpy
 import sys
+from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from support.repository import ROOT
@@ -14,17 +16,23 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-LAYERS, files, requirements = map(
-    runpy.run_path(str(ROOT / "tools" / "dependencies" / "layers.py")).get,
-    ("LAYERS", "files", "requirements"),
-)
 FOLDER = ROOT / "requirements"
-FILES = {path.stem: path.read_text() for path in FOLDER.glob("*.txt")}
 PINNED = re.compile(r"([\w.-]+)==(\S+)(?: ; [^\\]+)? \\")
 NAME = re.compile(r"[\w.-]+")
 HASH = "    --hash=sha256:" + "0" * 64
 OTHER_ENVIRONMENTS = {"pyspark-prometheus"}
 """Installed by version only."""
+
+
+@cache
+def layers():
+    """The module of the generator; the tests' path has no ``tools``."""
+    path = ROOT / "tools" / "dependencies" / "layers.py"
+    return SimpleNamespace(**runpy.run_path(str(path)))
+
+
+def text_of(name):
+    return (FOLDER / f"{name}.txt").read_text()
 
 
 def plain(name):
@@ -40,7 +48,7 @@ def constraints():
 
 def versions(name):
     """Name and version of each requirement of a file."""
-    found = [PINNED.match(one).groups() for one in requirements(FILES[name])]
+    found = [PINNED.match(line).groups() for line in layers().requirements(text_of(name))]
     return {plain(package): version for package, version in found}
 
 
@@ -64,55 +72,58 @@ def required(*, layer):
         "lint": groups["lint"],
         "fuzz": groups["fuzz"],
     }
-    return declared(one for one in asked[layer] if "python_version < '3.11'" not in one)
+    return declared(text for text in asked[layer] if "python_version < '3.11'" not in text)
 
 
 def test_there_is_a_file_for_each_step_and_no_other():
-    assert FILES.keys() == LAYERS.keys()
+    assert {path.stem for path in FOLDER.glob("*.txt")} == layers().LAYERS.keys()
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_every_line_is_a_pinned_version_with_hashes_or_a_comment(name):
+def test_every_line_is_a_pinned_version_with_hashes_or_a_comment():
     """``requirements`` raises otherwise."""
-    found = requirements(FILES[name])
+    for name in layers().LAYERS:
+        pinned = layers().requirements(text_of(name))
 
-    assert found
-    assert all(PINNED.match(one) for one in found)
+        assert pinned, name
+        assert [line for line in pinned if not PINNED.match(line)] == [], name
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_versions_are_those_of_the_constraints(name):
-    known = constraints()
+def test_versions_are_those_of_the_constraints():
+    expected = constraints()
 
-    assert versions(name) == {package: known.get(package) for package in versions(name)}
+    for name in layers().LAYERS:
+        found = versions(name)
+        assert found == {package: expected.get(package) for package in found}, name
 
 
 def test_every_constraint_is_used():
-    used = set().union(*(versions(name) for name in LAYERS))
+    used = set().union(*(versions(name) for name in layers().LAYERS))
 
     assert constraints().keys() - used - OTHER_ENVIRONMENTS == set()
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_everything_asked_for_is_installed_in_its_step_or_before(name):
-    steps = [*LAYERS[name].after, name]
-    installed = set().union(*(versions(step) for step in steps))
+def test_everything_asked_for_is_installed_in_its_step_or_before():
+    missing = {
+        name: required(layer=name) - set().union(*map(versions, [*layer.after, name]))
+        for name, layer in layers().LAYERS.items()
+    }
 
-    assert required(layer=name) - installed == set()
+    assert {name: lacking for name, lacking in missing.items() if lacking} == {}
 
 
 def test_no_file_names_an_address():
-    for text in FILES.values():
-        assert not re.search(
-            r"https?:|://|--(?:extra-)?index|--find-links|\w\.(?:org|com|net)\b|@", text
-        )
+    address = re.compile(r"https?:|://|--(?:extra-)?index|--find-links|\w\.(?:org|com|net)\b|@")
+
+    assert [path.name for path in FOLDER.glob("*.txt") if address.search(path.read_text())] == []
 
 
 def test_the_environment_of_the_checkout_is_installed_with_hashes():
     makefile = (ROOT / "Makefile").read_text()
 
     assert re.search(r"^HASHED := .*--require-hashes", makefile, re.MULTILINE)
-    assert set(re.findall(r"\$\(HASHED\) requirements/(\w+)\.txt", makefile)) == LAYERS.keys()
+    assert (
+        set(re.findall(r"\$\(HASHED\) requirements/(\w+)\.txt", makefile)) == layers().LAYERS.keys()
+    )
     assert re.findall(r"^\t\$\(PIP\) (.*)$", makefile, re.MULTILINE) == ["--editable ."]
 
 
@@ -121,16 +132,24 @@ def test_the_environment_of_the_checkout_is_installed_with_hashes():
 
 def test_a_step_does_not_repeat_what_an_earlier_one_installs():
     one, two = (f"{name}==1 \\\n{HASH}\n" for name in "ab")
-    found = files(dict.fromkeys(LAYERS, one) | {"tests": one + two, "lint": one + two})
+    found = layers().files(
+        dict.fromkeys(layers().LAYERS, one) | {"tests": one + two, "lint": one + two}
+    )
 
-    assert [requirements(found[name]) for name in LAYERS] == [[one], [], [two], [], []]
+    assert [layers().requirements(found[name]) for name in layers().LAYERS] == [
+        [one],
+        [],
+        [two],
+        [],
+        [],
+    ]
 
 
 def test_a_requirement_with_another_condition_is_not_the_same():
     narrow, wide = f"a==1 ; os_name == 'nt' \\\n{HASH}\n", f"a==1 \\\n{HASH}\n"
-    found = files(dict.fromkeys(LAYERS, narrow) | {"tests": wide})
+    found = layers().files(dict.fromkeys(layers().LAYERS, narrow) | {"tests": wide})
 
-    assert requirements(found["tests"]) == [wide]
+    assert layers().requirements(found["tests"]) == [wide]
 
 
 @pytest.mark.parametrize(
@@ -145,4 +164,4 @@ def test_a_requirement_with_another_condition_is_not_the_same():
 )
 def test_what_is_no_requirement_with_hashes_is_refused(text):
     with pytest.raises(ValueError, match="hashes"):
-        requirements(text)
+        layers().requirements(text)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
-import pytest
-from support.repository import ROOT
+from support.repository import ROOT, fenced
 
 from querypulse.settings.receivers import receivers, routes
 from querypulse.settings.settings import Settings
@@ -16,12 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.name}-{number}")
-    for page in PAGES
-    for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL))
-]
 SECRETS = {
     "routing_key_file": "R0123456789abcdefghijklmnopqrstu",
     "pagerduty_routing_key_file": "R0123456789abcdefghijklmnopqrstu",
@@ -45,19 +37,34 @@ def usable(table, folder):
         elif isinstance(value, dict):
             made[name] = usable(value, folder)
         elif isinstance(value, list) and value and isinstance(value[0], dict):
-            made[name] = [usable(one, folder) for one in value]
+            made[name] = [usable(inner, folder) for inner in value]
         else:
             made[name] = value
     return made
 
 
-def test_there_are_examples():
-    assert len(BLOCKS) > 5
+def examples():
+    """Each TOML example of the documents, by its page and number."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return {
+        f"{page.name}-{number}": block
+        for page in pages
+        for number, block in enumerate(fenced(page.read_text(), "toml"))
+    }
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_example_can_be_used(block, tmp_path):
-    settings = Settings(**usable(tomllib.loads(block), tmp_path))
-    made = receivers(settings)
+def problem_of(example, folder):
+    """Why an example cannot be used; empty if it can."""
+    try:
+        settings = Settings(**usable(tomllib.loads(example), folder))
+        names = {receiver.name for receiver in receivers(settings)}
+    except (ValueError, TypeError) as error:
+        return repr(error)
+    return "" if names == routes(settings).keys() else f"receivers {names}"
 
-    assert {one.name for one in made} == routes(settings).keys()
+
+def test_each_example_can_be_used(tmp_path):
+    problems = {name: problem_of(example, tmp_path) for name, example in examples().items()}
+
+    assert len(problems) > 5
+    assert {name: problem for name, problem in problems.items() if problem} == {}

@@ -68,7 +68,6 @@ RETIRED_NAMES = {
 """Retired names of alerts, metrics, classes and functions, and those that replaced them."""
 EXCEPTIONS = {
     ("tools/wording/words.py", "*"): "lists the words",
-    ("tests/repository/test_wording.py", "*"): "tests the list",
     ("tests/dashboards/test_grafana_dashboards.py", "board"): "a dashboard of Grafana",
     ("tests/dashboards/test_grafana_queries.py", "board"): "a dashboard of Grafana",
     ("tests/dashboards/test_runbooks.py", "board"): "a dashboard of Grafana",

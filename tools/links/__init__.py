@@ -1,0 +1,1 @@
+"""Checks that every link into the project has a target."""
