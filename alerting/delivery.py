@@ -319,8 +319,10 @@ class Delivery:
             self._flushes += 1
             this_round = self._round
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._is_flushed(this_round), deadline_seconds)
-            self._flushes -= 1
+            try:
+                self._changed.wait_for(lambda: self._is_flushed(this_round), deadline_seconds)
+            finally:
+                self._flushes -= 1
             return not self._in_flight and not self._outbox.pending(self._wall())
 
     def close(self, timeout: float) -> None:

@@ -523,7 +523,8 @@ class Spool:
         if self._loop.is_forked:
             return
         began = time.monotonic()
-        if not self._fails and self._found is None:
+        # Without a running thread, nothing will be written.
+        if not self._fails and self._found is None and not self._loop.join(0.0):
             self.flush(timeout)
         self._loop.stop()
         with self._changed:

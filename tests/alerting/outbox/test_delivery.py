@@ -461,7 +461,21 @@ def test_flush_ignores_an_open_circuit(deliver):
     assert delivery.pending == 0
 
 
-def test_circuit_is_in_effect_again_after_a_flush():
+def flush_in_vain(delivery: Delivery) -> None:
+    assert delivery.flush(0.0) is False
+
+
+def interrupt_a_flush(delivery: Delivery) -> None:
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(delivery._changed, "wait_for", interrupt)
+        delivery.flush(PATIENCE_SECONDS)
+
+
+@pytest.mark.parametrize("flush", [flush_in_vain, interrupt_a_flush])
+def test_circuit_is_in_effect_again_after_a_flush(flush):
     """The flush only bypassed it for pending messages. The test acts as the delivery's thread."""
     clock, recorder = Clock(), Recorder()
     recorder.always = outage()
@@ -471,7 +485,7 @@ def test_circuit_is_in_effect_again_after_a_flush():
     for _ in pages:
         delivery._step()
     assert delivery.circuit_open
-    assert delivery.flush(0.0) is False
+    flush(delivery)
     delivery.offer([*pages, incident("f")])
     clock.now = 0.98
     delivery._step()

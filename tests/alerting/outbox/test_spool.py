@@ -624,9 +624,15 @@ def test_lock_does_not_follow_a_symbolic_link(folder):
         SpoolLock(folder / "lock").take()
 
 
-def test_closing_an_unstarted_spool_does_nothing(folder):
-    Spool(folder, "etl", Guard()).close(0.0)
+def test_closing_an_unstarted_spool_waits_for_nothing(folder):
+    """Nobody would ever write what was offered to it."""
+    unstarted = Spool(folder, "etl", Guard())
+    unstarted.offer("pager", (entry(1),))
+    closing = threading.Thread(target=unstarted.close, args=(threading.TIMEOUT_MAX,), daemon=True)
+    closing.start()
+    closing.join(PATIENCE_SECONDS)
 
+    assert not closing.is_alive()
     assert not folder.exists()
 
 
