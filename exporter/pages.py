@@ -45,11 +45,15 @@ class Notice(str, Enum):
 
 
 class ShutdownNotice:
-    """``say`` gives the notice once; every current and later ``wait`` returns it."""
+    """``say`` gives the notice once; every current and later ``wait`` returns it.
+
+    After ``end`` without a notice, none waits either.
+    """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._said: Notice | None = None
+        self._is_over = False
         self._waiting: deque[object] = deque()
         """Oldest first."""
         self._pages = 0
@@ -71,10 +75,10 @@ class ShutdownNotice:
             if self._said:
                 self._came_late += 1
                 self._changed.notify_all()
-            else:
+            elif not self._is_over:
                 place = self._take_place()
                 self._changed.wait_for(
-                    lambda: self._said is not None or place not in self._waiting, WAIT_SECONDS
+                    lambda: self._is_over or place not in self._waiting, WAIT_SECONDS
                 )
                 self._leave(place)
             return self._said
@@ -82,10 +86,10 @@ class ShutdownNotice:
     def wait_as_page(self) -> Notice | None:
         """Wait like ``wait``, but only on a free place; a new watcher takes that place."""
         with self._changed:
-            if not self._said and self._pages < MAX_PAGES and self._places_left() > 0:
+            if not self._is_over and self._pages < MAX_PAGES and self._places_left() > 0:
                 self._pages += 1
                 self._changed.wait_for(
-                    lambda: self._said is not None or self._places_left() < 0, WAIT_SECONDS
+                    lambda: self._is_over or self._places_left() < 0, WAIT_SECONDS
                 )
                 self._pages -= 1
             return self._said
@@ -99,7 +103,7 @@ class ShutdownNotice:
         """
         with self._changed:
             waiting, self._said = len(self._waiting) + self._pages, notice
-            self._changed.notify_all()
+            self.end()
             since = self._clock() - max(self._released_at, self._displaced_at)
             displaced = self._clock() - self._displaced_at < RETURN_SECONDS
             self._changed.wait_for(
@@ -107,6 +111,12 @@ class ShutdownNotice:
                 min(timeout, max(0.0, RETURN_SECONDS - since)),
             )
             return waiting + self._came_late > 0
+
+    def end(self) -> None:
+        """End every wait."""
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
 
     def _take_place(self) -> object:
         place = object()

@@ -184,6 +184,12 @@ class ThreadedServer:
         """Wait until no request is being served; only after the last ``step``."""
         self._slots.finish(seconds)
 
+    def cut_requests(self) -> None:
+        """End the connections of all requests, so that their clients get no answer."""
+        for connection in list(self._serving):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Stop listening; only after the last ``step``."""
         self._socket.close()
@@ -379,8 +385,8 @@ class HttpServer:
     def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
         """Stop listening; a second call does nothing.
 
-        Clients waiting at ``/watch`` first receive the ``notice``; a crash sends none. Takes up
-        to 1 s if there are such clients.
+        Clients waiting at ``/watch`` first receive the ``notice``, which takes up to 1 s. A crash
+        sends none: their connections end without an answer.
         """
         server, self._server = self._server, None
         if server is None or self._loop is None:
@@ -389,7 +395,10 @@ class HttpServer:
         server.wake()
         self._loop.stop()
         self._loop.join(timeout)
-        if received:
+        if notice is None:
+            server.cut_requests()
+            self._shutdown_notice.end()
+        elif received:
             # Even with little time left: without the notice, watchers report a crash.
             server.finish_requests(SENDING_SECONDS)
 

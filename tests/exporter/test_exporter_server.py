@@ -10,6 +10,7 @@ import time
 import pytest
 import requests
 from support.exporter_http import address, get, our_threads, serving
+from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
@@ -123,6 +124,20 @@ def test_close_does_not_wait_for_a_silent_client():
         began = time.monotonic()
         server.close(5.0)
         assert time.monotonic() - began < 2.0
+
+
+@pytest.mark.parametrize("path", ["/watch", "/watch/page"])
+def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
+    with (
+        serving(full_published()) as server,
+        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
+    ):
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        notice = server._shutdown_notice
+        until(lambda: notice._waiting or notice._pages, "the client waits")
+        server.close(PATIENCE_SECONDS, notice=None)
+        assert client.recv(1) == b""
+        until(lambda: not our_threads(), "its thread ends")
 
 
 def test_close_before_start_does_nothing():
