@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.repository import ROOT
 
 from querypulse.commands.demo import pipeline as pipeline_module
@@ -20,7 +21,17 @@ from querypulse.commands.demo.pipeline import (
 from querypulse.commands.demo.scenarios import NONE, SCENARIOS
 
 RUNBOOKS = ROOT / "dashboards" / "runbooks"
-PATIENCE_SECONDS = 10.0
+
+
+@pytest.fixture
+def pausing(monkeypatch):
+    """Replace the pauses of the pipeline by a function."""
+
+    def replace(pause):
+        replaced = SimpleNamespace(sleep=pause, monotonic=time.monotonic, time=time.time)
+        monkeypatch.setattr(pipeline_module, "time", replaced)
+
+    return replace
 
 
 @pytest.fixture
@@ -88,16 +99,19 @@ def lock(tmp_path):
     return WriterLock(tmp_path / "lock")
 
 
-def test_held_lock_keeps_writers_waiting_until_it_is_released(lock):
-    lock.take()
-    passed = threading.Event()
-    writer = threading.Thread(target=lambda: lock.wait() or passed.set())
-    writer.start()
-    assert not passed.wait(0.05)
-    lock.give_back()
-    writer.join(PATIENCE_SECONDS)
+def test_held_lock_keeps_writers_waiting_until_it_is_released(lock, pausing):
+    pauses = []
 
-    assert passed.is_set()
+    def pause(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            lock.give_back()
+
+    pausing(pause)
+    lock.take()
+    lock.wait()
+
+    assert len(pauses) == 3
 
 
 def test_releasing_a_lock_twice_is_harmless(lock):
@@ -186,18 +200,16 @@ def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
 
 def test_failure_is_known_while_the_second_writer_still_commits(pipeline, monkeypatch):
     """Its commit may take ten seconds, which are not the time from the failure to the page."""
-    commit, go_on = pipeline._commit_as_another, threading.Event()
+    commit, go_on, commits = pipeline._commit_as_another, threading.Event(), []
 
     def slowly():
         commit()
-        go_on.wait(PATIENCE_SECONDS)
+        commits.append(go_on.wait(PATIENCE_SECONDS))
 
     monkeypatch.setattr(pipeline, "_commit_as_another", slowly)
-    failed_at = SCENARIOS["failure"].strike(pipeline)
-    seconds = time.time() - failed_at
+    SCENARIOS["failure"].strike(pipeline)
+    assert commits == []
     go_on.set()
-
-    assert seconds < PATIENCE_SECONDS / 2
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -215,11 +227,14 @@ def test_failure_scenario_times_out_if_no_query_runs(pipeline, monkeypatch):
         SCENARIOS["failure"].strike(pipeline)
 
 
-def test_hang_scenario_blocks_the_query_until_the_lock_is_released(pipeline):
+def test_hang_scenario_blocks_the_query_until_the_lock_is_released(pipeline, pausing):
+    waiting = threading.Semaphore(0)
+    pausing(lambda _: waiting.release())
     SCENARIOS["hang"].strike(pipeline)
-    time.sleep(0.05)
+    assert waiting.acquire(timeout=PATIENCE_SECONDS)
     stuck_at, _ = pipeline.table.read()
-    time.sleep(0.05)
+    for _ in range(3):
+        assert waiting.acquire(timeout=PATIENCE_SECONDS)
 
     assert pipeline.table.read()[0] == stuck_at
     pipeline.lock.give_back()
@@ -240,13 +255,17 @@ def test_healthy_scenario_leaves_the_query_alone(pipeline):
     assert pipeline.queries[ALERTS].failures == []
 
 
-def test_query_is_stopped_between_two_batches(pipeline):
+def test_query_is_stopped_between_two_batches(pipeline, pausing):
     query = pipeline.queries[ALERTS]
     query.status = {"isTriggerActive": True}
-    stopping = threading.Thread(target=lambda: pipeline.stop_query(ALERTS))
-    stopping.start()
-    assert not query.stopped.wait(0.1)
-    query.status = {"isTriggerActive": False}
-    stopping.join(PATIENCE_SECONDS)
+    was_stopped = []
 
+    def pause(_):
+        was_stopped.append(query.stopped.is_set())
+        query.status = {"isTriggerActive": len(was_stopped) < 3}
+
+    pausing(pause)
+    pipeline.stop_query(ALERTS)
+
+    assert was_stopped == [False, False, False]
     assert query.stopped.is_set()

@@ -6,12 +6,11 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.commands.demo.demo import Blocked, Supervised, _exit_code, main_thread_stuck_in
 from querypulse.commands.demo.pipeline import BRONZE
 from querypulse.sidecar import QueryFailure
-
-PATIENCE_SECONDS = 10.0
 
 
 class QueryAndSidecar:

