@@ -1,4 +1,4 @@
-"""Receivers that lie, or whose clock is wrong, cost bounded time and memory, and lose no alert."""
+"""Receivers that lie, or whose clock is wrong, cost bounded memory, delay no alert and lose none."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import tracemalloc
 from email.utils import formatdate
 
 import pytest
-from support.deliveries import PATIENCE_SECONDS, incident
+from support.deliveries import incident
 from support.http_double import HttpDouble, raw, reply
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.http import TOTAL_SECONDS, HttpError
+from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.slack import Slack
 from querypulse.alerting.receivers.teams import Teams
@@ -23,9 +24,7 @@ from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
 
 CHUNK = b"x" * 1_000_000
-HUGE_MEGABYTES = 200
 AT_MOST_BYTES = 5_000_000
-AT_MOST_SECONDS = TOTAL_SECONDS + 2.0
 LOGIN_PAGE = b"\n<!DOCTYPE html><html>Please log in</html>"
 MAKE = {
     "pagerduty": lambda url: PagerDuty(Secret("R" * 32), url=url),
@@ -35,13 +34,8 @@ MAKE = {
 }
 
 
-@pytest.mark.fault(
-    "Receivers",
-    "A proxy answers 200 with its login page, in place of PagerDuty, an Alertmanager, Slack or Teams",
-    "It does not count as delivered; the alert is kept",
-)
 @pytest.mark.parametrize("kind", MAKE)
-def test_login_page_is_no_delivery(kind):
+def test_login_page_of_a_proxy_is_no_delivery(kind):
     with HttpDouble(otherwise=reply(200, {"Content-Type": "text/html"}, LOGIN_PAGE)) as double:
         delivery = Delivery(MAKE[kind](double.url), Guard())
         delivery.start()
@@ -56,12 +50,12 @@ def test_login_page_is_no_delivery(kind):
 
 
 def endless(head):
-    """``head``, and then megabytes as fast as they are read."""
+    """``head``, and then megabytes as fast as they are read, until the client closes."""
 
     def answer(handler):
         try:
             handler.connection.sendall(head)
-            for _ in range(HUGE_MEGABYTES):
+            while True:
                 handler.connection.sendall(CHUNK)
         except OSError:
             pass
@@ -101,42 +95,28 @@ LIES = {
 }
 
 
-@pytest.mark.fault(
-    "Receivers",
-    "Answers that are huge, cut, mislabelled, no HTTP, or redirect to themselves",
-    "The attempt ends, memory is bounded, and only a 200 counts as delivered",
-)
 @pytest.mark.parametrize("lie", LIES)
-def test_lying_answer_costs_bounded_time_and_memory(lie, measured):
+def test_attempt_ends_though_the_answer_lies_and_costs_bounded_memory(lie):
     answer, meant = LIES[lie]
-    receiver, outcome = None, None
+    outcome = None
     with HttpDouble(otherwise=answer) as double:
         receiver = Webhook(Secret(f"{double.url}/hook"))
         tracemalloc.start()
-        began = time.monotonic()
         try:
             receiver.send(incident(), time.time())
         except HttpError as error:
             outcome = error.answer
-        seconds = time.monotonic() - began
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         receiver.close()
 
-    measured(f"{peak / 1e6:.1f} MB, {seconds:.1f} s")
     assert outcome is meant
-    assert seconds < AT_MOST_SECONDS
     assert peak < AT_MOST_BYTES
 
 
-@pytest.mark.fault(
-    "Receivers",
-    "A receiver with a wrong clock asks for a pause until 1970 or 2099",
-    "The next attempt is due within five minutes",
-)
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("year", [1970, 2099])
-def test_receiver_with_a_wrong_clock_delays_no_page_for_long(status, year):
+def test_receiver_with_a_clock_of_1970_or_2099_delays_no_page_for_long(status, year):
     wrong = formatdate((year - 1970) * 365.25 * 86400.0, usegmt=True)
     with HttpDouble(otherwise=reply(status, {"Retry-After": wrong, "Date": wrong})) as double:
         delivery = Delivery(Webhook(Secret(double.url)), Guard())

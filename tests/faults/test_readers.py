@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import socket
-import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -14,60 +12,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.exporter_http import address, get, our_threads, serving
+from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
+from querypulse.exporter import http_requests
 from querypulse.exporter.http_requests import Admission, Request, RequestHandler
 from querypulse.exporter.pages import Content, Pages, ShutdownNotice
 from querypulse.settings.silencing import Silencing
 from querypulse.sidecar.runtime import post_silence
 
-IDLE_CONNECTIONS = 1000
+IDLE_CONNECTIONS = 5 * http_requests.MAX_INCOMING
+"""More than wait at once: one more closes an older one."""
 BODY_BYTES = 100_000_000
-AT_MOST_SECONDS = 1.0
-
-
-@pytest.fixture
-def many_descriptors():
-    """Clients and server share this process: two descriptors for each connection."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def timed_get(server, path, **headers):
-    """The answer, and how many seconds it took."""
-    began = time.monotonic()
-    answer = get(server, path, **headers)
-    return answer, time.monotonic() - began
+NEVER = 10 * PATIENCE_SECONDS
 
 
 @pytest.mark.slow
-@pytest.mark.fault(
-    "Readers over HTTP",
-    "1,000 idle connections",
-    "`/livez` answers within 1 s, scrapes go on, no thread waits",
-)
-def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured):
+def test_idle_connections_delay_no_answer_and_take_no_thread(monkeypatch):
+    """They may idle for longer than the test lasts, so nothing has waited for one of them."""
+    monkeypatch.setattr(http_requests, "HEAD_SECONDS", NEVER)
     with serving(full_published()) as server, ExitStack() as idle:
         for _ in range(IDLE_CONNECTIONS):
             idle.enter_context(socket.create_connection(address(server)))
-        live, seconds = timed_get(server, "/livez")
-        scraped = get(server, "/metrics")
-        threads = len(our_threads())
+        codes = [get(server, path).status_code for path in ("/livez", "/metrics")]
+        until(lambda: len(our_threads()) == 1, "only the receiving thread is left")
 
-    measured(f"`/livez` in {seconds:.3f} s, {threads} threads")
-    assert (live.status_code, scraped.status_code) == (200, 200)
-    assert seconds < AT_MOST_SECONDS
-    assert threads <= 2
+    assert codes == [200, 200]
 
 
-@pytest.mark.fault(
-    "Readers over HTTP",
-    "A body of 100 MB",
-    "401 without the token, 405 where nothing may be posted, else 413; it is not kept; `/livez` answers within 1 s",
-)
 @pytest.mark.parametrize(
     ("path", "token", "code"),
     [
@@ -77,7 +50,7 @@ def test_a_thousand_idle_connections_delay_no_answer(many_descriptors, measured)
         ("/livez", "wrong", b"401"),
     ],
 )
-def test_huge_body_is_refused_and_not_kept(path, token, code, measured):
+def test_huge_body_is_refused_and_not_kept(path, token, code):
     head = (
         f"POST {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n"
         f"Content-Length: {BODY_BYTES}\r\n\r\n"
@@ -86,17 +59,15 @@ def test_huge_body_is_refused_and_not_kept(path, token, code, measured):
     before = peak_bytes()
     with (
         serving(full_published(), token="t") as server,
-        socket.create_connection(address(server), 10) as client,
+        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
     ):
         client.sendall(head)
         answer = client.recv(1000)
         push(client, BODY_BYTES)
-        live, seconds = timed_get(server, "/livez", Authorization="Bearer t")
+        live = get(server, "/livez", Authorization="Bearer t")
 
     grown = peak_bytes() - before
-    measured(f"{grown / 1e6:.0f} MB more memory, `/livez` in {seconds:.3f} s")
     assert live.status_code == 200
-    assert seconds < AT_MOST_SECONDS
     assert grown < BODY_BYTES / 4
     assert answer.split()[1] == code
 
@@ -153,9 +124,6 @@ BODIES = st.one_of(
 )
 
 
-@pytest.mark.fault(
-    "Readers over HTTP", "Random bytes as a request", "An HTTP answer, or none; no error of ours"
-)
 @given(head=HEADS)
 def test_any_request_gets_an_http_answer_or_none(head):
     answer, guard = answered(head + b"\r\n\r\n", b"", token=None)
@@ -168,11 +136,6 @@ def test_any_request_gets_an_http_answer_or_none(head):
     assert b"Traceback" not in answer
 
 
-@pytest.mark.fault(
-    "Readers over HTTP",
-    "Any body posted as a silence, with the token",
-    "201 and a silence, or 400 and none; no error of ours",
-)
 @given(body=BODIES)
 def test_any_posted_body_is_a_silence_or_a_bad_request(body):
     silencing = Silencing((), None, Guard())

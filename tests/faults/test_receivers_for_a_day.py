@@ -23,9 +23,9 @@ HOUR = 3600.0
 TICK = 60.0
 SLOW_SECONDS = 10.0
 """The longest that one attempt takes; see ``TOTAL_SECONDS``."""
-EVERY, OPEN_FOR = 300.0, 1800.0
+EVERY, OPEN_FOR = 300.0, 900.0
 LIES = (gone, poison, wrong_token, lost_answer, partial(outage, 300.0), None)
-ROOM = 40
+ROOM = 20
 """Entries of each outbox: small, so that they are full early in the day."""
 
 DOWN = Route(fallback="works")
@@ -62,7 +62,7 @@ class DayReceiver:
 
 
 class Day:
-    """Four receivers; every five minutes a query fails, and recovers after half an hour."""
+    """Four receivers; every five minutes a query fails, and recovers after a quarter of an hour."""
 
     def __init__(self):
         self.clock, self.wall = Clock(), Clock(WALL)
@@ -112,28 +112,18 @@ class Day:
 
 
 @pytest.mark.slow
-@pytest.mark.fault(
-    "Receivers",
-    "24 simulated hours of receivers that are down, slow or lying, with an alert every five minutes",
-    "Attempts and memory are bounded, losses are counted, the fallback gets every alert",
-)
-def test_day_of_failing_receivers_costs_bounded_attempts_and_memory(caplog, measured):
+def test_day_of_failing_receivers_costs_bounded_attempts_and_memory(caplog):
     # pytest keeps every record.
     caplog.set_level(logging.CRITICAL, "querypulse")
     day = Day()
     early = day.pass_until(8 * HOUR)
     late = day.pass_until(24 * HOUR)
 
-    attempts = {line.name: line.attempts for line in day.lines}
-    measured(
-        f"{late - early} more Python objects after 24 h than after 8 h; attempts: "
-        + ", ".join(f"{name} {count}" for name, count in attempts.items() if name != "works")
-    )
     down, slow, lying, works = day.lines
     assert late - early < MORE_OBJECTS
     assert lying.attempts < MOST_ATTEMPTS
     assert max(down.attempts, slow.attempts) < MOST_ATTEMPTS / 4
-    assert {len(one._outbox.entries) for one in day.deliveries} <= set(range(ROOM + 1))
+    assert {len(delivery._outbox.entries) for delivery in day.deliveries} <= set(range(ROOM + 1))
     assert day.deliveries[0].losses["evicted"] >= day.failed - 2 * ROOM
     # The last ones are not overdue yet.
     assert works.accepted >= {f"q{number}" for number in range(day.failed - 1)}
@@ -149,4 +139,4 @@ def test_receiver_that_is_back_gets_what_is_still_open(caplog):
     down.outcomes = cycle([None])
     day.pass_until(6 * HOUR + 600.0)
 
-    assert down.accepted >= {f"q{number}" for number in range(day.failed - 6, day.failed - 1)}
+    assert down.accepted >= {f"q{number}" for number in range(day.failed - 3, day.failed - 1)}
