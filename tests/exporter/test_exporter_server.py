@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import threading
-import time
 
 import pytest
 import requests
@@ -63,8 +62,8 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
         os.read(forked, 1)
     try:
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(address(server), timeout=1)
-        held.settimeout(10)
+            socket.create_connection(address(server), PATIENCE_SECONDS)
+        held.settimeout(PATIENCE_SECONDS)
         assert held.recv(1) == b""
     finally:
         held.close()
@@ -107,23 +106,21 @@ def test_url_of_an_ipv6_host_has_brackets():
         assert get(server, "/livez").status_code == 200
 
 
-def test_close_is_quick_idempotent_and_frees_the_port():
+def test_close_ends_the_thread_and_frees_the_port_and_may_be_called_twice():
     with serving(full_published()) as server:
         host, port = address(server)
-        began = time.monotonic()
-        server.close(5.0)
-        server.close(5.0)
-        assert time.monotonic() - began < 2.0
+        server.close(PATIENCE_SECONDS)
+        server.close(PATIENCE_SECONDS)
         assert not [thread for thread in our_threads() if thread.name == "querypulse-http"]
         with serving(None, host=host, port=port) as again:
             assert get(again, "/livez").status_code == 200
 
 
 def test_close_does_not_wait_for_a_silent_client():
+    """The client may be silent for an hour."""
     with serving(full_published()) as server, socket.create_connection(address(server)):
-        began = time.monotonic()
-        server.close(5.0)
-        assert time.monotonic() - began < 2.0
+        server.close(PATIENCE_SECONDS)
+        assert our_threads() == []
 
 
 @pytest.mark.parametrize("path", ["/watch", "/watch/page"])

@@ -7,13 +7,13 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from contextlib import ExitStack, suppress
 
 import pytest
 import requests
 import trustme
 from support.exporter_http import address, our_threads, serving
+from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
@@ -44,7 +44,7 @@ def tls(files, **changes):
 
 
 def get(server, files, path="/metrics", **options):
-    return requests.get(server.url + path, verify=files["ca"], timeout=10, **options)
+    return requests.get(server.url + path, verify=files["ca"], timeout=PATIENCE_SECONDS, **options)
 
 
 def test_metrics_are_served_over_tls(files):
@@ -56,38 +56,29 @@ def test_metrics_are_served_over_tls(files):
 
 
 def test_long_answer_arrives_whole(files):
-    with serving(full_published(app="x" * 200_000), tls=tls(files)) as server:
-        answer = get(server, files, headers={"Accept-Encoding": "identity"})
-    assert len(answer.content) == int(answer.headers["Content-Length"]) > 1_000_000
+    text = "x" * 2_000_000
+    with serving(None, tls=tls(files), runbook=lambda _: text) as server:
+        answer = get(server, files, "/runbooks/x", headers={"Accept-Encoding": "identity"})
+    assert answer.text == text
 
 
-def test_silent_clients_do_not_delay_a_handshake(files):
-    with serving(full_published(), tls=tls(files)) as server:
-        silent = [socket.create_connection(address(server)) for _ in range(3)]
-        began = time.monotonic()
-        assert get(server, files).status_code == 200
-        assert time.monotonic() - began < 3.0
-        for client in silent:
-            client.close()
-
-
-def test_livez_is_answered_at_once_despite_silent_clients(files):
+def test_silent_clients_delay_nobody(files):
     with serving(full_published(), tls=tls(files)) as server, ExitStack() as silent:
         for _ in range(24):
             silent.enter_context(socket.create_connection(address(server)))
-        began = time.monotonic()
+        assert get(server, files).status_code == 200
         assert get(server, files, "/livez").status_code == 200
-        assert time.monotonic() - began < 1.5
+        assert len(server._server._reception.connections) == 24
 
 
 @pytest.mark.fault(
     "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
 )
 def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", 0.1)
     with (
         serving(full_published(), tls=tls(files)) as server,
-        socket.create_connection(address(server), 10) as client,
+        socket.create_connection(address(server), PATIENCE_SECONDS) as client,
     ):
         assert client.recv(1) == b""
 
@@ -96,34 +87,33 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
     paths = {name: shutil.copy(files[name], tmp_path) for name in ("cert", "key")}
     with serving(full_published(), tls=tls(paths)) as server:
         assert not server.renew()
-        before = ssl.get_server_certificate(address(server), timeout=10)
+        before = ssl.get_server_certificate(address(server), timeout=PATIENCE_SECONDS)
         other = trustme.CA().issue_cert("127.0.0.1")
         other.private_key_pem.write_to_path(paths["key"])
         with pytest.raises(OSError, match=re.escape(paths["cert"])):
             server.renew()
-        assert ssl.get_server_certificate(address(server), timeout=10) == before
+        assert ssl.get_server_certificate(address(server), timeout=PATIENCE_SECONDS) == before
         other.cert_chain_pems[0].write_to_path(paths["cert"])
         assert server.renew()
-        assert ssl.get_server_certificate(address(server), timeout=10) != before
+        assert ssl.get_server_certificate(address(server), timeout=PATIENCE_SECONDS) != before
 
 
 def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.1)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
         serving(full_published(), tls=tls(files)) as server,
-        socket.create_connection(address(server), 10) as plain,
+        socket.create_connection(address(server), PATIENCE_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname="127.0.0.1") as client,
+        suppress(ssl.SSLEOFError),
     ):
-        with suppress(ssl.SSLEOFError):
-            assert client.recv(1) == b""
-        assert get(server, files).status_code == 200
+        assert client.recv(1) == b""
 
 
 def test_plain_http_is_rejected_silently(files, capfd):
     with serving(full_published(), tls=tls(files)) as server:
         with pytest.raises(requests.ConnectionError):
-            requests.get(server.url.replace("https", "http"), timeout=10)
+            requests.get(server.url.replace("https", "http"), timeout=PATIENCE_SECONDS)
         assert get(server, files).status_code == 200
     assert capfd.readouterr() == ("", "")
 

@@ -1,0 +1,16 @@
+"""Fixtures of the exporter's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from querypulse.exporter import http_requests
+
+LONG_SECONDS = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def patient_server(monkeypatch):
+    """The server never cuts a client off for being slow; a test of such a limit sets it itself."""
+    for limit in ("HEAD_SECONDS", "HANDSHAKE_SECONDS", "IO_SECONDS", "DRAIN_SECONDS"):
+        monkeypatch.setattr(http_requests, limit, LONG_SECONDS)
