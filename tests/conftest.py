@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import os
-import platform
-import shutil
 import signal
 import sys
 import threading
-import time
 from collections import Counter
-from datetime import datetime, timezone
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 
 import pytest
 from hypothesis import HealthCheck, settings
-from support import connect_server, connectors, faults, grafana
-from support.compose import engine_trouble
+from support import needs
 from support.java_options import driver_options
-from support.minutes import summary
 from support.scheduling import OBSERVED, ByFileAndObserved
 
 from querypulse.core.guard import Guard
 
-BEGAN = time.monotonic()
 DUMP_SECONDS = 280
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; tests send SIGINT to themselves and to their children.
@@ -32,23 +24,19 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
-OPT_IN = {"docker", "grafana", "soak", "collector"}
-"""Markers of what no system package provides, or takes too long: these tests run where they can."""
 
-STAGES = (frozenset({"spark", "docker"}), frozenset({"kafka", "delta"}), frozenset({"iceberg"}))
-"""The stages of ``make test`` that collect only files that name one of these markers."""
-
-OVERLOOKED = pytest.StashKey()
+SPARK_FOLDERS = {"spark", "connectors", "commands", "faults"}
+"""Where tests with Spark are: a run of these does not import the others."""
 
 SUMMARY = "summary"
 """A property of a test whose value is printed at the end of the run."""
 
-# A busy CI machine is slow, not wrong; under CI, each run uses the same examples.
+# A busy machine is slow, not wrong, and chance decides no run: `make nightly` looks for new examples.
 settings.register_profile(
     "querypulse",
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    derandomize=REQUIRE_ALL,
+    derandomize=os.environ.get("NEW_EXAMPLES") != "1",
 )
 settings.load_profile("querypulse")
 
@@ -93,10 +81,12 @@ def no_contained_error(request, monkeypatch):
 @pytest.fixture(autouse=True)
 def thread_dump(request):
     """Shortly before a test on Spark times out, its JVM dumps its threads."""
+    if "spark" not in request.keywords:
+        yield
+        return
     timer = threading.Timer(DUMP_SECONDS, dump_threads)
     timer.daemon = True
-    if "spark" in request.keywords:
-        timer.start()
+    timer.start()
     yield
     timer.cancel()
 
@@ -132,6 +122,7 @@ def config(tmp_path):
 def spark(tmp_path_factory):
     """One Spark for all tests that need one, with the connectors that exist for its version."""
     from pyspark.sql import SparkSession
+    from support import connectors
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
     of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"))
@@ -148,6 +139,8 @@ def spark(tmp_path_factory):
 )
 def kafka(request, tmp_path_factory):
     """One broker for all tests that need one; each test has topics of its own."""
+    from support import connectors
+
     # The default is to compact every 15 s.
     settings = {"log.cleaner.backoff.ms": "200"}
     contained = request.param == "container"
@@ -224,104 +217,10 @@ def windows(browser):
     assert opened.complaints == []
 
 
-def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "contains_errors: the test is about an error that is contained"
-    )
-    config.addinivalue_line("markers", "fault(subject, done, held): a row of docs/faults.md")
-    if not hasattr(config, "workerinput"):
-        config.pluginmanager.register(FaultRecorder())
-
-
-class FaultRecorder:
-    """Keeps what held in this run, for docs/faults.md."""
-
-    def __init__(self):
-        date = datetime.now(timezone.utc).date().isoformat()
-        python = ".".join(platform.python_version_tuple()[:2])
-        self._results = faults.Results(faults.SuiteRun(date, version("pyspark"), python))
-
-    def pytest_runtest_logreport(self, report):
-        self._results.add(report)
-
-    def pytest_sessionfinish(self):
-        self._results.write()
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    """Skip tests whose needs are missing, and say how to get them; under CI, refuse to run."""
-    wanted = {marker for item in items for marker in needed(item)}
-    missing = {
-        marker: reason
-        for marker, (here, reason) in needs().items()
-        if marker in wanted and not here
-    }
-    if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
-        raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
-    if REQUIRE_ALL:
-        deselect(config, items, missing.keys() & OPT_IN)
-        if missing.keys() - OPT_IN:
-            raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
-    for item in items:
-        for marker in needed(item) & missing.keys():
-            item.add_marker(pytest.mark.skip(reason=missing[marker]))
-    of_observed = [item for item in items if "observed" in item.fixturenames]
-    assert {item.location[0] for item in of_observed} <= set(OBSERVED)
-    items.sort(key=lambda item: item in of_observed)
-
-
-@pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def pytest_note_cases(config, items):
-    """Note the number of cases of a test about a fault, before any is deselected."""
-    cases = Counter(item.nodeid.partition("[")[0] for item in items)
-    for item in items:
-        test = item.nodeid.partition("[")[0]
-        is_whole = item.nodeid == test or not chooses_cases(config)
-        if item.get_closest_marker("fault") and is_whole:
-            item.user_properties.append((faults.CASES, cases[test]))
-
-
-@pytest.hookimpl(specname="pytest_collection_modifyitems", tryfirst=True)
-def pytest_find_overlooked(config, items):
-    """Note the tests whose files ``make test`` does not find for their stage."""
-    config.stash[OVERLOOKED] = [
-        item.nodeid
-        for item in items
-        for markers in [needed(item)]
-        for stage in STAGES
-        if markers & stage and not names_one_of(item.path, stage)
-    ]
-
-
-@cache
-def names_one_of(path, markers):
-    """Whether a file names one of these markers, as the grep of ``make test`` sees it."""
-    text = path.read_text("utf-8")
-    return any(f"mark.{marker}" in text for marker in markers)
-
-
-@pytest.fixture
-def overlooked(pytestconfig):
-    """The collected tests that no stage of ``make test`` runs."""
-    return pytestconfig.stash[OVERLOOKED]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config, log):
-    """With ``--dist loadfile``, the files about the observed driver share one process as well."""
-    return ByFileAndObserved(config, log) if config.getvalue("dist") == "loadfile" else None
-
-
-def chooses_cases(config):
-    """Whether pytest collects only some cases of a test."""
-    return config.getoption("lf") or any("[" in argument for argument in config.args)
-
-
 @pytest.fixture
 def measured(record_property):
     """Add a figure to the test's row of docs/faults.md."""
-    return partial(record_property, faults.MEASURED)
+    return partial(record_property, "measured")
 
 
 @pytest.fixture
@@ -330,10 +229,45 @@ def summarised(record_property):
     return partial(record_property, SUMMARY)
 
 
-def deselect(config, items, markers):
-    out = [item for item in items if needed(item) & markers]
-    config.hook.pytest_deselected(items=out)
-    items[:] = [item for item in items if not needed(item) & markers]
+# -- what runs, and where ---------------------------------------------------------------------
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_mark_thorough(items):
+    """Leave to ``make test-all`` what needs more than Python and Java."""
+    for item in items:
+        if needed(item) & needs.IN_TEST_ALL:
+            item.add_marker(pytest.mark.thorough)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Skip tests whose needs are missing, and say how to get them; under CI, refuse to run."""
+    misplaced = {item.location[0] for item in items if is_misplaced(item)}
+    if misplaced:
+        raise pytest.UsageError(f"tests with Spark belong into {SPARK_FOLDERS}: {misplaced}")
+    missing = needs.missing({marker for item in items for marker in needed(item)})
+    if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
+        raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
+    if REQUIRE_ALL and missing.keys() - needs.OPT_IN:
+        raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
+    config.stash[LEFT_OUT] = Counter()
+    for marker, reason in missing.items():
+        lacking = [item for item in items if marker in needed(item)]
+        config.stash[LEFT_OUT][reason] += len(lacking)
+        config.hook.pytest_deselected(items=lacking)
+        items[:] = [item for item in items if marker not in needed(item)]
+    of_observed = [item for item in items if "observed" in item.fixturenames]
+    assert {item.location[0] for item in of_observed} <= set(OBSERVED)
+    items.sort(key=lambda item: item in of_observed)
+
+
+LEFT_OUT = pytest.StashKey()
+
+
+def is_misplaced(item):
+    """Whether a test with Spark is where no run with Spark looks for it."""
+    return "spark" in needed(item) and item.path.parent.name not in SPARK_FOLDERS
 
 
 def needed(item):
@@ -341,60 +275,28 @@ def needed(item):
     return {marker.name for marker in item.iter_markers()}
 
 
-def pytest_terminal_summary(terminalreporter):
-    for marker, (here, reason) in needs().items():
-        if REQUIRE_ALL and marker in OPT_IN and not here:
-            terminalreporter.write_line(f"deselected: tests of {marker}: {reason}")
-    reports = [one for group in terminalreporter.stats.values() for one in group]
-    took = [(one.nodeid, one.duration) for one in reports if isinstance(one, pytest.TestReport)]
-    if line := summary(took, (time.monotonic() - BEGAN) / 60):
-        terminalreporter.write_line(line)
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With ``--dist loadfile``, the files about the observed driver share one process as well."""
+    return ByFileAndObserved(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    """Take over from a process of a parallel run what it left out; all of them left out the same."""
+    node.config.stash[LEFT_OUT] = node.workeroutput.get("left out", {})
+
+
+def pytest_sessionfinish(session):
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left out"] = dict(session.config.stash.get(LEFT_OUT, {}))
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    for reason, count in config.stash.get(LEFT_OUT, {}).items():
+        terminalreporter.write_line(f"left out {count} tests: {reason}")
     for report in terminalreporter.stats.get("passed", []):
         for name, line in report.user_properties:
             if name == SUMMARY:
                 terminalreporter.write_line(line)
-
-
-@cache
-def needs():
-    """By marker: whether the needs of its tests are met, and what they are."""
-    java = has("java") or "JAVA_HOME" in os.environ
-    return {
-        "spark": (java, "needs Java, 17 or newer for Spark 4 (Debian: openjdk-17-jre-headless)"),
-        "prometheus": (
-            has("prometheus", "promtool"),
-            "needs Prometheus and promtool (Debian: prometheus)",
-        ),
-        "pushgateway": (
-            has("prometheus-pushgateway"),
-            "needs the Pushgateway (Debian: prometheus-pushgateway)",
-        ),
-        "alertmanager": (
-            has("prometheus-alertmanager"),
-            "needs Alertmanager (Debian: prometheus-alertmanager)",
-        ),
-        "browser": (has("chromium"), "needs Chromium (Debian: chromium)"),
-        **{name: (not trouble, trouble) for name, trouble in _from_maven().items()},
-        "docker": (
-            not engine_trouble(),
-            f"needs a Docker engine with Compose: {engine_trouble()}",
-        ),
-        "soak": ("SOAK_MINUTES" in os.environ, "takes SOAK_MINUTES: make soak"),
-        "collector": ("OTELCOL" in os.environ, "needs OTELCOL, an OpenTelemetry Collector"),
-        "grafana": (
-            grafana.is_here(),
-            "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)",
-        ),
-    }
-
-
-def _from_maven():
-    """By marker: why it is not available; without Java, nothing is downloaded."""
-    if not (has("java") or "JAVA_HOME" in os.environ):
-        return dict.fromkeys(("connect", *connectors.KNOWN), "needs Java")
-    known = {name: connectors.trouble(name) for name in connectors.KNOWN}
-    return {"connect": connect_server.trouble(), **known}
-
-
-def has(*commands):
-    return all(shutil.which(command) for command in commands)

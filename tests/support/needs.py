@@ -1,0 +1,93 @@
+"""What tests need besides Python, by marker, and what to install where it is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from functools import cache
+
+OPT_IN = {"docker", "grafana", "soak", "collector"}
+"""What no system package provides, or what takes too long: these tests run where they can."""
+PROGRAMS = {
+    "prometheus": (("prometheus", "promtool"), "Prometheus and promtool (Debian: prometheus)"),
+    "pushgateway": (
+        ("prometheus-pushgateway",),
+        "the Pushgateway (Debian: prometheus-pushgateway)",
+    ),
+    "alertmanager": (
+        ("prometheus-alertmanager",),
+        "Alertmanager (Debian: prometheus-alertmanager)",
+    ),
+    "browser": (("chromium",), "Chromium (Debian: chromium)"),
+}
+VARIABLES = {
+    "soak": ("SOAK_MINUTES", "SOAK_MINUTES (make soak)"),
+    "collector": ("OTELCOL", "OTELCOL, the program of an OpenTelemetry Collector"),
+}
+IN_TEST_ALL = {*PROGRAMS, *OPT_IN, "iceberg", "connect"}
+"""What ``make test`` leaves to ``make test-all``, so that it installs no system package."""
+
+
+def missing(markers: Iterable[str]) -> dict[str, str]:
+    """Return what tests with these markers lack here, as a sentence by marker."""
+    return {marker: reason for marker in sorted(markers) if (reason := _missing(marker))}
+
+
+@cache
+def _missing(marker: str) -> str:
+    if marker in PROGRAMS:
+        commands, what = PROGRAMS[marker]
+        return "" if _has(*commands) else f"needs {what}"
+    if marker in VARIABLES:
+        variable, what = VARIABLES[marker]
+        return "" if variable in os.environ else f"needs {what}"
+    return _CHECKS[marker]() if marker in _CHECKS else ""
+
+
+def _has(*commands: str) -> bool:
+    return all(shutil.which(command) for command in commands)
+
+
+def _java() -> str:
+    if _has("java") or "JAVA_HOME" in os.environ:
+        return ""
+    return "needs Java, 17 or newer for Spark 4 (Debian: openjdk-17-jre-headless)"
+
+
+def _connector(name: str) -> str:
+    from support import connectors
+
+    return _java() or connectors.trouble(name)
+
+
+def _connect() -> str:
+    from support import connect_server
+
+    return _java() or connect_server.trouble()
+
+
+def _docker() -> str:
+    from support.compose import engine_trouble
+
+    trouble = engine_trouble()
+    return f"needs a Docker engine with Compose: {trouble}" if trouble else ""
+
+
+def _grafana() -> str:
+    from support import grafana
+
+    if grafana.is_here():
+        return ""
+    return "needs a Docker engine, or GRAFANA_HOME (a folder with Grafana's bin, conf, public)"
+
+
+_CHECKS: dict[str, Callable[[], str]] = {
+    "spark": _java,
+    "kafka": lambda: _connector("kafka"),
+    "delta": lambda: _connector("delta"),
+    "iceberg": lambda: _connector("iceberg"),
+    "connect": _connect,
+    "docker": _docker,
+    "grafana": _grafana,
+}

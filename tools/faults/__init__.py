@@ -1,0 +1,1 @@
+"""Writes ``docs/faults.md`` from the results of tests."""
