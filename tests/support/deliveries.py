@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 from msgspec.structs import replace
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.outbox_entry import OutboxEntry
@@ -13,7 +14,6 @@ from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.states import DeliveryOutcome
 
 WALL = 1_700_000_000.0
-PATIENCE_SECONDS = 10.0
 
 
 def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summary="") -> Alert:
@@ -87,7 +87,7 @@ class Recorder:
         with self._changed:
             self.incidents.append(one)
             self._changed.notify_all()
-        self.free.wait(PATIENCE_SECONDS)
+        assert self.free.wait(PATIENCE_SECONDS), "nobody lets the receiver answer"
         query = one.alerts[0].labels["query"]
         if self.always is not None:
             raise self.always

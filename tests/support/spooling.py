@@ -1,6 +1,6 @@
 """A child process that keeps rows on disk until it is killed.
 
-Run as ``python -I spooling.py FOLDER MODE``; it prints "ready" once it does what ``MODE`` says.
+Run as ``python -m support.spooling FOLDER MODE``; it prints "ready" once it does what ``MODE`` says.
 """
 
 from __future__ import annotations
@@ -9,16 +9,19 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 
+from support.ending import NEVER, ended
+from support.patience import PATIENCE_SECONDS, until
+
+from querypulse.alerting import spool as spool_module
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry, queued
-from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 
 WALL = 1_700_000_000.0
-PATIENCE_SECONDS = 20.0
 
 
 def entry(
@@ -55,41 +58,36 @@ def main(folder: Path, mode: str) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
     if mode == "nobody":
         os.setuid(65534)
-    spool = Spool(folder, "etl", guard)
-    spool.load()
+    fails = mode in {"full", "nobody"}
+    if fails:
+        spool_module.RETRY_SECONDS = NEVER
+    spool = spool_module.Spool(folder, "etl", guard)
+    spool.load(PATIENCE_SECONDS)
     if mode == "busy writer":
         write_for_ever(spool)
     size = 200_000 if mode == "full" else 100
     spool.offer("pager", (entry(1, size=size), entry(2, DeliveryState.FIRING)))
-    if mode == "full":
-        wait_for_problem(spool)
-    flushed = spool.flush(PATIENCE_SECONDS if mode == "holds" else 1.0)
+    if fails:
+        until(lambda: spool.problem, "the problem is reported")
+    flushed = spool.flush(0.1 if fails else PATIENCE_SECONDS)
     if mode == "holds":
         ready()
-        time.sleep(PATIENCE_SECONDS)
-    began = time.monotonic()
-    spool.close(1.0)
-    print(
-        flushed, spool.problem.replace("\n", " "), dict(guard.errors), time.monotonic() - began < 5
-    )
+        threading.Event().wait()
+    ended(lambda: spool.close(NEVER))
+    print(flushed, spool.problem.replace("\n", " "), dict(guard.errors))
 
 
-def wait_for_problem(spool: Spool) -> None:
-    """Wait for the failed write, which takes a while on a busy machine."""
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while not spool.problem and time.monotonic() < ends:
-        time.sleep(0.01)
-
-
-def write_for_ever(spool: Spool) -> None:
+def write_for_ever(spool: spool_module.Spool) -> None:
     """Alternate between all rows reported and none, so that a torn write would show."""
-    ready()
     number = 0
     while True:
         number += 1
         reported = DeliveryState.FIRING if number % 2 else DeliveryState.NOTHING
         spool.offer("pager", tuple(entry(one, reported, size=3000) for one in range(20)))
         spool.offer("chat", tuple(entry(one, reported, size=3000) for one in range(20)))
+        if number == 1:
+            spool.flush(PATIENCE_SECONDS)
+            ready()
         time.sleep(0.001)
 
 

@@ -5,15 +5,16 @@ import logging
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 from support.clock import Clock
-from support.deliveries import PATIENCE_SECONDS, incident
+from support.deliveries import incident
+from support.ending import NEVER, ended
 from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
@@ -49,16 +50,14 @@ def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
         yield double, delivery
 
 
-def test_close_is_quick_while_a_server_hangs():
-    """The request in progress is cut; the job does not wait for a webhook."""
+def test_close_does_not_wait_for_a_server_that_hangs():
+    """The request in progress is cut: the job does not wait for a webhook."""
     hanging = held(threading.Event(), reply(200))
     with HttpDouble(otherwise=hanging) as double, delivering(webhook(double)) as delivery:
         delivery.offer((PAGE,))
         double.wait_for(1)
-        began = time.monotonic()
-        delivery.close(PATIENCE_SECONDS)
+        ended(lambda: delivery.close(NEVER))
 
-        assert time.monotonic() - began < 1.0
         assert "querypulse-deliver-webhook" not in {one.name for one in threading.enumerate()}
 
 
@@ -168,7 +167,7 @@ labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "seve
 @atexit.register
 def notify():
     delivery.offer((Incident((Alert(labels, {}, 1000.0),)),))
-    print(delivery.flush(5.0))
+    print(delivery.flush(60.0))
     delivery.close(1.0)
 """
 
@@ -180,7 +179,7 @@ def test_alert_is_sent_while_the_interpreter_exits():
     """A driver often exits right after its query failed; no new thread can start by then."""
     with HttpDouble() as double:
         command = [sys.executable, "-I", "-c", EXIT_SCRIPT, double.url]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS)
 
     assert (done.stdout.strip(), done.stderr) == ("True", "")
     assert len(double.requests) == 1

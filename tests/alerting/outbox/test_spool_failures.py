@@ -8,8 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from support.deliveries import PATIENCE_SECONDS
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
 from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
@@ -162,9 +161,10 @@ def test_failures_not_yet_taken_are_not_overwritten(spool):
     kept(spool(), failed())
     successor = spool()
     successor.start()
+    until(lambda: successor._was_opened, "it has read the file")
     successor.offer_failures(())
-    assert successor.flush(0.2) is False
-    successor.close(0.1)
+    assert successor.flush(0.1) is False
+    successor.close(PATIENCE_SECONDS)
 
     assert left(spool()) == (failed(),)
 

@@ -6,8 +6,9 @@ from datetime import datetime, timezone
 
 import pytest
 from support.alertmanager_double import AlertmanagerDouble
-from support.deliveries import PATIENCE_SECONDS, WALL, incident, outage, over, poison, said
+from support.deliveries import WALL, incident, outage, over, poison, said
 from support.http_double import HttpDouble, reply
+from support.patience import PATIENCE_SECONDS
 from support.receiver_incidents import incident as reported
 
 from querypulse.alerting import outbox

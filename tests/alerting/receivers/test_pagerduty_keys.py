@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from support.deliveries import PATIENCE_SECONDS
 from support.lifecycle_harness import LifecycleHarness
 from support.lifecycle_table import all_of
 from support.pagerduty_double import PagerDutyDouble
+from support.patience import PATIENCE_SECONDS
 from support.receivers import pagerduty
 
 from querypulse.alerting.delivery import Delivery
