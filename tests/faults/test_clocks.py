@@ -111,6 +111,11 @@ def zone(monkeypatch):
     time.tzset()
 
 
+@pytest.mark.fault(
+    "Time and pauses",
+    "The time zone changes to daylight saving time, and back",
+    "Every status and every message is the same as in UTC",
+)
 @pytest.mark.parametrize("change", [SPRING, AUTUMN])
 def test_daylight_saving_time_changes_nothing(change, zone):
     zone(BERLIN)
@@ -124,6 +129,11 @@ def test_daylight_saving_time_changes_nothing(change, zone):
     assert there.alerts == REPORTED
 
 
+@pytest.mark.fault(
+    "Time and pauses",
+    "The host is suspended for eight hours, or its wall clock is set by one",
+    "No alert; ages count the time awake, and the start of an alert stays",
+)
 @pytest.mark.parametrize("seconds", [8 * HOUR, HOUR, -HOUR])
 def test_suspended_host_or_a_clock_that_is_set_raises_no_alert(seconds):
     jumped = ClockedQuery(SPRING).live(BEFORE_SECONDS).suspend(seconds).live(AFTER_SECONDS)
@@ -135,6 +145,11 @@ def test_suspended_host_or_a_clock_that_is_set_raises_no_alert(seconds):
     assert len(jumped.starts) == 1
 
 
+@pytest.mark.fault(
+    "Time and pauses",
+    "The host is suspended for eight hours, and both clocks count them",
+    "No alert, though every query was silent",
+)
 def test_suspended_host_whose_monotonic_clock_goes_on_raises_no_alert():
     life = ClockedQuery(SPRING).live(BEFORE_SECONDS)
     life.harness.clock.now += 8 * HOUR

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 
+import pytest
 from support.story import Story
 
 from querypulse.listener.events import EventKind, decode
@@ -16,6 +17,11 @@ ERROR = "org.apache.spark.SparkException: " + "secret=hunter2 at line 1\n\tat a.
 )
 
 
+@pytest.mark.fault(
+    "Events",
+    "An exception of 10 MB",
+    "It is kept as a short text; memory is bounded and freed",
+)
 def test_exception_of_ten_megabytes_is_kept_as_a_short_text():
     """A search that does not scale with its length would not end within the limit of a test."""
     event = json.dumps({"id": "id-a", "runId": "a-1", "exception": ERROR})

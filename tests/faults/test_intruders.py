@@ -77,6 +77,11 @@ def answer_to(server, path, token=None):
     return code_of(answer), answer
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Paths with `..`, `//`, `%2e`, `%2f`, `%00`, `;`, or a whole URI, without a token",
+    "401 or 404; no page that needs the token, and no file",
+)
 def test_no_trick_in_a_path_reads_what_needs_the_token():
     failures = {}
     with serving(full_published(), token="t", runbook=runbook) as server:
@@ -101,6 +106,11 @@ def test_with_the_token_a_trick_reads_no_file():
     assert failures == {}
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Guesses of the token, of any length",
+    "Compared in a time that shows neither its content nor its length",
+)
 def test_guesses_of_the_token_are_compared_in_constant_time(monkeypatch):
     """In a time that shows neither the content of the token nor its length."""
     compared = []
@@ -118,6 +128,11 @@ def test_guesses_of_the_token_are_compared_in_constant_time(monkeypatch):
     assert compared == [(32, 32)] * len(GUESSES)
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "100 TLS handshakes at once that never end",
+    "`/livez` waits for none of them, and no thread does",
+)
 def test_a_hundred_hanging_handshakes_delay_no_answer(tmp_path, monkeypatch):
     """They hang for longer than the test lasts, so nothing has waited for one of them."""
     monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", NEVER)

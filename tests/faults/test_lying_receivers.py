@@ -34,6 +34,11 @@ MAKE = {
 }
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "A proxy answers 200 with its login page, in place of PagerDuty, an Alertmanager, Slack or Teams",
+    "It does not count as delivered; the alert is kept",
+)
 @pytest.mark.parametrize("kind", MAKE)
 def test_login_page_of_a_proxy_is_no_delivery(kind):
     with HttpDouble(otherwise=reply(200, {"Content-Type": "text/html"}, LOGIN_PAGE)) as double:
@@ -95,6 +100,11 @@ LIES = {
 }
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "Answers that are endless, cut, mislabelled, no HTTP, or redirect to themselves",
+    "The attempt ends, memory is bounded, and only a 200 counts as delivered",
+)
 @pytest.mark.parametrize("lie", LIES)
 def test_attempt_ends_though_the_answer_lies_and_costs_bounded_memory(lie):
     answer, meant = LIES[lie]
@@ -114,6 +124,11 @@ def test_attempt_ends_though_the_answer_lies_and_costs_bounded_memory(lie):
     assert peak < AT_MOST_BYTES
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "A receiver with a wrong clock asks for a pause until 1970 or 2099",
+    "The next attempt is due within five minutes",
+)
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("year", [1970, 2099])
 def test_receiver_with_a_clock_of_1970_or_2099_delays_no_page_for_long(status, year):

@@ -18,6 +18,11 @@ SCRAPE_BYTES = 40_000_000
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Names and texts",
+    "1,200 running queries with hostile names of 10 KB",
+    "1,000 have series, the rest is counted, each label is short, no name forges a line",
+)
 def test_many_hostile_names_give_a_bounded_scrape_and_forge_no_line():
     story = Story()
     for number in range(RUNNING):
@@ -36,6 +41,11 @@ def test_many_hostile_names_give_a_bounded_scrape_and_forge_no_line():
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Names and texts",
+    "A new name for each of 2,000 runs",
+    "The names of ended runs are forgotten in order",
+)
 def test_a_new_name_for_each_run_is_forgotten_in_time():
     story = Story()
     for number in range(MANY):

@@ -132,6 +132,11 @@ class Month:
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Time and pauses",
+    "Thirty simulated days: each query restarts every hour, a job of a new name runs each hour",
+    "State, series and outbox stay flat; one alert a day, for the one failure",
+)
 def test_month_of_restarts_leaves_everything_flat():
     month = Month()
     early = month.pass_days(DAYS // 3)

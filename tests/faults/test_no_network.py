@@ -41,6 +41,11 @@ NETWORKS = {
 }
 
 
+@pytest.mark.fault(
+    "Receivers",
+    "No network: connections are refused, unreachable, or no name resolves",
+    "The alert is kept, and sent once the network is there; one thread waits for each receiver",
+)
 @pytest.mark.parametrize("network", NETWORKS)
 def test_alert_waits_for_the_network(network, port, monkeypatch):
     receivers = [Webhook(Secret(f"http://localhost:{port}/{name}")) for name in ("pager", "chat")]

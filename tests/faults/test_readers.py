@@ -29,6 +29,11 @@ NEVER = 10 * PATIENCE_SECONDS
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "320 idle connections, five times as many as may wait",
+    "`/livez` and scrapes wait for none of them, and no thread does",
+)
 def test_idle_connections_delay_no_answer_and_take_no_thread(monkeypatch):
     """They may idle for longer than the test lasts, so nothing has waited for one of them."""
     monkeypatch.setattr(http_requests, "HEAD_SECONDS", NEVER)
@@ -41,6 +46,11 @@ def test_idle_connections_delay_no_answer_and_take_no_thread(monkeypatch):
     assert codes == [200, 200]
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "A body of 100 MB",
+    "401 without the token, 405 where nothing may be posted, else 413; it is not kept; `/livez` answers",
+)
 @pytest.mark.parametrize(
     ("path", "token", "code"),
     [
@@ -124,6 +134,11 @@ BODIES = st.one_of(
 )
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Random bytes as a request",
+    "An HTTP answer, or none; no error of ours",
+)
 @given(head=HEADS)
 def test_any_request_gets_an_http_answer_or_none(head):
     answer, guard = answered(head + b"\r\n\r\n", b"", token=None)
@@ -136,6 +151,11 @@ def test_any_request_gets_an_http_answer_or_none(head):
     assert b"Traceback" not in answer
 
 
+@pytest.mark.fault(
+    "Readers over HTTP",
+    "Any body posted as a silence, with the token",
+    "201 and a silence, or 400 and none; no error of ours",
+)
 @given(body=BODIES)
 def test_any_posted_body_is_a_silence_or_a_bad_request(body):
     silencing = Silencing((), None, Guard())

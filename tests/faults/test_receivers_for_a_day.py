@@ -112,6 +112,11 @@ class Day:
 
 
 @pytest.mark.slow
+@pytest.mark.fault(
+    "Receivers",
+    "24 simulated hours of receivers that are down, slow or lying, with an alert every five minutes",
+    "Attempts and memory are bounded, losses are counted, the fallback gets every alert",
+)
 def test_day_of_failing_receivers_costs_bounded_attempts_and_memory(caplog):
     # pytest keeps every record.
     caplog.set_level(logging.CRITICAL, "querypulse")

@@ -24,6 +24,11 @@ def test_promises_hold_for_the_seeds(target):
     assert broken(target, {data[:200]: data for data in SEEDS[target]()}) == {}
 
 
+@pytest.mark.fault(
+    "Events",
+    "What coverage-guided fuzzing found at the decoder, the state, the HTTP server and the settings",
+    "A value, or a rejection that is counted or reported",
+)
 @pytest.mark.parametrize("target", sorted({target for target, _, _ in FOUND}))
 def test_promises_hold_for_what_fuzzing_has_found(target):
     inputs = {what: data for found_by, what, data in FOUND if found_by == target}
