@@ -64,9 +64,17 @@ CONTRACT = {
 HIDDEN = "s3cr3t"
 
 
-@pytest.mark.parametrize(("name", "default"), CONTRACT.items())
-def test_defaults_match_the_contract(name, default):
-    assert getattr(Settings(), name) == default
+def refusal(call, *arguments, **settings):
+    """The error of a setting; empty if it is accepted."""
+    try:
+        call(*arguments, **settings)
+    except SettingsError as error:
+        return str(error)
+    return ""
+
+
+def test_defaults_match_the_contract():
+    assert {name: getattr(Settings(), name) for name in CONTRACT} == CONTRACT
 
 
 def test_settings_are_frozen():
@@ -94,9 +102,12 @@ GOOD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), GOOD)
-def test_valid_value_is_accepted(name, value):
-    assert check_value(name, value, "a test") == (tuple(value) if name[0] == "e" else value)
+def test_valid_value_is_accepted():
+    checked = [(name, check_value(name, value, "a test")) for name, value in GOOD]
+
+    assert checked == [
+        (name, tuple(value) if name == "expected_queries" else value) for name, value in GOOD
+    ]
 
 
 END = "2036-11-21T18:00:00Z"
@@ -168,18 +179,20 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "value"), BAD)
-def test_invalid_value_is_refused_with_its_origin(name, value):
-    with pytest.raises(SettingsError) as refused:
-        check_value(name, value, "file pulse.toml")
+def test_invalid_value_is_refused_with_its_origin():
+    messages = [(entry, refusal(check_value, *entry, "file pulse.toml")) for entry in BAD]
 
-    assert f"setting {name!r} from file pulse.toml: " in str(refused.value)
+    assert [
+        (entry, message)
+        for entry, message in messages
+        if f"setting {entry[0]!r} from file pulse.toml: " not in message
+    ] == []
 
 
-@pytest.mark.parametrize(("name", "value"), BAD)
-def test_settings_constructor_checks_values(name, value):
-    with pytest.raises(SettingsError, match=repr(name)):
-        Settings(**{name: value})
+def test_settings_constructor_checks_values():
+    messages = [(entry, refusal(Settings, **dict([entry]))) for entry in BAD]
+
+    assert [(entry, text) for entry, text in messages if repr(entry[0]) not in text] == []
 
 
 def test_settings_constructor_refuses_an_unknown_setting():
@@ -187,23 +200,11 @@ def test_settings_constructor_refuses_an_unknown_setting():
         Settings(stall_flor_seconds=30)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "kind"),
-    [
-        ("stall_floor_seconds", "30", float),
-        ("http_port", "0", int),
-        ("allow_http", "true", bool),
-        ("expected_queries", ["bronze"], tuple),
-    ],
-)
-def test_settings_constructor_converts_or_refuses_a_value(name, value, kind):
-    """A numeric string is never kept as a string."""
-    try:
-        settings = Settings(**{name: value})
-    except SettingsError:
-        return
+def test_settings_constructor_never_keeps_a_number_as_text():
+    settings = Settings(stall_floor_seconds="30", http_port="0", allow_http="true")
 
-    assert isinstance(getattr(settings, name), kind)
+    assert repr(settings.stall_floor_seconds) == "30.0"
+    assert (repr(settings.http_port), settings.allow_http) == ("0", True)
 
 
 def test_overrides_may_be_given_as_tables():
@@ -246,19 +247,19 @@ TABLES = {"receivers", "queries"}
 SHOWN = {Holds.NOTHING, Holds.SECRET_FILE}
 
 
-@pytest.mark.parametrize("name", TOP_SECRET)
-def test_secret_setting_is_masked(name):
-    assert HIDDEN not in repr(Settings(**{name: HIDDEN}))
-    assert HIDDEN not in str(masked(name, HIDDEN))
+def test_secret_setting_is_masked():
+    shown = {name: (repr(Settings(**{name: HIDDEN})), masked(name, HIDDEN)) for name in TOP_SECRET}
+
+    assert TOP_SECRET
+    assert [name for name, texts in shown.items() if HIDDEN in str(texts)] == []
 
 
-@pytest.mark.parametrize("name", TOP_SECRET)
 @pytest.mark.parametrize("value", [[HIDDEN], {"key": HIDDEN}, HIDDEN.encode()])
-def test_error_for_a_secret_of_the_wrong_type_does_not_show_it(name, value):
-    with pytest.raises(SettingsError) as refused:
-        check_value(name, value, "file pulse.toml")
+def test_error_for_a_secret_of_the_wrong_type_does_not_show_it(value):
+    messages = {name: refusal(check_value, name, value, "file pulse.toml") for name in TOP_SECRET}
 
-    assert HIDDEN not in str(refused.value)
+    assert all(messages.values())
+    assert HIDDEN not in str(messages)
 
 
 URLS_WITH_A_SECRET = [
@@ -275,11 +276,13 @@ URLS_WITH_A_SECRET = [
 ]
 
 
-@pytest.mark.parametrize("name", TOP_URLS)
 @pytest.mark.parametrize("url", URLS_WITH_A_SECRET)
-def test_masked_url_shows_only_scheme_and_host(name, url):
+def test_masked_url_shows_only_scheme_and_host(url):
     """The path of a webhook is its password; a URL may also lack a path or a scheme."""
-    assert HIDDEN not in repr(Settings(**{name: [url] if name.endswith("s") else url}))
+    values = {name: [url] if name.endswith("s") else url for name in TOP_URLS}
+    shown = {name: repr(Settings(**{name: value})) for name, value in values.items()}
+
+    assert {name: text for name, text in shown.items() if HIDDEN in text} == {}
 
 
 def test_every_url_setting_is_masked():
@@ -294,7 +297,6 @@ def test_every_url_setting_is_masked():
     }
 
 
-@pytest.mark.parametrize("url", URLS_WITH_A_SECRET)
 @pytest.mark.parametrize(
     "make",
     [
@@ -303,16 +305,14 @@ def test_every_url_setting_is_masked():
         lambda url: PagerDutySettings(name="a", routing_key=HIDDEN, url=url, proxy_url=url),
     ],
 )
-def test_masked_receiver_shows_neither_keys_nor_paths(make, url):
-    settings = Settings(receivers=(make(url),))
+def test_masked_receiver_shows_neither_keys_nor_paths(make):
+    shown = {url: repr(Settings(receivers=(make(url),))) for url in URLS_WITH_A_SECRET}
 
-    assert HIDDEN not in repr(settings)
-    assert "'name': 'a'" in repr(settings)
+    assert [url for url, text in shown.items() if HIDDEN in text or "'name': 'a'" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
+def test_error_for_an_invalid_receiver_does_not_show_its_secret():
+    values = [
         HIDDEN,
         [HIDDEN],
         [[HIDDEN]],
@@ -324,13 +324,10 @@ def test_masked_receiver_shows_neither_keys_nor_paths(make, url):
         [{"type": "pagerduty", "name": "a", "routing_key": [HIDDEN]}],
         [{"type": "pagerduty", "name": "a", "routing-key": HIDDEN}],
         [{"type": "alertmanager", "name": "a", "urls": f"https://u:{HIDDEN}@h"}],
-    ],
-)
-def test_error_for_an_invalid_receiver_does_not_show_its_secret(value):
-    with pytest.raises(SettingsError) as refused:
-        check_value("receivers", value, "file pulse.toml")
+    ]
+    messages = [(value, refusal(check_value, "receivers", value, "a file")) for value in values]
 
-    assert HIDDEN not in str(refused.value)
+    assert [value for value, text in messages if not text or HIDDEN in text] == []
 
 
 def test_masked_receiver_shows_set_fields_and_no_defaults():
@@ -349,18 +346,18 @@ def test_masked_url_shows_its_host_and_port():
 
 @pytest.mark.parametrize("value", [["acct-[0-9]{6}"], ("a", "b"), "acct"])
 def test_redact_patterns_are_masked(value):
-    """A22"""
     assert masked("redact_patterns", value) == MASK
     assert masked("redact_patterns", ()) == ()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in sorted(TYPES) if HOLDS.get(name) in SHOWN and name not in TABLES]
-)
-def test_other_settings_are_shown_unchanged(name):
-    assert masked(name, "file:///etc/x?y") == "file:///etc/x?y"
+def test_other_settings_are_shown_unchanged():
+    names = [name for name in TYPES if HOLDS.get(name) in SHOWN and name not in TABLES]
+
+    assert len(names) > 20
+    assert {masked(name, "file:///etc/x?y") for name in names} == {"file:///etc/x?y"}
 
 
-@pytest.mark.parametrize("name", sorted(TYPES))
-def test_default_value_is_shown_unchanged(name):
-    assert masked(name, getattr(Settings(), name)) == getattr(Settings(), name)
+def test_default_value_is_shown_unchanged():
+    defaults = {name: getattr(Settings(), name) for name in TYPES}
+
+    assert {name: masked(name, default) for name, default in defaults.items()} == defaults

@@ -12,6 +12,7 @@ from querypulse.alerting.receivers.receiver import Holds
 from querypulse.alerting.receivers.slack import SlackSettings
 from querypulse.settings.loading import load_settings
 from querypulse.settings.settings import HOLDS, TYPES, QuerySettings
+from querypulse.sidecar import Settings
 
 # setting -> (value as an argument, the same value as text)
 VALUES = {
@@ -102,39 +103,41 @@ def test_every_setting_has_a_sample_value():
     assert set(VALUES) == set(TYPES)
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_setting_has_the_same_value_from_every_origin(name, config):
+def from_every_origin(name, config):
+    """The setting loaded from each origin that it may have."""
     value, text = VALUES[name]
-    argument = load_settings({name: value}, {}, {})
-    variable = load_settings({}, {environment(name): text}, {})
     toml = TOML.get(name, json.dumps(value))
-    file = load_settings({}, config(f"{name} = {toml}"), {})
-
-    assert argument.settings == variable.settings == file.settings
+    variable, conf = environment(name), f"spark.querypulse.{name}"
+    named = config(f"{name} = {toml}")
+    loaded = {
+        f"argument {name}": load_settings({name: value}, {}, {}),
+        f"environment variable {variable}": load_settings({}, {variable: text}, {}),
+        f"file {named['QUERYPULSE_CONFIG']}": load_settings({}, named, {}),
+    }
     if HOLDS.get(name) is not Holds.KEY:
-        conf = load_settings({}, {}, {f"spark.querypulse.{name}": text})
-        assert conf.settings == argument.settings
-    assert getattr(argument.settings, name) != getattr(load_settings({}, {}, {}).settings, name)
+        loaded[f"Spark conf {conf}"] = load_settings({}, {}, {conf: text})
+    return loaded
 
 
-@pytest.mark.parametrize("name", VALUES)
-def test_each_value_has_its_origin(name, config):
-    value, text = VALUES[name]
-    spark = f"spark.querypulse.{name}"
+def test_setting_has_the_same_value_from_every_origin(config):
+    default = Settings()
+    values = {
+        name: [getattr(one.settings, name) for one in from_every_origin(name, config).values()]
+        for name in VALUES
+    }
 
-    assert load_settings({name: value}, {}, {}).origins == {name: f"argument {name}"}
-    variable = environment(name)
-    origin = f"environment variable {variable}"
-    assert load_settings({}, {variable: text}, {}).origins == {name: origin}
-    if HOLDS.get(name) is not Holds.KEY:
-        assert load_settings({}, {}, {spark: text}).origins == {name: f"Spark conf {spark}"}
+    assert {name: found for name, found in values.items() if found != found[:1] * len(found)} == {}
+    assert [name for name, found in values.items() if found[0] == getattr(default, name)] == []
 
 
-def test_origin_of_a_file_value_names_the_file(config):
-    named = config("http_port = 0")
+def test_each_value_has_its_origin(config):
+    origins = {
+        name: {origin: one.origins for origin, one in from_every_origin(name, config).items()}
+        for name in VALUES
+    }
 
-    assert load_settings({}, named, {}).origins == {
-        "http_port": f"file {named['QUERYPULSE_CONFIG']}"
+    assert origins == {
+        name: {origin: {name: origin} for origin in of_name} for name, of_name in origins.items()
     }
 
 
@@ -186,61 +189,60 @@ def test_error_is_reported_although_a_stronger_origin_is_valid():
 # -- lists and tables as text -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ('["bronze"]', ("bronze",)),
-        ("['bronze', \"silver\"]", ("bronze", "silver")),
-        ("bronze", ("bronze",)),
-        ("bronze, silver ,gold", ("bronze", "silver", "gold")),
-        (" bronze ", ("bronze",)),
-        ("with blank,b", ("with blank", "b")),
-        ("", ()),
-        (",", ()),
-        ("[]", ()),
-    ],
-)
-def test_expected_queries_are_a_list_or_comma_separated(text, names):
-    variables = {"QUERYPULSE_EXPECTED_QUERIES": text}
-
-    assert load_settings({}, variables, {}).settings.expected_queries == names
-
-
-@pytest.mark.parametrize("text", ["5", "true", "null", '{"a": 1}', "[1, 2]", '"bronze"', "1.5"])
-def test_invalid_expected_queries_are_refused(text):
-    assert "QUERYPULSE_EXPECTED_QUERIES" in refused({}, {"QUERYPULSE_EXPECTED_QUERIES": text})
-
-
-@pytest.mark.parametrize(
-    "text", ['{"s*": {"ignore": true}}', '{"s*" = {ignore = true}}', ' {"s*": {"ignore": true}} ']
-)
-def test_overrides_as_text_are_json_or_toml(text):
-    loaded = load_settings({}, {"QUERYPULSE_QUERIES": text}, {})
-
-    assert loaded.settings.queries == {"s*": QuerySettings(ignore=True)}
-
-
-@pytest.mark.parametrize("text", ["s*", "", "[]", "5", '{"s*": 1}', '{"s*": {"ignor": true}}'])
-def test_invalid_overrides_are_refused(text):
-    assert "'queries' from environment variable QUERYPULSE_QUERIES" in refused(
-        {}, {"QUERYPULSE_QUERIES": text}
-    )
-
-
-TABLES = ["receivers", "silences"]
-
-
-@pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("text", ["team", "5", '{"name": "team"}', "[1]", '["team"]', "[{}]"])
-def test_invalid_tables_are_refused(name, text):
+def from_variables(name, texts):
+    """A setting as the environment gives it, by text."""
     variable = environment(name)
+    return {text: getattr(load_settings({}, {variable: text}, {}).settings, name) for text in texts}
 
-    assert f"setting {name!r} from environment variable {variable}" in refused({}, {variable: text})
+
+def accepted(name, texts):
+    """Which texts are not refused with the name of the setting and of its variable."""
+    origin = f"{name!r} from environment variable {environment(name)}"
+    return [text for text in texts if origin not in refused({}, {environment(name): text})]
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_empty_list_as_text_gives_no_tables(name):
-    assert getattr(load_settings({}, {environment(name): "[]"}, {}).settings, name) == ()
+def test_expected_queries_are_a_list_or_comma_separated():
+    names = {
+        '["bronze"]': ("bronze",),
+        "['bronze', \"silver\"]": ("bronze", "silver"),
+        "bronze": ("bronze",),
+        "bronze, silver ,gold": ("bronze", "silver", "gold"),
+        " bronze ": ("bronze",),
+        "with blank,b": ("with blank", "b"),
+        "": (),
+        ",": (),
+        "[]": (),
+    }
+
+    assert from_variables("expected_queries", names) == names
+
+
+def test_invalid_expected_queries_are_refused():
+    texts = ["5", "true", "null", '{"a": 1}', "[1, 2]", '"bronze"', "1.5"]
+
+    assert accepted("expected_queries", texts) == []
+
+
+def test_overrides_as_text_are_json_or_toml():
+    texts = ['{"s*": {"ignore": true}}', '{"s*" = {ignore = true}}', ' {"s*": {"ignore": true}} ']
+
+    assert from_variables("queries", texts) == {
+        text: {"s*": QuerySettings(ignore=True)} for text in texts
+    }
+
+
+def test_invalid_overrides_are_refused():
+    texts = ["s*", "", "[]", "5", '{"s*": 1}', '{"s*": {"ignor": true}}']
+
+    assert accepted("queries", texts) == []
+
+
+@pytest.mark.parametrize("name", ["receivers", "silences"])
+def test_tables_as_text_are_a_list_of_tables(name):
+    texts = ["team", "5", '{"name": "team"}', "[1]", '["team"]', "[{}]"]
+
+    assert accepted(name, texts) == []
+    assert from_variables(name, ["[]"]) == {"[]": ()}
 
 
 def test_receivers_may_be_tables_of_the_file(config):
@@ -258,20 +260,16 @@ def test_receivers_may_be_tables_of_the_file(config):
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "patterns"),
-    [
-        ("acct-[0-9]{6,8}", ("acct-[0-9]{6,8}",)),
-        ("[0-9]{6,8}", ("[0-9]{6,8}",)),
-        ("a,b", ("a,b",)),
-        ('["a", "b,c"]', ("a", "b,c")),
-        ("['\\d+']", ("\\d+",)),
-    ],
-)
-def test_single_pattern_may_contain_commas(text, patterns):
-    variables = {"QUERYPULSE_REDACT_PATTERNS": text}
+def test_single_pattern_may_contain_commas():
+    patterns = {
+        "acct-[0-9]{6,8}": ("acct-[0-9]{6,8}",),
+        "[0-9]{6,8}": ("[0-9]{6,8}",),
+        "a,b": ("a,b",),
+        '["a", "b,c"]': ("a", "b,c"),
+        "['\\d+']": ("\\d+",),
+    }
 
-    assert load_settings({}, variables, {}).settings.redact_patterns == patterns
+    assert from_variables("redact_patterns", patterns) == patterns
 
 
 def test_overrides_keep_their_order(config):
@@ -288,6 +286,7 @@ def test_text_setting_in_list_form_stays_text():
     assert loaded.settings.app_name == '["etl"]'
 
 
-@pytest.mark.parametrize(("text", "value"), [("true", True), ("false", False), ("1", True)])
-def test_boolean_as_text(text, value):
-    assert load_settings({}, {"QUERYPULSE_ALLOW_HTTP": text}, {}).settings.allow_http is value
+def test_boolean_as_text():
+    values = {"true": True, "false": False, "1": True}
+
+    assert from_variables("allow_http", values) == values
