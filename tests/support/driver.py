@@ -9,10 +9,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 HEADER = """
 import faulthandler, os, signal, sys, time, threading
@@ -40,8 +40,10 @@ def say(text):
 """
 
 
+START_SECONDS = 3 * PATIENCE_SECONDS
+"""For what includes the start of a JVM and of its first queries."""
 STACKS_SECONDS = 2.0
-"""How long a process may take to print its stacks."""
+"""How long a process may take to print its stacks, when a test has failed."""
 
 SHARES_THE_QUEUE = """
 from py4j.protocol import Py4JError
@@ -88,13 +90,24 @@ class Driver:
     def errors(self) -> str:
         return self._errors.read_text()
 
-    def wait_for_line(self, text: str, timeout: float = 60.0) -> None:
-        def said():
-            assert self.process.poll() is None or text in self.lines, self.errors
-            return text in self.lines
+    def wait_for_line(self, text: str, timeout: float = START_SECONDS) -> None:
+        """Wait until it has printed exactly that line."""
+        self._wait_for(lambda line: line == text, text, timeout)
+
+    def line(self, start: str, timeout: float = START_SECONDS) -> str:
+        """Its first line that starts so, once it is printed."""
+        return self._wait_for(lambda line: line.startswith(start), f"{start}...", timeout)
+
+    def _wait_for(self, is_it: Callable[[str], bool], what: str, timeout: float) -> str:
+        def said() -> list[str]:
+            # Asked first: what it prints before it ends is there when it has ended.
+            ended = self.process.poll() is not None
+            lines = list(filter(is_it, self.lines))
+            assert lines or not ended, f"it ended without {what!r}\n{self.errors}"
+            return lines
 
         try:
-            until(said, f"the driver prints {text!r}", timeout)
+            return until(said, f"the driver prints {what!r}", timeout)[0]
         except AssertionError as late:
             raise AssertionError(f"{late}\n{self._stacks()}") from None
 
@@ -106,7 +119,7 @@ class Driver:
             time.sleep(STACKS_SECONDS)
         return "\n".join([*self.lines, self.errors])
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = START_SECONDS) -> int:
         """Its exit code."""
         return self.process.wait(timeout)
 
@@ -126,4 +139,4 @@ class Driver:
     def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ProcessLookupError):
             self.signal_all(signal.SIGKILL)
-        self.process.wait(10)
+        self.process.wait(PATIENCE_SECONDS)
