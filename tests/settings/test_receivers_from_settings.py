@@ -187,21 +187,23 @@ INVALID_URLS = ["hooks.example.com/hidden-path", "ftp://h/hidden-path", "https:/
            "https://user:hidden-path@[::1", "https://h:hidden-path/x"]  # fmt: skip
 
 
+def wrong(messages, start):
+    """The messages that do not begin with the setting, or show what is secret."""
+    return [text for text in messages if not text.startswith(start) or "hidden-path" in text]
+
+
 @pytest.mark.parametrize("name", ["webhook_url", "pagerduty_url", "slack_webhook_url"])
-@pytest.mark.parametrize("url", INVALID_URLS)
-def test_invalid_url_is_refused_without_showing_it(name, url):
-    message = refused(pagerduty_routing_key=KEY, **{name: url})
+def test_invalid_url_is_refused_without_showing_it(name):
+    messages = [refused(pagerduty_routing_key=KEY, **{name: url}) for url in INVALID_URLS]
 
-    assert message.startswith(name)
-    assert "hidden-path" not in message
+    assert wrong(messages, name) == []
 
 
-@pytest.mark.parametrize("url", INVALID_URLS)
-def test_invalid_url_of_an_alertmanager_member_is_refused(url):
-    message = refused(alertmanager_urls=["https://am", url])
+def test_invalid_url_of_an_alertmanager_member_is_refused():
+    messages = [refused(alertmanager_urls=["https://am", url]) for url in INVALID_URLS]
 
-    assert "alertmanager_urls" in message
-    assert "hidden-path" not in message
+    assert [text for text in messages if "alertmanager_urls" not in text] == []
+    assert "hidden-path" not in str(messages)
 
 
 @pytest.mark.fault(
@@ -210,12 +212,10 @@ def test_invalid_url_of_an_alertmanager_member_is_refused(url):
     "The error names the receiver, and does not show the URL",
 )
 @pytest.mark.parametrize("kind", ["webhook", "slack"])
-@pytest.mark.parametrize("url", INVALID_URLS)
-def test_invalid_url_of_a_receiver_table_is_refused(kind, url):
-    message = refused(receivers=[{"type": kind, "name": "oncall", "url": url}])
+def test_invalid_url_of_a_receiver_table_is_refused(kind):
+    tables = [{"type": kind, "name": "oncall", "url": url} for url in INVALID_URLS]
 
-    assert message.startswith("receiver 'oncall': url ")
-    assert "hidden-path" not in message
+    assert wrong([refused(receivers=[table]) for table in tables], "receiver 'oncall': url ") == []
 
 
 @pytest.mark.parametrize("key", ["short-hidden", "x" * 33, " ", ""])
@@ -241,17 +241,17 @@ FILES = ["webhook_secret_file", "pagerduty_routing_key_file", "slack_webhook_url
 
 
 @pytest.mark.parametrize("name", FILES)
-@pytest.mark.parametrize("content", [None, "", " \n", b"\xff\xfe\x00"])
-def test_secret_file_without_a_secret_is_refused(file, tmp_path, name, content):
-    path = str(tmp_path / "missing") if content is None else file(content)
-    message = refused(webhook_url=HOOK, **{name: path})
+def test_secret_file_without_a_secret_is_refused(file, tmp_path, name):
+    contents = {"empty": "", "blank": " \n", "binary": b"\xff\xfe\x00"}
+    paths = [file(content, of) for of, content in contents.items()]
+    paths.append(str(tmp_path / "missing"))
+    messages = {path: refused(webhook_url=HOOK, **{name: path}) for path in paths}
 
-    assert message.startswith(name)
-    assert path in message
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_folder_as_secret_file_is_refused(tmp_path, name):
+    assert [
+        (path, text)
+        for path, text in messages.items()
+        if not text.startswith(name) or path not in text
+    ] == []
     assert refused(webhook_url=HOOK, **{name: str(tmp_path)}).startswith(name)
 
 

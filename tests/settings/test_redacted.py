@@ -46,12 +46,17 @@ def rendered(evaluation):
     return msgspec.json.encode([evaluation, alerts]).decode()
 
 
-@pytest.mark.parametrize("secret", PLANTED, ids=lambda secret: secret.kind)
-def test_secret_of_every_kind_is_redacted_from_the_evaluation(secret):
-    text = rendered(redacted(evaluated(finding(secret.text)), Redactor().text))
+def test_secret_of_every_kind_is_redacted_from_the_evaluation():
+    texts = {
+        secret: rendered(redacted(evaluated(finding(secret.text)), Redactor().text))
+        for secret in PLANTED
+    }
 
-    assert secret.secret not in text
-    assert REDACTED in text
+    assert [
+        (secret.kind, text)
+        for secret, text in texts.items()
+        if secret.secret in text or REDACTED not in text
+    ] == []
 
 
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
@@ -70,10 +75,9 @@ def test_own_secrets_are_redacted_from_the_evaluation():
     assert "my-hook" not in text
 
 
-@given(planted)
-def test_redacting_an_evaluation_twice_changes_nothing(secret):
+def test_redacting_an_evaluation_twice_changes_nothing():
     redactor = Redactor()
-    once = redacted(evaluated(finding(secret.text)), redactor.text)
+    once = redacted(evaluated(*(finding(secret.text) for secret in PLANTED)), redactor.text)
 
     assert redacted(once, redactor.text) == once
 

@@ -62,26 +62,26 @@ OWN = [
 ]
 
 
-@pytest.mark.parametrize("settings", OWN)
-def test_keys_of_the_settings_are_hidden(settings):
+def test_keys_of_the_settings_are_hidden():
     """For example, a job may print its environment."""
-    assert KEY not in left(f"started with {KEY} as ever", Settings(**settings))
-    assert "as ever" in left(f"started with {KEY} as ever", Settings(**settings))
+    texts = [left(f"started with {KEY} as ever", Settings(**settings)) for settings in OWN]
+
+    assert [text for text in texts if KEY in text or "as ever" not in text] == []
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_keys_in_files_are_hidden(tmp_path):
+    path = tmp_path / "key"
+    path.write_text(f"{KEY}\n")
+    names = [
         "pagerduty_routing_key_file",
         "slack_webhook_url_file",
         "heartbeat_url_file",
         "http_token_file",
-    ],
-)
-def test_keys_in_files_are_hidden(tmp_path, name):
-    (tmp_path / "key").write_text(f"{KEY}\n")
+    ]
 
-    assert KEY not in left(f"read {KEY}", Settings(**{name: str(tmp_path / "key")}))
+    assert [
+        name for name in names if KEY in left(f"read {KEY}", Settings(**{name: str(path)}))
+    ] == []
 
 
 def test_each_header_in_a_file_of_headers_is_hidden(tmp_path):
@@ -141,30 +141,31 @@ def test_texts_matching_sparks_patterns_are_hidden():
     assert "cust77" in left("no row for cust77")
 
 
-@pytest.mark.parametrize("pattern", ["(", "[a-", "(?P<x", "*"])
-def test_invalid_pattern_is_refused(pattern):
-    with pytest.raises(SettingsError, match="'redact_patterns'"):
-        Redacting(Settings(redact_patterns=[pattern]))
+def test_invalid_pattern_is_refused():
+    for pattern in ("(", "[a-", "(?P<x", "*"):
+        with pytest.raises(SettingsError, match="'redact_patterns'"):
+            Redacting(Settings(redact_patterns=[pattern]))
 
 
-@pytest.mark.parametrize(
-    ("value", "parts"),
-    [
-        (KEY, {KEY}),
-        ("https://hooks.example.com", set()),
-        ("http://127.0.0.1:8080/pages", set()),
-        ("https://am.example.com/alertmanager", set()),
-        (HOOK, {f"/services/{TOKEN}", TOKEN}),
-        ("https://t0ken:word@h/x", {"t0ken", "word"}),
-        ("https://t0ken:w%2Ford@h/x", {"t0ken", "w%2Ford", "w/ord"}),
-        (f"https://h/x?a={TOKEN}", {TOKEN}),
-        ("https://[", {"https://["}),
-        (
-            "a=bc12,Auth=Basic%20xyz9",
-            {"a=bc12,Auth=Basic%20xyz9", "bc12", "Basic%20xyz9", "Basic xyz9", "xyz9"},
-        ),
-    ],
-)
-def test_userinfo_and_tokens_of_a_url_are_secret(value, parts):
+def test_userinfo_and_tokens_of_a_url_are_secret():
     """The host and common words of a URL are not secret, nor are the names of headers."""
-    assert set(secret_parts(value)) == parts
+    parts = {
+        KEY: {KEY},
+        "https://hooks.example.com": set(),
+        "http://127.0.0.1:8080/pages": set(),
+        "https://am.example.com/alertmanager": set(),
+        HOOK: {f"/services/{TOKEN}", TOKEN},
+        "https://t0ken:word@h/x": {"t0ken", "word"},
+        "https://t0ken:w%2Ford@h/x": {"t0ken", "w%2Ford", "w/ord"},
+        f"https://h/x?a={TOKEN}": {TOKEN},
+        "https://[": {"https://["},
+        "a=bc12,Auth=Basic%20xyz9": {
+            "a=bc12,Auth=Basic%20xyz9",
+            "bc12",
+            "Basic%20xyz9",
+            "Basic xyz9",
+            "xyz9",
+        },
+    }
+
+    assert {value: set(secret_parts(value)) for value in parts} == parts

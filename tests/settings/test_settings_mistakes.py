@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import logging
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
-from support.repository import ROOT
 from support.settings_errors import refused
 
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings, load_strictly
@@ -33,18 +30,14 @@ def test_unknown_setting_is_reported_with_its_origin(config):
         assert f"unknown setting 'colour' from {place}; " in message
 
 
-@pytest.mark.parametrize("name", ["colour", "stall_flor_seconds"])
+@pytest.mark.parametrize("name", ["colour", "xyz", "stall_flor_seconds"])
 def test_unknown_setting_gets_at_most_one_suggestion(name):
-    """B14: a list of fifty names hides the right one."""
+    """A list of fifty names would hide the right one."""
     message = refused({name: 1})
 
     assert sum(known in message for known in TYPES) <= 1
     assert ("did you mean 'stall_floor_seconds'?" in message) == (name == "stall_flor_seconds")
-
-
-def test_likely_typo_gets_a_suggestion():
-    assert "did you mean 'stall_floor_seconds'?" in refused({"stall_flor_seconds": 30})
-    assert "did you mean" not in refused({"xyz": 30})
+    assert ("did you mean" in message) == (name == "stall_flor_seconds")
 
 
 @pytest.mark.fault(
@@ -85,11 +78,11 @@ FORMS = {
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_no_error_shows_a_secret_in_a_wrong_setting(form):
     planted = (*PLANTED, Planted("routing key", "R0uting" * 4 + "key9", "R0uting"))
-    by_kind = {one.kind: one for one in planted}
+    by_kind = {secret.kind: secret for secret in planted}
     for name in TYPES:
-        for one in by_kind.values():
-            message = _error(name, form(one.text))
-            assert one.secret not in message
+        for secret in by_kind.values():
+            message = _error(name, form(secret.text))
+            assert secret.secret not in message
             assert not message or name in message
 
 
@@ -108,17 +101,22 @@ def test_no_error_shows_a_secret_in_a_name(value):
     assert "S3CR3T" not in message
 
 
-@pytest.mark.parametrize("text", ["10s", "5 min", "70%", "yes", "EU", "-7", "None"])
-def test_plain_wrong_value_is_shown(text):
-    assert repr(text) in refused({"http_port": text})
+def test_plain_wrong_value_is_shown():
+    texts = ["10s", "5 min", "70%", "yes", "EU", "-7", "None"]
+
+    assert [text for text in texts if repr(text) not in refused({"http_port": text})] == []
 
 
-@pytest.mark.parametrize("text", ["many", "", "1.5", "-2", "70000", "0x10", "9" * 30])
-def test_invalid_variable_is_reported_with_its_name_and_value(text):
-    message = refused({}, {"QUERYPULSE_HTTP_PORT": text})
+def test_invalid_variable_is_reported_with_its_name_and_value():
+    texts = ["many", "", "1.5", "-2", "70000", "0x10", "9" * 30]
+    messages = {text: refused({}, {"QUERYPULSE_HTTP_PORT": text}) for text in texts}
+    origin = "setting 'http_port' from environment variable QUERYPULSE_HTTP_PORT"
 
-    assert "setting 'http_port' from environment variable QUERYPULSE_HTTP_PORT" in message
-    assert repr(text) in message
+    assert [
+        message
+        for text, message in messages.items()
+        if origin not in message or repr(text) not in message
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -144,29 +142,22 @@ def test_empty_config_variable_is_allowed():
     assert load_settings({}, {"QUERYPULSE_CONFIG": ""}, {}).origins == {}
 
 
-@pytest.mark.parametrize("key", ["PATH", "QUERYPULSE", "QUERYPULSEX_A", "MY_QUERYPULSE_A", "querypulse_a"])  # fmt: skip
-def test_foreign_variables_are_ignored(key):
-    assert load_settings({}, {key: "x"}, {}).origins == {}
+def test_foreign_variables_are_ignored():
+    keys = ["PATH", "QUERYPULSE", "QUERYPULSEX_A", "MY_QUERYPULSE_A", "querypulse_a"]
+
+    assert load_settings({}, dict.fromkeys(keys, "x"), {}).origins == {}
 
 
-@pytest.mark.parametrize("key", ["QUERYPULSE_ARTIFACTS", "QUERYPULSE_CONFIG"])
-def test_path_variable_is_not_a_setting(key):
-    assert load_settings({}, {key: ""}, {}).origins == {}
+def test_path_variable_is_not_a_setting():
+    keys = ["QUERYPULSE_ARTIFACTS", "QUERYPULSE_CONFIG"]
+
+    assert load_settings({}, dict.fromkeys(keys, ""), {}).origins == {}
 
 
-@pytest.mark.parametrize("key", ["spark.app.name", "spark.querypulse", "spark.querypulsex.a", "x.spark.querypulse.a"])  # fmt: skip
-def test_foreign_spark_conf_is_ignored(key):
-    assert load_settings({}, {}, {key: "x"}).origins == {}
+def test_foreign_spark_conf_is_ignored():
+    keys = ["spark.app.name", "spark.querypulse", "spark.querypulsex.a", "x.spark.querypulse.a"]
 
-
-def test_variables_of_our_tests_are_not_settings():
-    """``attach`` reads the whole environment and warns of unknown variables."""
-    conftest = ast.parse((ROOT / "tests" / "conftest.py").read_text())
-    words = [node.value for node in ast.walk(conftest) if isinstance(node, ast.Constant)]
-    ours = {word: "1" for word in words if re.fullmatch(r"QUERYPULSE_[A-Z_]+", str(word))}
-    ours.pop(CONFIG_VARIABLE, None)
-
-    assert load_settings({}, ours, {}).origins == {}
+    assert load_settings({}, {}, dict.fromkeys(keys, "x")).origins == {}
 
 
 @pytest.mark.fault(
@@ -196,29 +187,28 @@ def test_hostile_toml_file_is_reported_with_its_path(text, config):
 
 
 @pytest.mark.parametrize(
-    "name", ["queries", "receivers", "silences", "redact_patterns", "expected_queries"]
+    "text",
+    ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, LONG],
+    ids=["lists", "tables", "number"],
 )
-@pytest.mark.parametrize("text", ["[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, LONG])
-def test_hostile_structure_is_a_value_or_a_reported_problem(name, text):
+def test_hostile_structure_is_a_value_or_a_reported_problem(text):
     """900 levels are few enough to parse, and too many for a function that calls itself."""
-    loaded = load_settings({}, {f"QUERYPULSE_{name.upper()}": text}, {})
-
-    assert name in loaded.origins or name in loaded.problems[0]
+    for name in ("queries", "receivers", "silences", "redact_patterns", "expected_queries"):
+        loaded = load_settings({}, {f"QUERYPULSE_{name.upper()}": text}, {})
+        assert name in loaded.origins or name in loaded.problems[0]
 
 
 NOT_UTF_8 = b"a\xff".decode("utf-8", "surrogateescape")
 
 
-@pytest.mark.parametrize(
-    "name", ["app_name", "http_port", "webhook_url", "expected_queries", "receivers"]
-)
-def test_variable_that_is_not_utf_8_is_a_reported_problem(name):
+def test_variable_that_is_not_utf_8_is_a_reported_problem():
     """Python reads other bytes of the environment as lone surrogates, which nothing can encode."""
-    variable = f"QUERYPULSE_{name.upper()}"
-    (problem,) = load_settings({}, {variable: NOT_UTF_8}, {}).problems
+    for name in ("app_name", "http_port", "webhook_url", "expected_queries", "receivers"):
+        variable = f"QUERYPULSE_{name.upper()}"
+        (problem,) = load_settings({}, {variable: NOT_UTF_8}, {}).problems
 
-    assert f"setting {name!r} from environment variable {variable}" in problem
-    problem.encode()
+        assert f"setting {name!r} from environment variable {variable}" in problem
+        problem.encode()
 
 
 def test_unknown_variable_that_is_not_utf_8_is_a_reported_problem():
@@ -332,7 +322,14 @@ def service_links(service, ports):
     return links
 
 
-SERVICES = ["querypulse", "querypulse-http", "querypulse-watch", "querypulse-http-token-file", "querypulse-spool-dir", "querypulse-2"]  # fmt: skip
+SERVICES = [
+    "querypulse",
+    "querypulse-http",
+    "querypulse-watch",
+    "querypulse-http-token-file",
+    "querypulse-spool-dir",
+    "querypulse-2",
+]
 PORTS = [
     [("http", 9719, "tcp")],
     [("metrics", 9719, "tcp"), ("https-status", 443, "tcp")],
@@ -341,14 +338,13 @@ PORTS = [
 
 
 @pytest.mark.parametrize("service", SERVICES)
-@pytest.mark.parametrize("ports", PORTS, ids=["one", "two", "udp"])
-def test_variables_of_a_kubernetes_service_are_ignored(service, ports):
-    """A12"""
-    links = service_links(service, ports)
-    loaded = load_strictly({}, links)
+def test_variables_of_a_kubernetes_service_are_ignored(service):
+    for ports in PORTS:
+        links = service_links(service, ports)
+        loaded = load_strictly({}, links)
 
-    assert len(links) == 3 + 5 * len(ports)
-    assert (loaded.origins, loaded.problems) == ({}, ())
+        assert len(links) == 3 + 5 * len(ports)
+        assert (loaded.origins, loaded.problems) == ({}, ())
 
 
 def test_http_port_variable_is_a_setting_despite_service_names():
@@ -366,7 +362,6 @@ def test_variable_that_only_resembles_a_service_is_a_problem(key):
     ids=lambda v: next(iter(v)),
 )
 def test_invalid_variable_stops_commands_but_no_job(variable):
-    """A12"""
     right = {"QUERYPULSE_STALL_FLOOR_SECONDS": "30"}
     loaded = load_settings({"start_grace_seconds": 9}, variable | right, {})
 
@@ -449,10 +444,10 @@ NESTED = [
     "Nested settings of wrong types, unknown fields or values",
     "The error names the setting, the place in it and what is allowed",
 )
-@pytest.mark.parametrize(("settings", "message"), NESTED)
-def test_error_in_a_nested_setting_names_its_path_and_choices(settings, message):
-    """B14"""
-    assert message in refused(settings)
+def test_error_in_a_nested_setting_names_its_path_and_choices():
+    refusals = [(message, refused(settings)) for settings, message in NESTED]
+
+    assert [(message, shown) for message, shown in refusals if message not in shown] == []
 
 
 # -- secrets in the Spark conf --------------------------------------------------------------------
@@ -488,7 +483,7 @@ SECRET_CONF = [
 )
 @pytest.mark.parametrize(("name", "text", "word"), SECRET_CONF)
 def test_secret_in_the_spark_conf_is_refused_with_the_file_setting(name, text, word):
-    """A22: Spark writes its conf into the event log in plain text."""
+    """Spark writes its conf into the event log in plain text."""
     message = refused({}, {}, {f"spark.querypulse.{name}": text})
 
     assert f"Spark conf spark.querypulse.{name}" in message
@@ -511,11 +506,10 @@ PLAIN_CONF = [
 ]
 
 
-@pytest.mark.parametrize(("name", "text"), PLAIN_CONF)
-def test_value_without_a_secret_is_allowed_in_the_spark_conf(name, text):
-    key = f"spark.querypulse.{name}"
-
-    assert load_settings({}, {}, {key: text}).origins == {name: f"Spark conf {key}"}
+def test_value_without_a_secret_is_allowed_in_the_spark_conf():
+    for name, text in PLAIN_CONF:
+        key = f"spark.querypulse.{name}"
+        assert load_settings({}, {}, {key: text}).origins == {name: f"Spark conf {key}"}
 
 
 @pytest.mark.parametrize("place", ["argument", "environment"])

@@ -18,19 +18,18 @@ def hint(queries, alertname="*", known=NAMES):
     return unmatched(SilenceSettings(queries=queries, until=UNTIL, alertname=alertname), known)
 
 
-@pytest.mark.parametrize("queries", ["billing", "bronze*", "*", "b?lling", "*-us"])
 @pytest.mark.parametrize("alertname", ["*", ALERT_NAMES[0], "Query*"])
-def test_matching_silence_gives_no_hint(queries, alertname):
-    assert hint(queries, alertname) == ""
+def test_matching_silence_gives_no_hint(alertname):
+    patterns = ["billing", "bronze*", "*", "b?lling", "*-us"]
+
+    assert {hint(queries, alertname) for queries in patterns} == {""}
 
 
 def test_hint_suggests_a_query():
-    """B13"""
     assert hint("bilingg") == "query 'bilingg' matches nothing now; did you mean 'billing'?"
 
 
 def test_hint_suggests_an_alert():
-    """B13"""
     typo = ALERT_NAMES[0][:-1]
 
     assert (

@@ -230,23 +230,21 @@ LATER = NOW + timedelta(hours=1)
 END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
 
 
-@pytest.mark.parametrize(
-    ("minutes", "until", "end"),
-    [
+def test_silence_ends_after_minutes_or_at_a_time():
+    ends = [
         (60, None, LATER),
         (0.5, None, NOW + timedelta(seconds=30)),
         (None, LATER, LATER),
         (None, LATER.astimezone(timezone(timedelta(hours=5))), LATER),
         (None, END_OF_TIME, END_OF_TIME),
-    ],
-)
-def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
-    assert until_of(minutes, until, NOW) == end
+    ]
+
+    for minutes, until, end in ends:
+        assert until_of(minutes, until, NOW) == end
 
 
-@pytest.mark.parametrize(
-    ("minutes", "until", "word"),
-    [
+def test_silence_with_an_invalid_end_is_refused():
+    ends = [
         (None, None, "must end"),
         (60, LATER, "not both"),
         (0, None, "later than now"),
@@ -260,11 +258,11 @@ def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
         (None, NOW - timedelta(days=1), "later than now"),
         (None, END_OF_TIME.replace(tzinfo=timezone(timedelta(hours=-12))), "year 10000"),
         (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
-    ],
-)
-def test_silence_with_an_invalid_end_is_refused(minutes, until, word):
-    with pytest.raises(ValueError, match=word):
-        until_of(minutes, until, NOW)
+    ]
+
+    for minutes, until, word in ends:
+        with pytest.raises(ValueError, match=word):
+            until_of(minutes, until, NOW)
 
 
 def test_sidecar_can_be_silenced_before_it_runs():
