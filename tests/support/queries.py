@@ -6,6 +6,11 @@ import threading
 import time
 from collections.abc import Callable
 
+from support import patience
+
+SPARK_PATIENCE_SECONDS = 240.0
+"""A busy machine takes minutes to start Spark; pytest ends a test after five."""
+
 
 class Boom(Exception):
     """The error with which a test's query fails."""
@@ -33,7 +38,7 @@ class Trap:
             self.work(batch)
 
     def wait_in_the_trap(self):
-        assert self.free.wait(60)
+        assert self.free.wait(SPARK_PATIENCE_SECONDS)
 
 
 def rate(spark, rows_per_second=10):
@@ -51,21 +56,17 @@ def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=N
     return writer.start()
 
 
-def until(condition, what, timeout=30.0):
-    """Wait for a condition that another thread fulfils; return its value."""
-    deadline = time.monotonic() + timeout
-    while not (found := condition()):
-        assert time.monotonic() < deadline, f"never happened: {what}"
-        time.sleep(0.02)
-    return found
+def until(condition, what, timeout=0.0):
+    """Wait for a condition that a query fulfils; return its value."""
+    return patience.until(condition, what, max(timeout, SPARK_PATIENCE_SECONDS))
 
 
-def warm(query, timeout):
+def warm(query, timeout=0.0):
     """Wait for some batches before monitoring starts: the first ones are slow and no baseline."""
     until(lambda: len(query.recentProgress) > 2, "it commits some batches", timeout)
 
 
-def commits(sidecar, name, batches=1, timeout=30.0):
+def commits(sidecar, name, batches=1, timeout=0.0):
     """Wait until a query is known to have committed that many batches."""
 
     def committed():
