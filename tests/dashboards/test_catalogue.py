@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from support.metrics_page import labels_of, page
 from support.repository import (
     DASHBOARDS,
@@ -19,9 +18,6 @@ from support.repository import (
     runbooks,
     series,
 )
-
-UNUSED = {}
-"""Metric that no dashboard, rule or runbook uses -> why it is exported anyway."""
 
 ELSEWHERE = {
     "querypulse_config": "an environment variable in lower case",
@@ -42,26 +38,31 @@ def texts(value, keys, under=None):
     return [text for part in parts for text in texts(part, keys, under)]
 
 
+def shipped_queries():
+    """Place -> what dashboards and rules ask for."""
+    found = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in grafana().items()}
+    found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
+    return found
+
+
 def used_metrics():
     """Place -> the names of our metrics that are queried there."""
-    found = {f"grafana/{name}": queries_of(one) for name, one in grafana().items()}
-    found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
+    found = shipped_queries()
     for name, text in runbooks().items():
         found[f"runbooks/{name}.md"] = "\n".join(fenced(text, "promql"))
     return {where: metrics_in(text) for where, text in found.items()}
 
 
-@pytest.mark.parametrize("where", used_metrics())
-def test_every_queried_metric_is_exported(where):
-    assert used_metrics()[where] <= set(series())
+def test_every_queried_metric_is_exported():
+    unknown = {where: names - set(series()) for where, names in used_metrics().items()}
+
+    assert {where: names for where, names in unknown.items() if names} == {}
 
 
-def test_every_metric_is_queried_or_has_a_reason():
-    used = {
-        series()[name] for names in used_metrics().values() for name in names if name in series()
-    }
+def test_every_metric_is_queried():
+    used = {series()[name] for names in used_metrics().values() for name in names}
 
-    assert set(families()) - used == set(UNUSED)
+    assert set(families()) - used == set()
 
 
 def test_manifest_queries_the_same_metrics_as_the_rules():
@@ -87,9 +88,7 @@ def test_labels_in_selectors_are_labels_of_the_metric():
 
 
 def selectors():
-    found = {f"grafana/{name}": queries_of(one) for name, one in grafana().items()}
-    found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
-    return found | {f"runbooks/{name}.md": text for name, text in runbooks().items()}
+    return shipped_queries() | {f"runbooks/{name}.md": text for name, text in runbooks().items()}
 
 
 # -- documents --------------------------------------------------------------------------------------
@@ -100,13 +99,18 @@ def test_page_of_metrics_matches_what_a_driver_exports():
     assert (ROOT / "docs" / "metrics.md").read_text() == page()
 
 
-@pytest.mark.parametrize("name", markdown())
-def test_documents_name_only_existing_metrics(name):
+def test_documents_name_only_existing_metrics():
     """A prefix such as ``spark_streaming_query_*`` ends in an underscore and is no name."""
-    named = set(METRIC.findall(re.sub(r"\w+_\*", "", markdown()[name])))
+    exist = {*series(), *families(), *ELSEWHERE}
+    unknown = {
+        name: set(METRIC.findall(re.sub(r"\w+_\*", "", text))) - exist
+        for name, text in markdown().items()
+    }
 
-    assert named - set(ELSEWHERE) <= set(series()) | set(families())
+    assert {name: names for name, names in unknown.items() if names} == {}
 
 
 def test_every_metric_has_a_description():
-    assert [name for name, one in families().items() if not one.documentation.endswith(".")] == []
+    assert [
+        name for name, family in families().items() if not family.documentation.endswith(".")
+    ] == []

@@ -46,22 +46,6 @@ def test_no_key_is_lost(name):
     assert lost(ours, read_and_written(json.dumps(ours))) == []
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong"),
-    [
-        ('"graphTooltip"', '"graphTooltips"'),
-        ('"legendFormat"', '"legend_format"'),
-        ('"mergeValues"', '"mergedValues"'),
-        ('"noValue"', '"novalue"'),
-        ('"useValueForTime"', '"useValueForTimes"'),
-    ],
-)
-def test_misspelt_key_is_lost(right, wrong):
-    misspelt = json.dumps(DASHBOARDS["fleet"]).replace(right, wrong)
-
-    assert lost(json.loads(misspelt), read_and_written(misspelt)) != []
-
-
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_grafana_knows_every_unit(name):
     from grafana_foundation_sdk.models import units

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from functools import cache
 
 import msgspec
 import pytest
@@ -16,70 +17,66 @@ from querypulse.settings.links import next_steps, runbook
 SECTIONS = [
     "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",
 ]  # fmt: skip
-RUNBOOKS = runbooks()
-ABOUT_DRIVERS = sorted(set(RUNBOOKS) - {"QuerypulseWatchdog"})
-"""QuerypulseWatchdog concerns Prometheus and Alertmanager."""
-STATUS = msgspec.json.schema(Status)["$defs"]
+PLACES = ("```promql", "/status", "Spark UI", "Grafana", "status page")
+texts = cache(runbooks)
+
+
+def of_drivers():
+    """Those that concern a driver; that of the watchdog concerns Prometheus and Alertmanager."""
+    return sorted(texts().keys() - {"QuerypulseWatchdog"})
 
 
 def section(name, title):
-    return RUNBOOKS[name].split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
+    return texts()[name].split(f"\n## {title}\n", 1)[1].split("\n## ", 1)[0]
 
 
 def promql(name):
     """The PromQL expressions of a runbook, one per line."""
-    return [line for code in fenced(RUNBOOKS[name], "promql") for line in code.splitlines() if line]
+    return [line for code in fenced(texts()[name], "promql") for line in code.splitlines() if line]
 
 
 # -- structure --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_runbook_has_a_title_a_paragraph_and_six_sections(name):
-    text = RUNBOOKS[name]
-
-    assert text.startswith(f"# {name}\n\n")
-    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS
-    assert text.split("\n\n")[1].count("\n") <= 2
+def test_each_runbook_has_a_title_a_paragraph_and_six_sections():
+    for name, text in texts().items():
+        assert text.startswith(f"# {name}\n\n")
+        assert re.findall(r"^## (.+)$", text, re.MULTILINE) == SECTIONS, name
+        assert text.split("\n\n")[1].count("\n") <= 2, name
 
 
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_alert_includes_the_three_next_steps_of_its_runbook(name):
-    steps = next_steps()[name]
+def test_each_alert_includes_the_three_next_steps_of_its_runbook():
+    for name in texts():
+        steps = next_steps()[name]
 
-    assert steps.strip() == section(name, "Next steps").strip()
-    assert [line[:3] for line in steps.splitlines()] == ["1. ", "2. ", "3. "]
-    assert max(map(len, steps.splitlines())) <= 105
-    assert not set("[]`*") & set(steps)
-
-
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_package_contains_every_runbook(name):
-    assert runbook(name) == RUNBOOKS[name]
+        assert steps.strip() == section(name, "Next steps").strip(), name
+        assert [line[:3] for line in steps.splitlines()] == ["1. ", "2. ", "3. "], name
+        assert max(map(len, steps.splitlines())) <= 105, name
+        assert not set("[]`*") & set(steps), name
 
 
-@pytest.mark.parametrize(
-    "name", ["", "README", "README.md", "../runbooks/StreamingBatchSlow", "NoSuchAlert", "a" * 999]
-)
-def test_unknown_runbook_is_none(name):
-    assert runbook(name) is None
+def test_package_contains_every_runbook_and_nothing_else():
+    strangers = ("", "README", "README.md", "../runbooks/StreamingBatchSlow", "NoAlert", "a" * 999)
+
+    assert {name: runbook(name) for name in texts()} == texts()
+    assert [name for name in strangers if runbook(name) is not None] == []
 
 
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_diagnosis_starts_with_the_quickest_check(name):
-    assert section(name, "Diagnosis").startswith("\n**Quick check**: ")
+def test_each_diagnosis_starts_with_the_quickest_check_and_names_every_place_to_check():
+    lacking = {
+        name: [place for place in PLACES if place not in section(name, "Diagnosis")]
+        for name in of_drivers()
+    }
+
+    assert {name: places for name, places in lacking.items() if places} == {}
+    for name in texts():
+        assert section(name, "Diagnosis").startswith("\n**Quick check**: "), name
 
 
-@pytest.mark.parametrize("name", ABOUT_DRIVERS)
-@pytest.mark.parametrize("where", ["```promql", "/status", "Spark UI", "Grafana", "status page"])
-def test_diagnosis_names_every_place_to_check(name, where):
-    assert where in section(name, "Diagnosis")
-
-
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_runbook_has_mitigation_and_silent_cases(name):
-    assert "\n* " in section(name, "Mitigation")
-    assert "\n* " in section(name, "When it does not fire")
+def test_each_runbook_has_mitigation_and_silent_cases():
+    for name in texts():
+        assert "\n* " in section(name, "Mitigation"), name
+        assert "\n* " in section(name, "When it does not fire"), name
 
 
 def panels():
@@ -88,16 +85,16 @@ def panels():
     for dashboard in grafana().values():
         name = dashboard["title"].rpartition(" ")[2].capitalize()
         for panel in dashboard["panels"]:
-            found |= {(name, one["title"]) for one in (panel, *panel.get("panels", []))}
+            found |= {(name, inner["title"]) for inner in (panel, *panel.get("panels", []))}
     return found
 
 
-@pytest.mark.parametrize("name", ABOUT_DRIVERS)
-def test_panel_named_in_a_runbook_exists(name):
-    named = re.findall(r"\*(Fleet|Query)\*,\s+\*([^*]+)\*", RUNBOOKS[name])
+def test_each_panel_named_in_a_runbook_exists():
+    for name in of_drivers():
+        named = re.findall(r"\*(Fleet|Query)\*,\s+\*([^*]+)\*", texts()[name])
 
-    assert {(board, " ".join(title.split())) for board, title in named} <= panels()
-    assert named or "Grafana, *" not in RUNBOOKS[name]
+        assert {(board, " ".join(title.split())) for board, title in named} <= panels(), name
+        assert named or "Grafana, *" not in texts()[name], name
 
 
 # -- commands to copy -------------------------------------------------------------------------------
@@ -106,7 +103,7 @@ def test_panel_named_in_a_runbook_exists(name):
 @pytest.mark.prometheus
 def test_every_promql_expression_is_valid(tmp_path):
     """Each expression becomes a recording rule, because promtool parses those."""
-    asked = [(name, line) for name in RUNBOOKS for line in promql(name)]
+    asked = [(name, line) for name in texts() for line in promql(name)]
     rules = [{"record": f"line:{number}", "expr": line} for number, (_, line) in enumerate(asked)]
     (tmp_path / "rules.yaml").write_text(
         yaml.safe_dump({"groups": [{"name": "runbooks", "rules": rules}]})
@@ -119,51 +116,53 @@ def test_every_promql_expression_is_valid(tmp_path):
 
     assert checked.returncode == 0, checked.stderr
     assert f"{len(asked)} rules found" in checked.stdout
-    assert len(asked) > len(RUNBOOKS)
+    assert len(asked) > len(texts())
 
 
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_runbook_uses_only_existing_metrics(name):
-    assert metrics_in("\n".join(promql(name))) <= set(series())
-    assert metrics_in(RUNBOOKS[name]) <= set(series()) | set(families())
+def test_runbooks_use_only_existing_metrics():
+    for name, text in texts().items():
+        assert metrics_in("\n".join(promql(name))) <= set(series()), name
+        assert metrics_in(text) <= set(series()) | set(families()), name
 
 
 def jq(name):
     """The jq programs of a runbook, without the text in quotes."""
-    found = re.findall(r"jq '([^']*)'", RUNBOOKS[name])
-    return [re.sub(r'"[^"]*"', '""', program) for program in found]
+    return [
+        re.sub(r'"[^"]*"', '""', program) for program in re.findall(r"jq '([^']*)'", texts()[name])
+    ]
 
 
-@pytest.mark.parametrize("name", ABOUT_DRIVERS)
-def test_every_jq_path_exists_in_status(name):
+def test_every_jq_path_exists_in_status():
     """A path is a field of ``/status``, a label or evidence of this alert."""
     labels = {"alertname", "app", "query", "severity"}
-    reported = {"summary", "description", "reason", "runbook_url", "next_steps"} | evidence_of(name)
-    fields = {field for record in STATUS.values() for field in record["properties"]}
-    asked = set()
-    for program in jq(name):
-        asked |= set(re.findall(r"\.(\w+)", program))
-        for shown in re.findall(r"\{([^}]*)\}", program):
-            asked |= {part.partition(":")[0].strip() for part in shown.split(",")}
+    reported = {"summary", "description", "reason", "runbook_url", "next_steps"}
+    status = msgspec.json.schema(Status)["$defs"]
+    fields = {field for record in status.values() for field in record["properties"]}
+    for name in of_drivers():
+        asked = set()
+        for program in jq(name):
+            asked |= set(re.findall(r"\.(\w+)", program))
+            for shown in re.findall(r"\{([^}]*)\}", program):
+                asked |= {part.partition(":")[0].strip() for part in shown.split(",")}
 
-    assert jq(name)
-    assert asked <= fields | labels | reported
-
-
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_jq_program_has_balanced_brackets(name):
-    for program in jq(name):
-        for opening, closing in ("()", "[]", "{}"):
-            assert program.count(opening) == program.count(closing), program
+        assert jq(name), name
+        assert asked <= fields | labels | reported | evidence_of(name), name
 
 
-@pytest.mark.parametrize("name", RUNBOOKS)
-def test_commands_fit_a_terminal(name):
+def test_jq_programs_have_balanced_brackets():
+    for name in texts():
+        for program in jq(name):
+            for opening, closing in ("()", "[]", "{}"):
+                assert program.count(opening) == program.count(closing), (name, program)
+
+
+def test_commands_fit_a_terminal():
     lines = [
-        line
+        (name, line)
+        for name, text in texts().items()
         for kind in ("sh", "promql")
-        for code in fenced(RUNBOOKS[name], kind)
+        for code in fenced(text, kind)
         for line in code.splitlines()
     ]
 
-    assert [line for line in lines if len(line) > 120] == []
+    assert [(name, line) for name, line in lines if len(line) > 120] == []

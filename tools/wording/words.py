@@ -68,8 +68,6 @@ RETIRED_NAMES = {
 """Retired names of alerts, metrics, classes and functions, and those that replaced them."""
 EXCEPTIONS = {
     ("tools/wording/words.py", "*"): "lists the words",
-    ("tests/dashboards/test_grafana_dashboards.py", "board"): "a dashboard of Grafana",
-    ("tests/dashboards/test_grafana_queries.py", "board"): "a dashboard of Grafana",
     ("tests/dashboards/test_runbooks.py", "board"): "a dashboard of Grafana",
     ("alerting/outbox_entry.py", "told"): "names in a spool's file, which earlier versions wrote",
     ("tests/alerting/outbox/test_spool.py", "told"): "tests these names",
