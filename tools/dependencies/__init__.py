@@ -1,1 +1,0 @@
-"""The hashes of what the checkout's own environment is made of: ``requirements/``."""
