@@ -6,6 +6,7 @@ import asyncio
 import email
 import email.policy
 import ssl
+import threading
 from collections.abc import Callable
 from email.message import EmailMessage
 
@@ -16,7 +17,10 @@ USER, PASSWORD = "pulse@example.com", "s3cr3t-word"
 
 
 class MailServer(Controller):
-    """Keeps accepted messages in ``messages``; ``refusals`` maps commands to answers."""
+    """Keeps accepted messages in ``messages``; ``refusals`` maps commands to answers.
+
+    ``arrived`` is set when a text has come. Without ``answers``, it is never answered.
+    """
 
     def __init__(
         self,
@@ -29,7 +33,8 @@ class MailServer(Controller):
         self.messages: list[EmailMessage] = []
         self.recipients: list[list[str]] = []
         self.refusals: dict[str, str | Callable[[str], str]] = {}
-        self.data_seconds = 0.0
+        self.answers = True
+        self.arrived = threading.Event()
         self.logins: list[str] = []
         options = {"tls_context": tls, "require_starttls": True} if tls and not implicit else {}
         if implicit:
@@ -75,7 +80,9 @@ class MailServer(Controller):
         return "250 OK"
 
     async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:
-        await asyncio.sleep(self.data_seconds)
+        self.arrived.set()
+        if not self.answers:
+            await asyncio.Event().wait()
         answer = self.refusals.get("DATA")
         if callable(answer):
             answer = answer((envelope.content or b"").decode())

@@ -12,8 +12,8 @@ from querypulse.alerting.receivers.webhook import message
 
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
 
-LAPSED_SOON_SECONDS = 4 * 60 - 4
-"""A warning posted this long ago lapses in four seconds."""
+LAPSED_SOON_SECONDS = 4 * 60 - 10
+"""A warning posted this long ago lapses in ten seconds."""
 
 
 @pytest.fixture(scope="module")

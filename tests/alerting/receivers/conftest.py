@@ -1,0 +1,29 @@
+"""Posts that succeed on a machine of any speed, and whose pauses take no time."""
+
+from __future__ import annotations
+
+import pytest
+import tenacity
+
+from querypulse.alerting.receivers import alertmanager, email, http
+
+LONG_SECONDS = 3600.0
+
+
+@pytest.fixture(autouse=True)
+def long_deadlines(monkeypatch):
+    """Let only those posts end at a deadline whose tests set one."""
+    monkeypatch.setitem(http.HttpPoster.__init__.__kwdefaults__, "total_seconds", LONG_SECONDS)
+    monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(email, "TOTAL_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(http, "CONNECT_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(http, "READ_SECONDS", LONG_SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def pauses(request, monkeypatch):
+    """The pauses between the attempts of one post, in seconds; nobody sleeps."""
+    seconds = []
+    if request.node.get_closest_marker("alertmanager") is None:
+        monkeypatch.setattr(tenacity, "sleep_using_event", lambda _: seconds.append)
+    return seconds
