@@ -33,13 +33,15 @@ def progress(**fields):
     return decode(EventKind.PROGRESS, json.dumps({"progress": {**PROGRESS, **fields}}))
 
 
-@pytest.mark.parametrize(("kind", "text"), recorded())
-def test_every_recorded_event_of_spark_decodes(kind, text):
-    event = decode(kind, text)
+def test_every_recorded_event_of_spark_decodes():
+    events = [(kind, text, decode(kind, text)) for kind, text in recorded()]
 
-    assert isinstance(event, KINDS[kind])
-    assert len(event.query_id) == 36
-    assert len(event.run_id) == 36
+    assert len(events) > 300
+    assert [
+        (kind, text)
+        for kind, text, event in events
+        if not isinstance(event, KINDS[kind]) or {len(event.query_id), len(event.run_id)} != {36}
+    ] == []
 
 
 def test_recordings_contain_every_kind_in_both_shapes():
@@ -102,9 +104,8 @@ def test_first_watermark_is_zero_not_a_date_in_1970():
     )
 
 
-@pytest.mark.parametrize(
-    ("end", "latest", "lag"),
-    [
+def test_lag_is_known_only_if_both_offsets_are_known():
+    cases = [
         ({"t": {"0": 5, "1": 7}}, {"t": {"0": 6, "1": 9}}, 3),
         ('{"t":{"0":5}}', '{"t":{"0":9}}', 4),
         (10, 14, 4),
@@ -117,21 +118,20 @@ def test_first_watermark_is_zero_not_a_date_in_1970():
         ({"logOffset": 3}, None, None),
         ("opaque", "other", None),
         (True, False, None),
-    ],
-)
-def test_lag_is_known_only_if_both_offsets_are_known(end, latest, lag):
-    source = {"description": "s", "endOffset": end, "latestOffset": latest}
+    ]
+    sources = [
+        {"description": "s", "endOffset": end, "latestOffset": latest} for end, latest, _ in cases
+    ]
+    lags = [source.lag_offsets for source in progress(sources=sources).sources]
 
-    assert progress(sources=[source]).sources[0].lag_offsets == lag
+    assert lags == [lag for _, _, lag in cases]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}']
-)
 @pytest.mark.parametrize("kind", list(EventKind))
-def test_text_that_is_no_event_is_rejected(kind, text):
-    with pytest.raises(DecodeError):
-        decode(kind, text)
+def test_text_that_is_no_event_is_rejected(kind):
+    for text in ("", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}'):
+        with pytest.raises(DecodeError):
+            decode(kind, text)
 
 
 DEEP = "[" * 100_000
@@ -202,7 +202,7 @@ def test_progress_of_any_shape_is_decoded_or_rejected(fields):
     assert all(source.lag_offsets is None or source.lag_offsets >= 0 for source in event.sources)
 
 
-RECORDED = st.sampled_from(recorded())
+RECORDED = st.deferred(lambda: st.sampled_from(recorded()))
 CUTS = st.tuples(st.integers(0, 5000), st.integers(0, 40), st.binary(max_size=12))
 
 
@@ -211,7 +211,12 @@ CUTS = st.tuples(st.integers(0, 5000), st.integers(0, 40), st.binary(max_size=12
     "Recorded events of each kind, with bytes changed, or a value of another type",
     "They are decoded, or rejected and counted",
 )
-@given(RECORDED, st.lists(CUTS, max_size=3), st.sampled_from(list(EventKind)), st.booleans())
+@given(
+    RECORDED,
+    st.lists(CUTS, max_size=3),
+    st.sampled_from(list(EventKind)),
+    st.booleans(),
+)
 def test_garbled_event_of_each_kind_is_decoded_or_rejected(event, cuts, other, swapped):
     kind, text = event
     data = text.encode()

@@ -167,14 +167,15 @@ FORGERIES = [
     "A local user forges an event at the callback port",
     "It is counted as forged and dropped",
 )
-@pytest.mark.parametrize("forged", FORGERIES, ids=lambda forged: type(forged).__name__)
 @pytest.mark.parametrize("method", METHODS.values())
-def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, method, forged):
+def test_object_that_is_no_jvm_handle_is_counted_as_forged_and_dropped(jvm, method):
     """Py4J's callback port requires no token."""
     listening = Listening()
-    getattr(listening.raw(), method)(forged)
+    raw = listening.raw()
+    for number, forged in enumerate(FORGERIES, 1):
+        getattr(raw, method)(forged)
+        assert listening.listener.refused == {"forged": number}
 
-    assert listening.listener.refused == {"forged": 1}
     assert (listening.received, listening.listener.mailbox.depth) == ([], 0)
     assert list(listening.listener.callback_durations) == []
 
@@ -210,7 +211,7 @@ def test_every_callback_is_timed_and_the_number_of_samples_is_limited(jvm):
         raw.onQueryProgress(handle())
 
     assert len(listening.listener.callback_durations) == 5
-    assert all(0 <= seconds < 1 for seconds in listening.listener.callback_durations)
+    assert min(listening.listener.callback_durations) >= 0
     assert listening.listener.callback_durations.maxlen is not None
 
 
@@ -279,16 +280,20 @@ def test_listener_is_a_streaming_query_listener():
 # -- PySpark's own callbacks ------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "text"), recorded(shape="json", spark=SPARK))
-def test_pysparks_event_objects_decode_like_sparks_json(kind, text):
+def test_pysparks_event_objects_decode_like_sparks_json():
+    events = recorded(shape="json", spark=SPARK)
     listening = Listening()
-    event = EVENTS[kind].fromJson(json.loads(text))
-    getattr(listening.callbacks(), METHODS[kind])(event)
-    (received,) = listening.received
+    for kind, text in events:
+        event = EVENTS[kind].fromJson(json.loads(text))
+        getattr(listening.callbacks(), METHODS[kind])(event)
+    received = listening.received
 
-    assert isinstance(received, Received)
-    assert received.kind is kind
-    assert decode(kind, received.payload) == decode(kind, text)
+    assert events
+    assert {type(event) for event in received} == {Received}
+    assert [event.kind for event in received] == [kind for kind, _ in events]
+    assert [decode(event.kind, event.payload) for event in received] == [
+        decode(kind, text) for kind, text in events
+    ]
 
 
 def test_callbacks_store_starts_and_ends_when_progress_has_no_room():
