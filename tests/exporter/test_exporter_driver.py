@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from support.exporter_exposition import of_query, values
 from support.published_states import WALL, published
 from support.story import CONFLICT, Story, processing, run
@@ -25,39 +24,35 @@ def test_heartbeat_has_the_app_as_label():
     assert values(published(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
 
 
-@pytest.mark.parametrize(
-    "story",
-    [
-        committing(),
-        committing().idle(at=95),
-        committing().ended(at=95, exception=CONFLICT),
-        committing().probe(run(), at=94).probe(at=95).probe(at=96),
-        committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
-    ],
-    ids=["runs", "idles", "failed", "vanished", "another_ended"],
-)
-def test_driver_is_expected_while_a_query_should_run(story):
-    assert expected(story, now=200.0) == BEAT
+def test_driver_is_expected_while_a_query_should_run():
+    stories = {
+        "runs": committing(),
+        "idles": committing().idle(at=95),
+        "failed": committing().ended(at=95, exception=CONFLICT),
+        "vanished": committing().probe(run(), at=94).probe(at=95).probe(at=96),
+        "another ended": committing().started("b", at=90).ended("b", at=95).expect_stop("b"),
+    }
+    shown = {name: expected(story, now=200.0) for name, story in stories.items()}
+    assert shown == dict.fromkeys(stories, BEAT)
 
 
 def test_driver_is_expected_for_an_expected_query_that_was_never_seen():
     assert expected(expected=("bronze",)) == BEAT
 
 
-@pytest.mark.parametrize(
-    "story",
-    [
-        Story(),
-        Story().started(at=0).probe(run(trigger="AvailableNowTrigger"), at=1),
-        Story().started(at=0).probe(run(trigger="OneTimeTrigger"), at=1).ended(at=9),
-        committing().expect_stop(),
-        committing().expect_stop().ended(at=95),
-        committing().probe(run(), at=94, context=Context.STOPPED_BY_APPLICATION),
-    ],
-    ids=["no_query", "available_now", "once", "to_be_stopped", "stopped", "spark_stopped"],
-)
-def test_driver_is_not_expected_if_no_query_should_run(story):
-    assert expected(story) == {}
+def test_driver_is_not_expected_if_no_query_should_run():
+    available_now = run(trigger="AvailableNowTrigger")
+    once = run(trigger="OneTimeTrigger")
+    stopped_by_application = {"at": 94, "context": Context.STOPPED_BY_APPLICATION}
+    stories = {
+        "no query": Story(),
+        "available now": Story().started(at=0).probe(available_now, at=1),
+        "once": Story().started(at=0).probe(once, at=1).ended(at=9),
+        "to be stopped": committing().expect_stop(),
+        "stopped": committing().expect_stop().ended(at=95),
+        "Spark stopped": committing().probe(run(), **stopped_by_application),
+    }
+    assert {name: shown for name, story in stories.items() if (shown := expected(story))} == {}
 
 
 def test_driver_without_a_heartbeat_is_not_expected():

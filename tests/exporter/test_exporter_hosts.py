@@ -7,6 +7,7 @@ import socket
 import pytest
 import requests
 from support.exporter_http import get, raw, serving
+from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.exporter.server import is_own_name
@@ -40,22 +41,21 @@ STRANGE = [
 ]
 
 
-@pytest.mark.parametrize("host", OWN)
-def test_name_of_this_machine_or_an_address_is_accepted(host):
-    assert is_own_name(host, "driver-a")
-
-
-@pytest.mark.parametrize("host", STRANGE)
-def test_any_other_name_is_rejected(host):
-    assert not is_own_name(host, "driver-a")
+def test_name_of_this_machine_or_an_address_is_accepted_and_no_other():
+    assert [host for host in OWN if not is_own_name(host, "driver-a")] == []
+    assert [host for host in STRANGE if is_own_name(host, "driver-a")] == []
 
 
 @pytest.mark.fault("Readers over HTTP", "A foreign `Host`, as in DNS rebinding", "421")
-@pytest.mark.parametrize("path", ["/", "/livez", "/status", "/metrics"])
-def test_loopback_server_rejects_a_foreign_host_name(path):
+def test_loopback_server_rejects_a_foreign_host_name():
+    paths = ("/", "/livez", "/status", "/metrics")
     with serving(full_published()) as server:
-        assert get(server, path, Host="evil.example").status_code == 421
-        assert get(server, path, Host="localhost").status_code == 200
+        codes = {
+            (path, host): get(server, path, Host=host).status_code
+            for path in paths
+            for host in ("evil.example", "localhost")
+        }
+    assert codes == {(path, host): 421 if "evil" in host else 200 for path, host in codes}
 
 
 def test_request_without_a_host_is_answered():
@@ -67,4 +67,7 @@ def test_server_for_other_machines_accepts_every_host_name():
     with serving(full_published(), host="0.0.0.0") as server:
         url = server.url.replace("0.0.0.0", "127.0.0.1")
         headers = {"Host": "driver.example.com"}
-        assert requests.get(f"{url}/livez", headers=headers, timeout=10).status_code == 200
+        assert (
+            requests.get(f"{url}/livez", headers=headers, timeout=PATIENCE_SECONDS).status_code
+            == 200
+        )

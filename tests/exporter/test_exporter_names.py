@@ -8,10 +8,15 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
 from support.exporter_exposition import FORMATS, samples, text
+from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published, published
 from support.story import Story
 
+from querypulse.exporter.exposition import as_openmetrics, as_text
+from querypulse.exporter.metrics import all_families
 from querypulse.listener.identity import base_label
 
 HOSTILE = [
@@ -32,25 +37,32 @@ HOSTILE = [
     "Names with quotes, newlines, emoji, bidi marks, 5,000 characters",
     "The exposition is valid, and the label bounded",
 )
-@pytest.mark.parametrize("name", HOSTILE)
-@pytest.mark.parametrize(("parse", "render"), FORMATS)
-def test_hostile_name_is_a_valid_label(name, parse, render):
-    shown = published(Story().started("q", at=0), expected=(name,), app=name)
-    readable = name.encode("utf-8", "replace").decode()
-    label = base_label(name).encode("utf-8", "replace").decode()
-    states = [s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_state"]
-    assert {sample.labels["query"] for sample in states} == {"q", label}
-    assert {sample.labels["app"] for sample in states} == {readable}
+@pytest.mark.parametrize(("parse", "render"), FORMATS, ids=["text", "openmetrics"])
+def test_hostile_name_is_a_valid_label(parse, render):
+    failures = {}
+    for name in HOSTILE:
+        shown = published(Story().started("q", at=0), expected=(name,), app=name)
+        label, app = (text.encode("utf-8", "replace").decode() for text in (base_label(name), name))
+        states = {
+            (sample.labels["query"], sample.labels["app"])
+            for sample in samples(shown, parse, render)
+            if sample.name == "spark_streaming_query_state"
+        }
+        if states != {("q", app), (label, app)}:
+            failures[name] = states
+    assert failures == {}
 
 
 @given(st.text())
 def test_any_name_survives_both_formats(name):
-    shown = published(expected=(name,))
-    for parse, render in FORMATS:
-        actives = [
-            s for s in samples(shown, parse, render) if s.name == "spark_streaming_query_active"
-        ]
-        assert [sample.labels["query"] for sample in actives] == [base_label(name)]
+    families = [
+        family
+        for family in all_families(published(expected=(name,)))
+        if family.name == "spark_streaming_query_active"
+    ]
+    for parse, write in ((parse_text, as_text), (parse_openmetrics, as_openmetrics)):
+        (active,) = parse(write(families).decode())
+        assert [sample.labels["query"] for sample in active.samples] == [base_label(name)]
 
 
 def test_two_queries_with_one_name_do_not_share_series():
@@ -60,13 +72,13 @@ def test_two_queries_with_one_name_do_not_share_series():
 
 
 @pytest.mark.prometheus
-@pytest.mark.parametrize("shown", [None, full_published(), published(expected=tuple(HOSTILE[:6]))])
-def test_promtool_reports_no_problem(shown):
-    checked = subprocess.run(
-        [shutil.which("promtool"), "check", "metrics"],
-        input=text(shown).encode(),
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")
+def test_promtool_reports_no_problem():
+    for shown in (None, full_published(), published(expected=tuple(HOSTILE[:6]))):
+        checked = subprocess.run(
+            [shutil.which("promtool"), "check", "metrics"],
+            input=text(shown).encode(),
+            capture_output=True,
+            timeout=PATIENCE_SECONDS,
+            check=False,
+        )
+        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import msgspec
-import pytest
 from msgspec.structs import replace
 from support.id_story import IdStory
 from support.published_states import MONITOR, WALL, full_published, full_story, published
@@ -71,30 +70,38 @@ def test_busy_query_shows_its_commit_its_batch_and_the_sum_of_known_lags():
 LAST = {"input_rows_per_second": 5.0, "sources": (source(5, 9),)}
 
 
-@pytest.mark.parametrize(
-    ("what", "story", "now"),
-    [
-        ("failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30),
-        ("stopped", Story().commit(batch=0, at=10, **LAST).ended(at=20), 30),
-        ("hung", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80),
-        ("last batch long ago", Story().commit(batch=0, at=10, **LAST).idle(at=80), 80),
-    ],
-)
-def test_outdated_input_rate_is_not_shown(what, story, now):
-    assert queries(published(story, now=now))["a"].input_rows_per_second is None, what
+def test_outdated_input_rate_is_not_shown():
+    def committed():
+        return Story().commit(batch=0, at=10, **LAST)
+
+    stories = {
+        "failed": (committed().ended(at=20, exception=CONFLICT), 30),
+        "stopped": (committed().ended(at=20), 30),
+        "hung": (committed().probe(processing(batch=1), at=80), 80),
+        "last batch long ago": (committed().idle(at=80), 80),
+    }
+    rates = {
+        name: queries(published(story, now=now))["a"].input_rows_per_second
+        for name, (story, now) in stories.items()
+    }
+    assert rates == dict.fromkeys(stories)
 
 
-@pytest.mark.parametrize(
-    ("what", "story", "now", "lag"),
-    [
-        ("failed", Story().commit(batch=0, at=10, **LAST).ended(at=20, exception=CONFLICT), 30, None),
-        ("hung", Story().commit(batch=0, at=10, **LAST).probe(processing(batch=1), at=80), 80, None),
-        ("running", Story().commit(batch=0, at=10, **LAST), 30, 4),
-        ("idle", Story().commit(batch=0, at=10, **LAST).idle(at=80), 90, 4),
-    ],
-)  # fmt: skip
-def test_lag_reported_by_spark_is_shown_only_while_it_is_current(what, story, now, lag):
-    assert queries(published(story, now=now))["a"].lag_offsets == lag, what
+def test_lag_reported_by_spark_is_shown_only_while_it_is_current():
+    def committed():
+        return Story().commit(batch=0, at=10, **LAST)
+
+    stories = {
+        "failed": (committed().ended(at=20, exception=CONFLICT), 30),
+        "hung": (committed().probe(processing(batch=1), at=80), 80),
+        "running": (committed(), 30),
+        "idle": (committed().idle(at=80), 90),
+    }
+    lags = {
+        name: queries(published(story, now=now))["a"].lag_offsets
+        for name, (story, now) in stories.items()
+    }
+    assert lags == {"failed": None, "hung": None, "running": 4, "idle": 4}
 
 
 def test_broker_lag_is_shown_for_a_failed_query():
@@ -218,16 +225,17 @@ def test_empty_state_has_a_status():
     assert as_json(published(monitor=Monitor()))["queries"] == []
 
 
-@pytest.mark.parametrize("state", STATES)
-def test_each_state_is_ready_or_unready(state):
-    story = Story().started(at=0).commit(batch=1, at=10)
-    answer = readiness(with_health(published(story), "a", state, "because"))
-    unready = state in (
+def test_each_state_is_ready_or_unready():
+    shown = published(Story().started(at=0).commit(batch=1, at=10))
+    answers = {state: readiness(with_health(shown, "a", state, "because")) for state in STATES}
+    unready = {
         "failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting",
-    )  # fmt: skip
-    assert unready == (state in UNREADY)
-    assert answer.ready is not unready
-    assert answer.reasons == ((Reason("a", state, "because"),) if unready else ())
+    }  # fmt: skip
+    assert unready == set(UNREADY)
+    assert {state for state, answer in answers.items() if not answer.ready} == unready
+    assert {state: answer.reasons for state, answer in answers.items()} == {
+        state: (Reason("a", state, "because"),) if state in unready else () for state in STATES
+    }
 
 
 def test_readiness_covers_expected_queries_and_all_others():

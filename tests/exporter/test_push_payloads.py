@@ -84,21 +84,24 @@ def test_histogram_has_the_count_of_each_bucket(sent):
     assert not point.HasField("min")
 
 
-@pytest.mark.parametrize(
-    ("text", "headers"),
-    [
-        ("api-key=abc", {"api-key": "abc"}),
-        ("Authorization=Bearer%20abc==, x=y\n", {"Authorization": "Bearer abc==", "x": "y"}),
-    ],
-)
-def test_headers_are_written_as_opentelemetry_writes_them(text, headers):
-    assert push.parse_headers(text) == headers
+def test_headers_are_written_as_opentelemetry_writes_them():
+    assert push.parse_headers("api-key=abc") == {"api-key": "abc"}
+    assert push.parse_headers("Authorization=Bearer%20abc==, x=y\n") == {
+        "Authorization": "Bearer abc==",
+        "x": "y",
+    }
 
 
-@pytest.mark.parametrize("text", ["", "abc", "a b=c", "a=b\x00", "=c", "a=%0d%0aevil: 1", "a=ä"])
-def test_other_headers_are_refused_without_quoting_them(text):
-    with pytest.raises(ValueError, match=r"^write headers as name=value, separated by commas$"):
-        push.parse_headers(text)
+def test_other_headers_are_refused_without_quoting_them():
+    def refusal(text):
+        try:
+            return f"taken as {push.parse_headers(text)}"
+        except ValueError as error:
+            return str(error)
+
+    texts = ("", "abc", "a b=c", "a=b\x00", "=c", "a=%0d%0aevil: 1", "a=ä")
+    wanted = "write headers as name=value, separated by commas"
+    assert {text: refusal(text) for text in texts} == dict.fromkeys(texts, wanted)
 
 
 def test_figures_that_a_receiver_refuses_are_counted():

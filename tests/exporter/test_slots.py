@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import MAX_WAITING, RequestSlots, RequestTask
@@ -28,11 +28,11 @@ class Requests:
     def finish(self, *names):
         for name in names:
             self._ends[name].set()
-            until(lambda name=name: name in self.done, f"{name} ends", 5)
+            until(lambda name=name: name in self.done, f"{name} ends")
 
     def _run(self, name):
         self.running.append(name)
-        self._ends[name].wait(10)
+        self._ends[name].wait(PATIENCE_SECONDS)
         self.running.remove(name)
         self.done.append(name)
 
@@ -43,22 +43,22 @@ def requests():
     yield one
     for end in one._ends.values():
         end.set()
-    one.slots.finish(5)
+    one.slots.finish(PATIENCE_SECONDS)
 
 
 def test_request_over_the_limit_waits_for_a_free_slot(requests):
     assert all(requests.offer(number, f"client {number}") for number in range(LIMIT + 1))
-    until(lambda: len(requests.running) == LIMIT, "all slots are taken", 5)
+    until(lambda: len(requests.running) == LIMIT, "all slots are taken")
     requests.finish(0)
 
-    until(lambda: LIMIT in requests.running, "the next one runs", 5)
+    until(lambda: LIMIT in requests.running, "the next one runs")
 
 
 def test_one_client_leaves_a_slot_to_the_others(requests):
     assert all(requests.offer(number) for number in range(2 * LIMIT))
     assert requests.offer("other", client="b")
 
-    until(lambda: "other" in requests.running, "it runs at once", 5)
+    until(lambda: "other" in requests.running, "it runs at once")
     assert len(requests.running) == LIMIT
 
 
@@ -83,10 +83,10 @@ def test_next_slot_goes_to_the_client_with_the_fewest(requests):
         requests.offer(("a", number), client="a")
         requests.offer(("b", number), client="b")
     requests.offer("third", client="c")
-    until(lambda: len(requests.running) == LIMIT, "all slots are taken", 5)
+    until(lambda: len(requests.running) == LIMIT, "all slots are taken")
     requests.finish(requests.running[0])
 
-    until(lambda: "third" in requests.running, "the third one runs", 5)
+    until(lambda: "third" in requests.running, "the third one runs")
 
 
 def test_a_single_slot_serves_everybody():
@@ -101,4 +101,4 @@ def test_clients_are_forgotten(requests):
         requests.offer(number, client=f"client {number}")
         requests.finish(number)
 
-    until(lambda: not requests.slots._running, "nothing is kept", 5)
+    until(lambda: not requests.slots._running, "nothing is kept")

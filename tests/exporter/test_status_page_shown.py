@@ -10,14 +10,13 @@ from support.changing_states import (
     BEGAN,
     HOSTILE,
     ChangingState,
-    at_work,
     fleet,
     in_flight,
     working,
 )
 from support.flowing import Lake
 from support.published_states import MONITOR
-from support.status_window import AUDIT, row, seconds_until, states, status_page, texts
+from support.status_window import AUDIT, row, states, status_page, texts
 from support.story import CONFLICT, Story
 
 from querypulse.alerting.alert import Alert
@@ -46,25 +45,6 @@ def page(windows):
     """The page of the incident."""
     with status_page(windows, incident()) as (page, _):
         yield page
-
-
-def failing(name):
-    def change(living):
-        living.health = {**living.health, name: ("failed", f"{name} died")}
-
-    return change
-
-
-def test_change_is_shown_within_two_seconds(windows):
-    living = at_work("a", "b", "c")
-    with status_page(windows, living) as (page, _):
-        took = [
-            seconds_until(
-                page, f'.query[data-state="failed"] h3:text-is("{name}")', living, failing(name)
-            )
-            for name in ("a", "b", "c")
-        ]
-    assert sorted(took)[1] < 2.0
 
 
 def test_sentence_counts_healthy_queries_and_names_the_others(page):
@@ -102,7 +82,7 @@ def test_query_shows_its_reason_and_figures(windows):
         busy = row(page, "busy")
         assert busy.locator(".badge").inner_text().strip() == "running"
         last_commit, flight, lag, rate, batches = busy.locator("dl.figures dd").all_inner_texts()
-        assert re.fullmatch(r"\d s / 60 s", last_commit.strip())
+        assert re.fullmatch(r"\d+ s / 60 s", last_commit.strip())
         assert re.fullmatch(r"#12, \d+ s", flight)
         assert (lag, rate, batches.strip()) == ("60", "13 rows/s", "1.5 s")
         assert row(page, "calm").locator("dl.figures dd").nth(1).inner_text() == "\u2013"
@@ -194,7 +174,7 @@ def test_monitor_shows_its_own_health(windows):
     living = ChangingState(fleet("a"), monitor=MONITOR)
     with status_page(windows, living) as (page, _):
         facts = dict(zip(texts(page, "#monitor dt"), texts(page, "#monitor dd"), strict=True))
-        assert re.fullmatch(r"\d s ago", facts["heartbeat"])
+        assert re.fullmatch(r"\d+ s ago", facts["heartbeat"])
         assert facts["listener"] == "registered, by bus queue, registered again 1 times"
         assert facts["dropped"] == "7 (progress_queue_full 7)"
         assert facts["errors"] == "1 (worker 1)"
