@@ -9,14 +9,21 @@ from urllib.parse import quote
 
 import pytest
 from support.driver import Driver
+from support.pages import PageRecorder
 from support.planted import HUNTER, PLANTED, in_lines, joined
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
-OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
 OWN_PATH = "hook-4c1d9a7e2b"
-TICKET = "ACME-7731-XYZ"
-"""It has no known shape: only the session's own pattern matches it."""
+OWN_KEY = "R0UT1NGK3Y/with+signs=0123456789"
+ENCODED_KEYS = [OWN_KEY, quote(OWN_KEY, safe=""), b64encode(OWN_KEY.encode()).decode()]
+OF_THE_SESSION = ["ACME-7731-XYZ", "eu-nowhere-7"]
+"""They have no known shape: only the session's own patterns match them, or their name."""
+OWN_LINES = [
+    f"cannot post to {OWN_PATH} as {', '.join(ENCODED_KEYS)}",
+    "see ACME-7731-XYZ",
+    "spark.acme.region=eu-nowhere-7",
+]
 
 # Python quotes lines of the script in tracebacks, so the secrets come from a file.
 SCRIPT = """
@@ -27,7 +34,7 @@ for name in ("querypulse", "urllib3"):
     logging.getLogger(name).setLevel(logging.DEBUG)
     logging.getLogger(name).propagate = False
 texts = json.load(open(os.environ["TEXTS"]))
-sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], gone_grace_seconds=600, **texts["settings"])
+sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], http_token_file=os.environ["KEY"])
 die = threading.Event()
 def dying_of(text):
     def work(batch, batch_id):
@@ -49,12 +56,13 @@ until_commits(sidecar, *(query.name for query in queries))
 die.set()
 while any(query.isActive for query in queries):
     time.sleep(0.05)
-sidecar.flush(20)
+while not sidecar.flush(60):
+    time.sleep(0.05)
 for text in texts["lines"]:
     sidecar._guard.report(f"test {len(text)}", ValueError(text))
 for path in ("status", "metrics", "readyz"):
     try:
-        request = urllib.request.Request(f"{sidecar.url}/{path}", headers={"Authorization": f"Bearer {texts['token']}"})
+        request = urllib.request.Request(f"{sidecar.url}/{path}", headers={"Authorization": f"Bearer {open(os.environ['KEY']).read()}"})
         answer = urllib.request.urlopen(request).read()
     except urllib.error.HTTPError as error:
         answer = error.read()
@@ -78,31 +86,33 @@ CONF = {
 }
 
 
-class DriverOutput:
-    """Everything a driver with these secrets has published before it ended."""
+SESSION = {
+    **CONF,
+    "spark.redaction.string.regex": r"ACME-\d+-[A-Z]+",
+    "spark.redaction.regex": "(?i)secret|password|token|region",
+}
 
-    def __init__(self, pages, folder, lines, *, conf=CONF, token="", **settings):
-        texts = {
-            "lines": lines,
-            "conf": conf,
-            "options": OPTIONS,
-            "settings": settings,
-            "token": token,
-        }
-        (folder / "texts").write_text(json.dumps(texts))
-        files = {"TEXTS": folder / "texts", "LOG": folder / "log", "SHOWN": f"{folder}/shown-"}
+
+class DriverOutput:
+    """Everything that a driver with these secrets has published before it ended."""
+
+    def __init__(self, pages, folder):
+        lines = [joined(secret.text for secret in line) for line in in_lines()]
+        texts = {"lines": [*lines, *OWN_LINES], "conf": CONF, "options": OPTIONS}
+        files = {"TEXTS": folder / "texts", "KEY": folder / "key", "LOG": folder / "log"}
+        files["TEXTS"].write_text(json.dumps(texts))
+        files["KEY"].write_text(OWN_KEY)
         environment = {name: str(path) for name, path in files.items()}
-        arguments = shlex.join(word for item in conf.items() for word in ("--conf", "=".join(item)))
-        environment["PYSPARK_SUBMIT_ARGS"] = f"{arguments} pyspark-shell"
+        pairs = [word for item in SESSION.items() for word in ("--conf", "=".join(item))]
+        environment["PYSPARK_SUBMIT_ARGS"] = f"{shlex.join(pairs)} pyspark-shell"
+        environment["SHOWN"] = f"{folder}/shown-"
         with Driver(SCRIPT, folder, PAGES=f"{pages.url}/{OWN_PATH}", **environment) as driver:
-            driver.wait_for_line("done", timeout=150)
+            driver.wait_for_line("done")
             assert driver.wait() == 0, driver.errors
         self.out = {path.name: path.read_text() for path in folder.glob("shown-*")}
-        self.out["log"] = (folder / "log").read_text()
+        self.out["log"] = files["LOG"].read_text()
         self.out["pages"] = b"\n".join(request.body for request in pages.requests).decode()
-        self.reported = {
-            query for _, name, query in pages.reported if name == "StreamingQueryFailed"
-        }
+        self.failed = {query for _, name, query in pages.reported if name == "StreamingQueryFailed"}
 
     def where(self, secret):
         """The outputs that contain a secret, in plain form or escaped as JSON."""
@@ -112,23 +122,22 @@ class DriverOutput:
             if secret in text or json.dumps(secret)[1:-1] in text
         ]
 
+    def published(self, secrets):
+        """Where each of these secrets, by its kind, is published."""
+        places = {kind: self.where(secret) for kind, secret in secrets.items()}
+        return {kind: found for kind, found in places.items() if found}
+
 
 @pytest.fixture(scope="module")
 def died(tmp_path_factory):
-    from support.pages import PageRecorder
-
-    lines = [joined(secret.text for secret in line) for line in in_lines()]
     with PageRecorder() as pages:
-        yield DriverOutput(pages, tmp_path_factory.mktemp("driver"), lines)
+        yield DriverOutput(pages, tmp_path_factory.mktemp("driver"))
 
 
 def test_every_query_that_fails_with_secrets_is_reported(died):
-    assert died.reported == {
-        *(f"line-{index}" for index in range(len(in_lines()))),
-        "conf",
-        "options",
-        "options-printed",
-    }
+    lines = {f"line-{index}" for index in range(len(in_lines()) + len(OWN_LINES))}
+
+    assert died.failed == lines | {"conf", "options", "options-printed"}
     assert died.out["pages"].count("[redacted]") > len(PLANTED) / 2
     assert "contained error in test" in died.out["log"]
     assert {"shown-status", "shown-metrics", "shown-readyz"} < set(died.out)
@@ -141,52 +150,10 @@ def test_every_query_that_fails_with_secrets_is_reported(died):
     "No secret is published anywhere",
 )
 def test_failing_driver_publishes_no_secret(died):
-    assert {
-        secret.kind: died.where(secret.secret) for secret in PLANTED if died.where(secret.secret)
-    } == {}
+    assert died.published({secret.kind: secret.secret for secret in PLANTED}) == {}
 
 
-def test_webhook_path_is_published_nowhere(died):
-    assert died.where(OWN_PATH) == []
+def test_secrets_that_only_settings_and_session_know_are_published_nowhere(died):
+    known = [OWN_PATH, *ENCODED_KEYS, *OF_THE_SESSION]
 
-
-@pytest.fixture(scope="module")
-def died_of_own(tmp_path_factory):
-    """A driver whose secrets match no shape: only its settings and its session know them."""
-    from support.pages import PageRecorder
-
-    key = tmp_path_factory.mktemp("key") / "key"
-    key.write_text(OWN_KEY)
-    encoded = b64encode(OWN_KEY.encode()).decode()
-    lines = [
-        f"cannot post to {OWN_PATH} as {OWN_KEY}, {quote(OWN_KEY, safe='')}, {encoded}",
-        f"see {TICKET}",
-    ]
-    conf = {
-        **CONF,
-        "spark.redaction.string.regex": r"ACME-\d+-[A-Z]+",
-        "spark.redaction.regex": "(?i)acme",
-    }
-    with PageRecorder() as pages:
-        yield DriverOutput(
-            pages,
-            tmp_path_factory.mktemp("driver"),
-            [*lines, "spark.acme.region=eu-nowhere-7"],
-            conf=conf,
-            token=OWN_KEY,
-            http_token_file=str(key),
-        )
-
-
-@pytest.mark.parametrize(
-    "secret",
-    [OWN_PATH, OWN_KEY, quote(OWN_KEY, safe=""), b64encode(OWN_KEY.encode()).decode()],
-    ids=["path", "plain", "url-encoded", "base64"],
-)
-def test_secrets_of_the_settings_are_published_nowhere(died_of_own, secret):
-    assert died_of_own.where(secret) == []
-
-
-def test_texts_that_the_sessions_patterns_redact_are_published_nowhere(died_of_own):
-    assert died_of_own.where(TICKET) == []
-    assert died_of_own.where("eu-nowhere-7") == []
+    assert died.published({secret: secret for secret in known}) == {}
