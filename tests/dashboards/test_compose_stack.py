@@ -7,17 +7,17 @@ import sys
 
 import pytest
 import requests
-from support.queries import until
+from support.patience import until
 from support.repository import ROOT
 
 from querypulse.commands import cli
 
-STARTS_WITHIN_SECONDS = 900
-SEEN_WITHIN_SECONDS = 120
+PATIENCE_SECONDS = 900
+"""For images that are pulled, and a driver that starts."""
 DRIVER, PROMETHEUS = "http://localhost:9719", "http://localhost:9090"
 ALERTMANAGER, GRAFANA = "http://localhost:9093", "http://localhost:3000"
 
-pytestmark = [pytest.mark.docker, pytest.mark.timeout(2 * STARTS_WITHIN_SECONDS)]
+pytestmark = [pytest.mark.docker, pytest.mark.timeout(2 * PATIENCE_SECONDS)]
 
 
 @pytest.fixture(scope="module")
@@ -47,16 +47,16 @@ def found(promql):
 
 
 def test_prometheus_scrapes_the_driver_and_loads_the_rules(stack):
-    until(lambda: found("spark_streaming_query_commits_total > 0"), SEEN_WITHIN_SECONDS)
+    until(lambda: found("spark_streaming_query_commits_total > 0"), "a commit", PATIENCE_SECONDS)
     rules = get(f"{PROMETHEUS}/api/v1/rules")["data"]["groups"]
 
-    assert [one["value"][1] for one in found("up")] == ["1"]
+    assert [series["value"][1] for series in found("up")] == ["1"]
     assert {rule["health"] for group in rules for rule in group["rules"]} <= {"ok", "unknown"}
     assert get(f"{PROMETHEUS}/api/v1/alertmanagers")["data"]["activeAlertmanagers"]
 
 
 def test_grafana_shows_both_dashboards_without_login(stack):
-    uids = {one["uid"] for one in get(f"{GRAFANA}/api/search", type="dash-db")}
+    uids = {dashboard["uid"] for dashboard in get(f"{GRAFANA}/api/search", type="dash-db")}
 
     assert uids == {"querypulse-fleet", "querypulse-query"}
     assert get(f"{GRAFANA}/api/dashboards/uid/querypulse-fleet")["meta"]["provisioned"]
@@ -76,7 +76,7 @@ def test_grafana_gets_figures_from_prometheus(stack):
         assert answer.ok, answer.text
         return answer.json()["results"]["A"]["frames"]
 
-    until(lambda: len(frames()) == 8, SEEN_WITHIN_SECONDS)
+    until(lambda: len(frames()) == 8, "a line for each query", PATIENCE_SECONDS)
 
 
 def test_default_password_is_rejected(stack):
@@ -88,8 +88,7 @@ def test_default_password_is_rejected(stack):
 def test_query_failure_arrives_at_alertmanager(stack):
     def received():
         alerts = get(f"{ALERTMANAGER}/api/v2/alerts")
-        return {(one["labels"]["alertname"], one["labels"]["query"]) for one in alerts}
+        return {(alert["labels"]["alertname"], alert["labels"]["query"]) for alert in alerts}
 
-    until(
-        lambda: ("StreamingQueryFailed", "alert_resolution") in received(), 2 * SEEN_WITHIN_SECONDS
-    )
+    failure = ("StreamingQueryFailed", "alert_resolution")
+    until(lambda: failure in received(), "the failure arrives", PATIENCE_SECONDS)

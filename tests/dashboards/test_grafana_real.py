@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from support import grafana as grafanas
 from support.exporter_http import serving
+from support.patience import until
 from support.prometheus import RealPrometheus
 from support.published_states import full_published
-from support.queries import until
 
 import querypulse.dashboards
 
@@ -43,13 +43,13 @@ def prometheus(tmp_path_factory):
 def grafana(request, prometheus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("grafana")
     with grafanas.running(request.param, folder, SHIPPED, prometheus.url) as real:
-        until(lambda: real.dashboards() >= set(UIDS), "both dashboards are listed", 30)
+        until(lambda: real.dashboards() >= set(UIDS), "both dashboards are listed")
         yield real
 
 
 def shipped(uid):
-    found = [json.loads(path.read_text()) for path in SHIPPED.glob("*.json")]
-    return next(dashboard for dashboard in found if dashboard["uid"] == uid)
+    dashboards = [json.loads(path.read_text()) for path in SHIPPED.glob("*.json")]
+    return next(dashboard for dashboard in dashboards if dashboard["uid"] == uid)
 
 
 def panels(dashboard):
@@ -87,7 +87,7 @@ def rows(answer):
 @pytest.mark.parametrize("uid", UIDS)
 def test_grafana_serves_every_shipped_panel(grafana, uid):
     def described(dashboard):
-        return {(one["id"], one["type"], one.get("title", "")) for one in panels(dashboard)}
+        return {(panel["id"], panel["type"], panel.get("title", "")) for panel in panels(dashboard)}
 
     served = grafana.get(f"dashboards/uid/{uid}")
 
@@ -97,11 +97,15 @@ def test_grafana_serves_every_shipped_panel(grafana, uid):
 
 @pytest.mark.parametrize("uid", UIDS)
 def test_grafana_answers_the_targets_of_every_panel(grafana, uid):
-    found = list(answers(grafana, shipped(uid)))
-    failed = [one for one in found if "error" in one[2] or one[2].get("status", 200) != 200]
+    given = list(answers(grafana, shipped(uid)))
+    failed = [
+        (title, letter, answer)
+        for title, letter, answer in given
+        if "error" in answer or answer.get("status", 200) != 200
+    ]
 
     assert failed == []
-    assert any(rows(answer) for _, _, answer in found)
+    assert any(rows(answer) for _, _, answer in given)
 
 
 def test_provisioning_reports_no_error(grafana):

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-import re
 import time
 
 import pytest
 import yaml
 from support.http_double import HttpDouble, reply
 from support.observed import quickened
+from support.patience import until
 from support.prometheus import RealPrometheus
-from support.queries import until
+from support.repository import fenced
 from support.rule_files import DASHBOARDS, RULES, promtool
 
 ROOT = DASHBOARDS.parent
-DOCUMENTED = [
-    yaml.safe_load(block)
-    for block in re.findall(
-        r"^```yaml\n(.*?)^```", (ROOT / "docs/prometheus.md").read_text(), re.MULTILINE | re.DOTALL
-    )
-]
-COMPOSE = yaml.safe_load((DASHBOARDS / "compose/prometheus.yaml").read_text())
-CONFIGS = [one for one in (*DOCUMENTED, COMPOSE) if "scrape_configs" in one]
-MONITORS = [one for one in DOCUMENTED if one.get("kind") in {"PodMonitor", "ServiceMonitor"}]
 PAGE = b'spark_streaming_query_active{app="shop",query="orders"} 1\n'
 OF_THE_POD = {"app": "spark-driver", "query": "none"}
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=["documented", "compose"])
-def test_each_scrape_configuration_keeps_the_labels_of_querypulse(config):
-    assert all(one["honor_labels"] is True for one in config["scrape_configs"])
+def documented(key):
+    """The only YAML block of the page with this key."""
+    page = (ROOT / "docs/prometheus.md").read_text()
+    blocks = map(yaml.safe_load, fenced(page, "yaml"))
+    (block,) = [block for block in blocks if key in block]
+    return block
+
+
+def test_each_scrape_configuration_keeps_the_labels_of_querypulse():
+    shipped = yaml.safe_load((DASHBOARDS / "compose/prometheus.yaml").read_text())
+    configs = documented("scrape_configs")["scrape_configs"] + shipped["scrape_configs"]
+
+    assert [config["honor_labels"] for config in configs] == [True] * len(configs)
 
 
 def test_the_documented_monitor_keeps_the_labels_of_querypulse():
-    (monitor,) = MONITORS
+    endpoints = documented("kind")["spec"]["podMetricsEndpoints"]
 
-    assert all(one["honorLabels"] is True for one in monitor["spec"]["podMetricsEndpoints"])
+    assert [endpoint["honorLabels"] for endpoint in endpoints] == [True] * len(endpoints)
 
 
 @pytest.mark.prometheus
 def test_promtool_accepts_the_documented_configuration(tmp_path):
-    (config,) = [one for one in DOCUMENTED if "scrape_configs" in one]
+    config = documented("scrape_configs")
     (tmp_path / "prometheus.yaml").write_text(yaml.safe_dump(config))
 
     done = promtool("check", "config", "--syntax-only", str(tmp_path / "prometheus.yaml"))
@@ -81,41 +82,40 @@ class Scraped(HttpDouble):
         reply(200, {"Content-Type": "text/plain"}, body)(handler)
 
 
-@pytest.mark.slow
 @pytest.mark.prometheus
-def test_driver_death_keeps_open_alerts_and_revives_no_resolved_ones(
-    tmp_path,
-):
+def test_driver_death_keeps_open_alerts_and_revives_no_resolved_ones(tmp_path):
     rules = tmp_path / "rules.yaml"
     rules.write_text(quickened(RULES.read_text()))
     with Scraped() as driver:
         prometheus = RealPrometheus(tmp_path, [driver.url], rules=[rules])
         try:
             prometheus.wait_until_ready()
-            until(lambda: firing(prometheus) == driver.open, "both fire", 60)
+            until(lambda: names(prometheus, {"firing"}) == driver.open, "both fire")
             driver.open = {"StreamingOffsetsStalled"}
-            until(lambda: firing(prometheus) == driver.open, "one resolves", 60)
+            until(lambda: names(prometheus, {"firing"}) == driver.open, "one resolves")
             driver.__exit__()
             until(lambda: not prometheus.query("up == 1"), "the driver is not scraped any more")
-            seen = [known(prometheus) for _ in every_half_second(until_seconds=6)]
+            seen = seen_until_all_have_ended(prometheus)
         finally:
             prometheus.stop()
 
-    assert seen == [{"StreamingOffsetsStalled"}] * len(seen)
+    assert seen == [{"StreamingOffsetsStalled"}, set()]
 
 
-def every_half_second(*, until_seconds):
-    ends = time.monotonic() + until_seconds
-    while time.monotonic() < ends:
-        yield
-        time.sleep(0.5)
+def seen_until_all_have_ended(prometheus):
+    """What alerts, pending or firing, in the order in which that changed."""
+    seen = [names(prometheus)]
+
+    def all_have_ended():
+        if (now := names(prometheus)) != seen[-1]:
+            seen.append(now)
+        return not now
+
+    until(all_have_ended, "what was kept ends")
+    return seen
 
 
-def known(prometheus):
-    """Pending and firing alerts, except QuerypulseWatchdog."""
-    return {one["labels"]["alertname"] for one in prometheus.alerts()} - {"QuerypulseWatchdog"}
-
-
-def firing(prometheus):
-    fires = [one for one in prometheus.alerts() if one["state"] == "firing"]
-    return {one["labels"]["alertname"] for one in fires} - {"QuerypulseWatchdog"}
+def names(prometheus, states=frozenset({"pending", "firing"})):
+    """The alerts in these states, except QuerypulseWatchdog."""
+    alerts = [alert for alert in prometheus.alerts() if alert["state"] in states]
+    return {alert["labels"]["alertname"] for alert in alerts} - {"QuerypulseWatchdog"}
