@@ -8,15 +8,21 @@ import threading
 import pytest
 from py4j.clientserver import ClientServerConnection
 from py4j.protocol import Py4JError
-from support.queries import Boom, Trap, commits, rate, shown, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, shown, start, until
 
 from querypulse.listener.spark import event_paths, event_queue, health_listener
 from querypulse.listener.spark import jvm as jvm_module
-from querypulse.sidecar import QueryFailure, Settings, SettingsError, Sidecar, attach
+from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = pytest.mark.spark
 
-PATHS = ["bus_queue", "session_listeners", "python_proxy", "python_callbacks"]
+PATHS = [
+    "bus_queue",
+    *(
+        pytest.param(path, marks=pytest.mark.thorough)
+        for path in ("session_listeners", "python_proxy", "python_callbacks")
+    ),
+]
 
 
 def refuse_bus(monkeypatch):
@@ -80,9 +86,13 @@ def bus_listeners(spark):
     "The next path delivers each event once",
 )
 def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path):
+    """In every session, however often the listener is added; and it leaves nothing behind."""
     sidecar = watch()
     assert monitor(sidecar).listener_path == path
-    query = start(rate(spark), "stopped")
+    other = spark.newSession()
+    for _ in range(2):
+        other.streams.addListener(sidecar.listener)
+    query = start(rate(other), "stopped")
     commits(sidecar, "stopped", batches=3)
     query.stop()
     start(spark.readStream.schema("a long").json(str(tmp_path)), "idle")
@@ -91,56 +101,63 @@ def test_every_path_delivers_each_event_once(path, spark, watch, pages, tmp_path
     commits(sidecar, "failed")
     trap.die.set()
     pages.wait_for("StreamingQueryFailed", "failed")
-
     until(lambda: events(sidecar, "terminated") == 2, "both ends arrive")
     assert events(sidecar, "started") == 3
+    start(rate(spark.newSession()), "elsewhere")
+    commits(sidecar, "elsewhere")
+    before = events(sidecar, "progress")
+    until(lambda: events(sidecar, "progress") > before, "events of another session arrive")
+
     assert not any(monitor(sidecar).events_dropped.values())
     assert monitor(sidecar).listener_registered
 
-
-def test_every_path_counts_an_event_once_with_several_registrations(path, spark, watch):
-    sidecar = watch()
-    other = spark.newSession()
-    for session in (spark, other, other):
-        session.streams.addListener(sidecar.listener)
-    query = start(rate(other), "once")
-    commits(sidecar, "once", batches=2)
-    query.stop()
-    until(lambda: events(sidecar, "terminated"), "its end event arrives")
-
-    assert (events(sidecar, "started"), events(sidecar, "terminated")) == (1, 1)
-    for session in (spark, other, other):
-        session.streams.removeListener(sidecar.listener)
-
-
-def test_every_path_sees_queries_of_another_session(path, spark, watch):
-    sidecar = watch()
-    start(rate(spark.newSession()), "elsewhere")
-
-    until(lambda: events(sidecar, "progress"), "its events arrive")
-    until(lambda: shown(sidecar, "elsewhere").state == "running", "the query runs")
-
-
-def test_every_path_leaves_no_thread_or_listener_behind(path, spark, watch):
-    sidecar = watch()
-    start(rate(spark), "left behind")
-    commits(sidecar, "left behind")
+    for _ in range(2):
+        other.streams.removeListener(sidecar.listener)
     ours = sidecar._runtime.path.java_listener
     sidecar.close()
-
     assert [t.name for t in threading.enumerate() if t.name.startswith("querypulse")] == []
     assert not any(each.equals(ours) for each in spark.streams._jsqm.listListeners())
     assert bus_listeners(spark) == []
-    assert sidecar._runtime.path.java_listener is None
 
 
+def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, monkeypatch):
+    monkeypatch.setitem(os.environ, "QUERYPULSE_WEBHOOK_URL", pages.url)
+    conf = spark.sparkContext._jsc.sc().conf()
+    conf.set("spark.querypulse.app_name", "orders").set("spark.querypulses.app_name", "not ours")
+    try:
+        sidecar = Sidecar(http_port=0)
+    finally:
+        conf.remove("spark.querypulse.app_name").remove("spark.querypulses.app_name")
+    assert sidecar.url is None
+    with pytest.raises(RuntimeError, match="has not started"):
+        sidecar.snapshot()
+    spark.streams.addListener(sidecar.listener)
+    query = start(rate(spark), "by hand", trap := Trap())
+    try:
+        assert attach(spark) is sidecar
+        assert sidecar.snapshot().app == "orders"
+        assert our_session_listeners(spark, sidecar) == 1
+        commits(sidecar, "by hand")
+        trap.die.set()
+        pages.wait_for("StreamingQueryFailed", "by hand")
+    finally:
+        query.stop()
+        spark.streams.removeListener(sidecar.listener)
+        sidecar.close()
+
+
+@pytest.mark.thorough
 @pytest.mark.fault(
-    "Spark and its listeners", "Our session listener is removed", "It is added again"
+    "Spark and its listeners",
+    "Our listener is removed by Spark, then through the public API",
+    "It is added again; then the missing events are reported",
 )
 @pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
-def test_session_listener_dropped_by_spark_is_registered_again(way, spark, watch, monkeypatch):
+def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
+    way, spark, watch, pages, monkeypatch
+):
     REFUSALS[way](monkeypatch)
-    sidecar = watch()
+    sidecar = watch(stall_floor_seconds=7)
     until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
 
@@ -148,20 +165,14 @@ def test_session_listener_dropped_by_spark_is_registered_again(way, spark, watch
     start(rate(spark), "received again")
     until(lambda: events(sidecar, "progress"), "events arrive again")
 
-
-@pytest.mark.parametrize("way", ["session_listeners", "python_proxy"])
-def test_session_listener_removed_by_the_user_stays_removed(way, spark, watch, monkeypatch):
-    REFUSALS[way](monkeypatch)
-    sidecar = watch()
-    until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams.removeListener(sidecar.listener)
-
     until(lambda: monitor(sidecar).listener_registered is False, "the removal is detected")
-    assert monitor(sidecar).reregistrations == 0
     start(rate(spark), "probed")
-    until(
-        lambda: (q := shown(sidecar, "probed")) and q.last_commit_batch, "the probe sees the query"
-    )
+    page = pages.wait_for("QuerypulseEventsMissing", "*")
+    assert page.annotations["reason"].startswith("the probe saw commits that no event reported")
+    assert shown(sidecar, "probed").last_commit_batch is not None
+    assert monitor(sidecar).reregistrations == 1
+    assert pages.reported == [("firing", "QuerypulseEventsMissing", "*")]
 
 
 # -- the bus queue ----------------------------------------------------------------------------
@@ -211,34 +222,27 @@ def test_bus_listener_dropped_by_spark_is_registered_again(spark, watch):
     "Each is reported",
 )
 def test_queries_that_fail_within_milliseconds_are_all_reported(spark, watch, pages):
-    """The first batch fails long before the next poll of the probe."""
-    watch(probe_interval_seconds=10, group_min_queries=100)
+    """Between two polls of the probe, which lists only what runs. Others complete meanwhile."""
+    sidecar = watch(probe_interval_seconds=60, group_min_queries=100)
 
     def fail(batch, batch_id):
         raise Boom("at once")
 
-    for number in range(8):
+    names = [f"newborn {number}" for number in range(4)]
+    for name in names:
         with pytest.raises(Exception, match="at once"):
-            start(rate(spark.newSession()), f"newborn {number}", fail).awaitTermination()
-    for number in range(8):
-        pages.wait_for("StreamingQueryFailed", f"newborn {number}", timeout=5)
-
-
-def test_query_that_completes_between_two_polls_is_completed(spark, watch, tmp_path):
-    """No event contains the trigger, and only the trigger shows that the query should end."""
-    sidecar = watch(probe_interval_seconds=10)
+            start(rate(spark.newSession()), name, fail).awaitTermination()
+    # No event contains the trigger, and only the trigger shows that the query should end.
     writer = rate(spark).writeStream.queryName("short").format("noop")
-    query = writer.trigger(availableNow=True).start()
-    query.awaitTermination()
-    until(lambda: events(sidecar, "terminated"), "its end event arrives")
-
+    writer.trigger(availableNow=True).start().awaitTermination()
+    for name in names:
+        pages.wait_for("StreamingQueryFailed", name)
     until(lambda: shown(sidecar, "short").state == "completed", "the query is completed")
 
 
+@pytest.mark.thorough
 def test_start_under_a_job_tag_is_received(spark, watch):
     """PySpark 4.1 to 4.3 loses this event, because its own conversion fails."""
-    if not hasattr(spark.sparkContext, "addJobTag"):
-        pytest.fail("every supported Spark has job tags")
     sidecar = watch()
     spark.sparkContext.addJobTag("nightly")
     try:
@@ -274,20 +278,9 @@ def listen(queue, spark):
     assert queue.java.listenOnBus(spark._jsc.sc().listenerBus())
 
 
-def test_other_processes_on_the_jvm_delay_no_event(spark, watch, second):
-    """Listeners on one bus queue would share its thread, and each waits for events to gather."""
-    sidecar = watch(probe_interval_seconds=60)
-    listen(second, spark)
-    query = start(rate(spark), "beside others")
-    commits(sidecar, "beside others")
-    spark.range(0, 1000, 1, 1000).collect()
-    query.stop()
+def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, watch, second):
+    """Listeners on one queue would share its thread, and each waits for events to gather."""
 
-    until(lambda: events(sidecar, "terminated"), "its end arrives", 5)
-    assert not any(monitor(sidecar).events_dropped.values())
-
-
-def test_name_of_a_bus_queue_is_free_again_after_close(spark, watch, second):
     def names():
         taken = spark.sparkContext._jvm.java.lang.System.getProperties().stringPropertyNames()
         return {name for name in taken if name.startswith("querypulse.bus_queue.")}
@@ -303,42 +296,38 @@ def test_name_of_a_bus_queue_is_free_again_after_close(spark, watch, second):
     assert names() == {"querypulse.bus_queue.querypulse"}
 
 
-def test_full_queue_drops_by_kind_and_counts(spark, second):
+@pytest.mark.thorough
+def test_full_queue_drops_by_kind_and_counts_and_an_end_wakes_its_reader(spark, second):
     listen(second, spark)
     queries = [start(rate(spark), f"full {number}") for number in range(3)]
-    until(lambda: all(len(query.recentProgress) > 3 for query in queries), "all commit", 60)
+    until(lambda: all(len(query.recentProgress) > 3 for query in queries), "all commit")
     kinds = [received.kind.value for received in second.take(0.0)]
-    for query in queries:
-        query.stop()
 
     assert sorted(kinds) == ["progress", "progress", "started", "started"]
     assert second.drops["lifecycle_queue_full"] == 1
     assert second.drops["progress_queue_full"] > 0
 
-
-def test_end_of_a_query_wakes_the_reader_at_once(spark, second):
-    listen(second, spark)
-    query = start(rate(spark), "wakes")
-    until(lambda: query.recentProgress, "it commits")
     ends = []
 
     def read():
         while not ends:
-            ends.extend(one for one in second.take(200.0) if one.kind.value == "terminated")
+            ends.extend(one for one in second.take(10_000.0) if one.kind.value == "terminated")
 
-    reader = threading.Thread(target=read)
+    reader = threading.Thread(target=read, daemon=True)
     reader.start()
-    query.stop()
-    reader.join(60)
-
+    for query in queries:
+        query.stop()
+    reader.join(SPARK_PATIENCE_SECONDS)
     assert not reader.is_alive()
 
 
+@pytest.mark.thorough
 def test_queue_that_nobody_reads_leaves_the_bus_and_counts_what_it_misses(spark, second):
     listen(second, spark)
     second.java.abandonAfter(0)
-    start(rate(spark), "unread")
+    query = start(rate(spark), "unread")
     until(lambda: not bus_listeners(spark), "it leaves the bus")
+    query.stop()
 
     assert second.java.isClosed()
     second.take(0.0)
@@ -364,62 +353,16 @@ def test_probe_reads_details_that_events_do_not_contain(spark, watch, tmp_path):
     assert query.facts.session == query.start.session == spark._jsparkSession.sessionUUID()
 
 
-def test_spark_answers_every_call_of_the_probe(spark, watch, pages, caplog):
-    sidecar = watch(stall_floor_seconds=4)
-    trap = Trap()
-    trap.work = lambda batch: batch.count()
-    start(rate(spark), "asked", trap)
-    commits(sidecar, "asked")
-    trap.hold.set()
-    pages.wait_for("StreamingQueryStalled", "asked")
-    trap.free.set()
-    trap.die.set()
-    trap.hold.clear()
-    pages.wait_for("StreamingQueryFailed", "asked")
-
-    assert [record for record in caplog.records if "refuse" in record.message] == []
-    assert [record for record in caplog.records if "does not" in record.message] == []
-
-
 # -- attach -----------------------------------------------------------------------------------
 
 
-def test_attach_twice_returns_the_same_sidecar(spark, watch):
-    assert watch() is attach(spark) is attach(spark, http_port=0)
-
-
-def test_attach_with_different_settings_raises_and_names_them(spark, watch):
-    watch(stall_floor_seconds=30)
-
-    with pytest.raises(SettingsError, match="'stall_floor_seconds'"):
-        attach(spark, stall_floor_seconds=31, http_port=0)
-
-
-def test_concurrent_attach_calls_share_one_sidecar(spark, watch):
-    watch().close()
-    made = []
-    threads = [
-        threading.Thread(target=lambda: made.append(attach(spark, http_port=-1))) for _ in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    try:
-        assert len(made) == 4
-        assert len(set(map(id, made))) == 1
-        assert len(bus_listeners(spark)) == 1
-    finally:
-        made[0].close()
-
-
+@pytest.mark.thorough
 @pytest.mark.contains_errors
-@pytest.mark.parametrize("broken", ["SparkProbe", "SparkStorage"])
-def test_internal_error_in_attach_does_not_stop_the_job(broken, spark, monkeypatch):
+def test_internal_error_in_attach_does_not_stop_the_job(spark, monkeypatch):
     def explode(*_):
         raise TypeError("an internal bug")
 
-    monkeypatch.setattr(f"querypulse.sidecar.observers.{broken}", explode)
+    monkeypatch.setattr("querypulse.sidecar.observers.SparkProbe", explode)
     sidecar = attach(spark, http_port=-1)
 
     assert sidecar.closed
@@ -429,59 +372,6 @@ def test_internal_error_in_attach_does_not_stop_the_job(broken, spark, monkeypat
     query = start(rate(spark), "unwatched", trap := Trap())
     trap.die.set()
     with pytest.raises(QueryFailure, match="Boom"):
-        sidecar.await_any_failure(30)
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
     assert not query.isActive
     spark.streams.resetTerminated()
-
-
-def test_settings_of_the_spark_conf_are_read(spark, watch):
-    conf = spark.sparkContext._jsc.sc().conf()
-    conf.set("spark.querypulse.app_name", "orders").set("spark.querypulses.app_name", "not ours")
-    try:
-        assert watch().snapshot().app == "orders"
-    finally:
-        conf.remove("spark.querypulse.app_name").remove("spark.querypulses.app_name")
-
-
-def test_attach_after_close_returns_a_new_sidecar(spark, watch):
-    first = watch()
-    first.close()
-
-    assert watch() is not first
-
-
-def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, monkeypatch):
-    monkeypatch.setitem(os.environ, "QUERYPULSE_WEBHOOK_URL", pages.url)
-    conf = spark.sparkContext._jsc.sc().conf()
-    conf.set("spark.querypulse.app_name", "orders")
-    try:
-        sidecar = Sidecar(http_port=0)
-    finally:
-        conf.remove("spark.querypulse.app_name")
-    assert sidecar.url is None
-    with pytest.raises(RuntimeError, match="has not started"):
-        sidecar.snapshot()
-    spark.streams.addListener(sidecar.listener)
-    query = start(rate(spark), "by hand", trap := Trap())
-    try:
-        assert attach(spark) is sidecar
-        assert sidecar.snapshot().app == "orders"
-        assert our_session_listeners(spark, sidecar) == 1
-        commits(sidecar, "by hand")
-        trap.die.set()
-        pages.wait_for("StreamingQueryFailed", "by hand")
-    finally:
-        query.stop()
-        spark.streams.removeListener(sidecar.listener)
-        sidecar.close()
-
-
-def test_settings_object_ignores_the_environment(spark, pages, monkeypatch):
-    monkeypatch.setitem(os.environ, "QUERYPULSE_APP_NAME", "not this one")
-    sidecar = Sidecar(Settings(http_port=0, app_name="this one"))
-    spark.streams.addListener(sidecar.listener)
-    try:
-        assert sidecar.snapshot().app == "this one"
-    finally:
-        spark.streams.removeListener(sidecar.listener)
-        sidecar.close()

@@ -10,46 +10,36 @@ from support.queries import Trap, commits, rate, start, until
 from querypulse.settings.settings import SilenceSettings
 from querypulse.settings.silencing import add_silence, end_silences
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-NOW = datetime.now(timezone.utc)
-
-
-def failed_alert(spark, sidecar, name):
-    """Start a query, make it fail and return its alert."""
-    trap = Trap()
-    start(rate(spark), name, trap)
-    commits(sidecar, name)
-    trap.die.set()
-
-    def known():
-        return [one for one in sidecar.alerts() if one.labels["query"] == name]
-
-    return until(known, f"the alert of {name}")[0]
+FAILED = "StreamingQueryFailed"
 
 
 def test_silenced_failure_is_shown_and_pages_when_the_silence_ends(spark, watch, pages, tmp_path):
-    path = tmp_path / "silences"
-    until_then = NOW + timedelta(hours=1)
-    add_silence(
-        path, SilenceSettings(queries="quiet*", until=until_then, reason="backfill", app="*"), NOW
-    )
-    sidecar = watch(silence_file=str(path))
-    alert = failed_alert(spark, sidecar, "quiet_one")
+    now, path = datetime.now(timezone.utc), tmp_path / "silences"
+    in_an_hour = now + timedelta(hours=1)
+    silence = SilenceSettings(queries="quiet*", until=in_an_hour, reason="backfill", app="*")
+    add_silence(path, silence, now)
+    sidecar = watch(silence_file=str(path), group_min_queries=100)
+    sidecar.silence("muted*", minutes=60)
+    traps = {name: Trap() for name in ("quiet_one", "muted_one", "loud_one")}
+    for name, trap in traps.items():
+        start(rate(spark), name, trap)
+        commits(sidecar, name)
+    for trap in traps.values():
+        trap.die.set()
 
-    assert alert.annotations["muted"].endswith(": backfill")
+    def alerts():
+        firing = {alert.labels["query"]: alert for alert in sidecar.alerts()}
+        return firing if firing.keys() == traps.keys() else None
+
+    firing = until(alerts, "all three fire")
+    assert firing["quiet_one"].annotations["muted"].endswith(": backfill")
+    assert "muted" in firing["muted_one"].annotations
+    pages.wait_for(FAILED, "loud_one")
     assert sidecar.flush()
-    assert pages.pages == []
-    end_silences(path, "quiet*", NOW)
-    pages.wait_for("StreamingQueryFailed", "quiet_one")
+    assert pages.reported == [("firing", FAILED, "loud_one")]
 
-
-def test_silence_of_one_query_does_not_mute_others(spark, watch, pages):
-    sidecar = watch()
-    sidecar.silence("quiet*", minutes=60)
-    failed_alert(spark, sidecar, "quiet_one")
-    failed_alert(spark, sidecar, "loud_one")
-    pages.wait_for("StreamingQueryFailed", "loud_one")
-
-    assert sidecar.flush()
-    assert pages.reported == [("firing", "StreamingQueryFailed", "loud_one")]
+    end_silences(path, "quiet*", now)
+    pages.wait_for(FAILED, "quiet_one")
+    assert {query for _, _, query in pages.reported} == {"loud_one", "quiet_one"}
