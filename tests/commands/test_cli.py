@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.metadata import version
+from importlib.metadata import entry_points, version
 
 import pytest
 from support.http_double import HttpDouble
@@ -213,25 +213,27 @@ REJECTED = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "word"), REJECTED)
-def test_check_rejects_unusable_settings_in_one_line(check, settings, word):
-    code, output, errors = check(**settings)
+def test_check_rejects_unusable_settings_in_one_line(check, monkeypatch):
+    for settings, word in REJECTED:
+        with monkeypatch.context() as changed:
+            for name, value in settings.items():
+                changed.setenv(f"QUERYPULSE_{name.upper()}", value)
+            code, output, errors = check()
 
-    assert (code, output) == (USAGE_ERROR, "")
-    assert errors.startswith("querypulse: ")
-    assert errors.count("\n") == 1
-    assert word in errors
-    assert "hidden" not in errors
+        assert (code, output) == (USAGE_ERROR, ""), settings
+        assert errors.startswith("querypulse: ")
+        assert errors.count("\n") == 1
+        assert word in errors
+        assert "hidden" not in errors
 
 
-def test_installed_command_is_this_one(monkeypatch):
-    from importlib.metadata import entry_points
-
+def test_installed_command_is_this_one():
     (script,) = entry_points(group="console_scripts", name="querypulse")
 
     assert script.load() is cli.main
 
 
+@pytest.mark.slow
 def test_settings_can_be_checked_without_pyspark():
     """The package is blocked, as if it were not installed."""
     script = (

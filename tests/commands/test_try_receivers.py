@@ -52,7 +52,6 @@ def test_test_alert_is_a_warning_that_resolves_at_once(run_test_alert, server):
 
 @pytest.mark.parametrize("severity", ["warning", "critical"])
 def test_severity_option_sets_the_severity(run_test_alert, server, severity):
-    """B12"""
     assert run_test_alert("--severity", severity, webhook_url=server.url)[0] == 0
     assert {found for _, _, found in reported(server)} == {severity}
 
@@ -75,7 +74,6 @@ def test_unknown_severity_is_refused(run_test_alert, server, capsys):
     ],
 )
 def test_test_alert_has_the_app_name_of_the_job(run_test_alert, server, arguments, settings, app):
-    """B12"""
     run_test_alert(*arguments, webhook_url=server.url, **settings)
 
     assert json.loads(server.requests[0].body)["alerts"][0]["labels"]["app"] == app
@@ -105,7 +103,6 @@ def test_refused_heartbeat_is_a_failure(run_test_alert):
 
 
 def test_unusable_spool_is_reported_before_sending(run_test_alert, server):
-    """B6"""
     code, _, errors = run_test_alert(webhook_url=server.url, spool_dir="/proc/spool")
 
     assert (code, server.requests) == (COULD_NOT_BEGIN, [])

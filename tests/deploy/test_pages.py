@@ -6,8 +6,8 @@ import ast
 import json
 import re
 import shlex
+from functools import cache
 
-import pytest
 import yaml
 from support.repository import ROOT, fenced
 
@@ -17,9 +17,18 @@ from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
 from querypulse.settings.settings import TYPES
 
 FOLDER = ROOT / "docs" / "places"
-PAGES = {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
-DEPLOYED = [path for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file()]
 OF_ATTACH = re.compile(r"\battach\(spark, ?(\w+)=|^ {4}(\w+)=", re.MULTILINE)
+
+
+@cache
+def pages():
+    """The text of each page by its name."""
+    return {path.stem: path.read_text() for path in sorted(FOLDER.glob("*.md"))}
+
+
+def deployed():
+    """The files that the pages refer to."""
+    return [path for path in sorted((ROOT / "deploy").rglob("*")) if path.is_file()]
 
 
 def unknown_variables(text):
@@ -39,58 +48,57 @@ def values(text):
     return dict(re.findall(r"\b(QUERYPULSE_[A-Z_]+)=([^\s,`]+)", text))
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_settings_of_a_page_exist(name):
-    assert unknown_variables(PAGES[name]) == set()
-    assert unknown_conf(PAGES[name]) == set()
-    assert {one for pair in OF_ATTACH.findall(PAGES[name]) for one in pair if one} <= TYPES.keys()
-
-
-def test_unknown_settings_are_found():
-    """The test above depends on these functions."""
-    assert unknown_variables("QUERYPULSE_HTTP_PROT=1 QUERYPULSE_HTTP_PORT") == {
-        "QUERYPULSE_HTTP_PROT"
+def test_settings_of_each_page_and_file_exist():
+    texts = pages() | {path.name: path.read_text() for path in deployed()}
+    unknown = {name: unknown_variables(text) | unknown_conf(text) for name, text in texts.items()}
+    arguments = {
+        name: {argument for pair in OF_ATTACH.findall(text) for argument in pair if argument}
+        for name, text in pages().items()
     }
-    assert unknown_conf("--conf spark.querypulse.expected_query=a") == {"expected_query"}
+
+    assert {name: names for name, names in unknown.items() if names} == {}
+    assert {
+        name: names - TYPES.keys() for name, names in arguments.items() if names - TYPES.keys()
+    } == {}
+    assert any(arguments.values())
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_values_of_a_page_are_allowed(name):
-    ours = {key: value for key, value in values(PAGES[name]).items() if key not in NO_SETTINGS}
+def test_values_of_each_page_are_allowed():
+    loaded = {
+        name: load_settings(
+            {}, {key: value for key, value in values(text).items() if key not in NO_SETTINGS}, {}
+        )
+        for name, text in pages().items()
+    }
 
-    assert load_settings({}, ours, {}).problems == ()
-
-
-@pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
-def test_settings_of_a_file_exist(path):
-    assert unknown_variables(path.read_text()) == set()
-    assert unknown_conf(path.read_text()) == set()
+    assert {name: one.problems for name, one in loaded.items() if one.problems} == {}
+    assert any(one.origins for one in loaded.values())
 
 
 def test_commands_of_the_pages_exist():
     """``querypulse watch``, in text and in blocks."""
     pattern = r"(?:^|[`(\s])querypulse ([a-z-]+(?: on| off)?)(?=[`)\n]| -)"
-    commands = {found for text in PAGES.values() for found in re.findall(pattern, text)}
+    commands = {found for text in pages().values() for found in re.findall(pattern, text)}
     for words in map(shlex.split, commands):
         assert cli._parser().parse_args(words).command == words[0]
 
     assert commands >= {"auto-attach on", "check", "launcher", "test-alert", "watch"}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_code_of_a_page_can_be_parsed(name):
+def test_code_of_each_page_can_be_parsed():
     """And what it imports from the package is there."""
-    for code in fenced(PAGES[name], "python"):
-        imports = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
-        assert all(hasattr(querypulse, one.name) for node in imports for one in node.names)
-    for code in fenced(PAGES[name], "json"):
-        assert json.loads(code)
-    for code in fenced(PAGES[name], "yaml"):
-        assert yaml.safe_load(code)
+    for text in pages().values():
+        for code in fenced(text, "python"):
+            nodes = [node for node in ast.walk(ast.parse(code)) if isinstance(node, ast.ImportFrom)]
+            assert all(hasattr(querypulse, name.name) for node in nodes for name in node.names)
+        for code in fenced(text, "json"):
+            assert json.loads(code)
+        for code in fenced(text, "yaml"):
+            assert yaml.safe_load(code)
 
 
 def test_configuration_of_emr_sets_what_the_page_of_yarn_says():
-    (code,) = fenced(PAGES["yarn"], "json")
+    (code,) = fenced(pages()["yarn"], "json")
     defaults, env = json.loads(code)
     variable = "QUERYPULSE_AUTO_ATTACH"
     conf = {
@@ -103,11 +111,13 @@ def test_configuration_of_emr_sets_what_the_page_of_yarn_says():
 
 
 def test_index_lists_every_page():
-    assert set(re.findall(r"\]\(([\w-]+)\.md[)#]", PAGES["README"])) == PAGES.keys() - {"README"}
+    assert set(re.findall(r"\]\(([\w-]+)\.md[)#]", pages()["README"])) == pages().keys() - {
+        "README"
+    }
 
 
-@pytest.mark.parametrize("path", DEPLOYED, ids=lambda path: path.name)
-def test_every_file_is_on_a_page(path):
-    linked = f"](../../{path.relative_to(ROOT).as_posix()})"
+def test_every_file_is_on_a_page():
+    text = "".join(pages().values())
+    paths = [path.relative_to(ROOT).as_posix() for path in deployed()]
 
-    assert any(linked in text for text in PAGES.values())
+    assert [path for path in paths if f"](../../{path})" not in text] == []

@@ -8,9 +8,11 @@ import subprocess
 import sys
 
 import pytest
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.launch.launcher import __file__ as LAUNCHER
 
+pytestmark = pytest.mark.slow
 PYTHON = (sys.executable,)
 CLI = (sys.executable, "-c", "from querypulse.commands.cli import main; raise SystemExit(main())")
 RUN = (*CLI, "run")
@@ -59,7 +61,7 @@ def done(command, folder, **environment):
         capture_output=True,
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONHASHSEED": "0", **environment},
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     return ran.returncode, ran.stdout, ran.stderr
 
@@ -101,7 +103,7 @@ def test_locale_of_the_job_is_that_of_plain_python(locale, job):
             cwd=folder,
             capture_output=True,
             env={**kept, **locale},
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
         )
         for command in (PYTHON, LAUNCH)
     )

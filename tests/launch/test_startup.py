@@ -18,9 +18,8 @@ from querypulse.sidecar import sidecar
 # -- which processes --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_a_process_that_may_become_a_driver_waits():
+    processes = [
         ["job.py"],
         ["-u", "job.py"],
         ["-X", "dev", "-W", "error", "job.py", "-m", "pyspark.daemon"],
@@ -34,15 +33,13 @@ from querypulse.sidecar import sidecar
         [],
         ["-i"],
         ["-"],
-    ],
-)
-def test_a_process_that_may_become_a_driver_waits(words):
-    assert startup.may_be_driver(["python", *words], {})
+    ]
+
+    assert [words for words in processes if not startup.may_be_driver(["python", *words], {})] == []
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
+def test_a_process_that_is_no_driver_does_not_wait():
+    processes = [
         ["-m", "pyspark.daemon", "pyspark.worker"],
         ["-m", "pyspark.worker"],
         ["-um", "pyspark.daemon"],
@@ -56,10 +53,9 @@ def test_a_process_that_may_become_a_driver_waits(words):
         ["-m", "pip", "install", "x"],
         ["/venv/bin/pip", "install", "x"],
         ["/venv/bin/pip3.11", "install", "x"],
-    ],
-)
-def test_a_process_that_is_no_driver_does_not_wait(words):
-    assert not startup.may_be_driver(["python", *words], {})
+    ]
+
+    assert [words for words in processes if startup.may_be_driver(["python", *words], {})] == []
 
 
 def test_an_executors_worker_with_another_daemon_does_not_wait():
@@ -68,12 +64,10 @@ def test_an_executors_worker_with_another_daemon_does_not_wait():
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "asked"),
-    [("1", True), ("true", True), (" ON ", True), ("0", False), ("", False), ("maybe", False)],
-)
-def test_only_a_plain_yes_asks_for_it(value, asked):
-    assert startup.is_asked({"QUERYPULSE_AUTO_ATTACH": value}) is asked
+def test_only_a_plain_yes_asks_for_it():
+    values = {"1": True, "true": True, " ON ": True, "0": False, "": False, "maybe": False}
+
+    assert {text: startup.is_asked({"QUERYPULSE_AUTO_ATTACH": text}) for text in values} == values
     assert not startup.is_asked({})
 
 

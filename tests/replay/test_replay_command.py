@@ -8,6 +8,7 @@ import sys
 
 import pytest
 from support.event_log import CONFLICT, EventLog, progress
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.commands import cli
 from querypulse.core import installed
@@ -131,9 +132,8 @@ def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
 # -- the --set option -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("choices", "reported"),
-    [
+def test_set_option_overrides_settings(replay, log):
+    cases = [
         (["stall_floor_seconds=80"], REPORTED[:2]),
         (["stall_floor_seconds=10", "stall_floor_seconds = 80"], REPORTED[:2]),
         (['queries."bronze*".stall_floor_seconds=80'], REPORTED[:2]),
@@ -141,12 +141,11 @@ def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
         (["queries.a.ignore=true", "queries.bronze.ignore=true"], []),
         (['expected_queries=["bronze"]'], REPORTED),
         (['app_name="prod"', 'webhook_url="https://h/x"', "http_port=-1"], REPORTED),
-    ],
-)
-def test_set_option_overrides_settings(replay, log, choices, reported):
-    code, output, _ = replay(log, "--json", *(f"--set={choice}" for choice in choices))
+    ]
+    for choices, reported in cases:
+        code, output, _ = replay(log, "--json", *(f"--set={choice}" for choice in choices))
 
-    assert (code, alerts(output)) == (0, reported)
+        assert (code, alerts(output)) == (0, reported), choices
 
 
 def test_set_option_builds_on_the_environments_settings(replay, log, monkeypatch, config):
@@ -157,9 +156,8 @@ def test_set_option_builds_on_the_environments_settings(replay, log, monkeypatch
     assert alerts(replay(log, "--json", "--set", "stall_floor_seconds=60")[1]) == REPORTED
 
 
-@pytest.mark.parametrize(
-    ("choice", "words"),
-    [
+def test_invalid_set_option_gives_one_error_line(replay, log):
+    choices = [
         ("colour=1", ["colour"]),
         ("stall_flor_seconds=1", ["stall_flor_seconds", "stall_floor_seconds"]),
         ("stall_floor_seconds=0", ["stall_floor_seconds", "> 0"]),
@@ -171,15 +169,14 @@ def test_set_option_builds_on_the_environments_settings(replay, log, monkeypatch
         ("[queries]", ["NAME=VALUE"]),
         ("expected_queries=[", ["expected_queries=["]),
         ("queries.a.colour=1", ["colour"]),
-    ],
-)
-def test_invalid_set_option_gives_one_error_line(replay, log, choice, words):
-    code, output, errors = replay(log, "--set", choice)
+    ]
+    for choice, words in choices:
+        code, output, errors = replay(log, "--set", choice)
 
-    assert (code, output) == (UNREADABLE, "")
-    assert errors.startswith("querypulse: ")
-    assert errors.count("\n") == 1
-    assert [word for word in words if word not in errors] == []
+        assert (code, output) == (UNREADABLE, "")
+        assert errors.startswith("querypulse: ")
+        assert errors.count("\n") == 1
+        assert [word for word in words if word not in errors] == []
 
 
 # -- unreadable input -----------------------------------------------------------------------------
@@ -278,6 +275,7 @@ def test_short_replay_or_no_terminal_shows_no_progress(replay, log, terminal, wh
 COMMAND = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 
 
+@pytest.mark.slow
 def test_plain_log_needs_neither_pyspark_nor_a_codec(log):
     blocked = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'zstandard', 'cramjam']))\n"
     done = subprocess.run(
@@ -289,9 +287,10 @@ def test_plain_log_needs_neither_pyspark_nor_a_codec(log):
     assert (done.returncode, alerts(done.stdout)) == (0, REPORTED)
 
 
+@pytest.mark.slow
 def test_closed_output_pipe_is_not_an_error(tmp_path):
     log = EventLog()
-    for number in range(3000):
+    for number in range(1000):
         log.lines.append(json.dumps(progress(f"q{number}", 1, 0, number, 1.0)))
         log.ended(f"q{number}", exception=CONFLICT)
     log.write(tmp_path / "log")
@@ -305,7 +304,7 @@ def test_closed_output_pipe_is_not_an_error(tmp_path):
         process.stdout.close()
         errors = process.stderr.read()
 
-        assert (process.wait(60), errors) == (0, "")
+        assert (process.wait(PATIENCE_SECONDS), errors) == (0, "")
 
 
 def test_spark_connect_is_refused_before_a_session_starts(replay, log, monkeypatch):

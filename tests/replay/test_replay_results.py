@@ -14,8 +14,6 @@ from querypulse.replay.engine import ReplayEngine
 from querypulse.settings.settings import Settings
 from querypulse.settings.wiring import policy
 
-pytestmark = pytest.mark.slow
-
 TICK = 1.0
 
 
@@ -246,9 +244,10 @@ HARMLESS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("log", HARMLESS)
-def test_harmless_log_raises_no_alert(tmp_path, log):
-    assert reported(log(), tmp_path) == []
+def test_harmless_log_raises_no_alert(tmp_path):
+    alerts = {log.__name__: reported(log(), tmp_path / log.__name__) for log in HARMLESS}
+
+    assert alerts == {log.__name__: [] for log in HARMLESS}
 
 
 def test_end_of_the_application_reports_no_expected_query(tmp_path):
@@ -307,7 +306,7 @@ def test_app_name_setting_overrides_the_name_in_the_log(tmp_path):
 _EVENTS = st.tuples(
     st.sampled_from("abc"),
     st.sampled_from(["commit", "commit", "commit", "idle", "died", "stopped", "started"]),
-    st.sampled_from([0.1, 0.4, 1.0, 3.0, 9.0, 14.0, 16.0, 40.0, 61.0, 150.0, 4000.0]),
+    st.sampled_from([0.1, 0.4, 1.0, 3.0, 9.0, 14.0, 16.0, 40.0, 61.0, 150.0, 300.0]),
 )
 
 
@@ -355,9 +354,10 @@ def the_same(one, other):
     )
 
 
-@settings(max_examples=40)
+@pytest.mark.slow
+@settings(max_examples=15)
 @given(
-    story=st.lists(_EVENTS, max_size=40),
+    story=st.lists(_EVENTS, max_size=20),
     grace=st.sampled_from([0, 2, 30, 60]),
     floor=st.sampled_from([3, 20, 60]),
 )
@@ -373,14 +373,15 @@ def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, fl
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
 
 
+@pytest.mark.slow
 def test_skipping_a_long_silence_equals_evaluating_every_tick():
     """Two queries stall at once after batches of different length; one of them recovers."""
     wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
     story = [
         ("a", "commit", 2.0),
         ("b", "commit", 1.0),
-        ("a", "commit", 20_000.0),
-        ("b", "died", 5_000.0),
+        ("a", "commit", 4_000.0),
+        ("b", "died", 1_000.0),
     ]
     reported = play(story, wanted)
 
