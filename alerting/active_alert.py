@@ -1,4 +1,4 @@
-"""One alert, from its first finding to its end, also if it fires again and again. Pure."""
+"""One alert, from its first finding to its end, also if it fires again and again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .recovery import DriverHealth, RecoveryWindow
 from .rules import query_failed, query_given_up
 
 # -- flap guard -------------------------------------------------------------------------------
-# Keeps an alert that fires again and again open, so that it is one incident. Pure.
+# Keeps an alert that fires again and again open, so that it is one incident.
 
 
 CYCLES = 3
@@ -119,7 +119,7 @@ def note(calm_seconds: float, *, lasts: bool = False) -> str:
 
 
 # -- active alert -----------------------------------------------------------------------------
-# One alert, from its first finding to its end. Pure.
+# One alert, from its first finding to its end.
 
 
 FACTS = frozenset({query_failed.NAME, query_given_up.NAME})

@@ -1,4 +1,4 @@
-"""The text of an alert: headline, details, links and next steps. Pure."""
+"""The text of an alert: headline, details, links and next steps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
 # -- headline ---------------------------------------------------------------------------------
-# The headline of an alert or an incident: job, query and cause in one line. Pure.
+# The headline of an alert or an incident: job, query and cause in one line.
 #
 # ``[orders] billing failed: ValueError: negative amount`` while it fires, and
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
@@ -204,7 +204,7 @@ def _common_cause(alerts: Sequence[Alert]) -> str:
 
 
 # -- details ----------------------------------------------------------------------------------
-# The details of an alert below its headline: each fact once, the most useful first. Pure.
+# The details of an alert below its headline: each fact once, the most useful first.
 
 
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
@@ -390,7 +390,7 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
 
 
 # -- wording ----------------------------------------------------------------------------------
-# Turns a finding into an alert. Pure.
+# Turns a finding into an alert.
 
 
 def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:

@@ -26,7 +26,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- routing ----------------------------------------------------------------------------------
-# Which incidents a receiver gets, and whether as a whole or alert by alert. Pure.
+# Which incidents a receiver gets, and whether as a whole or alert by alert.
 
 
 class Route(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Evaluation: snapshot, policy and time -> findings and one state per query. Pure."""
+"""Evaluation: snapshot, policy and time -> findings and one state per query."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .rules import (
 )
 
 # -- absent -----------------------------------------------------------------------------------
-# Queries that should run, and that no signal has ever shown. Pure.
+# Queries that should run, and that no signal has ever shown.
 
 
 def absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
@@ -253,7 +253,7 @@ def _is_idle(context: RuleContext) -> bool:
 
 
 # -- main thread ------------------------------------------------------------------------------
-# Where the job's main thread is while a query is down or stuck: why it is not restarted. Pure.
+# Where the job's main thread is while a query is down or stuck: why it is not restarted.
 
 
 ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})

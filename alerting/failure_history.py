@@ -24,7 +24,7 @@ from .policy import Policy
 from .restarts import is_committed, repeated
 
 # -- kept failures ----------------------------------------------------------------------------
-# The failures that the next process of the app needs for its rules. Pure.
+# The failures that the next process of the app needs for its rules.
 
 
 def kept_failures(

@@ -1,4 +1,4 @@
-"""Names that a platform gives to applications that do not set a name. Pure."""
+"""Names that a platform gives to applications that do not set a name."""
 
 from __future__ import annotations
 

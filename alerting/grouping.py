@@ -1,4 +1,4 @@
-"""Groups alerts into incidents: alerts that begin together are one page. Pure.
+"""Groups alerts into incidents: alerts that begin together are one page.
 
 PagerDuty does not notify again for an open incident, so no alert joins one: a query that fails
 later, or again after it recovered, gets its own incident. All keys can be derived without stored

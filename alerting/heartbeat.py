@@ -36,7 +36,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- heartbeat ping ---------------------------------------------------------------------------
-# When to ping a dead man's switch, and what to say. Pure.
+# When to ping a dead man's switch, and what to say.
 #
 # https://healthchecks.io/docs/http_api/ describes the paths; a check takes 5 pings a minute.
 

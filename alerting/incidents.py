@@ -1,4 +1,4 @@
-"""Group findings into incidents: one for each cause, with the health of the other queries. Pure."""
+"""Group findings into incidents: one for each cause, with the health of the other queries."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
 
 
 # -- starving ---------------------------------------------------------------------------------
-# Which queries get no data because another one is broken. Pure.
+# Which queries get no data because another one is broken.
 #
 # A place is dry while all its writers are broken, or cut off themselves; writers that ended as
 # intended do not count. A query is cut off if a place that it reads is dry.

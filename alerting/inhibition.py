@@ -1,4 +1,4 @@
-"""Which alerts suppress others, and which alerts end others. Pure.
+"""Which alerts suppress others, and which alerts end others.
 
 While X is open, Y does not begin to fire:
 

@@ -1,4 +1,4 @@
-"""From findings to incidents: what to send, what to suppress, and what has ended. Pure.
+"""From findings to incidents: what to send, what to suppress, and what has ended.
 
 It is level-triggered: each update takes all findings and returns all open incidents.
 """

@@ -1,4 +1,4 @@
-"""The outbox of one receiver: what it should know, what it knows, what to send next. Pure."""
+"""The outbox of one receiver: what it should know, what it knows, what to send next."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from .receivers.receiver import DeliveryError, LeftOpen, ReceiverCapabilities
 from .retries import Breaker, TokenBucket, pause_seconds
 
 # -- send schedule ----------------------------------------------------------------------------
-# When to send what to one receiver: retries, breaker and rate limit together. Pure.
+# When to send what to one receiver: retries, breaker and rate limit together.
 
 
 STALE_RESOLVE_SECONDS = 2.0
@@ -201,7 +201,7 @@ def _is_critical(pending: PendingSend) -> bool:
 
 
 # -- stale resolves ---------------------------------------------------------------------------
-# Resolves of incidents that an earlier process may have left open at a receiver. Pure.
+# Resolves of incidents that an earlier process may have left open at a receiver.
 #
 # For most of these keys nothing was ever open. So querypulse first asks a receiver that can be
 # asked which of them are open; to any other it sends few resolves, late, and after all other

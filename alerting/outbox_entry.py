@@ -1,4 +1,4 @@
-"""One incident for one receiver: what the receiver should know, and what it knows. Pure."""
+"""One incident for one receiver: what the receiver should know, and what it knows."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def essence(entry: OutboxEntry) -> Essence:
 
 
 # -- pending send -----------------------------------------------------------------------------
-# What to send of one entry of an outbox, and why. Pure.
+# What to send of one entry of an outbox, and why.
 
 
 LATE_SECONDS = 60.0
@@ -324,7 +324,7 @@ def delayed(pending: PendingSend, entry: OutboxEntry, wall: float) -> Incident:
 
 
 # -- bounded store ----------------------------------------------------------------------------
-# The entries of one receiver, limited in number and size. Pure.
+# The entries of one receiver, limited in number and size.
 
 
 MAX_ENTRIES = 1000

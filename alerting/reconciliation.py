@@ -1,6 +1,6 @@
 """Resolves the alerts that an earlier driver may have left open, once its queries are healthy.
 
-Pure. It is for drivers without a spool: the last one ended with open alerts, and their keys are
+It is for drivers without a spool: the last one ended with open alerts, and their keys are
 stored nowhere. They can be derived from the names of the queries and of the alerts. With a generic
 app name they may belong to another running driver: then nothing is resolved.
 """

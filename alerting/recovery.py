@@ -1,4 +1,4 @@
-"""Whether a query has recovered: enough time, with commits or idleness in it. Pure.
+"""Whether a query has recovered: enough time, with commits or idleness in it.
 
 The absence of its finding proves little: a restarted query has no finding either, until it fails
 again. Times are monotonic seconds.

@@ -13,7 +13,7 @@ from .policy import Limits
 from .rule_context import RuleContext
 
 # -- over restarts ----------------------------------------------------------------------------
-# A batch that an earlier process planned and that no process has committed. Pure.
+# A batch that an earlier process planned and that no process has committed.
 #
 # The checkpoint alone shows it, so querypulse needs no stored state. It does not show why the last
 # process ended: a planned stop in the middle of a batch leaves the same files as a crash. So an old
@@ -76,7 +76,7 @@ def with_age(reason: str, context: RuleContext) -> str:
 
 
 # -- on restart -------------------------------------------------------------------------------
-# What a restart repeats: batches that are planned but not committed, and their offsets. Pure.
+# What a restart repeats: batches that are planned but not committed, and their offsets.
 #
 # Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done; a new
 # run begins with the batch after the last commit and its planned offsets (``MicroBatchExecution``).

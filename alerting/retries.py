@@ -31,9 +31,6 @@ from tenacity.wait import wait_base
 from ..core.states import DeliveryOutcome
 from .receivers.receiver import DeliveryError
 
-# -- retries ----------------------------------------------------------------------------------
-
-
 # -- what a receiver asks for -------------------------------------------------------------------
 
 MAX_RETRY_AFTER_SECONDS = 300.0
@@ -176,7 +173,7 @@ class Breaker(msgspec.Struct, frozen=True):
 
 
 # -- rate -------------------------------------------------------------------------------------
-# The rate limit of a receiver, as a token bucket. Pure.
+# The rate limit of a receiver, as a token bucket.
 
 
 SECONDS = 60.0

@@ -80,7 +80,7 @@ class RuleRunner:
 
 
 # -- supervision ------------------------------------------------------------------------------
-# Whether ``supervise`` takes care of a query that is down. Pure.
+# Whether ``supervise`` takes care of a query that is down.
 
 
 def is_handled(context: RuleContext) -> bool:

@@ -1,4 +1,4 @@
-"""Silences suppress notifications for matching alerts for a time. Pure."""
+"""Silences suppress notifications for matching alerts for a time."""
 
 from __future__ import annotations
 

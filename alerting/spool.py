@@ -348,7 +348,7 @@ def _write(path: Path) -> None:
 
 
 # -- kept records -----------------------------------------------------------------------------
-# Records that outlive the process, by key: one kind of them, with what the disk holds. Pure.
+# Records that outlive the process, by key: one kind of them, with what the disk holds.
 
 
 class KeptRecords(Generic[T]):

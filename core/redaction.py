@@ -12,7 +12,7 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, urlsplit
 
 # -- redaction names --------------------------------------------------------------------------
-# Removes the values of secret names from text: ``password=...``, in any notation. Pure.
+# Removes the values of secret names from text: ``password=...``, in any notation.
 
 
 _QUOTE = r"(?:\\{0,16}[\"']|&(?:quot|apos|\#3[49]);)"
@@ -255,7 +255,7 @@ PATH_NAME = re.compile(r"(?i)[._-](?:file|path|dir)$")
 
 
 # -- own secrets ------------------------------------------------------------------------------
-# The forms in which our own secrets may appear in a text, for exact matches. Pure.
+# The forms in which our own secrets may appear in a text, for exact matches.
 
 
 MIN_CHARACTERS = 4
@@ -320,7 +320,7 @@ def _base64(plain: bytes, shift: int) -> str:
 
 
 # -- redaction --------------------------------------------------------------------------------
-# Removes secrets from text before it is stored or sent. Pure.
+# Removes secrets from text before it is stored or sent.
 #
 # Exceptions of streaming queries contain connection strings, options and whole Python tracebacks.
 # Text is redacted by the shapes of secrets when it enters, and again when it leaves, by what the

@@ -1,4 +1,4 @@
-"""Text for people and for receivers: durations, lists, dates, cut and encodable text. Pure."""
+"""Text for people and for receivers: durations, lists, dates, cut and encodable text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def listed(names: Sequence[str], most: int = MAX_NAMES) -> str:
 
 # -- utf8 -------------------------------------------------------------------------------------
 # Texts that cannot be encoded: Python reads bytes of the environment that are not UTF-8 as lone
-# surrogates, and so does JSON. Such a text in a label or a log line would fail much later. Pure.
+# surrogates, and so does JSON. Such a text in a label or a log line would fail much later.
 
 
 def encodable(text: str) -> str:
@@ -71,7 +71,7 @@ def is_encodable(value: object) -> bool:
 
 
 # -- encoding ---------------------------------------------------------------------------------
-# Values in the JSON that receivers read. Pure.
+# Values in the JSON that receivers read.
 
 
 def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:

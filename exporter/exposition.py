@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 from .published_state import Buckets
 
 # -- families ---------------------------------------------------------------------------------
-# Metric families without unknown figures. Pure.
+# Metric families without unknown figures.
 #
 # Samples are tuples, because the dictionary of labels per sample in ``prometheus_client`` took most
 # of a scrape. ``QueryCollector`` converts families for other registries.

@@ -26,7 +26,7 @@ from .query_metrics import (
 from .query_row import QueryRow, rows
 
 # -- driver families --------------------------------------------------------------------------
-# Metric families about the driver and its open alerts. Pure.
+# Metric families about the driver and its open alerts.
 
 
 LABELS = ("app", "query", "alertname", "severity")
@@ -93,7 +93,7 @@ def _firing(alerts: Sequence[ShownAlert]) -> Family:
 
 
 # -- monitor families -------------------------------------------------------------------------
-# The metric families ``querypulse_*`` about the monitor itself. Pure.
+# The metric families ``querypulse_*`` about the monitor itself.
 
 
 class Count(NamedTuple):

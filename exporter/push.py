@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 # -- otlp -------------------------------------------------------------------------------------
-# What an OpenTelemetry receiver gets: our families as OTLP metrics, in protobuf. Pure.
+# What an OpenTelemetry receiver gets: our families as OTLP metrics, in protobuf.
 #
 # The records and the encoder are the OpenTelemetry SDK's (the extra ``otlp``); its exporter, which
 # retries and logs in the job, is not used. Names are those of OpenMetrics: a conversion of a
@@ -158,7 +158,7 @@ def _attributes(names: Labels, values: Labels) -> dict[str, str]:
 
 
 # -- pushgateway ------------------------------------------------------------------------------
-# What a Prometheus Pushgateway gets. Pure.
+# What a Prometheus Pushgateway gets.
 #
 # The group of a driver is ``{job="querypulse", instance="<app>"}``, and has no part that changes
 # from one process to the next: the figures of a new driver replace those that a crashed one left

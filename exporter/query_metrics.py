@@ -1,4 +1,4 @@
-"""The metrics of each query: its figures, and the families that are built of them. Pure."""
+"""The metrics of each query: its figures, and the families that are built of them."""
 
 from __future__ import annotations
 
@@ -277,7 +277,7 @@ BACKLOG = (
 
 
 # -- lag figures ------------------------------------------------------------------------------
-# The lag of each source, topic and, on request, partition. Pure.
+# The lag of each source, topic and, on request, partition.
 #
 # The broker's figure also counts for a failed query. An old poll of a broker that no longer answers
 # does not describe the present: then there is no figure, instead of Spark's frozen one.
@@ -356,7 +356,7 @@ def _topic_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
 
 
 # -- query families ---------------------------------------------------------------------------
-# The metric families ``spark_streaming_*``, built for every scrape. Pure.
+# The metric families ``spark_streaming_*``, built for every scrape.
 
 
 QUERY_LABELS = ("app", "query")
@@ -413,7 +413,7 @@ def _batch_duration(app: str, rows: Sequence[QueryRow]) -> Family:
 
 
 # -- retention figures ------------------------------------------------------------------------
-# How much of each topic's retention the unread data has used. Pure.
+# How much of each topic's retention the unread data has used.
 
 
 TOPIC_LABELS = ("app", "query", "source", "topic")
@@ -467,7 +467,7 @@ def _by_topic(row: QueryRow) -> dict[tuple[str, str], TopicRetention]:
 
 
 # -- flow families ----------------------------------------------------------------------------
-# Metric families of the graph of queries. Pure.
+# Metric families of the graph of queries.
 
 
 MAX_SERIES = 2000
@@ -496,7 +496,7 @@ def flow_families(app: str, rows: Sequence[QueryRow]) -> Iterator[Family]:
 
 
 # -- query limit ------------------------------------------------------------------------------
-# Which queries have series of their own: a driver may give each run a new name. Pure.
+# Which queries have series of their own: a driver may give each run a new name.
 
 
 MAX_QUERIES = 1000

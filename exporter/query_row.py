@@ -250,7 +250,7 @@ def rows(published: PublishedState) -> tuple[QueryRow, ...]:
 
 
 # -- neighbours -------------------------------------------------------------------------------
-# One query in the graph of queries, for all readers. Pure.
+# One query in the graph of queries, for all readers.
 
 
 MAX_NEIGHBOURS = 50

@@ -282,7 +282,7 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 # -- host check -------------------------------------------------------------------------------
-# Which Host names a server on loopback accepts. Pure.
+# Which Host names a server on loopback accepts.
 #
 # A page in a user's browser can point its own host name at 127.0.0.1 and read from there (DNS
 # rebinding). The Host header then still holds that name.

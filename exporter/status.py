@@ -1,4 +1,4 @@
-"""The status that ``/status`` serves, of the queries and of the monitor, and readiness. Pure."""
+"""The status that ``/status`` serves, of the queries and of the monitor, and readiness."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _timing(buckets: Buckets) -> Timing:
 
 
 # -- status -----------------------------------------------------------------------------------
-# The status that ``/status`` serves and ``sidecar.snapshot()`` returns. Pure.
+# The status that ``/status`` serves and ``sidecar.snapshot()`` returns.
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,7 +270,7 @@ def _iso(unix: float) -> str:
 
 
 # -- readiness --------------------------------------------------------------------------------
-# Whether all queries are healthy, for ``/readyz``. Pure.
+# Whether all queries are healthy, for ``/readyz``.
 
 
 UNREADY = frozenset(

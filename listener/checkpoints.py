@@ -32,7 +32,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- log choice -------------------------------------------------------------------------------
-# Chooses the checkpoints to read: those whose logs affect an alert. Pure.
+# Chooses the checkpoints to read: those whose logs affect an alert.
 
 
 class ChosenRun(msgspec.Struct, frozen=True):

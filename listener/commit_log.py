@@ -14,7 +14,7 @@ from ..core.redaction import redact
 # -- starting point ---------------------------------------------------------------------------
 # What a checkpoint held when a run began: its newest commit, and an uncommitted batch.
 #
-# Pure. Spark writes ``offsets/N`` once, when it plans batch N; a run that repeats the batch does
+# Spark writes ``offsets/N`` once, when it plans batch N; a run that repeats the batch does
 # not change the file (``MicroBatchExecution.populateStartOffsets``). So the file's age is the age
 # of the plan, however many processes have tried the batch since.
 

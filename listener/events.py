@@ -1,4 +1,4 @@
-"""The first signal: Spark's events about a query, and how their JSON is decoded. Pure."""
+"""The first signal: Spark's events about a query, and how their JSON is decoded."""
 
 from __future__ import annotations
 

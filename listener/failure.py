@@ -15,7 +15,7 @@ from ..core.redaction import redact
 from .python_frames import is_library
 
 # -- python traceback -------------------------------------------------------------------------
-# Where a Python exception was raised, read from the traceback in Spark's exception text. Pure.
+# Where a Python exception was raised, read from the traceback in Spark's exception text.
 #
 # PySpark puts the traceback of a ``foreachBatch`` function or a Python UDF into the message of the
 # exception; the last of several tracebacks is the innermost.

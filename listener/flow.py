@@ -1,4 +1,4 @@
-"""Which query reads what another one writes: places, and the graph of queries. Pure."""
+"""Which query reads what another one writes: places, and the graph of queries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from .events import Progress, SourceProgress
 
 # -- places -----------------------------------------------------------------------------------
-# Canonical names of what a query reads and writes. Pure.
+# Canonical names of what a query reads and writes.
 #
 # From Spark's descriptions of sources and sinks in progress events: ``FileStreamSource[PATH]``,
 # ``DeltaSource[PATH]``, ``FileSink[PATH]``, ``DeltaSink[PATH]``, ``KafkaV2[Subscribe[a, b]]``, and
@@ -158,7 +158,7 @@ def _distinct(places: Iterable[Place]) -> tuple[Place, ...]:
 
 
 # -- flow -------------------------------------------------------------------------------------
-# Who reads what another query writes, as a graph. Pure.
+# Who reads what another query writes, as a graph.
 
 
 MAX_EDGES = 10_000

@@ -1,4 +1,4 @@
-"""Applies one observation to one query and returns the new query. Pure.
+"""Applies one observation to one query and returns the new query.
 
 Events and probe report the same facts with different delays, so state only moves forward: a
 commit counts when its batch id is new, an end counts once, and an observation of another run
@@ -38,7 +38,7 @@ from .source_polls import SourcePoll, follow_shortfalls, follow_unread
 from .trends import follow, follow_polls, reports_lag
 
 # -- counting ---------------------------------------------------------------------------------
-# Adds a batch to its query's totals and to its baseline of durations. Pure.
+# Adds a batch to its query's totals and to its baseline of durations.
 
 
 BASELINE_GROWTH = 3.0
@@ -93,7 +93,7 @@ def add_totals(one: Totals, other: Totals, *, restarts: int) -> Totals:
 
 
 # -- ending -----------------------------------------------------------------------------------
-# How a run ends: completed, stopped or failed, and why. Pure.
+# How a run ends: completed, stopped or failed, and why.
 
 
 PAST_DEATHS = 16
@@ -232,7 +232,7 @@ def _count_end(totals: Totals, outcome: Outcome) -> Totals:
 
 
 # -- fold sources -----------------------------------------------------------------------------
-# Applies the polls of a query's sources to the query and to its batches. Pure.
+# Applies the polls of a query's sources to the query and to its batches.
 
 
 def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) -> Query:

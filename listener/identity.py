@@ -1,4 +1,4 @@
-"""Decides which query a run belongs to, by query id, name, session and label. Pure.
+"""Decides which query a run belongs to, by query id, name, session and label.
 
 A *query* is a stream that people know by its label. It has one run at a time and continues from
 run to run. ``docs/identity.md`` says the same for users.
@@ -76,7 +76,7 @@ from .query import (
 from .trends import Trends, carry_over
 
 # -- past queries -----------------------------------------------------------------------------
-# A bounded record of past runs and forgotten queries. Pure.
+# A bounded record of past runs and forgotten queries.
 #
 # A past run or query is recognised for as long as an observation of it can still arrive, so a late
 # observation never counts as a new run.
@@ -174,7 +174,7 @@ def _put(known: dict[str, T], key: str, value: T, limit: int) -> None:
 
 
 # -- undecided --------------------------------------------------------------------------------
-# Holds events of runs whose query is not decided yet. Pure.
+# Holds events of runs whose query is not decided yet.
 
 
 MAX_EVENTS = 1000
@@ -225,7 +225,7 @@ class Undecided:
 
 
 # -- succession -------------------------------------------------------------------------------
-# How a query goes on from run to run. Pure.
+# How a query goes on from run to run.
 
 
 UNENDED_RUNS = 16
@@ -324,7 +324,7 @@ def join(older: Query, newer: Query) -> Query:
 
 
 # -- labels -----------------------------------------------------------------------------------
-# The text that identifies a query to people. Pure.
+# The text that identifies a query to people.
 
 
 UNNAMED = "unnamed"

@@ -1,4 +1,4 @@
-"""Failures that earlier processes stored, until this process sees their query. Pure.
+"""Failures that earlier processes stored, until this process sees their query.
 
 The rules of ``identity.py`` decide which query is the same: the one with the same query id; or,
 under a new id, the only active query of a name, matched to the stored query of that name that ran

@@ -1,4 +1,4 @@
-"""All state of one query, as frozen records, and what follows from it alone. Pure."""
+"""All state of one query, as frozen records, and what follows from it alone."""
 
 from __future__ import annotations
 
@@ -253,7 +253,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 # -- in flight --------------------------------------------------------------------------------
-# What a busy run does, from one probe poll to the next, and what delays its batch. Pure.
+# What a busy run does, from one probe poll to the next, and what delays its batch.
 
 
 UNSEEN_SECONDS = 5.0
@@ -327,7 +327,7 @@ def jobs_per_batch(query: Query) -> float | None:
 
 
 # -- input rows -------------------------------------------------------------------------------
-# For how long a query has read no rows. Pure.
+# For how long a query has read no rows.
 
 
 def has_uncounted_rows(query: Query) -> bool:

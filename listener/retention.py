@@ -1,4 +1,4 @@
-"""Follows the retention edge of every partition of a run's sources. Pure."""
+"""Follows the retention edge of every partition of a run's sources."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from .source_polls import SourcePoll, topic_of
 
 # -- edge -------------------------------------------------------------------------------------
-# Follows one partition's retention edge, the first offset that is still kept. Pure.
+# Follows one partition's retention edge, the first offset that is still kept.
 #
 # Kafka deletes whole segments from a partition's start, by age or by size, whether they were read
 # or not. The run's committed offset stays ahead of the edge or is overtaken by it. Times are
@@ -79,7 +79,7 @@ def _thinned(points: tuple[EdgePoint, ...]) -> tuple[EdgePoint, ...]:
 
 
 # -- exposure ---------------------------------------------------------------------------------
-# How much of the retention a partition's backlog has used, and how long it is safe. Pure.
+# How much of the retention a partition's backlog has used, and how long it is safe.
 #
 # By time if only time limits retention: the age of the first unread record against
 # ``retention.ms``. By offsets if size may limit it, or if the limit is unknown: the unread offsets

@@ -13,7 +13,7 @@ from .probe import Context, ProbeReport
 from .query import Query
 
 # -- ownership --------------------------------------------------------------------------------
-# Which of the processes that monitor one JVM alerts for a query. Pure.
+# Which of the processes that monitor one JVM alerts for a query.
 #
 # The tasks of one job on a shared cluster are separate processes on one JVM. Each of them sees
 # every query, but only one reports it: the process that has claimed its session, else the oldest.

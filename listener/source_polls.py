@@ -115,7 +115,7 @@ def inflow(before: Mapping[int, SourcePoll], now: Mapping[int, SourcePoll]) -> i
 
 
 # -- shortfall --------------------------------------------------------------------------------
-# Detects sources that end before the query's offsets: recreated or restored ones. Pure.
+# Detects sources that end before the query's offsets: recreated or restored ones.
 #
 # A Delta query idles forever on a table that was replaced by one with fewer versions, and skips new
 # data in it (seen on Delta 4.4.0). A hung query does not notice a recreated topic.
@@ -157,7 +157,7 @@ def _follow_shortfall(known: Shortfall | None, poll: SourcePoll, partition: str)
 
 
 # -- unread -----------------------------------------------------------------------------------
-# For how long the first record has been unread, as far as that is certain. Pure.
+# For how long the first record has been unread, as far as that is certain.
 #
 # A record's timestamp comes from its producer: it is old in a replayed log, and in the future if a
 # clock is wrong. So it counts only between the two polls that bracket the record: the earlier one

@@ -27,7 +27,7 @@ from .snapshot import ALONE, Ownership, Pause, Snapshot, SupervisedQuery
 from .source_polls import SourceReport
 
 # -- driver facts -----------------------------------------------------------------------------
-# What the polls of a driver have shown of it as a whole. Pure.
+# What the polls of a driver have shown of it as a whole.
 
 
 class DriverFacts(msgspec.Struct, frozen=True):
@@ -57,7 +57,7 @@ def with_poll(known: DriverFacts, report: ProbeReport) -> DriverFacts:
 
 
 # -- forgetting -------------------------------------------------------------------------------
-# Which queries are forgotten, so that memory stays bounded. Pure.
+# Which queries are forgotten, so that memory stays bounded.
 
 
 KEEP_COMPLETED_SECONDS = 15 * 60.0

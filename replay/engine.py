@@ -25,7 +25,7 @@ from .recording import Began, Entry, Reader, Stopped
 from .results import Change, Replayed, Stall, iso, longest
 
 # -- engine -----------------------------------------------------------------------------------
-# Evaluates one application as if live, by the clock of its log. Pure.
+# Evaluates one application as if live, by the clock of its log.
 
 
 TICK_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""Masks settings for display: no keys, no secret parts of URLs. Pure."""
+"""Masks settings for display: no keys, no secret parts of URLs."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- configured -------------------------------------------------------------------------------
-# The configured receivers: short forms and full form as one list. Pure.
+# The configured receivers: short forms and full form as one list.
 
 
 HEARTBEAT = "heartbeat"

@@ -80,7 +80,7 @@ def _secrets_of(record: msgspec.Struct, called: Callable[[str], str]) -> Iterato
 
 
 # -- conf secrets -----------------------------------------------------------------------------
-# Refuses secrets in the Spark conf, because event logs and the Spark UI show it. Pure.
+# Refuses secrets in the Spark conf, because event logs and the Spark UI show it.
 
 
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"

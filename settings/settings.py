@@ -38,7 +38,7 @@ class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 # -- mistakes ---------------------------------------------------------------------------------
-# Explains why a value is not allowed: names the place and the choices. Pure.
+# Explains why a value is not allowed: names the place and the choices.
 
 
 TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}

@@ -1,4 +1,4 @@
-"""The table that a notebook shows for a sidecar. Pure."""
+"""The table that a notebook shows for a sidecar."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a supervised query is started again, and when it is given up. Pure.
+"""When a supervised query is started again, and when it is given up.
 
 All times are monotonic seconds. A restart comes after a pause that doubles with each failure. Two
 counts end the restarts: the failures within a period, and those since the query last committed or
@@ -20,7 +20,7 @@ from ..listener.query import Ended, Outcome, Query
 from ..listener.snapshot import Ownership, Snapshot, SupervisedQuery
 
 # -- restart terms ----------------------------------------------------------------------------
-# How often and how fast a supervised query is started again. Pure.
+# How often and how fast a supervised query is started again.
 
 
 FIRST_PAUSE_SECONDS = 1.0

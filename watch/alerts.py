@@ -20,7 +20,7 @@ from .client import Poll, Said
 from .tracker import Key, TargetTracker, WatchedDriver
 
 # -- reasons ----------------------------------------------------------------------------------
-# The alert about a driver that is down. Pure.
+# The alert about a driver that is down.
 
 
 MAX_UNHEALTHY = 10
@@ -90,7 +90,7 @@ def _unhealthy(poll: Poll) -> str:
 
 
 # -- blindness --------------------------------------------------------------------------------
-# The alert about drivers that answer and refuse the watcher. Pure.
+# The alert about drivers that answer and refuse the watcher.
 #
 # ``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
 

@@ -1,4 +1,4 @@
-"""The expected drivers, and what the polls say about each. Pure.
+"""The expected drivers, and what the polls say about each.
 
 All times are monotonic seconds of the watcher.
 """

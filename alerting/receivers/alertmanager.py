@@ -33,7 +33,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- alertmanager alerts ----------------------------------------------------------------------
-# The alerts of Alertmanager's API v2: ``POST /api/v2/alerts``. Pure.
+# The alerts of Alertmanager's API v2: ``POST /api/v2/alerts``.
 #
 # https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 

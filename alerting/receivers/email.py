@@ -48,7 +48,7 @@ log = logging.getLogger("querypulse")
 
 
 # -- email message ----------------------------------------------------------------------------
-# An incident as an e-mail. Pure.
+# An incident as an e-mail.
 
 
 MAX_SUBJECT_CHARACTERS = 200
@@ -196,7 +196,7 @@ def _own_name() -> str:
 
 
 # -- smtp failure -----------------------------------------------------------------------------
-# Why an e-mail was not accepted, and what that means for the alert. Pure.
+# Why an e-mail was not accepted, and what that means for the alert.
 
 
 PERMANENT = 500

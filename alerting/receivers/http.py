@@ -93,7 +93,7 @@ def _pieces(data: Any) -> Iterator[Any]:
 
 
 # -- answer -----------------------------------------------------------------------------------
-# What an HTTP answer means for an alert. Pure.
+# What an HTTP answer means for an alert.
 
 
 TOO_MANY_REQUESTS = 429
@@ -153,7 +153,7 @@ def parse_retry_after(text: str | None, now_wall: float) -> float | None:
 
 
 # -- transport failure ------------------------------------------------------------------------
-# Why a request got no answer, and what that means for an alert. Pure.
+# Why a request got no answer, and what that means for an alert.
 
 
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)

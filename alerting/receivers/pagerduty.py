@@ -26,7 +26,7 @@ from .receiver import (
 )
 
 # -- pagerduty event --------------------------------------------------------------------------
-# PagerDuty's Events API v2: events and their limits. Pure.
+# PagerDuty's Events API v2: events and their limits.
 #
 # https://developer.pagerduty.com/docs/send-alert-event gives the fields and limits.
 

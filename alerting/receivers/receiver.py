@@ -117,7 +117,7 @@ class Asked(Protocol):
 
 
 # -- address ----------------------------------------------------------------------------------
-# Checks the URLs that alerts are posted to. Pure.
+# Checks the URLs that alerts are posted to.
 
 
 def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:

@@ -24,7 +24,7 @@ from .http import HttpError
 from .receiver import UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------
-# An incident as a Slack message. Pure.
+# An incident as a Slack message.
 #
 # https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
 # refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.

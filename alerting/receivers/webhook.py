@@ -26,7 +26,7 @@ from .receiver import (
 )
 
 # -- raw message ------------------------------------------------------------------------------
-# The webhook JSON of querypulse, as ``webhook.schema.json`` describes it. Pure.
+# The webhook JSON of querypulse, as ``webhook.schema.json`` describes it.
 
 
 VERSION = 1
@@ -78,7 +78,7 @@ def _cut(text: str, limit: int | None) -> str:
 
 
 # -- alertmanager message ---------------------------------------------------------------------
-# Alertmanager's webhook JSON, version 4. Pure.
+# Alertmanager's webhook JSON, version 4.
 #
 # The shape was captured from Alertmanager 0.25;
 # https://prometheus.io/docs/alerting/latest/configuration/#webhook_config describes it. Some 45
@@ -182,7 +182,7 @@ def _utf8(text: str) -> bytes:
 
 
 # -- standard webhooks ------------------------------------------------------------------------
-# Signatures by Standard Webhooks 1.0.0. Pure.
+# Signatures by Standard Webhooks 1.0.0.
 #
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 

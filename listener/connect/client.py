@@ -25,7 +25,7 @@ from ..mailbox import Received
 from ..probe import UNKNOWN_TRIGGER, RunFacts, Trigger, parse_trigger
 
 # -- call failure -----------------------------------------------------------------------------
-# What a failed call to a Spark Connect server means. Pure.
+# What a failed call to a Spark Connect server means.
 
 
 _SESSION_CLOSED = ("INVALID_HANDLE.SESSION_CLOSED",)
@@ -259,7 +259,7 @@ def conf_of(spark: Any, prefix: str) -> Mapping[str, str]:
 
 
 # -- wire -------------------------------------------------------------------------------------
-# From Spark Connect's messages to what the rest of the listener reads. Pure.
+# From Spark Connect's messages to what the rest of the listener reads.
 
 
 KINDS = {1: EventKind.PROGRESS, 2: EventKind.TERMINATED, 3: EventKind.IDLE}

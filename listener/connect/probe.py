@@ -221,7 +221,7 @@ class ConnectRuns:
 
 
 # -- server state -----------------------------------------------------------------------------
-# Whether the Spark Connect server and the session live, from answers and failures. Pure.
+# Whether the Spark Connect server and the session live, from answers and failures.
 
 
 REFUSED_SECONDS = 5.0

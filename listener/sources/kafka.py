@@ -102,7 +102,7 @@ def java_errors() -> Iterator[None]:
 
 
 # -- kafka texts ------------------------------------------------------------------------------
-# Parses the text of Kafka's Java records: one text for many partitions. Pure.
+# Parses the text of Kafka's Java records: one text for many partitions.
 #
 # One text costs one Py4J command; reading the fields of each partition's record costs several
 # commands per partition.
@@ -298,7 +298,7 @@ class KafkaAdmin:
 
 
 # -- waiting ----------------------------------------------------------------------------------
-# Plans the searches for each partition's first unread record, and keeps the results. Pure.
+# Plans the searches for each partition's first unread record, and keeps the results.
 #
 # Not every offset holds a record: transactions leave markers, aborted transactions leave invisible
 # records, and compaction removes records. So the record itself is searched for, in a few partitions

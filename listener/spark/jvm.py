@@ -228,7 +228,7 @@ def _source(name: str) -> str:
 
 
 # -- spark versions ---------------------------------------------------------------------------
-# The Spark versions that querypulse runs on. Pure.
+# The Spark versions that querypulse runs on.
 #
 # What differs between supported versions is found by trying, because vendors backport: the classes
 # in Java call methods by name, and each path of events has a fallback.

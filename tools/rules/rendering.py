@@ -1,4 +1,4 @@
-"""Rules -> YAML with comments for people. Pure."""
+"""Rules -> YAML with comments for people."""
 
 from __future__ import annotations
 

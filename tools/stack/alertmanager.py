@@ -1,4 +1,4 @@
-"""The shipped Alertmanager configuration, changed for the demo stack. Pure."""
+"""The shipped Alertmanager configuration, changed for the demo stack."""
 
 from __future__ import annotations
 

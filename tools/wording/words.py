@@ -1,4 +1,4 @@
-"""Retired words, and how to find them in a text. Pure.
+"""Retired words, and how to find them in a text.
 
 Retired words belong to a private dialect that newcomers had to learn. Names are split into their
 words: ``_is_told`` and ``ToldTwice`` are found, ``retold`` is not.
