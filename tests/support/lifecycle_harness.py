@@ -13,6 +13,9 @@ from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that 
 
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Incident
@@ -29,6 +32,10 @@ from querypulse.listener.snapshot import Pause, Snapshot
 WALL = 1_700_000_000.0
 """Unix seconds when the story begins."""
 COMMIT_EVERY_SECONDS = 5
+SETTLING_SECONDS = 5
+"""For so long after a change of conditions, every second is evaluated."""
+SKIPPED_SECONDS = (600, 60)
+"""Multiples of the interval of commits: a query commits at every second that is evaluated."""
 
 STATES = {
     "StreamingQueryFailed": QueryState.FAILED,
@@ -119,18 +126,51 @@ class LifecycleHarness:
         self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
         return self.incidents
 
-    def play(
-        self, story: list[tuple[float, str, str]], until: int, every: float = 1.0
-    ) -> LifecycleHarness:
-        """Evaluate every second up to ``until``."""
+    def play(self, story: list[tuple[float, str, str]], until: int) -> LifecycleHarness:
+        """Evaluate every second up to ``until``, but skip those in which nothing changes."""
         story = sorted(story, key=lambda entry: entry[0])
         while self.now <= until:
             while story and story[0][0] <= self.now:
                 _, query, what = story.pop(0)
                 self.condition(query, what)
             self.tick()
-            self.now += every
+            calm = min(story[0][0] - 1 if story else until, until)
+            self._evaluate(min(self.now + SETTLING_SECONDS, calm))
+            self._evaluate(calm, *SKIPPED_SECONDS)
+            self.now += 1.0
         return self
+
+    def _evaluate(self, until: float, step: int = 1, *shorter: int) -> None:
+        """Evaluate up to ``until`` in steps; go back, and take shorter ones, if one changes anything."""
+        while self.now < until:
+            target = (self.now // step + 1) * step
+            if not shorter and step == 1:
+                self.now += 1.0
+                self.tick()
+                continue
+            if target > until:
+                self._evaluate(until, *shorter)
+                continue
+            before, shown = self._copied(), self._shown()
+            self.now = target
+            self.tick()
+            if self._shown() != shown:
+                self.__dict__ = before
+                self._evaluate(target, *shorter)
+
+    def _copied(self) -> dict[str, Any]:
+        resolves = self.lifecycle.stale_resolves
+        return deepcopy(self.__dict__, {id(resolves): resolves})
+
+    def _shown(self) -> tuple[object, ...]:
+        """What an evaluation may change, but the newest evidence."""
+        lifecycle = self.lifecycle
+        return (
+            *map(len, (self.reported, self.ended, self.closed, lifecycle.stale_resolves)),
+            [(one.key, one.revision, one.ends_at, one.muted) for one in self.incidents],
+            [(one.key, one.labels["severity"]) for one in lifecycle.alerts],
+            [one.alert.key for one in lifecycle.suppressed],
+        )
 
     def _live(self, query: Query, what: str) -> Query:
         # Every condition but an end restarts the query.

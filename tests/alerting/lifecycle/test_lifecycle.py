@@ -246,7 +246,7 @@ def test_first_long_occurrence_of_a_held_alert_is_notified_once():
 def test_alert_that_comes_every_eight_hours_is_held_for_two_hours_only():
     hours = [(hour * 3600, "a", "StreamingQueryFailed") for hour in (1, 9, 17)]
     healed = [(at + 10, "a", "idle") for at, *_ in hours]
-    harness = LifecycleHarness().play([*hours, *healed], 20 * 3600, every=5.0)
+    harness = LifecycleHarness().play([*hours, *healed], 20 * 3600)
 
     assert harness.incidents == ()
     assert [text for text in harness.reported if " - " in text][-1].startswith("68410 ")
@@ -349,7 +349,7 @@ def test_restored_alert_ends_once_its_query_is_healthy():
 
 
 def test_restored_alert_stays_open_while_its_query_is_not_seen():
-    harness = successor(left()).play([], DAY - 60, every=60)
+    harness = successor(left()).play([], DAY - 60)
 
     assert harness.incidents[0].ends_at is None
 
@@ -456,20 +456,20 @@ def test_restored_alert_found_without_its_query_still_waits_for_the_query():
     harness = successor(left(name="StreamingQueryMissing"))
     harness.play([(10, "a", "StreamingQueryMissing"), (20, "a", "forgotten")], 3600)
     assert harness.reported == ["0 + StreamingQueryMissing a"]
-    harness.play([], DAY + 60, every=60)
+    harness.play([], DAY + 60)
 
     assert "expired" in harness.ended[-1].alerts[0].annotations
 
 
 def test_restored_alert_still_found_after_a_day_does_not_expire():
     harness = successor(left(name="StreamingQueryMissing"), repeat_interval_seconds=1e9)
-    harness.play([(0, "a", "StreamingQueryMissing")], 2 * DAY, every=60)
+    harness.play([(0, "a", "StreamingQueryMissing")], 2 * DAY)
 
     assert harness.reported == ["0 + StreamingQueryMissing a"]
 
 
 def test_restored_alert_whose_query_never_appears_expires_after_a_day():
-    harness = successor(left()).play([], DAY, every=60)
+    harness = successor(left()).play([], DAY)
     ended = harness.incidents[0]
 
     assert harness.reported[-1] == "86400 - StreamingQueryFailed a"
