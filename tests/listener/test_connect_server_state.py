@@ -17,9 +17,8 @@ def failed(state, failure, at, *, closed_by_job=False):
     return state.context
 
 
-@pytest.mark.parametrize(
-    ("code", "details", "failure"),
-    [
+def test_grpc_status_is_classified():
+    failures = [
         ("UNAVAILABLE", REFUSED, CallFailure.REFUSED),
         ("UNAVAILABLE", "Socket closed", CallFailure.UNREACHABLE),
         ("UNAVAILABLE", "", CallFailure.UNREACHABLE),
@@ -31,10 +30,9 @@ def failed(state, failure, at, *, closed_by_job=False):
         ("INTERNAL", "[INVALID_HANDLE.SESSION_NOT_FOUND] The", CallFailure.SESSION_LOST),
         ("INTERNAL", "[STREAMING_QUERY_NOT_FOUND] no such query", CallFailure.REJECTED),
         ("INTERNAL", REFUSED, CallFailure.REJECTED),
-    ],
-)
-def test_grpc_status_is_classified(code, details, failure):
-    assert failure_of(code, details) is failure
+    ]
+
+    assert [(code, details, failure_of(code, details)) for code, details, _ in failures] == failures
 
 
 def test_server_that_refuses_for_seconds_has_ended():

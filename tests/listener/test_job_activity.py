@@ -256,9 +256,8 @@ WAITS = JobCounts(5, 1, 20, 0)
 NONE = JobCounts(5, 0, 20, 0)
 
 
-@pytest.mark.parametrize(
-    ("own", "unowned", "slots", "delay"),
-    [
+def test_batch_is_delayed_only_while_a_job_is_active():
+    delays = [
         (RUNS, NONE, None, Delay.TASK_RUNNING),
         (NONE, RUNS, None, Delay.TASK_RUNNING),
         (WAITS, NONE, SlotUse(0), Delay.NO_EXECUTORS),
@@ -272,10 +271,12 @@ NONE = JobCounts(5, 0, 20, 0)
         (NONE, NONE, SlotUse(4, 4, "other", 4), None),
         (JobCounts(5, 0, 20, 1), NONE, None, None),
         (JobCounts(), JobCounts(), None, None),
-    ],
-)
-def test_batch_is_delayed_only_while_a_job_is_active(own, unowned, slots, delay):
-    assert delay_of(JobActivity(own, unowned, counted=True, slots=slots)) is delay
+    ]
+
+    assert [
+        (own, unowned, slots, delay_of(JobActivity(own, unowned, counted=True, slots=slots)))
+        for own, unowned, slots, _ in delays
+    ] == delays
 
 
 def test_delay_is_unknown_for_a_run_whose_jobs_were_not_examined():
