@@ -18,23 +18,26 @@ from querypulse.listener.snapshot import Pause
 DAY = 24 * 3600
 
 
-def named(rows):
-    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+def otherwise(rows):
+    """The rows with other notifications than the table says, and those notifications."""
+    return {
+        what: reported
+        for what, story, until, expected in rows
+        if (reported := LifecycleHarness().play(story, until).reported) != expected
+    }
 
 
-@pytest.mark.parametrize(("story", "until", "reported"), named(SILENT))
-def test_nothing_to_report_notifies_nobody(story, until, reported):
-    assert LifecycleHarness().play(story, until).reported == reported == []
+def test_nothing_to_report_notifies_nobody():
+    assert otherwise(SILENT) == {}
+    assert [row for row in SILENT if row[-1]] == []
 
 
-@pytest.mark.parametrize(("story", "until", "reported"), named(ALREADY_REPORTED))
-def test_one_problem_notifies_only_once(story, until, reported):
-    assert LifecycleHarness().play(story, until).reported == reported
+def test_one_problem_notifies_only_once():
+    assert otherwise(ALREADY_REPORTED) == {}
 
 
-@pytest.mark.parametrize(("story", "until", "reported"), named(NOTIFYING))
-def test_problem_is_reported(story, until, reported):
-    assert LifecycleHarness().play(story, until).reported == reported
+def test_problem_is_reported():
+    assert otherwise(NOTIFYING) == {}
 
 
 def test_more_cases_stay_silent_than_notify():

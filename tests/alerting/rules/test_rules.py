@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.rules_table import (
-    CASES,
     USUALLY,
+    cases,
     counted,
     hung_batch,
     in_a_pool,
@@ -22,10 +22,6 @@ from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.probe import JobCounts
-
-NUMBERED = [
-    pytest.param(row, id=f"{number:03} {what}") for number, (what, *row) in enumerate(CASES, 1)
-]
 
 
 def with_severities(reported):
@@ -65,21 +61,34 @@ def holding(story, now, settings):
     return names | {found.alertname for rule in rules.ORDER if (found := rule(context)) is not None}
 
 
-@pytest.mark.parametrize("row", NUMBERED)
-def test_rules_table(row):
-    story, now, settings, reported, state, *besides = row
-    evaluation = story.evaluate(now, **settings)
+def test_each_row_of_the_rules_table_has_its_alerts_and_its_state():
+    failures = {
+        f"{number:03} {case.what}": (found, expected)
+        for number, case in enumerate(cases(), 1)
+        for found, expected in [outcome(case)]
+        if found != expected
+    }
 
-    assert [(finding.alertname, finding.query) for finding in evaluation.findings] == as_pairs(
-        reported
+    assert failures == {}
+
+
+def outcome(case):
+    """What the rules find in a row, and what they must find."""
+    story, settings, reported = case.story, case.settings, case.reported
+    evaluation = story.evaluate(case.at, **settings)
+    findings, health = evaluation.findings, evaluation.health.get("a")
+    found = (
+        [(finding.alertname, finding.query) for finding in findings],
+        [
+            (finding.alertname, finding.query, finding.severity.value)
+            for finding in findings
+            if finding.alertname in USUALLY
+        ],
+        None if health is None else health.state.value,
+        holding(story, case.at, settings),
     )
-    assert [
-        (finding.alertname, finding.query, finding.severity.value)
-        for finding in evaluation.findings
-        if finding.alertname in USUALLY
-    ] == with_severities(reported)
-    assert (evaluation.health["a"].state.value if "a" in evaluation.health else None) == state
-    assert holding(story, now, settings) == reported_of_a(story, reported) | set(*besides)
+    also = reported_of_a(story, reported) | set(case.besides)
+    return found, (as_pairs(reported), with_severities(reported), case.state, also)
 
 
 def reported_of_a(story, reported):
@@ -90,33 +99,30 @@ def reported_of_a(story, reported):
 
 
 def test_table_has_more_silent_rows_than_firing_ones():
-    firing = [context for context in CASES if context[4] is not None]
+    firing = [case for case in cases() if case.reported is not None]
 
-    assert len(CASES) - len(firing) > len(firing)
-
-
-REASONS = [
-    (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
-    (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
-    (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
-    (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
-    (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
-    (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: no batch in flight and no trigger for 70 s"),
-    (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
-    (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
-    (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
-    (no_executor(until=180), 180, "no_executors: batch 10 in flight for 79 s, no executor is available to run its tasks, none finished for 79 s"),
-    (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, none of its tasks is running, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
-    (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
-    (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
-]  # fmt: skip
+    assert len(cases()) - len(firing) > len(firing)
 
 
-@pytest.mark.parametrize(("story", "now", "reason"), REASONS)
-def test_stall_reports_its_kind(story, now, reason):
-    (finding,) = story.evaluate(now).findings
+def test_stall_reports_its_kind():
+    rows = [
+        (hung_batch(until=170), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
+        (hung_batch(until=170, tasks=3), 170, "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s"),
+        (watched(steady(), (101, 170, processing(batch=10, tasks=3, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
+        (watched(steady(), (101, 170, run(message="Processing new data", busy=True, tasks=0, waits_for_log=True))), 170, "commit_log_behind: the next batch has waited for the commit log for 69 s"),
+        (watched(steady(), (101, 170, run(message="Getting offsets from K", busy=True))), 170, "source_hung: 'Getting offsets from K' for 69 s"),
+        (watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True))), 170, "no_trigger: no batch in flight and no trigger for 70 s"),
+        (one_task(until=180), 180, "task_running: batch 10 in flight for 79 s, 1 task running, none finished for 79 s"),
+        (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
+        (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
+        (no_executor(until=180), 180, "no_executors: batch 10 in flight for 79 s, no executor is available to run its tasks, none finished for 79 s"),
+        (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, none of its tasks is running, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
+        (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
+        (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
+    ]  # fmt: skip
+    found = [[one.reason for one in story.evaluate(now).findings] for story, now, _ in rows]
 
-    assert finding.reason == reason
+    assert found == [[reason] for *_, reason in rows]
 
 
 def job_evidence(**work):
@@ -180,20 +186,22 @@ def test_batch_warning_reports_when_it_becomes_critical():
     assert "critical_after" not in critical.evidence
 
 
-@pytest.mark.parametrize(
-    ("story", "retries"),
-    [
-        (live_locked(until=600), True),
-        (live_locked(until=600, usual=200), False),
-        (live_locked(until=180, jobs=0), False),
-        (live_locked(until=1306, first=True), False),
-    ],
-    ids=["many more jobs", "the usual number of jobs", "no more jobs", "unknown number of jobs"],
-)
-def test_slow_batch_with_many_more_jobs_than_usual_is_retrying(story, retries):
-    (finding,) = story.evaluate(story.query().probed_at + 1).findings
+def test_slow_batch_with_many_more_jobs_than_usual_is_retrying():
+    stories = {
+        "many more jobs": live_locked(until=600),
+        "the usual number of jobs": live_locked(until=600, usual=200),
+        "no more jobs": live_locked(until=180, jobs=0),
+        "unknown number of jobs": live_locked(until=1306, first=True),
+    }
+    retrying = {
+        what: [
+            finding.reason.startswith("retrying: ")
+            for finding in story.evaluate(story.query().probed_at + 1).findings
+        ]
+        for what, story in stories.items()
+    }
 
-    assert finding.reason.startswith("retrying: ") == retries
+    assert retrying == {what: [what == "many more jobs"] for what in stories}
 
 
 def test_retrying_batch_reports_how_many_jobs_it_ran():
@@ -205,20 +213,20 @@ def test_retrying_batch_reports_how_many_jobs_it_ran():
     )
 
 
-@pytest.mark.parametrize(
-    ("story", "how_long"),
-    [
-        (Story().started(at=0).idle(at=600), "620 s, since its run began"),
-        (Story().started(at=0).ended(at=300).started(run=2, at=300).idle(run=2, at=600), "620 s, over restarts"),
-        (Story().started(at=0).commit(batch=0, at=10).idle(at=600), "610 s"),
-        (Story().started(at=0).commit(batch=0, at=10).ended(at=300).started(run=2, at=300).idle(run=2, at=600), "610 s, over restarts"),
-    ],
-    ids=["its first run", "restarted", "it has read rows", "restarted, and it had read rows"],
-)  # fmt: skip
-def test_missing_input_says_how_long_no_rows_were_read(story, how_long):
-    (finding,) = story.evaluate(620, expected_input_seconds=600.0).findings
+def test_missing_input_says_how_long_no_rows_were_read():
+    stories = {
+        "620 s, since its run began": Story().started(at=0).idle(at=600),
+        "620 s, over restarts": Story().started(at=0).ended(at=300).started(run=2, at=300).idle(run=2, at=600),
+        "610 s": Story().started(at=0).commit(batch=0, at=10).idle(at=600),
+        "610 s, over restarts": Story().started(at=0).commit(batch=0, at=10).ended(at=300).started(run=2, at=300).idle(run=2, at=600),
+    }  # fmt: skip
+    reasons = [
+        finding.reason
+        for story in stories.values()
+        for finding in story.evaluate(620, expected_input_seconds=600.0).findings
+    ]
 
-    assert finding.reason == f"no rows read for {how_long} (600 s allowed)"
+    assert reasons == [f"no rows read for {how_long} (600 s allowed)" for how_long in stories]
 
 
 def test_failure_has_evidence():
