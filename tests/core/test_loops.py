@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import threading
-import time
 
 import pytest
 from support.clock import Clock
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.core.guard import BURST_SECONDS, Guard
 from querypulse.core.threads import PAUSE_AFTER_ERROR_SECONDS, Loop
 
-PATIENCE_SECONDS = 10.0
 LONG_SECONDS = 3600.0
 
 
@@ -41,22 +39,21 @@ class Steps:
     """A step that counts its calls, and may raise or block."""
 
     def __init__(self, *, broken=False):
-        self.times = []
+        self.calls = 0
         self.threads = set()
         self.broken = broken
         self.free = threading.Event()
         self.free.set()
 
     def __call__(self):
-        self.times.append(time.monotonic())
+        self.calls += 1
         self.threads.add(threading.current_thread())
         assert self.free.wait(PATIENCE_SECONDS)
         if self.broken:
             raise RuntimeError("broken step")
-        time.sleep(0.001)
 
     def wait_for(self, count):
-        until(lambda: len(self.times) >= count, f"step {count}")
+        until(lambda: self.calls >= count, f"step {count}")
 
 
 def test_loop_repeats_its_step_in_one_daemon_thread(loop):
@@ -75,23 +72,37 @@ def test_stopped_loop_runs_no_further_step(loop):
     steps.wait_for(1)
     one.stop()
     assert one.join(PATIENCE_SECONDS)
-    count = len(steps.times)
+    count = steps.calls
     one.start()
 
-    assert len(steps.times) == count
+    assert steps.calls == count
     assert not steps.threads.pop().is_alive()
 
 
+class Pauses(threading.Event):
+    """Never pauses, but keeps for how long it should."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def wait(self, timeout=None):
+        self.seconds.append(timeout)
+        return self.is_set()
+
+
 @pytest.mark.contains_errors
-def test_failing_step_neither_ends_the_loop_nor_spins(loop):
-    guard, steps = Guard(), Steps(broken=True)
-    one = loop(steps, "worker", guard=guard)
+def test_failing_step_neither_ends_the_loop_nor_spins():
+    guard, steps, pauses = Guard(), Steps(broken=True), Pauses()
+    one = Loop("worker", steps, guard)
+    one.stopping = pauses
+    one.start()
     steps.wait_for(3)
     one.stop()
     assert one.join(PATIENCE_SECONDS)
 
-    assert guard.errors == {"worker": len(steps.times)}
-    assert steps.times[2] - steps.times[0] >= 2 * PAUSE_AFTER_ERROR_SECONDS
+    assert guard.errors == {"worker": steps.calls}
+    assert pauses.seconds == [PAUSE_AFTER_ERROR_SECONDS] * steps.calls
 
 
 def test_join_reports_a_step_that_still_runs(loop):
@@ -117,7 +128,7 @@ def test_loop_stopped_before_its_start_runs_no_step():
     one.start()
     assert one.join(PATIENCE_SECONDS)
 
-    assert steps.times == []
+    assert steps.calls == 0
 
 
 def test_loop_does_not_wait_for_itself():
