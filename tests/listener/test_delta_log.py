@@ -63,21 +63,19 @@ def test_table_without_versions_ends_at_0():
     assert (end_of(Log(()), 0), end_of(Log(()), 7)) == (0, 0)
 
 
-@pytest.mark.parametrize(
-    ("position", "version"),
-    [
-        ((5, -1), 5),
-        ((5, -100), 5),
-        ((3, 0), 3),
-        ((3, 17), 3),
-        ((3, END_INDEX), 4),
-        ((3, 2**63 - 101), 4),
-        (7, None),
-        (None, None),
-    ],
-)
-def test_version_is_read_once_all_its_files_are_read(position, version):
-    assert first_unread(position) == version
+def test_version_is_read_once_all_its_files_are_read():
+    versions = {
+        (5, -1): 5,
+        (5, -100): 5,
+        (3, 0): 3,
+        (3, 17): 3,
+        (3, END_INDEX): 4,
+        (3, 2**63 - 101): 4,
+        7: None,
+        None: None,
+    }
+
+    assert {position: first_unread(position) for position in versions} == versions
 
 
 def test_only_commits_are_versions():

@@ -6,7 +6,6 @@ import pytest
 from support.failures import delta_conflict, real_deaths
 from support.planted import PLANTED, in_lines, joined
 
-from querypulse.core.redaction import REDACTED, redact
 from querypulse.listener.failure import describe_failure, died_of_stopped_context
 
 
@@ -167,48 +166,6 @@ def test_other_failures_are_not_a_stopped_context():
     ]
 
     assert [text for text in texts if died_of_stopped_context(text)] == []
-
-
-SECRETS = [
-    ("jdbc:postgresql://h/db?user=u&password=hunter2&ssl=true", "hunter2"),
-    ("https://user:hunter2@host/path", "hunter2"),
-    ("spark.hadoop.fs.s3a.secret.key=hunter2", "hunter2"),
-    ('{"api_key": "hunter2 with blanks"}', "hunter2"),
-    ("Authorization: Bearer abcdefgh12345678", "abcdefgh12345678"),
-    ("key AKIAIOSFODNN7EXAMPLE in text", "AKIAIOSFODNN7EXAMPLE"),
-    ("AccountKey=" + "a" * 86 + "==;EndpointSuffix=x", "a" * 86),
-    ("https://acc.blob.core.windows.net/c?sv=1&sig=hunter2%3D", "hunter2"),
-    ("dapi" + "0123456789abcdef" * 2, "0123456789abcdef"),
-    ("eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl", "eyJzdWIiOiIx"),
-    ("-----BEGIN RSA PRIVATE KEY-----\nMIIEow\n-----END RSA PRIVATE KEY-----", "MIIEow"),
-    ("hooks.slack.com/services/T0/B0/hunter2", "hunter2"),
-    ("xoxb-123456-hunter2", "hunter2"),
-    ("ghp_" + "a" * 36, "a" * 36),
-    ("glsa_hunter2hunter2", "hunter2"),
-    ("jdbc:oracle:thin:scott/hunter2@host:1521", "hunter2"),
-    ('sasl.jaas.config=... password="hunter2";', "hunter2"),
-    ("basic.auth.user.info credentials: hunter2", "hunter2"),
-]
-
-
-def test_planted_secret_is_removed_for_good():
-    redacted = [(secret, redact(text)) for text, secret in SECRETS]
-
-    assert [
-        (secret, clean)
-        for secret, clean in redacted
-        if secret in clean or REDACTED not in clean or redact(clean) != clean
-    ] == []
-
-
-def test_plain_text_stays():
-    texts = [
-        "Files were added to partition [day=1]",
-        "batch 812 of run 4f: token",
-        "tokens processed 5",
-    ]
-
-    assert [redact(text) for text in texts] == texts
 
 
 def test_each_planted_secret_would_be_seen_in_its_line():

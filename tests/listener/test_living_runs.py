@@ -70,9 +70,8 @@ def test_offsets_are_returned_unchanged(offsets):
     assert parsed(line(offsets=offsets))["id"].offsets == offsets
 
 
-@pytest.mark.parametrize(
-    "odd",
-    [
+def test_malformed_line_does_not_affect_the_others():
+    lines = [
         line(batch="seven"),
         line(session="x"),
         line(flag=""),
@@ -80,13 +79,12 @@ def test_offsets_are_returned_unchanged(offsets):
         line(offsets=FIELD),
         FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN,
         FIELD.join(("id", "run")) + RUN,
-    ],
-)
-def test_malformed_line_does_not_affect_the_others(odd):
-    runs = parsed(line(query="a"), odd, line(query="b"))
+    ]
 
-    assert isinstance(runs["id"], UnreadRun)
-    assert (runs["id"].run_id, runs["a"], runs["b"]) == ("run", runs["b"], runs["a"])
+    for odd in lines:
+        runs = parsed(line(query="a"), odd, line(query="b"))
+        assert isinstance(runs["id"], UnreadRun)
+        assert (runs["id"].run_id, runs["a"], runs["b"]) == ("run", runs["b"], runs["a"])
 
 
 def test_run_that_threw_names_its_exception():
@@ -95,12 +93,10 @@ def test_run_that_threw_names_its_exception():
     assert parsed(text)["id"] == UnreadRun("run", "java.lang.IllegalStateException")
 
 
-@pytest.mark.parametrize(
-    "text", ["", "id", "id" + RUN, answer(line(), "id" + RUN), line(), answer(stopped="")]
-)
-def test_malformed_answer_is_rejected(text):
-    with pytest.raises(ValueError, match=r"values|neither true nor false"):
-        parse_living_runs(text)
+def test_malformed_answer_is_rejected():
+    for text in ("", "id", "id" + RUN, answer(line(), "id" + RUN), line(), answer(stopped="")):
+        with pytest.raises(ValueError, match=r"values|neither true nor false"):
+            parse_living_runs(text)
 
 
 class Jvm:

@@ -114,7 +114,7 @@ def test_listener_removed_by_the_user_stays_removed():
 
 
 def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first():
-    """L17: the second ``addListener`` must not count as a removal."""
+    """The second ``addListener`` must not count as a removal."""
     registration = Registration(registered=True)
     registration.check()
     second = Manager(registration.listener)
@@ -154,7 +154,7 @@ def test_first_session_is_kept_after_its_queries_ended():
 
 
 def test_first_check_reads_the_earlier_drops():
-    """L14: a driver that dropped events earlier has a count to start from."""
+    """A driver that dropped events earlier has a count to start from."""
     assert Registration(registered=True, dropped=lambda: 37).check().dropped_events == 37
 
 
