@@ -236,8 +236,11 @@ def outcome_of(end: End, folder: Path) -> EndOutcome:
             signal_it(driver, end)
             code = driver.wait()
             outside = seen_from_outside(reported, other)
-        fired = tuple(page.what for page in pages.pages if page.status == "firing")
-        return EndOutcome(code, fired, outside)
+        fired = [page.what for page in pages.pages if page.status == "firing"]
+        if end.receiver is never_answers:
+            # It is sent again.
+            fired = dict.fromkeys(fired)
+        return EndOutcome(code, tuple(fired), outside)
 
 
 def signal_it(driver, end):
