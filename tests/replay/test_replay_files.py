@@ -179,6 +179,7 @@ def line_ends(log):
     return list(itertools.accumulate(len(line) + 1 for line in log.lines))
 
 
+@pytest.mark.slow
 @settings(max_examples=20)
 @given(
     cuts=st.lists(st.integers(0, 90), max_size=12),

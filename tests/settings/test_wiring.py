@@ -147,6 +147,7 @@ def test_without_receivers_there_is_nothing_to_deliver():
     assert wiring.deliveries(Settings(), Guard()) == []
 
 
+@pytest.mark.slow
 def test_deliveries_need_no_spark():
     script = (
         "import sys; sys.modules['pyspark'] = sys.modules['py4j'] = None\n"
