@@ -8,7 +8,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from concurrent.futures import Future
 from contextlib import closing
 from types import SimpleNamespace
@@ -18,17 +17,25 @@ import requests
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from support.fake_driver import FakeDriver, python_jvm
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.core.threads import Loop
 from querypulse.listener.connect.client import CallFailure, ServerSilentError
 from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.spark.event_paths import open_path
-from querypulse.sidecar import Settings, SettingsError, Sidecar, attach, observers, runtime, session
+from querypulse.sidecar import (
+    Settings,
+    SettingsError,
+    Sidecar,
+    attach,
+    file_readers,
+    observers,
+    runtime,
+    session,
+)
 from querypulse.sidecar import sidecar as sidecar_module
 from querypulse.sidecar.sidecar import SIDECARS
 
-PATIENCE_SECONDS = 10.0
 QUIET = {"http_port": -1, "source_interval_seconds": 0}
 """Without a port and without brokers."""
 
@@ -70,7 +77,7 @@ def fakes(clean_environment, monkeypatch):
     yield made
     for sidecar in made:
         sidecar.close()
-    until(lambda: not our_threads(), "every thread of ours has ended", 5.0)
+    until(lambda: not our_threads(), "every thread of ours has ended")
 
 
 @pytest.fixture
@@ -165,11 +172,9 @@ def test_interrupted_close_stops_everything_and_a_second_one_does_not_wait(drive
     monkeypatch.setattr(sidecar._runtime, "_last_flush", interrupted)
     with pytest.raises(KeyboardInterrupt):
         sidecar.close()
-    began = time.monotonic()
-    sidecar.close(timeout=60.0)
+    sidecar.close(timeout=3600.0)
 
-    assert time.monotonic() - began < PATIENCE_SECONDS
-    until(lambda: not our_threads(), "every thread of ours has ended", PATIENCE_SECONDS)
+    until(lambda: not our_threads(), "every thread of ours has ended")
 
 
 @pytest.mark.fault("Ends and kills", "`attach` again after `close()`", "A new sidecar works")
@@ -206,17 +211,28 @@ def test_each_context_has_its_own_sidecar(driver):
 
 
 def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
-    opening, second_opening = threading.Event(), threading.Event()
-    open_path = runtime.open_path
+    opening, second_asks, second_opening = (threading.Event() for _ in range(3))
+    open_path, lock = runtime.open_path, SIDECARS.lock
+
+    class NotedLock:
+        """The lock of the registry, which notes that the second thread asks for it."""
+
+        def __enter__(self):
+            if threading.current_thread() is threads[1]:
+                second_asks.set()
+            lock.acquire()
+
+        def __exit__(self, *_):
+            lock.release()
 
     def slowly(*args, **kwargs):
         if opening.is_set():
             second_opening.set()
         opening.set()
-        # Longer than the other thread needs to get here if no lock stops it.
-        second_opening.wait(0.3)
+        until(lambda: second_asks.is_set() or second_opening.is_set(), "the other thread is here")
         return open_path(*args, **kwargs)
 
+    monkeypatch.setattr(SIDECARS, "lock", NotedLock())
     monkeypatch.setattr(runtime, "open_path", slowly)
     attached = []
     threads = [
@@ -292,17 +308,17 @@ def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatc
 
     def waits(*arguments, **options):
         opening.set()
-        assert closed.wait(10)
+        assert closed.wait(PATIENCE_SECONDS)
         return open_path(*arguments, **options)
 
     monkeypatch.setattr(runtime, "open_path", waits)
     sidecar = Sidecar(Settings(**QUIET), spark=driver)
     attaching = threading.Thread(target=sidecar.start_or_stand_by)
     attaching.start()
-    assert opening.wait(10)
+    assert opening.wait(PATIENCE_SECONDS)
     sidecar.close()
     closed.set()
-    attaching.join(10)
+    attaching.join(PATIENCE_SECONDS)
 
     assert (sidecar.closed, our_threads(), driver.bus.queues) == (True, [], [])
     assert SIDECARS.find(driver.sparkContext) is None
@@ -511,7 +527,7 @@ def test_silence_can_be_posted_over_http(driver, tmp_path):
         f"{sidecar.url}/silences",
         json={"queries": "bilingg", "minutes": 1},
         headers={"Authorization": "Bearer t0ken"},
-        timeout=10,
+        timeout=PATIENCE_SECONDS,
     )
 
     assert answer.status_code == 201
@@ -545,14 +561,17 @@ def test_server_starts_with_anonymous_access_allowed(driver, caplog):
     assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
-def test_rotated_token_is_required_from_then_on(driver, tmp_path):
+def test_rotated_token_is_required_from_then_on(driver, tmp_path, monkeypatch):
+    monkeypatch.setattr(file_readers, "READ_SECONDS", 0.05)
     path = tmp_path / "token"
     path.write_text("old")
     sidecar = attach(driver, http_port=0, http_token_file=str(path), source_interval_seconds=0)
 
     def code(token):
         headers = {"Authorization": f"Bearer {token}"}
-        return requests.get(f"{sidecar.url}/livez", headers=headers, timeout=10).status_code
+        return requests.get(
+            f"{sidecar.url}/livez", headers=headers, timeout=PATIENCE_SECONDS
+        ).status_code
 
     assert (code("old"), code("new")) == (200, 401)
     path.write_text("new")
@@ -560,28 +579,27 @@ def test_rotated_token_is_required_from_then_on(driver, tmp_path):
     assert code("old") == 401
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Disk, port and mounts", "Secret and silence files on a mount that hangs", "Evaluation goes on"
 )
-def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path):
+def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path, monkeypatch):
     """Opening a FIFO without a writer blocks, like a file on a dead NFS server."""
+    monkeypatch.setattr(file_readers, "READ_SECONDS", 0.05)
     silences, key = tmp_path / "silences", tmp_path / "key"
     os.mkfifo(silences)
     key.write_text("k" * 32)
-    began = time.monotonic()
     sidecar = attach(
         driver, **QUIET, silence_file=str(silences), pagerduty_routing_key_file=str(key)
     )
     key.unlink()
     os.mkfifo(key)
 
-    assert time.monotonic() - began < 5
     until(lambda: is_reading("querypulse-secret-files"), "the thread is blocked by the FIFO")
     before = sidecar._runtime.evaluated.snapshot.at
-    until(lambda: sidecar._runtime.evaluated.snapshot.at > before + 1, "evaluation goes on")
-    began = time.monotonic()
+    until(lambda: sidecar._runtime.evaluated.snapshot.at > before, "evaluation goes on")
     sidecar.close()
-    assert time.monotonic() - began < 4
+    assert is_reading("querypulse-secret-files"), "the end has waited for the file"
     until(lambda: not released(silences, key) and not our_threads(), "the readers have ended")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from msgspec import structs
 from pyspark.errors import StreamingQueryException
+from support.patience import PATIENCE_SECONDS
 from support.rules_table import hung_batch, live_locked, one_task, steady, watched
 from support.story import CONFLICT, Story, processing, run
 
@@ -20,7 +20,6 @@ from querypulse.sidecar import QueryFailure, Settings, Sidecar
 from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
 
 ONCE = "AvailableNowTrigger"
-PATIENCE_SECONDS = 10.0
 
 
 def failure(story, now, **policy):
@@ -84,22 +83,28 @@ def test_failure_is_found_among_other_alerts():
     assert failure(story, 1000).query == "dead"
 
 
-@pytest.mark.parametrize(
-    ("story", "now", "policy"),
-    [
-        (Story(), 1000, {}),
-        (Story().started(at=0).commit(batch=0, at=5), 10, {}),
-        (Story().started(at=0).commit(batch=0, at=5).probe(processing(batch=1), at=6), 900, {}),
-        (Story(), 1000, {"expected": ["bronze"]}),
-        (Story().probe(run(), at=0).ended(at=1), 30, {}),
-        (Story().probe(run(trigger=ONCE), at=0).ended(at=1), 1000, {}),
-        (Story().started(at=0).ended(at=1, exception=CONFLICT), 2, {"overrides": [("*", {"ignore": True})]}),
-        (Story().started(at=0).ended(at=1, exception=CONFLICT).started(run=2, at=2).commit(run=2, batch=0, at=3), 4, {}),
-    ],
-    ids=["nothing", "healthy", "hung", "missing", "stopped just now", "completed", "ignored", "recovered"],
-)  # fmt: skip
-def test_nothing_else_ends_the_wait(story, now, policy):
-    assert failure(story, now, **policy) is None
+def test_nothing_else_ends_the_wait():
+    def failed():
+        return Story().started(at=0).ended(at=1, exception=CONFLICT)
+
+    def committed():
+        return Story().started(at=0).commit(batch=0, at=5)
+
+    stories = {
+        "nothing": (Story(), 1000, {}),
+        "healthy": (committed(), 10, {}),
+        "hung": (committed().probe(processing(batch=1), at=6), 900, {}),
+        "missing": (Story(), 1000, {"expected": ["bronze"]}),
+        "stopped just now": (Story().probe(run(), at=0).ended(at=1), 30, {}),
+        "completed": (Story().probe(run(trigger=ONCE), at=0).ended(at=1), 1000, {}),
+        "ignored": (failed(), 2, {"overrides": [("*", {"ignore": True})]}),
+        "recovered": (failed().started(run=2, at=2).commit(run=2, batch=0, at=3), 4, {}),
+    }
+    failures = {
+        name: failure(story, now, **policy) for name, (story, now, policy) in stories.items()
+    }
+
+    assert failures == dict.fromkeys(stories)
 
 
 # -- several processes on one JVM -----------------------------------------------------------------
@@ -211,20 +216,18 @@ def test_silent_jvm_ends_the_wait_for_the_whole_driver():
     assert stall(story, 400).query == "*"
 
 
-@pytest.mark.parametrize(
-    ("story", "now", "policy"),
-    [
-        (steady(), 105, {}),
-        (hung_batch(until=150), 150, {}),
-        (one_task(until=180), 180, {}),
-        (live_locked(until=1700), 1700, {}),
-        (hung_batch(until=175), 172, {"overrides": [("a", {"ignore": True})]}),
-        (steady().ended(at=101, exception=CONFLICT), 400, {}),
-    ],
-    ids=["healthy", "within its window", "a warning", "critically slow, not stalled", "ignored", "failed"],
-)  # fmt: skip
-def test_no_other_problem_counts_as_a_stall(story, now, policy):
-    assert stall(story, now, **policy) is None
+def test_no_other_problem_counts_as_a_stall():
+    stories = {
+        "healthy": (steady(), 105, {}),
+        "within its window": (hung_batch(until=150), 150, {}),
+        "a warning": (one_task(until=180), 180, {}),
+        "critically slow, not stalled": (live_locked(until=1700), 1700, {}),
+        "ignored": (hung_batch(until=175), 172, {"overrides": [("a", {"ignore": True})]}),
+        "failed": (steady().ended(at=101, exception=CONFLICT), 400, {}),
+    }
+    stalls = {name: stall(story, now, **policy) for name, (story, now, policy) in stories.items()}
+
+    assert stalls == dict.fromkeys(stories)
 
 
 def test_stall_found_once_may_be_a_glitch():
@@ -285,23 +288,21 @@ def test_wait_ends_when_the_application_stopped_its_context():
     assert is_over(story)
 
 
-@pytest.mark.parametrize(
-    ("story", "policy"),
-    [
-        (Story(), {}),
-        (Story(), {"expected": ["bronze"]}),
-        (completed(), {"expected": ["a", "bronze"]}),
-        (Story().started(at=0), {}),
-        (Story().probe(run(), at=0).ended(at=1), {}),
-        (Story().started(at=0).ended(at=1, exception=CONFLICT), {}),
-        (Story().probe(run(), at=1, context=Context.STOPPED), {}),
-        (Story().probe(run(), at=0).probe(at=1, context=Context.JVM_GONE), {}),
-        (completed().started("b", at=2), {}),
-    ],
-    ids=["nothing yet", "all missing", "one missing", "living", "stopped", "failed", "context died", "JVM gone", "one living"],
-)  # fmt: skip
-def test_wait_goes_on_while_something_can_still_fail(story, policy):
-    assert not is_over(story, **policy)
+def test_wait_goes_on_while_something_can_still_fail():
+    jvm_gone = {"at": 1, "context": Context.JVM_GONE}
+    stories = {
+        "nothing yet": (Story(), {}),
+        "all missing": (Story(), {"expected": ["bronze"]}),
+        "one missing": (completed(), {"expected": ["a", "bronze"]}),
+        "living": (Story().started(at=0), {}),
+        "stopped": (Story().probe(run(), at=0).ended(at=1), {}),
+        "failed": (Story().started(at=0).ended(at=1, exception=CONFLICT), {}),
+        "context died": (Story().probe(run(), at=1, context=Context.STOPPED), {}),
+        "JVM gone": (Story().probe(run(), at=0).probe(**jvm_gone), {}),
+        "one living": (completed().started("b", at=2), {}),
+    }
+
+    assert [name for name, (story, policy) in stories.items() if is_over(story, **policy)] == []
 
 
 @pytest.mark.parametrize("end", [None, CONFLICT])
@@ -316,11 +317,8 @@ def test_ignored_query_does_not_prolong_the_wait(end):
 # -- the wait itself --------------------------------------------------------------------------
 
 
-def test_wait_respects_its_timeout():
-    began = time.monotonic()
+def test_wait_ends_with_its_timeout():
     Sidecar(Settings()).await_any_failure(timeout=0.05)
-
-    assert 0.05 <= time.monotonic() - began < PATIENCE_SECONDS
 
 
 def test_closed_sidecar_does_not_wait():
@@ -334,7 +332,7 @@ def test_closing_ends_the_wait_of_another_thread():
     ended = threading.Event()
     waiting = threading.Thread(target=lambda: sidecar.await_any_failure() or ended.set())
     waiting.start()
-    assert not ended.wait(0.05)
+    assert not ended.is_set()
     sidecar.close()
     waiting.join(PATIENCE_SECONDS)
 

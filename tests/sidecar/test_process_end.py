@@ -8,6 +8,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
@@ -60,50 +61,53 @@ def test_crash_sends_no_shutdown_notice():
     }
 
 
-AT_EXIT = """
-import atexit, sys, threading
+FORKS = """
+import atexit, os, sys, threading
 from querypulse.sidecar.runtime import uncaught_exception
-atexit.register(lambda: print(getattr(uncaught_exception(), "__name__", None), flush=True))
+
+def say():
+    print(name, getattr(uncaught_exception(), "__name__", None), sep=": ", flush=True)
+
+for name, script in SCRIPTS.items():
+    if os.fork() == 0:
+        atexit.register(say)
+        exec(script)
+        break
+    _, status = os.wait()
+    if os.WIFSIGNALED(status):
+        print(name, "by signal", os.WTERMSIG(status), flush=True)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("script", "found"),
-    [
-        ("pass", "None"),
-        ("sys.exit(3)", "None"),
-        ("sys.exit('wrong')", "None"),
-        ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass", "None"),
-        ("t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", "None"),
-        ("1 / 0", "ZeroDivisionError"),
-        ("raise KeyboardInterrupt", "KeyboardInterrupt"),
-        ("try:\n    1 / 0\nfinally:\n    sys.exit(0)", "None"),
-        ("sys.ps1 = '> '\n1 / 0", "None"),
-    ],
-    ids=["ends", "exits", "exits with message", "caught", "thread", "exception", "interrupt",
-         "exits after exception", "interactive"],
-)  # fmt: skip
-def test_uncaught_exception_is_known_at_exit(script, found):
+def test_uncaught_exception_is_known_at_exit():
+    """Each script ends a process of its own, which is forked to save the imports."""
+    expected = {
+        "ends": ("pass", None),
+        "exits": ("sys.exit(3)", None),
+        "exits with message": ("sys.exit('wrong')", None),
+        "caught": ("try:\n    1 / 0\nexcept ZeroDivisionError:\n    pass", None),
+        "thread": ("t = threading.Thread(target=lambda: 1 / 0); t.start(); t.join()", None),
+        "exception": ("1 / 0", "ZeroDivisionError"),
+        "interrupt": ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        "exits after exception": ("try:\n    1 / 0\nfinally:\n    sys.exit(0)", None),
+        "interactive": ("sys.ps1 = '> '\n1 / 0", None),
+        "signal": (f"os.kill(os.getpid(), {signal.SIGINT:d})\nthreading.Event().wait(60)", "KeyboardInterrupt"),
+    }  # fmt: skip
+    scripts = {name: script for name, (script, _) in expected.items()}
     ran = subprocess.run(
-        [sys.executable, "-I", "-c", AT_EXIT + script], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", f"SCRIPTS = {scripts!r}\n{FORKS}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
     )
+    lines = ran.stdout.splitlines()
 
-    assert ran.stdout.strip() == found
-
-
-@pytest.mark.slow
-def test_interrupt_is_known_at_exit():
-    script = (
-        AT_EXIT
-        + "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nthreading.Event().wait(10)"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-I", "-c", script], capture_output=True, text=True, check=False
-    )
-
-    assert ran.stdout.strip() == "KeyboardInterrupt"
-    assert ran.returncode == -signal.SIGINT
+    assert [line for line in lines if "by signal" not in line] == [
+        f"{name}: {error}" for name, (_, error) in expected.items()
+    ]
+    assert f"signal by signal {signal.SIGINT:d}" in lines
 
 
 def test_exception_of_a_notebook_cell_does_not_end_the_process(monkeypatch):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 
 import pytest
 import requests
@@ -14,6 +13,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 from support.http_double import HttpDouble, held, reply
+from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 from support.server_process import ServerProcess, free_port
 
@@ -23,8 +23,6 @@ from querypulse.exporter.metrics import all_families
 from querypulse.settings.settings import Settings, SettingsError
 from querypulse.settings.wiring import push_connections
 from querypulse.sidecar.pushing import Publisher, make_publishers
-
-PATIENCE_SECONDS = 20.0
 
 
 @pytest.fixture
@@ -50,15 +48,7 @@ def publishing():
     yield start
     for one in started:
         one.stop(planned=False)
-        one.join(lambda: 5.0)
-
-
-def until(condition):
-    ends = time.monotonic() + PATIENCE_SECONDS
-    while not (found := condition()):
-        assert time.monotonic() < ends
-        time.sleep(0.01)
-    return found
+        one.join(lambda: PATIENCE_SECONDS)
 
 
 def end(publishers, *, planned):
@@ -97,10 +87,10 @@ def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing
     read = threading.Event()
     double.script.extend([reply(403), held(read, reply(200))])
     publishers = publishing(pushgateway_url=double.url)
-    until(lambda: publishers.pushes["pushgateway"].outcomes["misconfigured"])
+    until(lambda: publishers.pushes["pushgateway"].outcomes["misconfigured"], "a push fails")
     failed = publishers.pushes["pushgateway"]
     read.set()
-    until(lambda: publishers.pushes["pushgateway"].outcomes["delivered"])
+    until(lambda: publishers.pushes["pushgateway"].outcomes["delivered"], "a push succeeds")
 
     assert failed.problem.endswith("answered 403")
     assert publishers.pushes["pushgateway"].problem == ""
@@ -123,32 +113,65 @@ class IncompleteTarget:
     def close(self): ...
 
 
+class NotedPauses(threading.Event):
+    """Keeps for how long it was waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def wait(self, timeout=None):
+        self.seconds.append(timeout)
+        return super().wait(timeout)
+
+
 @pytest.mark.contains_errors
 def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
-    target, guard = IncompleteTarget(), Guard()
+    target, guard, pauses = IncompleteTarget(), Guard(), NotedPauses()
     publisher = Publisher(target, full_published, guard, interval_seconds=60.0)
+    publisher._ending = pauses
     publisher.start()
-    until(lambda: publisher.pushes.problem)
-    time.sleep(0.5)
+    until(lambda: pauses.seconds, "it pauses")
     publisher.stop(planned=True)
     publisher.join(PATIENCE_SECONDS)
 
     assert publisher.pushes.problem == "ImportError"
     assert publisher.pushes.outcomes["failed"] == len(target.pushes) == 1
     assert guard.errors["push-otlp"] == 1
+    assert pauses.seconds == [60.0]
 
 
-def test_target_that_hangs_does_not_delay_the_end(double, publishing):
-    free = threading.Event()
-    double.script.extend([held(free, reply(200))] * 3)
-    publishers = publishing(pushgateway_url=double.url)
-    double.wait_for(1)
-    began = time.monotonic()
-    publishers.stop(planned=True)
-    publishers.join(lambda: 0.2)
-    free.set()
+class HangingTarget:
+    """Pushes until it is free."""
 
-    assert time.monotonic() - began < 5
+    name = "otlp"
+
+    def __init__(self):
+        self.began, self.free, self.closed = (threading.Event() for _ in range(3))
+        self.returned = False
+
+    def push(self, published, wall):
+        self.began.set()
+        self.free.wait(PATIENCE_SECONDS)
+        self.returned = True
+
+    def end(self, wall): ...
+
+    def close(self):
+        self.closed.set()
+
+
+def test_target_that_hangs_does_not_delay_the_end():
+    target = HangingTarget()
+    publisher = Publisher(target, full_published, Guard(), interval_seconds=60.0)
+    publisher.start()
+    assert target.began.wait(PATIENCE_SECONDS)
+    publisher.stop(planned=True)
+    publisher.join(0.05)
+
+    assert (target.closed.is_set(), target.returned) == (True, False)
+    target.free.set()
+    publisher.join(PATIENCE_SECONDS)
 
 
 def test_otlp_receiver_gets_figures_with_its_headers(double, publishing, tmp_path):
@@ -168,7 +191,7 @@ def test_figures_that_an_otlp_receiver_refuses_are_a_failure(double, publishing)
     answer.partial_success.rejected_data_points = 3
     double.script.append(reply(200, body=answer.SerializeToString()))
     publishers = publishing(otlp_endpoint=double.url)
-    until(lambda: publishers.pushes["otlp"].outcomes["rejected"])
+    until(lambda: publishers.pushes["otlp"].outcomes["rejected"], "figures are refused")
 
     assert publishers.pushes["otlp"].outcomes["failed"] == 0
 
@@ -224,13 +247,13 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         other = publishing(
             pushgateway_url=gateway.url, app="bank", published=lambda: full_published(app="bank")
         )
-        until(lambda: mine in shown())
-        until(lambda: 'instance="bank"' in shown())
+        until(lambda: mine in shown(), "the figures are shown")
+        until(lambda: 'instance="bank"' in shown(), "those of the other driver, too")
         assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
         end(other, planned=False)
         end(publishers, planned=True)
         # The Pushgateway answers 202 and deletes the group a moment later.
-        until(lambda: 'instance="shop"' not in shown())
+        until(lambda: 'instance="shop"' not in shown(), "the group is deleted")
         assert 'instance="bank"' in shown()
     finally:
         gateway.stop()
@@ -254,8 +277,11 @@ def test_real_collector_accepts_every_figure(tmp_path, publishing):
     collector = ServerProcess([os.environ["OTELCOL"], f"--config=file:{config}"], port, log)
     try:
         publishers = publishing(otlp_endpoint=collector.url)
-        until(lambda: publishers.pushes["otlp"].outcomes["delivered"])
-        until(lambda: all(f"-> Name: {name}\n" in log.read_text() for name in names))
+        until(lambda: publishers.pushes["otlp"].outcomes["delivered"], "a push succeeds")
+        until(
+            lambda: all(f"-> Name: {name}\n" in log.read_text() for name in names),
+            "the collector has every figure",
+        )
     finally:
         collector.stop()
 

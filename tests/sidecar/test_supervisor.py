@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.clock import Clock
+from support.patience import PATIENCE_SECONDS, until
 from support.story import CONFLICT, Story
 
 from querypulse.core.redaction import redact
@@ -240,10 +241,9 @@ def test_forgetting_the_last_query_ends_the_wait(harness):
         done.set()
 
     threading.Thread(target=wait, daemon=True).start()
-    while not harness.supervisor.forget("a"):
-        pass
+    until(lambda: harness.supervisor.forget("a"), "it is supervised")
 
-    assert done.wait(20)
+    assert done.wait(PATIENCE_SECONDS)
 
 
 def test_run_that_spark_calls_active_is_not_started_again(harness):

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
 from querypulse.sidecar.session import NoSessionError, Registry, active_session
 from querypulse.sidecar.sidecar import SIDECARS
 
 HOOK = "https://hooks.example.com/services/hidden-path"
-PATIENCE_SECONDS = 10.0
 KNOWN_SESSION = session._known_session
 
 
@@ -105,7 +105,7 @@ def test_listener_without_a_spark_session_raises():
 
 @pytest.mark.contains_errors
 def test_internal_error_still_gives_pyspark_a_listener(jvm):
-    """L22: ``addListener`` must not fail the job when the monitor cannot start."""
+    """``addListener`` must not fail the job when the monitor cannot start."""
     driver = FakeDriver(janino=AttributeError("an unknown Spark"))
     sidecar = Sidecar(Settings(http_port=-1), spark=driver)
 
@@ -184,7 +184,7 @@ def test_default_connect_session_is_found_in_a_thread_that_has_no_active_one(mon
 
 
 def test_settings_come_from_arguments_environment_and_file(config, monkeypatch):
-    """S2: ``spark.streams.addListener(Sidecar().listener)`` reads the same origins as ``attach``."""
+    """``spark.streams.addListener(Sidecar().listener)`` reads the same origins as ``attach``."""
     file = 'app_name = "of the file"\nstall_floor_seconds = 11\nhttp_port = 1'
     for name, value in config(file).items():
         monkeypatch.setenv(name, value)

@@ -373,7 +373,7 @@ def test_a_completed_query_is_forgotten_in_time():
 
 
 def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident_per_alert():
-    """L23: thirty restarts in a minute, each under a new id."""
+    """Thirty restarts in a minute, each under a new id."""
     harness = WorkerHarness()
     for number in range(30):
         ids = (f"id-{number}", f"run-{number}")
