@@ -1,4 +1,4 @@
-"""Turns a seed into a plan. ``terms`` has the probabilities and the exclusions."""
+"""Turns a seed into a plan. ``terms`` has the probabilities."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from msgspec.structs import replace
 from .plan import Plan, QuerySpec, Setup, Step
 from .terms import Terms
 
-SHORT_SECONDS = 3.0
-"""A probe that does not report for this long is not stale yet."""
 NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
 
 
@@ -42,13 +40,10 @@ class _Maker:
                 steps += self._around(setup, queries)
             else:
                 steps += self._to_query(self._rng.choice(queries))
-        if not self._terms.has("A10") and any(one.do in _STUCK for one in steps):
-            steps = [replace(one, seconds=min(one.seconds, SHORT_SECONDS))
-                     if one.do == "probe_refused" else one for one in steps]  # fmt: skip
         if any(one.key == "twin" for one in queries):
             steps = self._of_namesakes(steps)
         steps.sort(key=lambda one: one.at)
-        return Plan(seed, self._horizon, queries, tuple(steps), setup, self._terms.without)
+        return Plan(seed, self._horizon, queries, tuple(steps), setup)
 
     def _of_namesakes(self, steps: list[Step]) -> list[Step]:
         """The steps that two queries of one name allow.
@@ -70,7 +65,7 @@ class _Maker:
         # PagerDuty cannot say whose an incident is: there, only a generic name keeps drivers apart.
         apps = ["pyspark-shell"] if "pagerduty" in receivers else ["pyspark-shell", Setup().app]
         watched = rng.random() < 0.4
-        drivers = ("d1", "d2") if terms.has("A8") and rng.random() < 0.2 else ("d1",)
+        drivers = ("d1", "d2") if self._happens(terms.two_drivers) else ("d1",)
         apart = len(drivers) > 1 and self._happens(terms.apart)
         return Setup(
             apart=apart,
@@ -205,9 +200,7 @@ class _Maker:
         return steps
 
     def _silence(self, who: str, at: float) -> Step:
-        names = (
-            ["", "StreamingQueryFailed", "StreamingQueryStalled"] if self._terms.has("A6") else [""]
-        )
+        names = ["", "StreamingQueryFailed", "StreamingQueryStalled"]
         return Step(at, "silence", who, self._lasts(5.0, 200.0), self._rng.choice(names))
 
     def _new(self, query: QuerySpec, at: float) -> list[Step]:
@@ -224,8 +217,6 @@ class _Maker:
         return self._to_surroundings(kind, setup, at)
 
     def _to_surroundings(self, kind: str, setup: Setup, at: float) -> list[Step]:
-        if kind == "context_dies" and not self._terms.has("A1"):
-            kind = "pause"
         if kind in _ENDS:
             return self._end(kind, setup, at)
         if kind == "silence all":
@@ -238,7 +229,7 @@ class _Maker:
             return Step(at, kind)
         if kind == "receiver":
             modes = ["down", "busy", "slow", "cut", "cut before", "wrong token"]
-            modes += ["gone"] if self._terms.has("A18") else []
+            modes += ["gone"] if self._terms.gone else []
             return Step(at, kind, "", self._lasts(2.0, 150.0), self._rng.choice(modes))
         if kind in ("delay all", "drop all"):
             size = self._rng.choice([3.0, 30.0])
@@ -246,9 +237,7 @@ class _Maker:
             return Step(at, do, "*", size, "40" if do == "delay" else "")
         if kind == "no_executors":
             return Step(at, kind, self._rng.choice(setup.drivers), self._rng.choice(_LONG))
-        longest = {"jvm_pause": 3.0, "probe_refused": 40.0, "pause": 120.0, "jump": 3600.0}
-        if self._terms.has("A5") and self._terms.has("A10"):
-            longest |= {"jvm_pause": 90.0, "probe_refused": 120.0}
+        longest = {"jvm_pause": 90.0, "probe_refused": 120.0, "pause": 120.0, "jump": 3600.0}
         back = kind == "jump" and self._happens(self._terms.jumps_back)
         seconds = self._lasts(1.0, longest.get(kind, 1.0))
         return Step(at, kind, "", -seconds if back else seconds)
@@ -292,7 +281,6 @@ class _Maker:
         return str(self._rng.choices(names, weights)[0])
 
 
-_STUCK = frozenset({"hang", "crawl", "ask", "skew", "starve"})
 _ENDS = frozenset(
     {"kill", "kill_within", "close", "raise", "terminate", "jvm_crash", "context_dies", "app_stops"}
 )

@@ -15,7 +15,7 @@ from .world import PlanOutcome, run
 
 
 class Mutation(msgspec.Struct, frozen=True):
-    """Replaces ``owner.name`` by ``by``, which may revert the fix of a ``finding``.
+    """Replaces ``owner.name`` by ``by``.
 
     It ``breaks`` one of these properties within ``seeds`` histories of ``terms``, or in ``plan``.
     """
@@ -29,13 +29,9 @@ class Mutation(msgspec.Struct, frozen=True):
     seeds: int = 25
     first: int = 1
     """Where the search starts: at a seed that has shown the mutation before."""
-    finding: str = ""
     plan: Plan | None = None
-
-    @property
-    def title(self) -> str:
-        """The title in a list of tests."""
-        return f"{self.finding}: {self.what}" if self.finding else self.what
+    essential: bool = False
+    """Whether it stands for a decision of its own; the others are tried at night."""
 
 
 def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:

@@ -145,8 +145,6 @@ class Plan(msgspec.Struct, frozen=True):
     queries: tuple[QuerySpec, ...]
     steps: tuple[Step, ...]
     setup: Setup = Setup()
-    without: frozenset[str] = frozenset()
-    """Known findings whose properties are not required; see ``exclusions``."""
 
     def lacking(self, *, step: int | None = None, query: str | None = None) -> Plan:
         """The plan without one of its steps, or without one of its queries."""

@@ -119,7 +119,7 @@ class Quiet:
                 raise Violation("P2", f"{receiver.name} notified of {name}; all signals worked")
 
     def _check_severity(self, receiver: SimReceiver, one: Notification) -> None:
-        """Check that an ordinarily slow batch is not critical too early (A9)."""
+        """Check that an ordinarily slow batch is not critical too early."""
         if (
             len(one.named) != 1
             or one.severity != "critical"
@@ -409,9 +409,7 @@ class Quiet:
         return any(name is not None and names.count(name) > 1 for name in mine)
 
     def _check_slow_flapping(self, receiver: SimReceiver, one: Notification) -> None:
-        """Check that a problem that comes and goes is one incident from the third time on (A11)."""
-        if "A11" in self._stage.plan.without:
-            return
+        """Check that a problem that comes and goes is one incident from the third time on."""
         if is_of_all(one.key) and len(self._stage.drivers) > 1:
             # Drivers of one app name share it, and each resolves and notifies for itself.
             return

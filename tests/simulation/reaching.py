@@ -263,7 +263,7 @@ class Reaching:
     def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
         """How much longer a receiver shows an incident of an earlier process without a spool.
 
-        Under a generic name for ever, because it may belong to another driver (A8); at an
+        Under a generic name for ever, because it may belong to another driver; at an
         Alertmanager until it is clear that no other driver of the same app posts it.
         """
         driver = self._stage.drivers[query.spec.driver]
@@ -321,10 +321,6 @@ class Reaching:
             one.key in known and any(key == query.key for key, _ in one.named)
             for one in receiver.rejected
         )
-
-    @property
-    def _without(self) -> frozenset[str]:
-        return self._stage.plan.without
 
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
         """P4 if an alert of the whole driver is open or a namesake exists, otherwise P1."""

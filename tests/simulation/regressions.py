@@ -46,7 +46,8 @@ THEN = replace(
     ),
     logs_rarely=0.0,
     declares=0.0,
-    without=frozenset({"A8", "A18"}),
+    two_drivers=0.0,
+    gone=False,
 )  # fmt: skip
 """The terms when these seeds failed; new steps would change their plans."""
 

@@ -166,7 +166,7 @@ class Resolving:
         return self._stage.time.now - newest <= Limits().stall_floor_seconds
 
     def _cycles_seconds(self, key: str) -> float:
-        """The duration of the query's newest cycles of failures: recovery takes as long (A11)."""
+        """The duration of the query's newest cycles of failures: recovery takes as long."""
         begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
         return begins[-1] - begins[-active_alert.CYCLES :][0] if begins else 0.0
 
@@ -404,7 +404,7 @@ class Resolving:
             # The clock was set back: it seems to have begun after this process.
             return True
         # Only a receiver that can be asked, or accepts resolves of unknown incidents, can be
-        # reconciled; under a generic name, the incident may belong to another driver (A8).
+        # reconciled; under a generic name, the incident may belong to another driver.
         return not receiver.capabilities.reconciles or is_generic(driver.app)
 
     def _of_group(self, one: Open) -> list[str]:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from .exclusions import EXCLUDED
-
 
 class Terms(msgspec.Struct, frozen=True):
-    """Weights of what may happen to queries and around them; ``without`` names findings."""
+    """Weights of what may happen to queries and around them."""
 
-    without: frozenset[str] = frozenset(EXCLUDED)
     queries: tuple[int, ...] = (1, 2, 2, 3, 3, 4, 6)
     minutes: tuple[float, ...] = (4.0, 5.0, 6.0, 8.0, 12.0)
     steps: tuple[int, ...] = (1, 2, 3, 4, 6, 9)
@@ -44,6 +41,10 @@ class Terms(msgspec.Struct, frozen=True):
     jumps_back: float = 0.5
     """The share of jumps of the wall clock that set it back."""
     late_kinds: tuple[str, ...] = ("idle", "started", "progress", "failed")
+    two_drivers: float = 0.2
+    """The share of histories with a second driver."""
+    gone: bool = True
+    """Whether a receiver may answer that it is gone."""
     takes: tuple[float, ...] = (0.2, 1.0, 2.0, 5.0)
     outages: tuple[str, ...] = ("down", "busy", "slow", "cut", "cut before")
     around_share: float = 0.25
@@ -64,7 +65,3 @@ class Terms(msgspec.Struct, frozen=True):
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
         ("die together", 1.5), ("no_executors", 0.7), ("kill_within", 1.0),
     )  # fmt: skip
-
-    def has(self, finding: str) -> bool:
-        """Whether the steps of a finding may happen."""
-        return finding not in self.without

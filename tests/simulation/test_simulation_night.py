@@ -3,8 +3,6 @@
 It lasts eight hours, or three where it only differs in one part.
 """
 
-import logging
-
 import pytest
 
 from simulation.plan import Plan, QuerySpec, Setup, Step
@@ -14,13 +12,6 @@ HOUR = 3600.0
 EVERY_SECONDS = 1200.0
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(autouse=True)
-def no_log():
-    logging.disable(logging.CRITICAL)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 def failures(hours):
