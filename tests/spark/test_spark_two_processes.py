@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from support.driver import HEADER, Driver
-from support.queries import until
+from support.server_process import free_port
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(600)]
 
 SECOND = """
 import os, sys, time, threading
@@ -30,12 +28,10 @@ until_commits(sidecar, "first")
 parameters = spark.sparkContext._gateway.gateway_parameters
 say(f"gateway {parameters.port} {parameters.auth_token}")
 def watch_the_other():
-    ownership = lambda: sidecar._runtime.evaluated.snapshot.ownership
-    while ownership().is_alone:
-        time.sleep(0.1)
-    while not ownership().left:
-        time.sleep(0.1)
-    time.sleep(1)
+    while not sidecar._runtime.evaluated.snapshot.ownership.left:
+        time.sleep(0.05)
+    while not sidecar.flush(60):
+        time.sleep(0.05)
     say("another has left")
 threading.Thread(target=watch_the_other, daemon=True).start()
 sidecar.await_any_failure()
@@ -48,61 +44,34 @@ say(f"url {sidecar.url}")
 stream = rate().writeStream.queryName("second").trigger(processingTime="200 milliseconds")
 query = stream.format("noop").start()
 until_commits(sidecar, "second")
-time.sleep(2)
+while sidecar._runtime.evaluated.snapshot.ownership.is_alone:
+    time.sleep(0.05)
 failing = rate().selectExpr("raise_error('of the second')").writeStream.queryName("fails")
 failing.format("noop").start()
 try:
-    sidecar.await_any_failure(20)
-    say("no failure")
+    sidecar.await_any_failure()
 except QueryFailure as failure:
     say(f"failure of {failure.query}")
-time.sleep(1)
 query.stop()
 """
 
 
-@pytest.fixture
-def port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
-def test_failure_is_reported_once_and_ends_only_its_own_process(pages, tmp_path, port):
+def test_failure_is_reported_once_and_ends_only_its_own_process(pages, tmp_path):
     first_folder, second_folder = tmp_path / "first", tmp_path / "second"
     first_folder.mkdir()
     second_folder.mkdir()
-    with Driver(FIRST, first_folder, PAGES=pages.url, PORT=port) as first:
-        line = until(
-            lambda: next((one for one in first.lines if one.startswith("gateway")), None),
-            "the first process is ready",
-            60,
-        )
-        _, gateway_port, secret = line.split()
-        second = Driver(
-            OTHER,
-            second_folder,
-            header=SECOND,
-            PAGES=pages.url,
-            PORT=port,
-            PYSPARK_GATEWAY_PORT=gateway_port,
-            PYSPARK_GATEWAY_SECRET=secret,
-        )
-        with second:
-            second.wait(90)
-            until(
-                lambda: first.lines.count("another has left"),
-                "the first process notices the exit",
-                30,
-            )
+    both = {"PAGES": pages.url, "PORT": str(free_port())}
+    with Driver(FIRST, first_folder, **both) as first:
+        _, port, secret = first.line("gateway").split()
+        gateway = {"PYSPARK_GATEWAY_PORT": port, "PYSPARK_GATEWAY_SECRET": secret}
+        with Driver(OTHER, second_folder, header=SECOND, **both, **gateway) as second:
+            second.wait()
+            first.wait_for_line("another has left")
 
-            assert "failure of fails" in second.lines, second.errors
-            assert "url None" in second.lines
+            assert second.lines == ["url None", "failure of fails"], second.errors
             assert "no server" not in second.errors
-        page = pages.wait_for("StreamingQueryFailed", "fails")
-        assert page.labels["app"] == "driver"
         assert first.process.poll() is None
         assert "never" not in first.lines
-        assert [what for what in pages.reported if what[0] == "firing"] == [
-            ("firing", "StreamingQueryFailed", "fails")
-        ]
+    fired = [page for page in pages.pages if page.status == "firing"]
+    assert [page.what for page in fired] == [("StreamingQueryFailed", "fails")]
+    assert fired[0].labels["app"] == "driver"
