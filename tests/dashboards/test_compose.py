@@ -207,7 +207,7 @@ def test_amtool_accepts_the_configuration_of_alertmanager():
 
 
 def run(*command):
-    return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60)
+    return subprocess.run([*map(str, command)], capture_output=True, text=True)
 
 
 # -- Grafana --------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ def stack(tmp_path_factory):
 
 
 def get(url, **parameters):
-    answer = requests.get(url, params=parameters, timeout=10)
+    answer = requests.get(url, params=parameters, timeout=PATIENCE_SECONDS)
     assert answer.ok, (url, answer.status_code, answer.text)
     return answer.json()
 
@@ -72,7 +72,7 @@ def test_grafana_gets_figures_from_prometheus(stack):
     body = {"queries": [query], "from": "now-5m", "to": "now"}
 
     def frames():
-        answer = requests.post(f"{GRAFANA}/api/ds/query", json=body, timeout=10)
+        answer = requests.post(f"{GRAFANA}/api/ds/query", json=body, timeout=PATIENCE_SECONDS)
         assert answer.ok, answer.text
         return answer.json()["results"]["A"]["frames"]
 
@@ -80,7 +80,9 @@ def test_grafana_gets_figures_from_prometheus(stack):
 
 
 def test_default_password_is_rejected(stack):
-    answer = requests.get(f"{GRAFANA}/api/org/users", auth=("admin", "admin"), timeout=10)
+    answer = requests.get(
+        f"{GRAFANA}/api/org/users", auth=("admin", "admin"), timeout=PATIENCE_SECONDS
+    )
 
     assert answer.status_code in {401, 403}
 

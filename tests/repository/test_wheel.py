@@ -67,7 +67,7 @@ def installed(wheel, tmp_path_factory):
 def ran(command, folder, **environment):
     kept = {key: text for key, text in os.environ.items() if not key.startswith("QUERYPULSE_")}
     done = subprocess.run(
-        command, cwd=folder, env=kept | environment, capture_output=True, text=True, timeout=60
+        command, cwd=folder, env=kept | environment, capture_output=True, text=True
     )
     return SimpleNamespace(code=done.returncode, output=done.stdout, errors=done.stderr)
 
