@@ -7,9 +7,7 @@ import json
 import pytest
 from support.queries import shown, until
 
-pytestmark = pytest.mark.spark
-
-PATIENCE = 60
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 class FileChain:
@@ -63,7 +61,7 @@ def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, w
             return None
         return queries
 
-    queries = until(aged, "data has passed through the chain", PATIENCE)
+    queries = until(aged, "data has passed through the chain")
     bronze, silver, gold = (queries[name] for name in ("bronze", "silver", "gold"))
     assert gold.upstream == bronze.downstream == ("silver",)
     assert silver.upstream == ("bronze",)
@@ -71,12 +69,12 @@ def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, w
 
     lake.block_commits("bronze")
     lake.put()
-    page = pages.wait_for("StreamingQueryFailed", "bronze", timeout=PATIENCE)
+    page = pages.wait_for("StreamingQueryFailed", "bronze")
     assert page.annotations["downstream"] == "gold, silver get no data from it"
 
     def starving(name):
         query = shown(sidecar, name)
         return (query.state, query.reason) == ("idle", "upstream bronze failed")
 
-    until(lambda: starving("silver") and starving("gold"), "both starve", PATIENCE)
+    until(lambda: starving("silver") and starving("gold"), "both starve")
     assert [alert.labels["query"] for alert in sidecar.alerts()] == ["bronze"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 
 import pytest
-from support.queries import Boom, commits, rate, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, Boom, commits, rate, shown, start, until
 
 from querypulse.sidecar import QueryFailure
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 class Unreliable:
@@ -51,22 +51,25 @@ def supervised():
 
     yield run
     for thread in threads:
-        thread.join(30)
+        thread.join(SPARK_PATIENCE_SECONDS)
         assert not thread.is_alive()
-
-
-def shown(sidecar, name):
-    return next((one for one in sidecar.snapshot().queries if one.name == name), None)
 
 
 def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_path, supervised):
     sidecar = watch(resolve_after_seconds=1)
     shaky = Unreliable(spark, "shaky", tmp_path / "shaky", failures=2)
     broken = Unreliable(spark, "broken", tmp_path / "broken", failures=1000)
-    starts = {"shaky": shaky, "broken": broken}
+    completed = []
+
+    def start_finite():
+        completed.append(1)
+        stream = rate(spark).writeStream.queryName("finite").trigger(availableNow=True)
+        return stream.format("noop").option("checkpointLocation", str(tmp_path / "finite")).start()
+
+    starts = {"shaky": shaky, "broken": broken, "finite": start_finite}
     raised = supervised(sidecar, starts, same_batch_failures=3)
 
-    page = pages.wait_for("StreamingQueryGivenUp", "broken", timeout=150)
+    page = pages.wait_for("StreamingQueryGivenUp", "broken")
     commits(sidecar, "shaky")
     sidecar.flush()
 
@@ -83,9 +86,10 @@ def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_pat
 
     sidecar.expect_stop("shaky")
     next(one for one in spark.streams.active if one.name == "shaky").stop()
-    until(lambda: raised, "the end of supervise", timeout=90)
+    until(lambda: raised, "the end of supervise")
     assert isinstance(raised[0], QueryFailure)
     assert (raised[0].query, shaky.runs) == ("broken", 3)
+    assert completed == [1], "a completed query is not started again"
 
     sidecar.forget("broken")
     pages.wait_for("StreamingQueryGivenUp", "broken", status="resolved")
@@ -105,18 +109,5 @@ def test_query_that_never_starts_is_shown_and_reported(spark, watch, pages):
     with pytest.raises(QueryFailure):
         sidecar.await_any_failure(timeout=5)
     sidecar.forget("never")
-    sidecar.flush()
+    assert sidecar.flush()
     assert shown(sidecar, "never") is None
-
-
-def test_completed_query_is_not_started_again_and_the_wait_returns(spark, watch, tmp_path):
-    sidecar, runs = watch(), []
-
-    def start_once():
-        runs.append(1)
-        stream = rate(spark).writeStream.queryName("finite").trigger(availableNow=True)
-        return stream.format("noop").option("checkpointLocation", str(tmp_path / "cp")).start()
-
-    sidecar.supervise({"finite": start_once})
-
-    assert runs == [1]
