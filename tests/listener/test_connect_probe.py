@@ -6,6 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.listener.connect import probe as probing
 from querypulse.listener.connect.client import CallFailure, ServerSilentError
@@ -85,15 +86,16 @@ def test_short_refusal_is_no_report_at_all(world):
 
 
 def test_poll_that_waits_for_a_silent_server_ends_when_the_probe_stops(world, monkeypatch):
-    monkeypatch.setattr(probing, "RETRY_SECONDS", 60.0)
+    monkeypatch.setattr(probing, "RETRY_SECONDS", 10 * PATIENCE_SECONDS)
     first = world.probe.poll(world.clock)
     world.failures[:] = [CallFailure.LATE]
     reports = []
-    thread = threading.Thread(target=lambda: reports.append(world.probe.poll(world.clock)))
+    poll = lambda: reports.append(world.probe.poll(world.clock))
+    thread = threading.Thread(target=poll, daemon=True)
     thread.start()
 
     world.probe.stop()
-    thread.join(10)
+    thread.join(PATIENCE_SECONDS)
 
     assert reports == [first]
 

@@ -145,11 +145,11 @@ def test_server_that_does_not_answer_is_tried_again(world):
 
 def test_session_that_has_ended_is_not_tried_again(world):
     world.server.refuses = ServerSilentError(CallFailure.SESSION_CLOSED)
-    world.loop.start()
-    until(lambda: world.server.log, "it is tried once")
-    world.stream._ending.wait(0.1)
+    for _ in range(3):
+        world.stream.step()
 
     assert world.server.log == ["remove"]
+    world.loop.start()
 
 
 def test_stream_of_the_job_is_left_alone(world):
@@ -158,7 +158,7 @@ def test_stream_of_the_job_is_left_alone(world):
     until(lambda: world.stream.has_begun, "the thread has begun")
     world.loop.stop()
     world.stream.hasten_end()
-    assert world.loop.join(10)
+    assert world.loop.join(PATIENCE_SECONDS)
 
     assert world.server.log == []
 
@@ -185,7 +185,7 @@ def test_close_while_the_stream_opens_leaves_no_listener(world):
     world.loop.stop()
     world.stream.hasten_end()
     world.server.confirms.set()
-    assert world.loop.join(10)
+    assert world.loop.join(PATIENCE_SECONDS)
 
     assert world.server.listener is None
 
@@ -195,17 +195,23 @@ def test_job_waits_for_an_opening_so_that_no_listener_is_added_behind_its_back(w
     world.server.confirms.clear()
     world.loop.start()
     until(lambda: world.server.listener is not None, "the stream is being opened")
+    opening, asked = world.stream._opening, threading.Event()
+    assert opening.locked()
+    world.stream._opening = SimpleNamespace(
+        acquire=lambda timeout: asked.set() or opening.acquire(timeout=timeout),
+        release=opening.release,
+    )
 
     world.job_listens = True
     job = threading.Thread(target=world.stream.make_way)
     job.start()
-    job.join(0.3)
-    assert world.server.log == ["remove", "add"]
+    assert asked.wait(PATIENCE_SECONDS)
+    world.server.log.append("confirmed")
     world.server.confirms.set()
-    job.join(10)
+    job.join(PATIENCE_SECONDS)
 
     assert not job.is_alive()
-    assert world.server.log == ["remove", "add", "remove"]
+    assert world.server.log == ["remove", "add", "confirmed", "remove"]
 
 
 def test_opening_that_is_not_confirmed_is_cut_and_tried_again(world, monkeypatch):
@@ -226,7 +232,7 @@ def test_close_does_not_wait_for_an_opening_that_is_not_confirmed(world, monkeyp
 
     world.loop.stop()
     world.stream.hasten_end()
-    assert world.loop.join(10)
+    assert world.loop.join(PATIENCE_SECONDS)
 
     assert world.server.listener is None
     assert world.server.closed
@@ -237,6 +243,6 @@ def test_close_removes_the_listener(world):
     opened(world)
     world.loop.stop()
     world.stream.hasten_end()
-    assert world.loop.join(10)
+    assert world.loop.join(PATIENCE_SECONDS)
 
     assert world.server.listener is None
