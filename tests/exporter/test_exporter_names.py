@@ -6,17 +6,11 @@ import shutil
 import subprocess
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
-from prometheus_client.parser import text_string_to_metric_families as parse_text
 from support.exporter_exposition import FORMATS, samples, text
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.exporter.exposition import as_openmetrics, as_text
-from querypulse.exporter.metrics import all_families
 from querypulse.listener.identity import base_label
 
 HOSTILE = [
@@ -51,18 +45,6 @@ def test_hostile_name_is_a_valid_label(parse, render):
         if states != {("q", app), (label, app)}:
             failures[name] = states
     assert failures == {}
-
-
-@given(st.text())
-def test_any_name_survives_both_formats(name):
-    families = [
-        family
-        for family in all_families(published(expected=(name,)))
-        if family.name == "spark_streaming_query_active"
-    ]
-    for parse, write in ((parse_text, as_text), (parse_openmetrics, as_openmetrics)):
-        (active,) = parse(write(families).decode())
-        assert [sample.labels["query"] for sample in active.samples] == [base_label(name)]
 
 
 def test_two_queries_with_one_name_do_not_share_series():

@@ -99,16 +99,17 @@ def test_query_string_changes_nothing():
         assert get(server, "/livez?verbose=1").status_code == 200
 
 
-@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("path", ["/", *PATHS])
 def test_head_answers_only_the_headers_of_get(path):
     with serving(full_published()) as server:
-        head = requests.head(
-            server.url + path, headers={"Accept-Encoding": "identity"}, timeout=PATIENCE_SECONDS
+        url, plain = f"{server.url}{path}", {"Accept-Encoding": "identity"}
+        head, full = (
+            requests.request(method, url, headers=plain, timeout=PATIENCE_SECONDS)
+            for method in ("HEAD", "GET")
         )
-        full = get(server, path, **{"Accept-Encoding": "identity"})
         body = raw(server, f"HEAD {path} HTTP/1.1\r\n\r\n".encode()).partition(b"\r\n\r\n")[2]
     assert (head.status_code, body) == (full.status_code, b"")
-    assert head.headers["Content-Length"] == str(len(full.content))
+    assert {**head.headers, "Date": ""} == {**full.headers, "Date": ""}
 
 
 def test_any_other_method_is_not_allowed():
@@ -155,18 +156,21 @@ def test_runbooks_need_no_token():
 @pytest.mark.fault(
     "Readers over HTTP", "No token, or a wrong one", "401 on every path that holds data"
 )
-@pytest.mark.parametrize("path", PATHS)
-def test_token_is_required_on_every_path(path):
+def test_token_is_required_on_every_path():
+    wrong = ("Bearer s3cret", "Bearer ", "Bearer", "Basic s3cret-ü", "s3cret-ü", "\xff")
+    right = ("Bearer s3cret-ü", "bearer  s3cret-ü")
+    wanted = dict.fromkeys(wrong, 401) | dict.fromkeys(right, 200)
     with serving(healthy(), token="s3cret-ü") as server:
-        missing = get(server, path)
-        assert missing.status_code == 401
-        assert missing.headers["WWW-Authenticate"] == "Bearer"
-        assert b"s3cret" not in missing.content
-        for wrong in ("Bearer s3cret", "Bearer ", "Bearer", "Basic s3cret-ü", "s3cret-ü", "\xff"):
-            answer = get(server, path, Authorization=wrong.encode())
-            assert answer.status_code == 401
-        for right in ("Bearer s3cret-ü", "bearer  s3cret-ü"):
-            assert get(server, path, Authorization=right.encode()).status_code == 200
+        for path in PATHS:
+            missing = get(server, path)
+            assert missing.status_code == 401
+            assert missing.headers["WWW-Authenticate"] == "Bearer"
+            assert b"s3cret" not in missing.content
+            codes = {
+                token: get(server, path, Authorization=token.encode()).status_code
+                for token in wanted
+            }
+            assert codes == wanted
 
 
 @pytest.mark.fault(
@@ -188,24 +192,15 @@ def test_error_in_a_page_answers_500_and_is_counted(capfd):
             raise faults[0]
         return full_published()
 
-    with serving(newest, guard=guard) as server:
-        for path in ("/metrics", "/status", "/readyz"):
+    with serving(newest, alive=newest, guard=guard) as server:
+        for path in PATHS:
             answer = get(server, path)
             assert answer.status_code == 500
             assert b"secret" not in answer.content
-        assert guard.errors["exporter"] == 3
+        assert guard.errors["exporter"] == len(PATHS)
         faults.clear()
         assert get(server, "/metrics").status_code == 200
     assert "Traceback" not in capfd.readouterr().out
-
-
-@pytest.mark.contains_errors
-def test_error_in_livez_answers_500():
-    def broken():
-        raise RuntimeError
-
-    with serving(None, alive=broken) as server:
-        assert get(server, "/livez").status_code == 500
 
 
 def test_status_is_valid_json_for_hostile_names():

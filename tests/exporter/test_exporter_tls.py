@@ -7,7 +7,7 @@ import shutil
 import socket
 import ssl
 import subprocess
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 
 import pytest
 import requests
@@ -60,15 +60,6 @@ def test_long_answer_arrives_whole(files):
     with serving(None, tls=tls(files), runbook=lambda _: text) as server:
         answer = get(server, files, "/runbooks/x", headers={"Accept-Encoding": "identity"})
     assert answer.text == text
-
-
-def test_silent_clients_delay_nobody(files):
-    with serving(full_published(), tls=tls(files)) as server, ExitStack() as silent:
-        for _ in range(24):
-            silent.enter_context(socket.create_connection(address(server)))
-        assert get(server, files).status_code == 200
-        assert get(server, files, "/livez").status_code == 200
-        assert len(server._server._reception.connections) == 24
 
 
 @pytest.mark.fault(

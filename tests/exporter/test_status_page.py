@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import requests
-from support.exporter_http import get, raw, serving
+from support.exporter_http import get, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
@@ -133,27 +133,6 @@ def test_page_contains_no_data(answer):
     assert "shop" not in answer.text
     with serving(None) as server:
         assert get(server, "/").content == answer.content
-
-
-def test_page_is_compressed_when_accepted():
-    with serving(None) as server:
-        plain = get(server, "/", **{"Accept-Encoding": "identity"})
-        packed = get(server, "/", **{"Accept-Encoding": "gzip"})
-    assert packed.headers["Content-Encoding"] == "gzip"
-    assert packed.content == plain.content
-    assert int(packed.headers["Content-Length"]) < len(plain.content) / 2
-
-
-def test_head_returns_only_the_headers_of_the_page():
-    with serving(None) as server:
-        head = requests.head(
-            server.url + "/", headers={"Accept-Encoding": "identity"}, timeout=PATIENCE_SECONDS
-        )
-        body = raw(server, b"HEAD / HTTP/1.1\r\n\r\n").partition(b"\r\n\r\n")[2]
-        full = get(server, "/", **{"Accept-Encoding": "identity"})
-    assert (head.status_code, body) == (200, b"")
-    assert head.headers["Content-Length"] == str(len(full.content))
-    assert head.headers["Content-Security-Policy"] == full.headers["Content-Security-Policy"]
 
 
 def test_token_protects_the_data_but_not_the_page():

@@ -317,10 +317,6 @@ def test_ignored_query_does_not_prolong_the_wait(end):
 # -- the wait itself --------------------------------------------------------------------------
 
 
-def test_wait_ends_with_its_timeout():
-    Sidecar(Settings()).await_any_failure(timeout=0.05)
-
-
 def test_closed_sidecar_does_not_wait():
     sidecar = Sidecar(Settings())
     sidecar.close()
@@ -375,7 +371,7 @@ def test_wait_raises_as_soon_as_the_worker_sees_that_the_jvm_is_gone():
     assert not sidecar.closed
 
 
-def test_wait_ignores_a_failure_of_another_process():
+def test_wait_ignores_a_failure_of_another_process_and_ends_with_its_timeout():
     sidecar = Sidecar(Settings())
     story = shared(FIRST, theirs="foreign").ended("theirs", at=1, exception=CONFLICT)
     sidecar._runtime = Evaluating(story, 2)
