@@ -6,9 +6,7 @@ import pytest
 from support.queries import rate, shown, start, until
 from support.tables import IcebergTable
 
-pytestmark = pytest.mark.spark
-
-PATIENCE = 90
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 def upstream(sidecar, name):
@@ -20,7 +18,7 @@ def connected(sidecar, **expected):
     def all_are():
         return all(upstream(sidecar, name) == (writer,) for name, writer in expected.items())
 
-    until(all_are, f"{expected}", timeout=PATIENCE)
+    until(all_are, f"{expected}")
 
 
 def write(rows, name, form, folder, **options):
@@ -43,7 +41,7 @@ def test_topics_and_tables_connect_queries(spark, kafka, watch, tmp_path):
     pattern = pattern.option("subscribePattern", f"{topic}.*")
     start(pattern.option("startingOffsets", "earliest").load(), "by_pattern")
     commits = (tmp_path / "table" / "_delta_log").glob
-    until(lambda: [*commits("*.json")], "the table exists", PATIENCE)
+    until(lambda: [*commits("*.json")], "the table exists")
     start(spark.readStream.format("delta").load(table), "gold")
 
     connected(sidecar, bronze="producer", by_pattern="producer", gold="bronze")

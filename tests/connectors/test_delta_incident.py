@@ -6,10 +6,10 @@ import re
 
 import pytest
 from support.demo import ON_DELTA, demo
+from support.queries import SPARK_PATIENCE_SECONDS
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.delta]
 
-PATIENCE_SECONDS = 280
 TABLE = "spark_catalog.fleet.alert_resolution"
 FAILURE = ("firing", "StreamingQueryFailed", "alert_resolution")
 ENDED_BY_FAILURE = 3
@@ -21,39 +21,46 @@ def facts(result):
     return dict(re.split(r"\s{2,}", line.strip(), maxsplit=1) for line in text.splitlines()[:7])
 
 
-def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(pages):
-    result = demo(
-        "--after", 1, "--webhook-url", pages.url, command=ON_DELTA, timeout=PATIENCE_SECONDS
-    )
-
-    assert result.returncode == 0, result.stdout + result.stderr
-    assert pages.reported == [FAILURE]
-    annotations = pages.pages[0].annotations
-    assert annotations["error_class"].startswith("DELTA_CONCURRENT_APPEND")
-    assert annotations["exception"] == "ConcurrentAppendException"
-    assert annotations["table"] == TABLE
-    assert annotations["summary"].endswith(
+def names_the_table(page):
+    """Check that a page says what happened to whom."""
+    assert page.annotations["error_class"].startswith("DELTA_CONCURRENT_APPEND")
+    assert page.annotations["exception"] == "ConcurrentAppendException"
+    assert page.annotations["table"] == TABLE
+    assert page.annotations["summary"].endswith(
         f"] alert_resolution failed: ConcurrentAppendException on table {TABLE}"
     )
-    assert "a concurrent MERGE added data" in annotations["reason"]
-    assert annotations["siblings"].startswith("7 of 8 queries healthy")
-    assert annotations["python_line"].endswith("in merge")
-    known = facts(result)
-    assert float(known["death to webhook"].removesuffix(" s")) < 10
-    assert known["job"] == (
-        "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"
-    )
-    assert known["committed since"] == "7 of 8 queries"
-    assert "Traceback" not in result.stdout + result.stderr
+    assert "a concurrent MERGE added data" in page.annotations["reason"]
+    assert page.annotations["python_line"].endswith("in merge")
 
 
 def test_supervised_failure_ends_the_process_for_its_scheduler_to_restart(pages):
     result = demo(
         "--supervised", "--queries", 2, "--after", 0, "--webhook-url", pages.url,
-        command=ON_DELTA, timeout=PATIENCE_SECONDS,
+        command=ON_DELTA, timeout=SPARK_PATIENCE_SECONDS,
     )  # fmt: skip
 
     assert result.returncode == ENDED_BY_FAILURE, result.stdout + result.stderr
     assert pages.reported == [FAILURE]
+    names_the_table(pages.pages[0])
+    assert pages.pages[0].annotations["siblings"].startswith("1 of 2 queries healthy")
     assert "await_any_failure() raises QueryFailure: ConcurrentAppendException" in result.stdout
     assert facts(result)["job"] == "ended by its own await_any_failure()"
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+@pytest.mark.thorough
+def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(pages):
+    result = demo(
+        "--after", 1, "--webhook-url", pages.url, command=ON_DELTA, timeout=SPARK_PATIENCE_SECONDS
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert pages.reported == [FAILURE]
+    names_the_table(pages.pages[0])
+    assert pages.pages[0].annotations["siblings"].startswith("7 of 8 queries healthy")
+    known = facts(result)
+    assert known["job"] == (
+        "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"
+    )
+    assert known["committed since"] == "7 of 8 queries"
+    assert "Traceback" not in result.stdout + result.stderr

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from support.pages import error_of
-from support.queries import commits, rate, shown, start, until, warm
+from support.queries import commits, idles, rate, shown, start, until, warm
 from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 
-FLOOR = 4
-PATIENCE = 90
+FLOOR = 6
 OTHER_WRITER = "another writer"
 
 
@@ -52,22 +49,22 @@ def append(stream, name, table, checkpoint):
 def test_append_with_a_stuck_commit_is_reported_and_resolved(table, lock, watch, pages, tmp_path):
     facts = table("facts")
     query = append(rate(facts.spark).selectExpr("value AS id"), "facts", facts, tmp_path / "cp")
-    warm(query, PATIENCE)
+    warm(query)
     sidecar = watch(stall_floor_seconds=FLOOR)
-    commits(sidecar, "facts", 2, PATIENCE)
+    commits(sidecar, "facts", 2)
     # The very next commit may hold its lock already.
     for ahead in (1, 2, 3):
         lock(facts.commit_file(ahead))
-    annotations = pages.wait_for("StreamingQueryStalled", "facts", timeout=PATIENCE).annotations
+    annotations = pages.wait_for("StreamingQueryStalled", "facts").annotations
 
     assert "batch_hung" in annotations["reason"]
     assert "LockManager" in annotations["stream_thread"]
     assert query.isActive
     lock.free()
-    pages.wait_for("StreamingQueryStalled", "facts", status="resolved", timeout=PATIENCE)
+    pages.wait_for("StreamingQueryStalled", "facts", status="resolved")
     assert shown(sidecar, "facts").state == "running"
     rows = facts.rows()
-    until(lambda: facts.rows() > rows, "it appends again", timeout=PATIENCE)
+    until(lambda: facts.rows() > rows, "it appends again")
 
 
 def overwritten(table):
@@ -78,26 +75,23 @@ def dropped(table):
     table.spark.sql(f"DROP TABLE {table.name} PURGE")
 
 
-FAILURES = [
-    (overwritten, "IllegalStateException", "Cannot process overwrite snapshot"),
-    (dropped, "ValidationException", "is missing under"),
-]
+FAILURES = {
+    overwritten: ("IllegalStateException", "Cannot process overwrite snapshot"),
+    dropped: ("ValidationException", "is missing under"),
+}
 
 
-@pytest.mark.parametrize("failure", FAILURES, ids=[change.__name__ for change, *_ in FAILURES])
-def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(
-    table, watch, pages, failure
-):
-    change, error_class, text = failure
-    read = table(change.__name__).write()
+def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(table, watch, pages):
     watch()
-    query = start(read.stream(), change.__name__)
-    query.processAllAvailable()
-    change(read)
-    page = pages.wait_for("StreamingQueryFailed", change.__name__, timeout=PATIENCE)
+    for change, (error_class, text) in FAILURES.items():
+        read = table(change.__name__).write()
+        query = start(read.stream(), change.__name__)
+        query.processAllAvailable()
+        change(read)
+        page = pages.wait_for("StreamingQueryFailed", change.__name__)
 
-    assert page.annotations["error_class"] == error_class
-    assert text in error_of(page.annotations)
+        assert page.annotations["error_class"] == error_class
+        assert text in error_of(page.annotations)
 
 
 def test_query_whose_snapshots_have_expired_is_reported_with_the_cause(
@@ -114,7 +108,7 @@ def test_query_whose_snapshots_have_expired_is_reported_with_the_cause(
         " older_than => TIMESTAMP '2100-01-01 00:00:00')"
     )
     start(read.stream(), "expired", checkpoint=checkpoint)
-    page = pages.wait_for("StreamingQueryFailed", "expired", timeout=PATIENCE)
+    page = pages.wait_for("StreamingQueryFailed", "expired")
 
     assert "the snapshot was expired or removed" in error_of(page.annotations)
 
@@ -130,11 +124,12 @@ def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tm
     one_by_one = {"streaming-max-files-per-micro-batch": 1}
     query = start(behind.stream(**one_by_one), "behind", trigger="1 second")
     append(late.stream(), "late", out, tmp_path / "cp")
-    until(lambda: out.rows() == 3, "the first snapshot is appended", timeout=PATIENCE)
-    time.sleep(3 * FLOOR)
+    until(lambda: out.rows() == 3, "the first snapshot is appended")
+    until(lambda: idles(sidecar, "late", 3 * FLOOR), "it idles for long")
     late.write()
-    until(lambda: out.rows() == 6, "the second one is appended", timeout=PATIENCE)
+    until(lambda: out.rows() == 6, "the second one is appended")
     query.processAllAvailable()
+    assert sidecar.flush()
 
     assert pages.reported == []
     assert {one.name for one in sidecar.snapshot().queries} >= {"idle", "late", "behind"}

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from support.pages import error_of
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, shown, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, Trap, idles, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -57,7 +57,7 @@ def test_catching_up_and_idling_raises_no_alert(spark, folder, watch, pages):
     sidecar = watch(stall_floor_seconds=FLOOR)
     query = start(stream(spark, folder), "files")
     query.processAllAvailable()
-    until(lambda: shown(sidecar, "files").last_commit_age_seconds > 2 * FLOOR, "it idles for long")
+    until(lambda: idles(sidecar, "files", 2 * FLOOR), "it idles for long")
     put(folder, 7)
     query.processAllAvailable()
     shutil.rmtree(folder)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyspark
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from support.kafka_container import ContainerBroker
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.examples.delta import connectors
 from querypulse.examples.delta.artifacts import ArtifactsError, cache_folder, fetch
 from querypulse.examples.delta.broker import Broker
 
-PATIENCE_SECONDS = 30.0
 KNOWN = {"kafka": connectors.kafka, "delta": connectors.delta, "iceberg": connectors.iceberg}
 EXTENSIONS = {
     "delta": "io.delta.sql.DeltaSparkSessionExtension",
@@ -35,13 +35,13 @@ def trouble(name: str) -> str:
     try:
         _jars(name)
     except ArtifactsError as error:
-        return f"{error}; `make test` brings an environment of its own"
+        return str(error)
     return ""
 
 
-def spark_conf(warehouse: Path) -> dict[str, str]:
-    """Spark configuration of all connectors that are available."""
-    here = [name for name in KNOWN if not trouble(name)]
+def spark_conf(warehouse: Path, wanted: Collection[str] = tuple(KNOWN)) -> dict[str, str]:
+    """Spark configuration of the ``wanted`` connectors that are available."""
+    here = [name for name in KNOWN if name in wanted and not trouble(name)]
     if not here:
         return {}
     jars = dict.fromkeys(str(jar) for name in here for jar in _jars(name))
@@ -57,7 +57,7 @@ def spark_conf(warehouse: Path) -> dict[str, str]:
             "spark.sql.catalog.ice.type": "hadoop",
             "spark.sql.catalog.ice.warehouse": str(warehouse / "ice"),
         }
-    return conf | (DELTA_CONF if "delta" in here and "iceberg" not in here else {})
+    return conf | (DELTA_CONF if "delta" in here else {})
 
 
 def broker_jars() -> list[Path]:
@@ -99,12 +99,6 @@ class Kafka:
 
     def add_partitions(self, topic: str, total: int) -> None:
         self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(PATIENCE_SECONDS)
-
-    def configure(self, topic: str, **config: str) -> None:
-        """Change settings of a topic."""
-        settings = {key.replace("_", "."): value for key, value in config.items()}
-        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, set_config=settings)
-        self.admin.alter_configs([resource])[resource].result(PATIENCE_SECONDS)
 
     def produce(
         self, topic: str, values: Sequence[str], *, key: str | None = None, partition: int = -1

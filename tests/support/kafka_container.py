@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from support.patience import PATIENCE_SECONDS
 from support.queries import until
 
 from querypulse.examples.delta import broker
 
 IMAGE = "apache/kafka:4.1.0"
-START_SECONDS = 120
 
 
 class ContainerBroker:
@@ -33,13 +33,13 @@ class ContainerBroker:
             self._container = container.start().get_wrapped_container()
         else:
             self._container.start()
-        until(self._listens, "the broker in the container listens", START_SECONDS)
+        until(self._listens, "the broker in the container listens")
 
     def kill(self) -> None:
         self._container.kill()
 
     def _listens(self) -> bool:
-        with suppress(OSError), socket.create_connection(self._address, timeout=1):
+        with suppress(OSError), socket.create_connection(self._address, timeout=PATIENCE_SECONDS):
             return True
         return False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import threading
 import time
 from collections.abc import Callable
@@ -81,3 +82,15 @@ def commits(sidecar, name, batches=1, timeout=0.0):
 def shown(sidecar, name):
     """A query as the sidecar shows it, or None."""
     return next((query for query in sidecar.snapshot().queries if query.name == name), None)
+
+
+def idles(sidecar, name, seconds):
+    """Whether a query is known to have committed nothing for more than some seconds."""
+    query = shown(sidecar, name)
+    age = query.last_commit_age_seconds if query is not None else None
+    return age is not None and age > seconds
+
+
+def offsets_of(text):
+    """Offsets in a progress of Spark: some versions of PySpark print the JSON as Python's own."""
+    return ast.literal_eval(text.replace("null", "None"))
