@@ -6,7 +6,7 @@ import pytest
 from support.http_double import HttpDouble
 from support.queries import commits, rate, start, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 def test_driver_pushes_and_its_close_deletes(spark, watch):
