@@ -124,16 +124,12 @@ def test_releasing_a_lock_twice_is_harmless(lock):
 # -- scenarios ------------------------------------------------------------------------------------
 
 
-def test_scenarios_are_the_documented_ones():
-    assert list(SCENARIOS) == ["failure", "hang", "stop", "upstream", "healthy"]
-
-
-@pytest.mark.parametrize("scenario", SCENARIOS.values())
-def test_scenario_raises_an_alert_that_has_a_runbook(scenario):
-    assert (scenario.alertname is None) == (scenario.name == NONE)
-    if scenario.alertname is not None:
-        assert (RUNBOOKS / f"{scenario.alertname}.md").is_file()
-        assert scenario.within_seconds > 0
+def test_scenario_raises_an_alert_that_has_a_runbook():
+    for scenario in SCENARIOS.values():
+        assert (scenario.alertname is None) == (scenario.name == NONE)
+        if scenario.alertname is not None:
+            assert (RUNBOOKS / f"{scenario.alertname}.md").is_file()
+            assert scenario.within_seconds > 0
 
 
 def test_supervision_ends_the_job_only_for_ended_queries():

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.repository import ROOT, files
+from support.repository import ROOT
 
 from querypulse.commands import cli
 
@@ -180,9 +180,3 @@ def test_the_check_of_the_version_is_right(place):
 def test_commands_of_ours_exist(place):
     for words in re.findall(r'querypulse" ([a-z -]+)$', SCRIPTS[place].read_text(), re.MULTILINE):
         assert cli._parser().parse_args(words.split())
-
-
-def test_deploy_is_not_in_the_wheel():
-    """The wheel has the packages that are listed, and a folder without Python is none."""
-    assert files("deploy/*.py") == {}
-    assert "querypulse.deploy" not in (ROOT / "pyproject.toml").read_text()

@@ -276,13 +276,13 @@ URLS_WITH_A_SECRET = [
 ]
 
 
-@pytest.mark.parametrize("url", URLS_WITH_A_SECRET)
-def test_masked_url_shows_only_scheme_and_host(url):
+@pytest.mark.parametrize("name", TOP_URLS)
+def test_masked_url_shows_only_scheme_and_host(name):
     """The path of a webhook is its password; a URL may also lack a path or a scheme."""
-    values = {name: [url] if name.endswith("s") else url for name in TOP_URLS}
-    shown = {name: repr(Settings(**{name: value})) for name, value in values.items()}
+    values = [[url] if name.endswith("s") else url for url in URLS_WITH_A_SECRET]
+    shown = [repr(Settings(**{name: value})) for value in values]
 
-    assert {name: text for name, text in shown.items() if HIDDEN in text} == {}
+    assert [text for text in shown if HIDDEN in text] == []
 
 
 def test_every_url_setting_is_masked():

@@ -99,9 +99,8 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
     assert policy.probe_stale_seconds >= 2 * interval
 
 
-@pytest.mark.parametrize(
-    ("floor", "own", "seconds"),
-    [
+def test_a_busy_query_is_polled_closely_long_before_any_window_ends():
+    windows = [
         (60, {}, 5),
         (3600, {}, 5),
         (8, {}, 2),
@@ -109,12 +108,11 @@ def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
         (8, {"a": QuerySettings(stall_floor_seconds=3600)}, 2),
         (8, {"a": QuerySettings(ignore=True)}, 2),
         (60, {"a": QuerySettings(stall_floor_seconds=4), "b": QuerySettings(stall_floor_seconds=2)}, 0.5),
-    ],
-)  # fmt: skip
-def test_a_busy_query_is_polled_closely_long_before_any_window_ends(floor, own, seconds):
-    settings = Settings(stall_floor_seconds=floor, queries=own)
+    ]  # fmt: skip
 
-    assert wiring.closer_after_seconds(settings) == seconds
+    for floor, own, seconds in windows:
+        settings = Settings(stall_floor_seconds=floor, queries=own)
+        assert wiring.closer_after_seconds(settings) == seconds
 
 
 # -- lifecycle settings ---------------------------------------------------------------------------
