@@ -127,18 +127,18 @@ def test_ended_run_has_no_living_run():
     assert one.living_run(MICRO_BATCH, 3) is None
 
 
-@pytest.mark.parametrize(
-    ("called", "is_async"),
-    [
-        ("AsyncProgressTrackingMicroBatchExecution", True),
-        ("MicroBatchExecution", False),
-        ("ContinuousExecution", False),
-    ],
-)
-def test_execution_class_shows_async_progress_tracking(called, is_async):
-    one, _ = execution(FakeExecution(called=called))
+def test_execution_class_shows_async_progress_tracking():
+    classes = {
+        "AsyncProgressTrackingMicroBatchExecution": True,
+        "MicroBatchExecution": False,
+        "ContinuousExecution": False,
+    }
+    seen = {
+        called: execution(FakeExecution(called=called))[0].facts("id", "run").async_progress
+        for called in classes
+    }
 
-    assert one.facts("id", "run").async_progress is is_async
+    assert seen == classes
 
 
 def test_log_interval_of_async_progress_is_in_seconds():

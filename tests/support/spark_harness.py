@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.queries import SPARK_PATIENCE_SECONDS
 from support.sources import BacklogReader, staged
 
 TRIGGER = "2 seconds"
@@ -48,7 +49,7 @@ class SparkHarness:
         for action in self._at_close:
             action()
         for helper in self._helpers:
-            helper.join(30)
+            helper.join(SPARK_PATIENCE_SECONDS)
             assert not helper.is_alive(), "a helper of a workload does not end"
 
     def rate(self, spark: Any = None) -> Any:
