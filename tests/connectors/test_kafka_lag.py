@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 import time
 
@@ -11,17 +10,16 @@ import requests
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 from prometheus_client.parser import text_string_to_metric_families
-from support.connectors import PATIENCE_SECONDS, Kafka
-from support.queries import Trap, commits, shown, start, until
+from support.patience import PATIENCE_SECONDS
+from support.queries import Trap, commits, offsets_of, shown, start, until
 
 from querypulse.listener.identity import begin
 from querypulse.listener.source_polls import topic_of
 from querypulse.listener.sources.kafka import KafkaAdmin
 from querypulse.listener.sources.reader import SparkSources
-from querypulse.listener.sources.source import SourceSilentError
 
 OURS = {"app", "query"}
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
 
 class HeldQuery:
@@ -143,42 +141,30 @@ def test_lag_grows_while_the_query_hangs_and_ends_when_it_catches_up(held, kafka
 
 def test_age_of_unread_records_is_that_of_the_first_one(held, kafka):
     one = held()
-    one.hang()
-    began = time.time()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    producer.produce(one.topics[0], "later", timestamp=int((began + 50) * 1000))
-    producer.flush(PATIENCE_SECONDS)
-    first, second = one.poll(), one.poll()
-
-    (since,) = first.waiting_since.values()
-    assert began - PATIENCE_SECONDS < since < began
-    assert second.waiting_since == first.waiting_since
-
-
-def test_old_record_has_waited_since_its_timestamp(held, kafka):
-    one = held()
     one.trap.hold.set()
-    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     producer.produce(one.topics[0], "old", timestamp=1_600_000_000_000)
     producer.flush(PATIENCE_SECONDS)
     assert one.trap.held.wait(PATIENCE_SECONDS)
+    waiting_since = {f"{one.topics[0]}/0": 1_600_000_000.0}
+    assert one.poll().waiting_since == waiting_since
 
-    assert one.poll().waiting_since == {f"{one.topics[0]}/0": 1_600_000_000.0}
+    producer.produce(one.topics[0], "later", timestamp=int((time.time() + 50) * 1000))
+    producer.flush(PATIENCE_SECONDS)
+    assert one.poll().waiting_since == waiting_since
 
 
-@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_transaction_markers_are_no_lag(held, kafka, isolation):
-    one = held(**{"kafka.isolation.level": isolation})
-    kafka.transaction(one.topics[0], ["x", "y"])
-    one.query.processAllAvailable()
-    until(lambda: one.poll().lag_offsets == 0, "the query has read all")
-    poll = one.poll()
+def test_transaction_markers_are_no_lag(held, kafka):
+    for isolation in ("read_committed", "read_uncommitted"):
+        one = held(**{"kafka.isolation.level": isolation})
+        kafka.transaction(one.topics[0], ["x", "y"])
+        one.query.processAllAvailable()
+        until(lambda: one.poll().lag_offsets == 0, f"{isolation}: the query has read all")  # noqa: B023
+        poll = one.poll()
 
-    assert (
-        ends(kafka, poll.committed, isolation)[f"{one.topics[0]}/0"][1]
-        == poll.latest[f"{one.topics[0]}/0"]
-    )
-    assert poll.waiting_since == {}
+        end = ends(kafka, poll.committed, isolation)[f"{one.topics[0]}/0"][1]
+        assert end == poll.latest[f"{one.topics[0]}/0"]
+        assert poll.waiting_since == {}
 
 
 def test_aborted_transaction_is_no_lag_for_a_read_committed_query(held, kafka):
@@ -260,33 +246,24 @@ def _produces(kafka, topic, partition):
     return True
 
 
-def test_deleted_topic_is_omitted_and_affects_no_other(held, kafka):
-    gone, stays = kafka.topic(), kafka.topic()
-    one = held(gone, stays, failOnDataLoss="false")
-    one.hang(stays)
-    kafka.delete(gone)
-    began = time.monotonic()
-    poll = until(lambda: (seen := one.poll()) and f"{gone}/0" not in seen.latest and seen, "gone")
-
-    assert poll.lag_by_partition == {f"{stays}/0": 1}
-    assert poll.missing_reason == ""
-    assert time.monotonic() - began < 5
-    assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
-
-
-def test_recreated_topic_has_no_lag_while_it_is_shorter_than_before(held, kafka):
+def test_deleted_topic_is_omitted_and_has_no_lag_when_it_is_recreated(held, kafka):
     gone, stays = kafka.topic(), kafka.topic()
     one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
     one.hang(stays)
     kafka.delete(gone)
-    until(lambda: f"{gone}/0" not in one.poll().latest, "the topic is deleted")
+
+    def polled(*, listed):
+        poll = one.poll()
+        return poll if (f"{gone}/0" in poll.latest) == listed else None
+
+    poll = until(lambda: polled(listed=False), "the topic is deleted")
+    assert poll.lag_by_partition == {f"{stays}/0": 1}
+    assert poll.missing_reason == ""
+    assert gone not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics
+
     until(lambda: _made_again(kafka, gone), "the topic exists again")
     kafka.produce(gone, ["new"])
-
-    poll = until(
-        lambda: (seen := one.poll()) and f"{gone}/0" in seen.latest and seen,
-        "the topic is polled again",
-    )
+    poll = until(lambda: polled(listed=True), "the topic is polled again")
     assert poll.lag_by_partition == {f"{stays}/0": 1, f"{gone}/0": 0}
 
 
@@ -307,51 +284,8 @@ def test_retention_is_reported_per_topic(held, kafka):
     assert poll.bounded_by_size == {sized}
 
 
-def test_unreachable_broker_costs_a_few_seconds_and_is_polled_again(spark, tmp_path):
-    own = Kafka(tmp_path)
-    topic = own.topic()
-    own.produce(topic, ["a"])
-    one = HeldQuery(spark, own, [topic])
-    try:
-        one.hang()
-        assert one.poll().lag_offsets == 1
-        own.broker.kill()
-        began = time.monotonic()
-        with pytest.raises(SourceSilentError, match="Timeout") as silent:
-            one.poll()
-        assert time.monotonic() - began < 8
-        assert len(str(silent.value)) < 250
-        # No client of ours keeps reconnecting and logging failures.
-        until(lambda: not admins(spark), "no client is left")
-        own.broker.start()
-        own.produce(topic, ["b"])
-        assert until(lambda: _lag_or_none(one), "the broker answers") == 2
-    finally:
-        one.close()
-        own.close()
-
-
-def _lag_or_none(one):
-    try:
-        return one.poll().lag_offsets
-    except SourceSilentError:
-        return None
-
-
-def test_polling_joins_no_consumer_group_and_leaves_no_client_open(spark, held, kafka):
-    one = held()
-    one.hang()
-    one.poll()
-    assert len(admins(spark)) == 1
-    groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
-    assert not [group.group_id for group in groups if "querypulse" in group.group_id]
-    for source in one.sources.values():
-        source.close()
-
-    until(lambda: not admins(spark), "no thread is left")
-
-
-def test_queries_on_one_cluster_share_an_admin_client(spark, held):
+def test_queries_on_one_cluster_share_an_admin_client(spark, held, kafka):
+    """It joins no consumer group, and is closed with the last of them."""
     finds = SparkSources(spark)
     plain = held(finds=finds)
     consumers_own = {"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "7"}
@@ -360,6 +294,8 @@ def test_queries_on_one_cluster_share_an_admin_client(spark, held):
         one.hang()
         assert one.poll().lag_offsets == 1
     assert len(admins(spark)) == 1
+    groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
+    assert not [group.group_id for group in groups if "querypulse" in group.group_id]
 
     plain.sources[0].close()
     assert careful.poll().lag_offsets == 1
@@ -435,7 +371,7 @@ def test_lag_after_a_failure_grows_like_the_brokers_own_figure(spark, kafka, wat
         waiting = 3 + 5 * number
         until(lambda: shown(sidecar, "dead").lag_offsets == waiting, "the lag grows")  # noqa: B023
 
-    committed = json.loads(query.lastProgress["sources"][0]["endOffset"])[topic]
+    committed = offsets_of(query.lastProgress["sources"][0]["endOffset"])[topic]
     own = ends(kafka, {f"{topic}/{number}": offset for number, offset in committed.items()})
     figures = metrics(sidecar, "dead")
     assert figures["spark_streaming_source_lag_offsets", "0"] == 13
@@ -450,9 +386,9 @@ def test_lag_after_a_failure_grows_like_the_brokers_own_figure(spark, kafka, wat
     }
     age = figures["spark_streaming_source_lag_seconds", "0"]
     assert age == figures["spark_streaming_topic_lag_seconds", "0", topic]
-    assert 0 < age < PATIENCE_SECONDS
+    assert age > 0
     until(
-        lambda: metrics(sidecar, "dead")["spark_streaming_source_lag_seconds", "0"] > age + 1, "age"
+        lambda: metrics(sidecar, "dead")["spark_streaming_source_lag_seconds", "0"] > age, "it ages"
     )
     assert sidecar.snapshot().monitor.sources_unread == {}
 
@@ -471,7 +407,7 @@ def metrics(sidecar, query):
     }
 
 
-def test_stopped_query_is_no_longer_polled(spark, kafka, watch):
+def test_stopped_query_is_no_longer_polled_nor_any_after_the_sidecar_is_closed(spark, kafka, watch):
     topic = kafka.topic()
     kafka.produce(topic, ["a"])
     sidecar = watch(source_interval_seconds=0.5)
@@ -479,8 +415,12 @@ def test_stopped_query_is_no_longer_polled(spark, kafka, watch):
     until(lambda: admins(spark), "the broker is polled")
     sidecar.expect_stop("stopped")
     query.stop()
-
     until(lambda: not admins(spark), "the client is closed")
+
+    start(kafka.stream(spark, topic), "closed", Trap())
+    until(lambda: admins(spark), "the broker is polled again")
+    sidecar.close()
+    assert not [name for name in threads(spark) if "querypulse" in name]
 
 
 def test_query_is_not_polled_if_disabled_in_the_settings(spark, kafka, watch):
@@ -498,14 +438,3 @@ def test_query_is_not_polled_if_disabled_in_the_settings(spark, kafka, watch):
     assert not [
         thread.name for thread in threading.enumerate() if thread.name == "querypulse-sources"
     ]
-
-
-def test_closing_the_sidecar_closes_all_broker_connections(spark, kafka, watch):
-    topic = kafka.topic()
-    kafka.produce(topic, ["a"])
-    sidecar = watch(source_interval_seconds=0.5)
-    start(kafka.stream(spark, topic), "closed", Trap())
-    until(lambda: admins(spark), "the broker is polled")
-    sidecar.close()
-
-    assert not [name for name in threads(spark) if "querypulse" in name]

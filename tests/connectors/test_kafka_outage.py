@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from support import connectors
 from support.queries import commits, rate, shown, start, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
 SETTINGS = {
     "source_interval_seconds": 0.5,
-    "stall_floor_seconds": 4.0,
+    "stall_floor_seconds": 6.0,
     "stall_tolerance": 0.0,
     "start_grace_seconds": 20.0,
 }
@@ -46,18 +44,18 @@ def test_broker_outage_stalls_one_query_fails_another_and_both_recover(
         commits(sidecar, name)
 
     mortal.broker.kill()
-    killed_at = time.monotonic()
-    dead = pages.wait_for("StreamingQueryFailed", "impatient", timeout=40)
-    stalled = pages.wait_for("StreamingQueryStalled", "patient", timeout=40)
+    dead = pages.wait_for("StreamingQueryFailed", "impatient")
+    stalled = pages.wait_for("StreamingQueryStalled", "patient")
     assert stalled.annotations["reason"].startswith("source_hung: ")
     assert "Timeout" in dead.annotations["reason"]
-    assert stalled.at - killed_at < 30
+    unread = until(lambda: sidecar.snapshot().monitor.sources_unread, "the broker is silent")
+    assert "Timeout" in str(unread)
     assert shown(sidecar, "elsewhere").state == "running"
 
     mortal.broker.start()
     start(impatient, "impatient", checkpoint=tmp_path / "impatient")
     for name in ("StreamingQueryStalled", "patient"), ("StreamingQueryFailed", "impatient"):
-        pages.wait_for(*name, status="resolved", timeout=60)
+        pages.wait_for(*name, status="resolved")
     mortal.produce(topic, ["b"])
     until(lambda: shown(sidecar, "patient").state in {"running", "idle"}, "the query is healthy")
     until(lambda: shown(sidecar, "patient").lag_offsets == 0, "the broker is asked again")

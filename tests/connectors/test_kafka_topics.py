@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from support.connectors import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS
 from support.queries import commits, start, until
 
-pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
-SETTINGS = {"stall_floor_seconds": 4, "start_grace_seconds": 30, "source_interval_seconds": 0.5}
+SETTINGS = {"stall_floor_seconds": 8, "start_grace_seconds": 30, "source_interval_seconds": 0.5}
 
 
 @pytest.fixture
@@ -19,7 +19,8 @@ def replace(kafka):
     def recreate(topic):
         kafka.delete(topic)
         until(
-            lambda: topic not in kafka.admin.list_topics(timeout=5).topics, "the topic is deleted"
+            lambda: topic not in kafka.admin.list_topics(timeout=PATIENCE_SECONDS).topics,
+            "the topic is deleted",
         )
         kafka.admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(PATIENCE_SECONDS)
         kafka.produce(topic, ["new"])
@@ -40,8 +41,7 @@ def test_query_that_fails_because_of_its_topic_is_reported_with_the_cause(
     kafka.delete(deleted)
     replace(recreated)
     failures = {
-        name: pages.wait_for("StreamingQueryFailed", name, timeout=60)
-        for name in ("deleted", "recreated")
+        name: pages.wait_for("StreamingQueryFailed", name) for name in ("deleted", "recreated")
     }
 
     assert "KAFKA_DATA_LOSS" in failures["recreated"].annotations["reason"]
@@ -62,9 +62,9 @@ def test_recreated_topic_is_reported_until_it_reaches_the_old_offset(
     commits(sidecar, "recreated")
     replace(topic)
 
-    page = pages.wait_for("StreamingOffsetsRewound", "recreated", timeout=60)
+    page = pages.wait_for("StreamingOffsetsRewound", "recreated")
     assert f"{topic}/0 went back from 10 to 1" in page.annotations["reason"]
     assert query.isActive
     kafka.produce(topic, ["more"] * 20)
-    pages.wait_for("StreamingOffsetsRewound", "recreated", status="resolved", timeout=60)
+    pages.wait_for("StreamingOffsetsRewound", "recreated", status="resolved")
     assert {page.what for page in pages.pages} == {("StreamingOffsetsRewound", "recreated")}

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from support.connectors import PATIENCE_SECONDS, Kafka
+from support.connectors import Kafka
+from support.patience import PATIENCE_SECONDS
 from support.queries import until
 from support.spark_harness import SparkHarness
 
@@ -85,7 +86,7 @@ class KafkaHarness(SparkHarness):
             self.put(topic, keys=1)
             return self.kept(topic) < self.end(topic)
 
-        until(compacted, f"{topic} is compacted", 60)
+        until(compacted, f"{topic} is compacted")
 
     def end(self, topic: str) -> int:
         """The offset of the next record of partition 0."""

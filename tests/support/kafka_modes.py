@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
+from inspect import signature
 from typing import Any
 
+from pyspark.sql.streaming import DataStreamWriter
 from support.connectors import Kafka
 
 POISON = "poison"
 VALUE = f"CASE WHEN CAST(value AS STRING) = '{POISON}' THEN raise_error('boom') ELSE value END"
 HOUR = 3_600_000
 WRITE_SECONDS = 1
+HAS_REAL_TIME = "realTime" in signature(DataStreamWriter.trigger).parameters
+"""From Spark 4.2 on."""
 
 
 class FarBroker(Kafka):
