@@ -148,7 +148,7 @@ def test_encrypted_key_is_an_error_without_a_prompt(files, tmp_path):
         ["openssl", "pkey", "-in", files["key"], "-aes256", "-passout", "pass:x", "-out", locked],
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     with pytest.raises(OSError, match="locked"):
         tls(files, key_file=locked).context()

@@ -18,39 +18,32 @@ from querypulse.sidecar.runtime import ProcessEnd, end_of, uncaught_exception
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
 
-@pytest.mark.parametrize(
-    ("context", "uncaught", "end"),
-    [
-        (RUNNING, None, ProcessEnd.CLOSED),
-        (Context.STOPPED_BY_APPLICATION, None, ProcessEnd.CLOSED),
-        (Context.TERMINATED, None, ProcessEnd.TERMINATED),
-        (RUNNING, KeyboardInterrupt, ProcessEnd.TERMINATED),
-        (Context.STOPPED_BY_APPLICATION, KeyboardInterrupt, ProcessEnd.TERMINATED),
+def test_context_and_exception_decide_the_end_of_a_process():
+    stopped_by_application, terminated = Context.STOPPED_BY_APPLICATION, Context.TERMINATED
+    expected = {
+        (RUNNING, None): ProcessEnd.CLOSED,
+        (stopped_by_application, None): ProcessEnd.CLOSED,
+        (terminated, None): ProcessEnd.TERMINATED,
+        (RUNNING, KeyboardInterrupt): ProcessEnd.TERMINATED,
+        (stopped_by_application, KeyboardInterrupt): ProcessEnd.TERMINATED,
         # Python raises this when the JVM goes away first.
-        (Context.TERMINATED, ConnectionRefusedError, ProcessEnd.TERMINATED),
-        (STOPPED, None, ProcessEnd.CRASHED),
-        (GONE, None, ProcessEnd.CRASHED),
-        (GONE, KeyboardInterrupt, ProcessEnd.CRASHED),
-        (RUNNING, ValueError, ProcessEnd.CRASHED),
-        (Context.STOPPED_BY_APPLICATION, ValueError, ProcessEnd.CRASHED),
-    ],
-)
-def test_context_and_exception_decide_the_end_of_a_process(context, uncaught, end):
-    assert end_of(context, uncaught) is end
+        (terminated, ConnectionRefusedError): ProcessEnd.TERMINATED,
+        (STOPPED, None): ProcessEnd.CRASHED,
+        (GONE, None): ProcessEnd.CRASHED,
+        (GONE, KeyboardInterrupt): ProcessEnd.CRASHED,
+        (RUNNING, ValueError): ProcessEnd.CRASHED,
+        (stopped_by_application, ValueError): ProcessEnd.CRASHED,
+    }
+
+    assert {case: end_of(*case) for case in expected} == expected
 
 
-@pytest.mark.parametrize(
-    ("context", "seconds", "end"),
-    [
-        (RUNNING, 5.0, ProcessEnd.CRASHED),
-        (RUNNING, 4.9, ProcessEnd.CLOSED),
-        # The application stopped it: no answer is expected any more.
-        (Context.STOPPED_BY_APPLICATION, 60.0, ProcessEnd.CLOSED),
-        (Context.TERMINATED, 60.0, ProcessEnd.TERMINATED),
-    ],
-)
-def test_jvm_that_does_not_answer_at_the_end_has_crashed(context, seconds, end):
-    assert end_of(context, None, seconds) is end
+def test_jvm_that_does_not_answer_at_the_end_has_crashed():
+    assert end_of(RUNNING, None, 5.0) is ProcessEnd.CRASHED
+    assert end_of(RUNNING, None, 4.9) is ProcessEnd.CLOSED
+    # The application stopped it: no answer is expected any more.
+    assert end_of(Context.STOPPED_BY_APPLICATION, None, 60.0) is ProcessEnd.CLOSED
+    assert end_of(Context.TERMINATED, None, 60.0) is ProcessEnd.TERMINATED
 
 
 def test_crash_sends_no_shutdown_notice():
@@ -93,7 +86,7 @@ def test_uncaught_exception_is_known_at_exit():
     }
     command = [sys.executable, "-I", "-c", f"SCRIPTS = {list(expected)}\n{FORKS}"]
     ran = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=PATIENCE_SECONDS
+        command, capture_output=True, text=True, check=False, timeout=4 * PATIENCE_SECONDS
     )
     *names, signal_of_the_last = ran.stdout.splitlines()
 

@@ -123,19 +123,22 @@ def test_start_function_that_raises_counts_as_a_failure():
     assert one.published.restarts == 2
 
 
-@pytest.mark.parametrize(
-    ("story", "end"),
-    [
-        (Story().probe(run(), at=0).expect_stop().ended(at=10), SupervisionEnd.STOPPED),
-        (Story().probe(run(), at=0).expect_stop().ended(at=10, exception=CONFLICT), SupervisionEnd.STOPPED),
-        (Story().probe(run(trigger=ONCE), at=0).ended(at=10), SupervisionEnd.COMPLETED),
-    ],
-    ids=["announced stop", "failure after an announced stop", "availableNow completes"],
-)  # fmt: skip
-def test_end_on_purpose_is_no_failure(story, end):
-    one = follow(running(), story, 10)
+def test_end_on_purpose_is_no_failure():
+    def announced():
+        return Story().probe(run(), at=0).expect_stop()
 
-    assert (one.end, one.due_at) == (end, None)
+    completes = Story().probe(run(trigger=ONCE), at=0).ended(at=10)
+    ends = {
+        "announced stop": follow(running(), announced().ended(at=10), 10),
+        "failure after it": follow(running(), announced().ended(at=10, exception=CONFLICT), 10),
+        "availableNow completes": follow(running(), completes, 10),
+    }
+
+    assert {name: (one.end, one.due_at) for name, one in ends.items()} == {
+        "announced stop": (SupervisionEnd.STOPPED, None),
+        "failure after it": (SupervisionEnd.STOPPED, None),
+        "availableNow completes": (SupervisionEnd.COMPLETED, None),
+    }
 
 
 def test_stop_announced_while_a_restart_is_due_cancels_it():

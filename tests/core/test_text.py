@@ -1,8 +1,8 @@
-"""Durations as people read them."""
+"""Durations and lists of names as people read them."""
 
 from __future__ import annotations
 
-from querypulse.core.text import duration
+from querypulse.core.text import duration, listed
 
 
 def test_duration_is_printed_in_readable_units():
@@ -22,3 +22,10 @@ def test_duration_is_printed_in_readable_units():
     }
 
     assert {seconds: duration(seconds) for seconds in cases} == cases
+
+
+def test_first_names_and_the_count_of_the_others():
+    assert listed([], 2) == ""
+    assert listed(["a"], 2) == "a"
+    assert listed(["a", "b"], 2) == "a, b"
+    assert listed(list("abcdefghi"), 2) == "a, b and 7 more"
