@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 import yaml
-from support.panels import DASHBOARDS, every_expression, every_target, filled, selectors, variables
+from support.panels import every_expression, every_target, filled, selectors
 from support.repository import series
 
 FROM_PROMETHEUS = {"ALERTS"}
@@ -42,19 +42,6 @@ def test_every_used_metric_exists():
 
     assert len(used) > 30
     assert used - set(series()) == FROM_PROMETHEUS
-
-
-def test_every_metric_of_a_variable_exists():
-    asked = [
-        variable["query"]["query"]
-        for dashboard in DASHBOARDS.values()
-        for variable in variables(dashboard)
-    ]
-
-    assert all(
-        text[len("label_values(") :].partition("{")[0].partition(",")[0] in series()
-        for text in asked
-    )
 
 
 def test_legends_use_labels_that_their_queries_keep():

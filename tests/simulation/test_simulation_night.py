@@ -48,7 +48,12 @@ def night_of_processes(hours, **setup):
 
 
 @pytest.mark.parametrize(
-    ("receiver", "hours"), [("pagerduty", 8), ("alertmanager", 3), ("webhook", 3)]
+    ("receiver", "hours"),
+    [
+        pytest.param("pagerduty", 8, marks=pytest.mark.thorough),
+        ("alertmanager", 3),
+        ("webhook", 3),
+    ],
 )
 def test_job_that_restarts_as_a_new_process_pages_three_times_per_night_with_a_spool(
     receiver, hours
