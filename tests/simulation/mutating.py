@@ -31,7 +31,7 @@ class Mutation(msgspec.Struct, frozen=True):
     """Where the search starts: at a seed that has shown the mutation before."""
     plan: Plan | None = None
     essential: bool = False
-    """Whether it stands for a decision of its own; the others are tried at night."""
+    """Whether no other one covers its decision; the rest are tried at night."""
 
 
 def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
