@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
 import trustme
 from msgspec.structs import replace
+from support.ending import ended
 from support.http_double import HttpDouble, drip, raw, reply
+from support.patience import PATIENCE_SECONDS
 from support.watching import published_driver, serving
 
 from querypulse.core.secret import Secret
+from querypulse.core.threads import Deadline
 from querypulse.exporter.server import Tls
 from querypulse.watch import client as client_module
 from querypulse.watch.client import (
@@ -30,12 +32,17 @@ from querypulse.watch.client import (
 )
 from querypulse.watch.targets import endpoint_of
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(autouse=True)
-def short_polls(monkeypatch):
-    monkeypatch.setattr(client_module, "POLL_SECONDS", 1.0)
+def long_polls(monkeypatch):
+    """Let only those polls end at their deadline whose tests ask for it."""
+    monkeypatch.setattr(client_module, "POLL_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(client_module, "WAIT_SECONDS", 3600.0)
+
+
+@pytest.fixture
+def short_polls(long_polls, monkeypatch):
+    monkeypatch.setattr(client_module, "POLL_SECONDS", 0.3)
 
 
 def seen(url, token=None, context=None):
@@ -108,14 +115,13 @@ def test_a_closed_port_is_refused():
     assert found.detail.endswith("refused the connection")
 
 
+@pytest.mark.usefixtures("short_polls")
 def test_a_port_that_never_answers_is_silent():
     with listening() as url:
-        began = time.monotonic()
-        found = seen(url)
-    assert found.said is Said.SILENT
-    assert time.monotonic() - began < 2
+        assert ended(lambda: seen(url)).said is Said.SILENT
 
 
+@pytest.mark.usefixtures("short_polls")
 def test_a_connection_that_is_not_accepted_is_unreachable():
     with listening(backlog=0) as url, socket.socket() as first, socket.socket() as second:
         for full in (first, second):
@@ -171,16 +177,17 @@ def test_each_status_of_livez_has_its_meaning(code, said):
         assert len(driver.requests) == 1
 
 
+@pytest.mark.usefixtures("short_polls")
 def test_a_driver_that_answers_byte_by_byte_is_silent():
     with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
-        began = time.monotonic()
-        assert seen(driver.url).said is Said.SILENT
-        assert time.monotonic() - began < 2
+        assert ended(lambda: seen(driver.url)).said is Said.SILENT
 
 
-def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
+def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy(monkeypatch):
+    page = client_module._page
+    monkeypatch.setattr(client_module, "_page", lambda *request: page(*request[:-1], Deadline(0.3)))
     with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
-        found = seen(driver.url)
+        found = ended(lambda: seen(driver.url))
     assert (found.said, found.app) == (Said.HEALTHY, "")
 
 
@@ -260,11 +267,13 @@ def test_a_driver_that_requires_a_client_certificate_gets_one(secured, authority
         assert seen(server.url, context=trusting(authority)).said is not Said.HEALTHY
 
 
+@pytest.mark.usefixtures("short_polls")
 def test_a_port_that_never_answers_is_silent_over_tls():
     with listening() as url:
         assert seen(url.replace("http:", "https:")).said is Said.SILENT
 
 
+@pytest.mark.usefixtures("short_polls")
 def test_a_server_without_tls_is_not_healthy():
     with serving() as server:
         assert seen(server.url.replace("http:", "https:")).said in (Said.BROKEN, Said.SILENT)
@@ -291,25 +300,32 @@ def test_each_answer_of_the_watch_page_has_its_meaning(answer, received):
 
 
 def test_a_pending_request_can_be_cut():
-    with listening() as url:
-        client = Client(endpoint_of(url, "here"), Access())
-        threading.Timer(0.2, client.cut).start()
-        began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        client = Client(endpoint_of(_url(server), "here"), Access())
+        pending = pool.submit(await_notice, client)
+        connection, _ = server.accept()
+        client.cut()
         with pytest.raises(NoAnswer):
-            await_notice(client)
-        assert time.monotonic() - began < 5
+            pending.result(PATIENCE_SECONDS)
         with pytest.raises(NoAnswer, match="cut"):
             await_notice(client)
+        connection.close()
 
 
 def test_a_tls_handshake_can_be_cut():
-    with listening() as url:
-        client = Client(endpoint_of(url.replace("http:", "https:"), "here"), Access())
-        threading.Timer(0.2, client.cut).start()
-        began = time.monotonic()
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
+        url = _url(server).replace("http:", "https:")
+        client = Client(endpoint_of(url, "here"), Access())
+        pending = pool.submit(client.get, "/livez", 3600.0)
+        connection, _ = server.accept()
+        client.cut()
         with pytest.raises(NoAnswer, match="cut"):
-            client.get("/livez", 60.0)
-        assert time.monotonic() - began < 5
+            pending.result(PATIENCE_SECONDS)
+        connection.close()
+
+
+def _url(server):
+    return f"http://127.0.0.1:{server.getsockname()[1]}"
 
 
 def _address(url):
