@@ -17,7 +17,7 @@ from support.scheduling import OBSERVED, ByFileAndObserved
 
 from querypulse.core.guard import Guard
 
-DUMP_SECONDS = 280
+DUMP_SECONDS = 580
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell starts background jobs so; tests send SIGINT to themselves and to their children.
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -27,9 +27,6 @@ REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 
 SPARK_FOLDERS = {"spark", "connectors", "commands", "faults"}
 """Where tests with Spark are: a run of these does not import the others."""
-
-SUMMARY = "summary"
-"""A property of a test whose value is printed at the end of the run."""
 
 # A busy machine is slow, not wrong, and chance decides no run: `make nightly` looks for new examples.
 settings.register_profile(
@@ -223,12 +220,6 @@ def measured(record_property):
     return partial(record_property, "measured")
 
 
-@pytest.fixture
-def summarised(record_property):
-    """Add a line to the summary of the run, also of a test that passes in another process."""
-    return partial(record_property, SUMMARY)
-
-
 # -- what runs, and where ---------------------------------------------------------------------
 
 
@@ -296,7 +287,3 @@ def pytest_sessionfinish(session):
 def pytest_terminal_summary(terminalreporter, config):
     for reason, count in config.stash.get(LEFT_OUT, {}).items():
         terminalreporter.write_line(f"left out {count} tests: {reason}")
-    for report in terminalreporter.stats.get("passed", []):
-        for name, line in report.user_properties:
-            if name == SUMMARY:
-                terminalreporter.write_line(line)

@@ -7,6 +7,7 @@ import threading
 from contextlib import contextmanager
 
 import requests
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
@@ -39,11 +40,11 @@ def our_threads() -> list[threading.Thread]:
 
 
 def get(server, path, **headers):
-    return requests.get(server.url + path, headers=headers, timeout=10)
+    return requests.get(server.url + path, headers=headers, timeout=PATIENCE_SECONDS)
 
 
 def raw(server, request: bytes) -> bytes:
     """The answer of the server to exactly these bytes."""
-    with socket.create_connection(address(server), timeout=10) as connection:
+    with socket.create_connection(address(server), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(request)
         return b"".join(iter(lambda: connection.recv(65536), b""))

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-PATIENCE_SECONDS = 10.0
+from support.patience import PATIENCE_SECONDS
+
 DRIP_SECONDS = 0.05
 
 

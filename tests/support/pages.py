@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
+from support.patience import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True, repr=False)
@@ -44,7 +45,9 @@ class PageRecorder(HttpDouble):
             self._reported.notify_all()
         super().handle(request, handler)
 
-    def wait_for(self, alertname, query, *, status="firing", timeout=20.0) -> ReceivedPage:
+    def wait_for(
+        self, alertname, query, *, status="firing", timeout=3 * PATIENCE_SECONDS
+    ) -> ReceivedPage:
         """The first page of that alert, once it has arrived."""
 
         def found():

@@ -63,5 +63,5 @@ def series_of(variable):
 
 
 def selectors(expression):
-    """Each metric used, with the text between its braces; another test rejects bare names."""
+    """Each metric used, with the text between its braces."""
     return re.findall(r"\b([a-zA-Z_][\w:]*)\{([^{}]*)\}", expression)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import requests
 
-PATIENCE_SECONDS = 20.0
+from .patience import PATIENCE_SECONDS
 
 
 class ServerProcess:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import time
 from contextlib import contextmanager
 
 from playwright.sync_api import Page
-from support.changing_states import ChangingState
 from support.exporter_http import serving
 
 AUDIT = """(stale) => {
@@ -72,21 +68,3 @@ def notice(page: Page, words: str, timeout: float = 60_000) -> None:
 
 def until_live(page: Page) -> None:
     page.wait_for_selector('body[data-connection="live"]')
-
-
-def kill(server) -> None:
-    """Stop the server at once, without a shutdown notice, as if its process was killed."""
-    server._shutdown_notice.say = lambda *_: False
-    connections = list(server._server._serving)
-    server.close()
-    for connection in connections:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-
-
-def seconds_until(page: Page, selector: str, living: ChangingState, change) -> float:
-    """The seconds from a change of the published state until the page shows it."""
-    change(living)
-    began = time.monotonic()
-    page.wait_for_selector(selector)
-    return time.monotonic() - began
