@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import pytest
 from support.connect_queries import Counting, start
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
 from support.driver import Driver
-from support.queries import until
+from support.queries import SPARK_PATIENCE_SECONDS, until
 
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
@@ -88,7 +87,7 @@ def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
     start(spark, "bronze", fails_at=8)
 
     with pytest.raises(QueryFailure, match="no such order") as failure:
-        sidecar.await_any_failure(60)
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     assert failure.value.query == "bronze"
     page = pages.wait_for("StreamingQueryFailed", "bronze")
@@ -104,7 +103,7 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
     spark, sidecar = connect()
     start(spark, "nightly", availableNow=True)
 
-    sidecar.await_any_failure(60)
+    sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     assert [(one.name, one.state) for one in sidecar.snapshot().queries] == [
         ("nightly", "completed")
@@ -153,35 +152,28 @@ def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
     spark.streams.removeListener(sidecar.listener)
 
 
-def test_cut_connection_heals_without_an_alert(server, connect, pages):
+def test_cut_connection_heals_without_an_alert_and_one_that_is_refused_with_one(
+    server, connect, pages
+):
     proxy = CuttingProxy(server.port)
     spark, sidecar = connect(proxy.port)
     start(spark, "silver")
     last = committed(sidecar, "silver")["silver"]
 
     proxy.cut()
-    time.sleep(3)
+    until(lambda: proxy.turned_away > 1, "the client tries again")
     proxy.restore()
 
-    committed(sidecar, "silver", beyond=last + 3)
+    last = committed(sidecar, "silver", beyond=last + 3)["silver"]
     if not POLLS:
         until(lambda: monitor(sidecar).reregistrations == 1, "the stream is open again")
         assert "cuts so far: 1" in monitor(sidecar).missing[0]
     assert pages.reported == []
-    proxy.refuse()
-
-
-def test_session_behind_a_proxy_that_refused_heals(server, connect, pages):
-    proxy = CuttingProxy(server.port)
-    spark, sidecar = connect(proxy.port)
-    start(spark, "silver")
-    last = committed(sidecar, "silver")["silver"]
 
     proxy.refuse()
-    pages.wait_for("StreamingDriverDown", "*", timeout=30)
+    pages.wait_for("StreamingDriverDown", "*")
     proxy.restore()
-
-    pages.wait_for("StreamingDriverDown", "*", status="resolved", timeout=30)
+    pages.wait_for("StreamingDriverDown", "*", status="resolved")
     committed(sidecar, "silver", beyond=last + 3)
     assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
     proxy.refuse()
@@ -194,7 +186,7 @@ def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, cap
     committed(sidecar, "silver")
 
     spark.client.release_session()
-    sidecar.await_any_failure(30)
+    sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     until(lambda: sidecar.closed, "the sidecar closes")
     assert "the Spark Connect session was closed" in caplog.text
@@ -215,8 +207,10 @@ def test_closed_sidecar_leaves_no_listener_and_no_wrapper(connect):
     command = client.pb2.Command()
     command.streaming_query_listener_bus_command.add_listener_bus_listener = True
     call = client.open_stream(command)
-    threading.Timer(20, call.cancel).start()
+    guard = threading.Timer(SPARK_PATIENCE_SECONDS, call.cancel)
+    guard.start()
     assert call.next().streaming_query_listener_events_result.listener_bus_listener_added
+    guard.cancel()
     EventStream(client, lambda: False, print).close()
 
 
@@ -224,10 +218,8 @@ def test_client_keeps_its_exit_code_and_prints_nothing(server, pages, tmp_path):
     remote = f"sc://127.0.0.1:{server.port}"
     with Driver(EXITS, tmp_path, header="", REMOTE=remote, PAGES=pages.url) as client:
         client.wait_for_line("ready")
-        exits_at = time.monotonic()
 
-        assert client.wait(30) == 7
-        assert time.monotonic() - exits_at < 20
+        assert client.wait(SPARK_PATIENCE_SECONDS) == 7
         assert client.lines == ["ready"]
         printed = client.errors.splitlines()
         assert ["has no event stream" in line for line in printed] == [True] * POLLS
@@ -242,15 +234,13 @@ def test_killed_server_is_a_driver_that_is_down_and_a_new_server_has_lost_the_se
     committed(sidecar, "silver")
 
     server.kill()
-    killed_at = time.monotonic()
     with pytest.raises(QueryFailure) as failure:
-        sidecar.await_any_failure(60)
+        sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
     assert failure.value.query == "*"
-    assert time.monotonic() - killed_at < 20
     assert "silver" in pages.wait_for("StreamingDriverDown", "*").annotations["reason"]
     server.start()
-    until(lambda: "the Spark Connect server was started again" in caplog.text, "it is said", 30)
+    until(lambda: "the Spark Connect server was started again" in caplog.text, "it is said")
     assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
 
 
@@ -263,11 +253,11 @@ def test_queries_of_a_killed_server_have_failed_when_a_new_one_continues_the_ses
     committed(sidecar, "silver")
 
     server.kill()
-    pages.wait_for("StreamingDriverDown", "*", timeout=30)
+    pages.wait_for("StreamingDriverDown", "*")
     server.start()
 
-    page = pages.wait_for("StreamingQueryFailed", "silver", timeout=30)
+    page = pages.wait_for("StreamingQueryFailed", "silver")
     assert "no longer knows the query" in page.annotations["reason"]
-    pages.wait_for("StreamingDriverDown", "*", status="resolved", timeout=30)
+    pages.wait_for("StreamingDriverDown", "*", status="resolved")
     start(spark, "silver")
-    pages.wait_for("StreamingQueryFailed", "silver", status="resolved", timeout=30)
+    pages.wait_for("StreamingQueryFailed", "silver", status="resolved")

@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 import pytest
 from support.driver import Driver
 from support.fake_spark import FakeChannel
-from support.queries import Trap, rate, start, until
+from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
 from support.repository import ROOT
 
 from querypulse.listener.spark.probe import SparkProbe
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture
 def probe(spark):
-    one = SparkProbe(spark, FakeChannel(), closer_after_seconds=0.2)
-    yield one
+    probe = SparkProbe(spark, FakeChannel(), closer_after_seconds=0.2)
+    yield probe
     for query in spark.streams.active:
         query.stop()
-    one.release()
+    probe.release()
 
 
 def runs(probe):
     return {run.facts.name: run for run in probe.poll(time.monotonic).runs if run.active}
-
-
-def test_session_of_a_query_is_the_one_that_started_it(spark, probe):
-    other = spark.newSession()
-    start(rate(spark), "here")
-    elsewhere = start(rate(other), "elsewhere")
-    sessions = {name: run.facts.session for name, run in runs(probe).items()}
-    elsewhere.stop()
-
-    assert sessions == {
-        "here": spark._jsparkSession.sessionUUID(),
-        "elsewhere": other._jsparkSession.sessionUUID(),
-    }
-    assert probe.details.missing == set()
 
 
 @pytest.mark.fault(
@@ -67,94 +55,95 @@ def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
 
 
 def test_two_hung_batches_report_their_own_python_lines(spark, probe):
-    traps = {"one": Trap(), "two": Trap()}
-    for name, trap in traps.items():
-        trap.hold.set()
-        start(rate(spark), name, hangs_in(name, trap))
+    """One belongs to another session."""
+    free, held = threading.Event(), {"one": threading.Event(), "two": threading.Event()}
+    other = spark.newSession()
+    start(rate(spark), "one", hangs_in("one", held, free))
+    elsewhere = start(rate(other), "two", hangs_in("two", held, free))
     try:
-        assert all(trap.held.wait(60) for trap in traps.values())
+        assert all(one.wait(SPARK_PATIENCE_SECONDS) for one in held.values())
         until(lambda: all(run.work is not None for run in runs(probe).values()), "closer polls")
-        lines = {name: run.work.python_line for name, run in runs(probe).items()}
+        known = runs(probe)
     finally:
-        for trap in traps.values():
-            trap.free.set()
+        free.set()
+        elsewhere.stop()
 
-    assert {name: line.rpartition(" ")[2] for name, line in lines.items()} == {
-        "one": "hang_one",
-        "two": "hang_two",
+    lines = {name: run.work.python_line.rpartition(" ")[2] for name, run in known.items()}
+    assert lines == {"one": "hang_one", "two": "hang_two"}
+    assert {name: run.facts.session for name, run in known.items()} == {
+        "one": spark._jsparkSession.sessionUUID(),
+        "two": other._jsparkSession.sessionUUID(),
     }
     assert probe.details.missing == set()
 
 
-def hangs_in(name, trap):
+def hangs_in(name, held, free):
     """A ``foreachBatch`` function that hangs in ``hang_one`` or ``hang_two``."""
 
     def hang_one():
-        trap.held.set()
-        trap.free.wait(60)
+        held["one"].set()
+        free.wait(SPARK_PATIENCE_SECONDS)
 
     def hang_two():
-        trap.held.set()
-        trap.free.wait(60)
+        held["two"].set()
+        free.wait(SPARK_PATIENCE_SECONDS)
 
     return lambda batch, batch_id: {"one": hang_one, "two": hang_two}[name]()
 
 
-def test_batch_in_a_thread_pool_shows_progress(spark, probe):
-    """Its jobs belong to no query's job group, unlike those of a sibling."""
-    free = Trap()
+class Works:
+    """What the probe saw of the work of queries, by name."""
 
-    def in_pool(batch, batch_id):
-        with ThreadPoolExecutor(2) as pool:
-            while not free.free.is_set():
-                list(pool.map(lambda _: spark.range(1000).count(), range(2)))
+    def __init__(self, probe):
+        self._probe = probe
+        self.seen = defaultdict(list)
 
-    start(rate(spark), "pool", in_pool)
-    seen = []
+    def poll(self):
+        for name, run in runs(self._probe).items():
+            seen = self.seen[name]
+            if run.work is not None and (not seen or seen[-1] is not run.work):
+                seen.append(run.work)
+        return self
 
-    def moved():
-        work = runs(probe)["pool"].work
-        if work is not None and (not seen or seen[-1] is not work):
-            seen.append(work)
-        return any(after.moved_since(before) for before, after in pairwise(seen))
-
-    try:
-        until(moved, "the batch progresses", timeout=60)
-    finally:
-        free.free.set()
+    def moves(self, name):
+        return sum(after.moved_since(before) for before, after in pairwise(self.seen[name]))
 
 
 def test_hung_batch_beside_a_busy_sibling_shows_no_progress(spark, probe):
-    trap, free = Trap(), Trap()
+    trap, free, works = Trap(), threading.Event(), Works(probe)
     trap.hold.set()
 
     def busy(batch, batch_id):
-        while not free.free.is_set():
+        while not free.wait(0.05):
             batch.sparkSession.range(1000).count()
 
     start(rate(spark), "hung", trap)
     start(rate(spark), "busy", busy)
-    seen = {"hung": [], "busy": []}
-
-    def polled():
-        for name, run in runs(probe).items():
-            if run.work is not None and (not seen[name] or seen[name][-1] is not run.work):
-                seen[name].append(run.work)
-        return min(map(len, seen.values())) > 8
-
     try:
-        assert trap.held.wait(60)
-        until(polled, "closer polls", timeout=60)
+        assert trap.held.wait(SPARK_PATIENCE_SECONDS)
+        until(lambda: works.poll().moves("busy") > 3, "the busy query progresses")
+        until(lambda: len(works.poll().seen["hung"]) > 3, "the hung query is polled closely")
     finally:
-        free.free.set()
+        free.set()
         trap.free.set()
 
-    assert moves(seen["hung"]) == 0
-    assert moves(seen["busy"]) > 0
+    assert works.moves("hung") == 0
 
 
-def moves(seen):
-    return sum(after.moved_since(before) for before, after in pairwise(seen))
+def test_batch_in_a_thread_pool_shows_progress(spark, probe):
+    """Its jobs belong to no query's job group, unlike those of a sibling."""
+    free, works = threading.Event(), Works(probe)
+
+    def in_pool(batch, batch_id):
+        with ThreadPoolExecutor(2) as pool:
+            while not free.wait(0.05):
+                list(pool.map(lambda _: spark.range(1000).count(), range(2)))
+
+    start(rate(spark), "pool", in_pool)
+    try:
+        until(lambda: works.poll().moves("pool") > 0, "the batch progresses")
+    finally:
+        free.set()
 
 
 SLOW_STOP = """
@@ -163,38 +152,38 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.fake_spark import FakeChannel
 from querypulse.listener.spark.probe import SparkProbe
 
-class Slow(StreamingQueryListener):
+blocks, free = threading.Event(), threading.Event()
+class Blocking(StreamingQueryListener):
     def onQueryStarted(self, event): pass
-    def onQueryProgress(self, event): time.sleep(0.5)
+    def onQueryProgress(self, event):
+        blocks.set()
+        free.wait(240)
     def onQueryIdle(self, event): pass
     def onQueryTerminated(self, event): pass
 
-spark.streams.addListener(Slow())
+spark.streams.addListener(Blocking())
 query = start("busy")
-while query.lastProgress is None:
-    time.sleep(0.05)
-time.sleep(2)
+blocks.wait(240)
 probe = SparkProbe(spark, FakeChannel(), 20.0)
-seen, done = [], threading.Event()
+say(probe.context().value)
 def polling():
-    while not done.is_set():
-        seen.append((probe.context().value, spark.sparkContext._jsc is None))
+    # Spark has a context as long as its stop waits for the listener.
+    while (context := probe.context().value) == "running":
         time.sleep(0.01)
+    say(f"{context}, while it stops: {spark.sparkContext._jsc is not None}")
+    free.set()
 thread = threading.Thread(target=polling)
 thread.start()
-while not seen:
-    time.sleep(0.01)
 spark.stop()
-done.set()
 thread.join()
-say(sorted({context for context, over in seen}))
-say(any(context == "stopped_by_application" and not over for context, over in seen))
 """
 
 
 def test_slow_spark_stop_counts_as_a_stop_by_the_application(tmp_path):
     """Spark marks the context as stopped as soon as the stop begins."""
     with Driver(SLOW_STOP, tmp_path, TESTS=str(ROOT / "tests")) as driver:
-        driver.wait(120)
+        driver.wait(SPARK_PATIENCE_SECONDS)
 
-        assert driver.lines == ["['running', 'stopped_by_application']", "True"], driver.errors
+        assert driver.lines == ["running", "stopped_by_application, while it stops: True"], (
+            driver.errors
+        )

@@ -12,6 +12,7 @@ import threading
 from pathlib import Path
 
 import pyspark
+from support.patience import PATIENCE_SECONDS
 from support.queries import until
 
 from querypulse.examples.delta.artifacts import (
@@ -89,14 +90,14 @@ class ConnectServer:
                 env={**os.environ, "PYSPARK_PYTHON": sys.executable},
                 start_new_session=True,
             )
-        until(self._serves, "the Spark Connect server has started", 120)
+        until(self._serves, "the Spark Connect server has started")
 
     def kill(self) -> None:
         """End it at once, as the kernel does where memory is short."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait(30)
+            self._process.wait(PATIENCE_SECONDS)
 
     def _serves(self) -> bool:
         assert self._process.poll() is None, self._log.read_text()[-3000:]
@@ -109,6 +110,8 @@ class CuttingProxy:
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = 0
+        self.turned_away = 0
+        """How many connections were closed at once."""
         self._is_cut = False
         self._open: list[socket.socket] = []
         self._listener = self._listen()
@@ -146,6 +149,7 @@ class CuttingProxy:
             while True:
                 client, _ = listener.accept()
                 if self._is_cut:
+                    self.turned_away += 1
                     client.close()
                     continue
                 server = socket.create_connection(("127.0.0.1", self._target))

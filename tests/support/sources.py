@@ -1,7 +1,7 @@
 """A streaming source whose offsets misbehave as a test wants, from the moment the test chooses.
 
-Spark runs it in Python processes of their own, so a test makes it fail with a file, its switch,
-and reads from a second file when the failure began. It has offsets and no rows, so that no
+Spark runs it in Python processes of their own, so a test makes it fail with a file, its switch.
+It has offsets and no rows, so that no
 task needs a Python worker. Needs Spark 4.2 (``REPORTS_OFFSETS``) and PyArrow.
 """
 
@@ -32,15 +32,8 @@ class SteadyReader(DataSourceStreamReader):
         self.latest = None
 
     def failing(self):
-        """Whether the test has set the switch; writes down when it first sees it."""
-        if not self.switch.exists():
-            return False
-        began = self.switch.with_suffix(".began")
-        if not began.exists():
-            # All processes of a machine share the monotonic clock.
-            began.with_suffix(".new").write_text(repr(time.monotonic()))
-            began.with_suffix(".new").rename(began)
-        return True
+        """Whether the test has set the switch."""
+        return self.switch.exists()
 
     def initialOffset(self):
         return offsets(1000, 1000)
