@@ -31,23 +31,8 @@ def test_demo_defaults_match_the_documentation(scripts):
 
 
 def test_every_demo_setting_can_be_given(scripts):
-    cli.main(
-        [
-            "demo",
-            "--scenario",
-            "hang",
-            "--queries",
-            "2",
-            "--after",
-            "0",
-            "--duration",
-            "1.5",
-            "--webhook-url",
-            "http://localhost/x",
-            "--http-port",
-            "-1",
-        ]
-    )
+    options = "--scenario hang --queries 2 --after 0 --duration 1.5 --http-port -1"
+    cli.main(["demo", *options.split(), "--webhook-url", "http://localhost/x"])
 
     assert scripts == [DemoSettings("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
 

@@ -10,40 +10,26 @@ from querypulse.listener.failure import describe_failure, died_of_stopped_contex
 
 
 @pytest.mark.parametrize(
-    ("spark", "query", "error_class", "message"),
+    ("spark", "error_class", "prefix"),
     [
-        (
-            "4.3.0",
-            "python_failure",
-            "RuntimeError",
-            "Files were added to partition [day=2024-05-01]",
-        ),
-        (
-            "4.3.0",
-            "java_failure",
-            "USER_RAISED_EXCEPTION",
-            "[USER_RAISED_EXCEPTION] java side says no",
-        ),
-        ("4.3.0", None, "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] plain jvm failure"),
-        (
-            "3.5.9",
-            "python_failure",
-            "RuntimeError",
-            "Files were added to partition [day=2024-05-01]",
-        ),
-        ("3.5.9", "java_failure", "RuntimeException", "java side says no"),
-        ("3.5.9", None, "RuntimeException", "plain jvm failure"),
+        ("4.3.0", "USER_RAISED_EXCEPTION", "[USER_RAISED_EXCEPTION] "),
+        ("3.5.9", "RuntimeException", ""),
     ],
 )
-def test_real_failure_is_reported_by_its_innermost_cause(spark, query, error_class, message):
-    exception, spark_class = next((e, c) for name, e, c in real_deaths(spark) if name == query)
+def test_real_failure_is_reported_by_its_innermost_cause(spark, error_class, prefix):
+    failures = {name: describe_failure(text, kind) for name, text, kind in real_deaths(spark)}
+    of_python, of_java, of_jvm = (
+        failures[name] for name in ("python_failure", "java_failure", None)
+    )
 
-    failure = describe_failure(exception, spark_class)
-
-    assert failure.error_class == error_class
-    assert failure.message.startswith(message)
-    assert "\tat " not in failure.message
-    assert "hunter2" not in failure.message
+    assert of_python.error_class == "RuntimeError"
+    assert of_python.message.startswith("Files were added to partition [day=2024-05-01]")
+    assert {of_java.error_class, of_jvm.error_class} == {error_class}
+    assert of_java.message.startswith(f"{prefix}java side says no")
+    assert of_jvm.message.startswith(f"{prefix}plain jvm failure")
+    for failure in (of_python, of_java, of_jvm):
+        assert "\tat " not in failure.message
+        assert "hunter2" not in failure.message
 
 
 def test_delta_conflict_in_a_java_call_of_foreach_batch_is_named():

@@ -11,7 +11,6 @@ from support.http_double import HttpDouble, reply
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.guard import Guard
-from querypulse.core.states import DeliveryOutcome
 from querypulse.settings.receivers import heartbeat, receivers, routes
 from querypulse.sidecar import Settings, SettingsError
 
@@ -306,11 +305,3 @@ def test_invalid_heartbeat_is_refused(settings, word):
         heartbeat(Settings(**settings), Guard())
 
     assert "hidden-path" not in str(error.value)
-
-
-def test_receiver_classifies_the_http_status():
-    with HttpDouble(otherwise=reply(403)) as server:
-        with pytest.raises(DeliveryError) as error:
-            send(webhook_url=server.url)
-
-        assert error.value.answer is DeliveryOutcome.MISCONFIGURED
