@@ -9,12 +9,13 @@ from contextlib import suppress
 
 import pytest
 import requests
+from support.patience import PATIENCE_SECONDS
 from support.queries import Trap, commits, rate, start, until
 
 from querypulse.alerting.spool import SpoolFile
 from querypulse.core import threads
 
-pytestmark = [pytest.mark.spark, pytest.mark.contains_errors]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.contains_errors]
 
 
 class FaultyPlace:
@@ -35,7 +36,7 @@ class FaultyPlace:
         return str(path)
 
     def hang(self, *_):
-        self._free.wait(60)
+        self._free.wait()
 
     def free(self):
         self._free.set()
@@ -121,10 +122,10 @@ def test_failing_file_or_disk_is_shown_and_hides_no_failure(spark, watch, pages,
     beside = start(rate(spark), "beside")
     commits(sidecar, "doomed")
     trap.die.set()
-    pages.wait_for("StreamingQueryFailed", "doomed")
+    pages.wait_for("StreamingQueryFailed", "doomed", timeout=PATIENCE_SECONDS)
 
     def shown():
-        monitor = requests.get(f"{sidecar.url}/status", timeout=5).json()["monitor"]
+        monitor = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()["monitor"]
         problem = {**monitor["file_problems"], "spool": monitor["spool_problem"]}.get(what, "")
         return problem if reason in problem else ""
 

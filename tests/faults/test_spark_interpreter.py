@@ -5,34 +5,37 @@ from __future__ import annotations
 import time
 
 import pytest
-from support.driver import Driver
+from support.driver import START_SECONDS, Driver
 from support.queries import commits, rate, start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
-JOB = """
+HELD_SECONDS = 2.5
+JOB = f"""
 import re
 def hold(length):
     "A hopeless search keeps the lock: no other thread runs meanwhile."
-    began = time.monotonic()
+    used = time.thread_time()
     re.match("(a+)+$", "a" * length + "b")
-    return time.monotonic() - began
+    return time.thread_time() - used
 sidecar = attach(
-    spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=8, start_grace_seconds=12,
+    spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=30, start_grace_seconds=60,
 )
 for name in ("bronze", "silver"):
     start(name)
 until_commits(sidecar, "bronze", "silver")
 length = 20
-while hold(length) < 2.5:
+while hold(length) < {HELD_SECONDS}:
     length += 1
-held = [hold(length) for _ in range(4)]
-time.sleep(3)
-say(f"held {max(held):.1f}")
-sidecar.flush()
-say(f"alerts {len(sidecar.alerts())}")
-for query in spark.streams.active:
-    assert query.lastProgress["batchId"] > 0
+for _ in range(4):
+    hold(length)
+batches = lambda: [query.last_commit_batch for query in sidecar.snapshot().queries]
+before = batches()
+while any(now <= then for now, then in zip(batches(), before)):
+    time.sleep(0.05)
+while not sidecar.flush(60):
+    time.sleep(0.05)
+say(f"alerts {{sidecar.alerts()}}")
 os._exit(0)
 """
 
@@ -42,20 +45,17 @@ os._exit(0)
     "The job keeps the interpreter's lock for seconds, four times in a row",
     "No alert during it or afterwards",
 )
-def test_job_that_keeps_the_interpreters_lock_causes_no_alert(tmp_path, pages, measured):
+def test_job_that_keeps_the_interpreters_lock_causes_no_alert(tmp_path, pages):
     with Driver(JOB, tmp_path, PAGES=pages.url) as driver:
-        code = driver.wait(180)
+        code = driver.wait(2 * START_SECONDS)
 
-    held = float(driver.lines[0].removeprefix("held "))
-    measured(f"held for up to {held:.1f} s at a time")
     assert code == 0, driver.errors
-    assert held > 1.0
-    assert driver.lines[1] == "alerts 0"
+    assert driver.lines == ["alerts ()"]
     assert pages.reported == []
 
 
 CPU_SECONDS = 1.5
-WINDOW = {"stall_floor_seconds": 12, "start_grace_seconds": 24}
+WINDOW = {"stall_floor_seconds": 30, "start_grace_seconds": 60}
 
 
 @pytest.mark.fault(
@@ -63,23 +63,20 @@ WINDOW = {"stall_floor_seconds": 12, "start_grace_seconds": 24}
     "`foreachBatch` of two queries computes in Python for seconds, batch after batch",
     "No alert, for them or for the query beside them",
 )
-def test_batches_that_compute_in_python_cause_no_alert(spark, watch, pages, measured):
-    sidecar, seconds = watch(**WINDOW), []
+def test_batches_that_compute_in_python_cause_no_alert(spark, watch, pages):
+    sidecar = watch(**WINDOW)
 
     def compute(batch, batch_id):
-        began, used = time.monotonic(), time.thread_time()
+        used = time.thread_time()
         while time.thread_time() - used < CPU_SECONDS:
             sum(range(1000))
-        seconds.append(time.monotonic() - began)
 
     for name in ("bronze", "silver"):
         start(rate(spark), name, compute)
     start(rate(spark), "beside")
-    for name in ("bronze", "silver"):
-        commits(sidecar, name, batches=4, timeout=90)
-    commits(sidecar, "beside", batches=4)
+    for name in ("bronze", "silver", "beside"):
+        commits(sidecar, name, batches=4)
     sidecar.flush()
 
-    measured(f"{len(seconds)} batches, up to {max(seconds):.1f} s each")
     assert sidecar.alerts() == ()
     assert pages.reported == []

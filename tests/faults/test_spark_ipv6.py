@@ -7,10 +7,11 @@ import socket
 import pytest
 import requests
 from support.pages import PageRecorder
+from support.patience import PATIENCE_SECONDS
 from support.queries import Trap, commits, rate, start, until
 from support.watching import is_seen, watching
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.mark.fault(
@@ -25,16 +26,16 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
         sidecar = watch(app_name="six", http_host="::1", webhook_url=pages.url)
         query = start(rate(spark), "doomed", trap)
         commits(sidecar, "doomed")
-        with watching(sidecar.url) as reported:
+        with watching(sidecar.url, gone_after=PATIENCE_SECONDS) as reported:
             until(lambda: is_seen(reported, "six"), "the watcher sees the driver")
             trap.die.set()
-            pages.wait_for("StreamingQueryFailed", "doomed")
-            status = requests.get(f"{sidecar.url}/status", timeout=5).json()
+            pages.wait_for("StreamingQueryFailed", "doomed", timeout=PATIENCE_SECONDS)
+            status = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()
             sidecar.close()
-            stopped = lambda: [one.stopped for one in reported.tracker.drivers.values()]
-            until(lambda: all(stopped()), "the watcher knows that it was closed")
+            (driver,) = reported.tracker.drivers.values()
+            until(lambda: driver.stopped, "the watcher knows that it was closed")
 
     assert sidecar.url is None or sidecar.url.startswith("http://[::1]:")
-    assert [one["state"] for one in status["queries"]] == ["failed"]
+    assert [query["state"] for query in status["queries"]] == ["failed"]
     assert reported.firing == {}
     assert not query.isActive

@@ -18,7 +18,12 @@ from support.spark_harness import SparkHarness
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "0"))
 SECONDS = MINUTES * 60.0
-pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(SECONDS + 600.0)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.soak,
+    pytest.mark.nightly,
+    pytest.mark.timeout(SECONDS + 600.0),
+]
 
 MORE_THREADS, MORE_DESCRIPTORS, MORE_MEGABYTES = 5, 40, 40
 """What the second half may have more of than the first: queries restart, files are open."""
@@ -66,9 +71,9 @@ def harness(spark, watch, tmp_path):
 def test_healthy_work_raises_no_alert_and_leaves_nothing_behind(
     spark, harness, watch, pages, measured
 ):
-    workloads = [one for one in (*BEFORE, *AFTER) if one.name != "planned_stop"]
+    workloads = [workload for workload in (*BEFORE, *AFTER) if workload.name != "planned_stop"]
     queries = [workload.start(harness) for workload in workloads]
-    until(lambda: all(query.recentProgress for query in queries[:5]), "they commit", 120)
+    until(lambda: all(query.recentProgress for query in queries[:5]), "they commit")
     sidecar = watch(**SETTINGS)
     samples, ends_at = [], time.monotonic() + SECONDS
     while time.monotonic() < ends_at:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 from support.java_options import executor_options
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.server_process import free_port
 
 HOME = Path(pyspark.__file__).parent
@@ -43,7 +43,7 @@ class Standalone:
         for process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-            process.wait(20)
+            process.wait(PATIENCE_SECONDS)
 
     def _start(self, name: str, options: list[str]) -> None:
         log = self._folder / f"{name}.log"
@@ -69,11 +69,14 @@ class Standalone:
             assert self._processes[-1].poll() is None, log
             return text in log
 
-        until(said, text, 60)
+        until(said, text, 3 * PATIENCE_SECONDS)
 
 
 def _modules() -> list[str]:
     """The JDK modules that Spark's launcher opens."""
     packages = "java.lang java.lang.invoke java.io java.net java.nio java.util java.util.concurrent"
     internal = "sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
-    return [f"--add-opens=java.base/{one}=ALL-UNNAMED" for one in f"{packages} {internal}".split()]
+    return [
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in f"{packages} {internal}".split()
+    ]
