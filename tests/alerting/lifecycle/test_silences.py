@@ -42,14 +42,12 @@ NOT_COVERED = [
 ]
 
 
-@pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in COVERED])
-def test_matching_silence_covers_an_alert(silence):
-    assert silence_of(alert(), [silence], WALL) == silence
+def test_matching_silence_covers_an_alert():
+    assert [why for why, one in COVERED if silence_of(alert(), [one], WALL) != one] == []
 
 
-@pytest.mark.parametrize("silence", [pytest.param(one, id=why) for why, one in NOT_COVERED])
-def test_other_silence_does_not_cover_an_alert(silence):
-    assert silence_of(alert(), [silence], WALL) is None
+def test_other_silence_does_not_cover_an_alert():
+    assert [why for why, one in NOT_COVERED if silence_of(alert(), [one], WALL)] == []
 
 
 @pytest.mark.parametrize("pattern", ["bronze", "nightly*", "[a-z]*"])
