@@ -71,8 +71,8 @@ def test_values_of_each_page_are_allowed():
         for name, text in pages().items()
     }
 
-    assert {name: one.problems for name, one in loaded.items() if one.problems} == {}
-    assert any(one.origins for one in loaded.values())
+    assert {name: of_page.problems for name, of_page in loaded.items() if of_page.problems} == {}
+    assert any(of_page.origins for of_page in loaded.values())
 
 
 def test_commands_of_the_pages_exist():

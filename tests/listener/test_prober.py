@@ -50,13 +50,13 @@ class RecordedPause:
 
 def pauses(probe, interval, *, calm=0.0):
     """How long a prober waits after one poll."""
-    one = prober(probe, interval, calm=calm)
-    one._poked = RecordedPause()
+    poller = prober(probe, interval, calm=calm)
+    poller._poked = RecordedPause()
     try:
-        one.step()
+        poller.step()
     except ConnectionError:
-        assert one.latest is None
-    return one._poked.seconds
+        assert poller.latest is None
+    return poller._poked.seconds
 
 
 def prober(probe, interval=LONG_SECONDS, on_report=lambda: None, calm=0.0):
@@ -65,45 +65,45 @@ def prober(probe, interval=LONG_SECONDS, on_report=lambda: None, calm=0.0):
 
 def test_newest_report_replaces_the_last_and_is_announced():
     announced = []
-    one = prober(HangingProbe(), 0, lambda: announced.append(one.latest))
-    assert one.latest is None
-    one.step()
-    one.step()
+    poller = prober(HangingProbe(), 0, lambda: announced.append(poller.latest))
+    assert poller.latest is None
+    poller.step()
+    poller.step()
 
     assert announced[0] is not announced[1]
-    assert one.latest is announced[1]
-    assert len(one.probe_durations) == 2
+    assert poller.latest is announced[1]
+    assert len(poller.probe_durations) == 2
 
 
 def test_silence_counts_from_the_first_poll_without_an_answer():
     """Between polls nobody waits for an answer, however long the interval is."""
     probe = HangingProbe()
-    one = prober(probe, 0)
-    one.step()
-    assert one.silent_seconds == 0.0
+    poller = prober(probe, 0)
+    poller.step()
+    assert poller.silent_seconds == 0.0
     probe.failures = 2
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            one.step()
-    first = one.silent_seconds
-    until(lambda: one.silent_seconds > first > 0.0, "the silence goes on")
-    one.step()
+            poller.step()
+    first = poller.silent_seconds
+    until(lambda: poller.silent_seconds > first > 0.0, "the silence goes on")
+    poller.step()
 
-    assert one.silent_seconds == 0.0
+    assert poller.silent_seconds == 0.0
 
 
 def test_failed_poll_keeps_the_last_report():
     probe = HangingProbe()
     announced = []
-    one = prober(probe, 0, lambda: announced.append(1))
-    one.step()
-    known = one.latest
+    poller = prober(probe, 0, lambda: announced.append(1))
+    poller.step()
+    known = poller.latest
     probe.failures = 1
     with pytest.raises(ConnectionError):
-        one.step()
+        poller.step()
 
-    assert one.latest is known
-    assert (len(one.probe_durations), announced) == (1, [1])
+    assert poller.latest is known
+    assert (len(poller.probe_durations), announced) == (1, [1])
 
 
 def test_next_poll_waits_for_the_interval():
@@ -150,55 +150,55 @@ def polling():
     stop = []
 
     def start(probe, interval=LONG_SECONDS, calm=0.0):
-        one = prober(probe, interval, calm=calm)
-        loop = Loop("probe", one.step, Guard())
+        poller = prober(probe, interval, calm=calm)
+        loop = Loop("probe", poller.step, Guard())
         loop.start()
-        stop.append((loop, one, probe))
-        return one
+        stop.append((loop, poller, probe))
+        return poller
 
     yield start
-    for running, one, probe in stop:
+    for running, poller, probe in stop:
         running.stop()
         probe.answers.set()
-        one.poke()
+        poller.poke()
         assert running.join(PATIENCE_SECONDS)
 
 
 def test_poke_starts_the_next_poll_at_once(polling):
     probe = HangingProbe()
-    one = polling(probe)
-    until(lambda: one.latest is not None, "the first poll")
-    one.poke()
+    poller = polling(probe)
+    until(lambda: poller.latest is not None, "the first poll")
+    poller.poke()
     until(lambda: probe.began == 2, "the second poll")
 
 
 def test_poke_during_a_poll_is_not_lost(polling):
     probe = HangingProbe()
     probe.answers.clear()
-    one = polling(probe)
+    poller = polling(probe)
     until(lambda: probe.began == 1, "the first poll")
-    one.poke()
+    poller.poke()
     probe.answers.set()
     until(lambda: probe.began == 2, "the second poll")
 
 
 def test_poll_now_does_not_wait_for_the_interval(polling):
-    one = polling(HangingProbe())
-    first = until(lambda: one.latest, "the first poll")
+    poller = polling(HangingProbe())
+    first = until(lambda: poller.latest, "the first poll")
 
-    assert one.poll_now(PATIENCE_SECONDS)
-    assert one.latest is not first
+    assert poller.poll_now(PATIENCE_SECONDS)
+    assert poller.latest is not first
 
 
 def test_poll_now_waits_for_a_poll_that_starts_after_the_call(polling):
     probe = HangingProbe()
     probe.answers.clear()
-    one = polling(probe)
+    poller = polling(probe)
     until(lambda: probe.began == 1, "the first poll")
     answers = []
-    asking = threading.Thread(target=lambda: answers.append(one.poll_now(PATIENCE_SECONDS)))
+    asking = threading.Thread(target=lambda: answers.append(poller.poll_now(PATIENCE_SECONDS)))
     asking.start()
-    until(one._poked.is_set, "the poll is requested")
+    until(poller._poked.is_set, "the poll is requested")
     probe.answers.set()
     asking.join(PATIENCE_SECONDS)
 
@@ -208,10 +208,10 @@ def test_poll_now_waits_for_a_poll_that_starts_after_the_call(polling):
 def test_poll_now_times_out_when_the_probe_hangs(polling):
     probe = HangingProbe()
     probe.answers.clear()
-    one = polling(probe)
+    poller = polling(probe)
 
-    assert not one.poll_now(0.05)
-    assert one.latest is None
+    assert not poller.poll_now(0.05)
+    assert poller.latest is None
     assert not probe.answers.is_set()
 
 
@@ -223,6 +223,6 @@ def test_poll_now_without_a_running_thread_returns_false():
 def test_poll_now_survives_a_failed_poll(polling):
     probe = HangingProbe()
     probe.failures = 1
-    one = polling(probe, interval=0.01)
+    poller = polling(probe, interval=0.01)
 
-    assert one.poll_now(PATIENCE_SECONDS)
+    assert poller.poll_now(PATIENCE_SECONDS)

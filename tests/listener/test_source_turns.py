@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from querypulse.listener.sources.reader import next_turn
@@ -51,6 +51,7 @@ def test_recent_polls_count_towards_the_limit():
     assert next_turn("cde", before, now=12.0, interval=INTERVAL, most=2) == []
 
 
+@settings(max_examples=40)
 @given(st.integers(1, 20), st.integers(1, 6))
 def test_every_run_is_polled_regularly_within_the_limit(count, most):
     runs = range(count)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.story import poll
 
@@ -21,6 +21,7 @@ def follow(*polls):
     return known
 
 
+@settings(max_examples=50)
 @given(
     appended=st.lists(st.integers(0, 20), min_size=2, max_size=60),
     reads=st.lists(st.integers(0, 25), min_size=60, max_size=60),

@@ -119,26 +119,20 @@ def from_every_origin(name, config):
     return loaded
 
 
-def test_setting_has_the_same_value_from_every_origin(config):
-    default = Settings()
-    values = {
-        name: [getattr(one.settings, name) for one in from_every_origin(name, config).values()]
-        for name in VALUES
-    }
+def test_setting_has_the_same_value_from_every_origin_and_names_it(config):
+    default, wrong = Settings(), []
+    for name in VALUES:
+        loaded = from_every_origin(name, config)
+        values = [getattr(of_one.settings, name) for of_one in loaded.values()]
+        if values != values[:1] * len(values) or values[0] == getattr(default, name):
+            wrong.append((name, values))
+        wrong += [
+            (name, of_one.origins)
+            for origin, of_one in loaded.items()
+            if of_one.origins != {name: origin}
+        ]
 
-    assert {name: found for name, found in values.items() if found != found[:1] * len(found)} == {}
-    assert [name for name, found in values.items() if found[0] == getattr(default, name)] == []
-
-
-def test_each_value_has_its_origin(config):
-    origins = {
-        name: {origin: one.origins for origin, one in from_every_origin(name, config).items()}
-        for name in VALUES
-    }
-
-    assert origins == {
-        name: {origin: {name: origin} for origin in of_name} for name, of_name in origins.items()
-    }
+    assert wrong == []
 
 
 def test_a_default_has_no_origin():
