@@ -23,31 +23,13 @@ from support.failing_workloads import (
     stopped_and_not_back,
     watermark_stuck,
 )
+from support.observed import APP, BACK, DEAD, HEALTHY, HUNG, IDLE, SLOW, failing
 from support.queries import until
+from support.sources import REPORTS_OFFSETS
 from support.spark_harness import SparkHarness
 
-APP = "observed"
-HEALTHY, IDLE, SLOW, HUNG, DEAD = "healthy", "idle", "slow", "hung", "dead"
-FAILING = {
-    ("StreamingQueryFailed", DEAD),
-    ("StreamingQueryStopped", "stopped_and_not_back"),
-    ("StreamingQueryMissing", "never_started"),
-    ("StreamingQueryStalled", HUNG),
-    ("StreamingBatchSlow", SLOW),
-    ("StreamingOffsetsStalled", "offsets_frozen"),
-    ("StreamingOffsetsRewound", "offsets_rewound"),
-    ("StreamingQueryLagging", "lagging"),
-    ("StreamingQueryFlapping", "crash_loop"),
-    ("StreamingWatermarkStuck", "watermark_stuck"),
-}
-"""Alerts that must fire, by name and query."""
-BACK = {
-    ("StreamingQueryFailed", DEAD),
-    ("StreamingQueryStalled", HUNG),
-    ("StreamingBatchSlow", SLOW),
-}
-"""Alerts that must resolve."""
-WORKLOADS = (offsets_frozen, offsets_rewound, lagging, stopped_and_not_back, watermark_stuck)
+WORKLOADS = (stopped_and_not_back, watermark_stuck)
+OF_OFFSETS = (offsets_frozen, offsets_rewound, lagging)
 
 
 def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], folder: str) -> None:
@@ -55,7 +37,8 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
     spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "1s")
     harness = SparkHarness(spark, Path(folder))
     # Python sources are slow to start, so these queries start before the sidecar.
-    workloads = [bring(harness) for bring in WORKLOADS]
+    wanted = (*OF_OFFSETS, *WORKLOADS) if REPORTS_OFFSETS else WORKLOADS
+    workloads = [bring(harness) for bring in wanted]
     sidecar = attach(
         spark,
         app_name=APP,
@@ -74,22 +57,20 @@ def play(spark: Any, attach: Callable[..., Any], say: Callable[[str], None], fol
     for name in (SLOW, DEAD):
         harness.start(harness.rate(), name, blows[name], trigger=BRISK)
     harness.start(remembering(harness), HUNG, working(blows[HUNG]), trigger=BRISK)
-    until(lambda: committed(sidecar) == len(WORKLOADS) + 5, "all commit", 60)
+    until(lambda: committed(sidecar) == len(workloads) + 5, "all commit")
     say("healthy")
     for blow in blows.values():
         blow.struck.set()
-    for failing in (*workloads, crash_loop(harness)):
-        failing.strike()
-    until(
-        lambda: reported(sidecar) >= FAILING, f"all are reported, not only {reported(sidecar)}", 90
-    )
+    for workload in (*workloads, crash_loop(harness)):
+        workload.strike()
+    until(lambda: reported(sidecar) >= failing(), "all are reported")
     say("failing")
-    until((Path(folder) / "come_back").exists, "the test lets them recover", 90)
+    until((Path(folder) / "come_back").exists, "the test lets them recover")
     for blow in blows.values():
         blow.struck.clear()
         blow.free.set()
     harness.start(harness.rate(), DEAD, blows[DEAD], trigger=BRISK)
-    until(lambda: not reported(sidecar) & BACK, f"they have recovered: {reported(sidecar)}", 60)
+    until(lambda: not reported(sidecar) & BACK, "they have recovered")
     say("back")
     time.sleep(3600)
 
@@ -134,4 +115,4 @@ def committed(sidecar: Any) -> int:
 
 def reported(sidecar: Any) -> set[tuple[str, str]]:
     """The open alerts of querypulse."""
-    return {(one.name, one.labels["query"]) for one in sidecar.alerts()}
+    return {(alert.name, alert.labels["query"]) for alert in sidecar.alerts()}
