@@ -12,7 +12,7 @@ import yaml
 from msgspec.structs import replace
 from prometheus_client.core import Metric
 from support.published_states import full_published
-from support.rules_table import CASES
+from support.rules_table import cases
 from support.story import Story, policy, processing
 
 from querypulse.alerting.evaluate import rule_context
@@ -66,7 +66,9 @@ def fenced(text: str, language: str) -> list[str]:
 def own_findings() -> tuple[Finding, ...]:
     """The findings of all stories in the rules table."""
     return tuple(
-        finding for case in CASES for finding in case[1].evaluate(case[2], **case[3]).findings
+        finding
+        for case in cases()
+        for finding in case.story.evaluate(case.at, **case.settings).findings
     )
 
 

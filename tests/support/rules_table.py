@@ -1004,10 +1004,3 @@ def cases() -> tuple[Case, ...]:
          {"probe_expected": True}, ("StreamingQueryStalled", "*"), "stalled", ["StreamingQueryStalled", "QuerypulseMonitoringDegraded"]),
     ]  # fmt: skip
     return tuple(Case(*row) for row in rows)
-
-
-def __getattr__(name: str) -> tuple[Case, ...]:
-    """``CASES``, for who imports it by that name."""
-    if name == "CASES":
-        return cases()
-    raise AttributeError(name)
