@@ -13,10 +13,11 @@ from querypulse.listener.state import State
 
 from .plan import Plan, QuerySpec, Step
 
-LONG_SECONDS = 4.0
-"""A batch in flight for longer is long: twice the trigger interval of the plans."""
+LONG_SECONDS = 10.0
+"""A batch in flight for longer is long: healthy ones on a busy machine are not."""
 SHORT_SECONDS = 3.0
 """A shorter run may fall between two polls."""
+LONG, WORKS = "long", "long, and works"
 
 _EVERY = {"every": 2.0, "takes": 0.3}
 WAYS_TO_END = Plan(
@@ -113,7 +114,9 @@ class Observations:
 
     def by_name(self) -> dict[str, list[tuple[list[str], list[str] | None]]]:
         """The runs of each query: events, and phases seen by polls, None for a short run."""
-        return {name: [self._run(run_id) for run_id in runs] for name, runs in self._runs.items()}
+        # A copy, because the monitor's threads may add one meanwhile.
+        names = list(self._runs.items())
+        return {name: [self._run(run_id) for run_id in runs] for name, runs in names}
 
     def _run(self, run_id: str) -> tuple[list[str], list[str] | None]:
         events, polls = self._events.get(run_id, []), self._polls.get(run_id, [])
@@ -121,7 +124,7 @@ class Observations:
         is_short = _collapsed(events)[-1:] in (["failed"], ["ended"]) and (
             events[-1][0] - times[0] < SHORT_SECONDS
         )
-        return _collapsed(events), None if is_short else _collapsed(polls)
+        return _collapsed(events), None if is_short else _settled(_collapsed(polls))
 
     def _know(self, query_id: str, run_id: str, name: str | None) -> None:
         self._names.setdefault(query_id, name or "unnamed")
@@ -141,7 +144,7 @@ class Observations:
         flight.work = run.work
         if at - flight.since < LONG_SECONDS or batch is None:
             return "alive"
-        return "long, and works" if flight.moved else "long"
+        return WORKS if flight.moved else LONG
 
 
 @dataclass
@@ -184,6 +187,13 @@ def _token(event: Event) -> str:
         return "idle"
     assert isinstance(event, Terminated)
     return "ended" if event.exception is None else "failed"
+
+
+def _settled(phases: list[str]) -> list[str]:
+    """The phases without ``LONG`` right before ``WORKS``: chance decides what is seen first."""
+    return [
+        phase for place, phase in enumerate(phases) if phases[place : place + 2] != [LONG, WORKS]
+    ]
 
 
 def _collapsed(tokens: list[tuple[float, str]]) -> list[str]:

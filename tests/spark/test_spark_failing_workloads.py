@@ -100,7 +100,7 @@ def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_
     spark.streams.addListener(BlockingListener())
     while not sidecar.alerts():
         time.sleep(0.1)
-    after = committed() + 100
+    after = committed() + 60
     while committed() < after:
         time.sleep(0.1)
     say("both went on")

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from support import patience
 
 SPARK_PATIENCE_SECONDS = 240.0
-"""A busy machine takes minutes to start Spark; pytest ends a test after five."""
+"""A busy machine takes minutes to start Spark; pytest ends a test after ten."""
 
 
 class Boom(Exception):
