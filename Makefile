@@ -21,7 +21,7 @@ ON_SPARK := spark and not (thorough or nightly)
 ON_OTHER_SPARK := $(ON_SPARK) and not (kafka or delta)
 REST_WITHOUT_SPARK := thorough and not (spark or nightly or soak)
 REST_ON_SPARK := thorough and spark and not (nightly or soak)
-SPARK_FOLDERS := tests/spark tests/connectors tests/faults tests/commands
+SPARK_FOLDERS := $(addprefix tests/,spark connectors commands examples faults)
 # Many tests wait for sockets and processes, so there are more processes than cores. Those with
 # Spark share a driver in each process, and the tests of a file share its expensive fixtures.
 SIDE_BY_SIDE := -n 3 --dist worksteal

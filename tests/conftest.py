@@ -25,7 +25,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL_TESTS") == "1"
 REQUIRE_DOCKER = os.environ.get("REQUIRE_DOCKER") == "1"
 
-SPARK_FOLDERS = {"spark", "connectors", "commands", "faults"}
+SPARK_FOLDERS = ("commands", "connectors", "examples", "faults", "spark")
 """Where tests with Spark are: a run of these does not import the others."""
 
 # A busy machine is slow, not wrong, and chance decides no run: `make nightly` looks for new examples.
@@ -236,7 +236,7 @@ def pytest_collection_modifyitems(config, items):
     """Skip tests whose needs are missing, and say how to get them; under CI, refuse to run."""
     misplaced = {item.location[0] for item in items if is_misplaced(item)}
     if misplaced:
-        raise pytest.UsageError(f"tests with Spark belong into {SPARK_FOLDERS}: {misplaced}")
+        raise pytest.UsageError(f"tests with Spark belong into one of {SPARK_FOLDERS}: {misplaced}")
     missing = needs.missing({marker for item in items for marker in needed(item)})
     if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
         raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
