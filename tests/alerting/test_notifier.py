@@ -8,12 +8,15 @@ import threading
 import time
 
 import pytest
+from support.ending import ended
 from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.receiver_incidents import ENDED, incident
 
+from querypulse.alerting import spool as spool_module
 from querypulse.alerting.notifier import Notifier
+from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.settings import wiring
@@ -30,11 +33,13 @@ def server():
 
 
 @pytest.fixture
-def start_notifier():
+def start_notifier(monkeypatch):
     """Create and start a ``Notifier``; ``early`` and ``late`` list what it restores at start and
     later.
     """
     made = []
+    monkeypatch.setattr(Spool.load, "__defaults__", (PATIENCE_SECONDS,))
+    monkeypatch.setattr(spool_module, "RETRY_SECONDS", 0.05)
 
     def start(**settings):
         settings = Settings(**settings)
@@ -64,10 +69,10 @@ def statuses(server):
 def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(start_notifier, server):
     notifier = start_notifier(webhook_url=server.url)
     notifier.offer((FIRING,), ())
-    assert notifier.flush(Deadline(5))
+    assert notifier.flush(Deadline(PATIENCE_SECONDS))
     notifier.offer((), ())
 
-    assert notifier.flush(Deadline(5))
+    assert notifier.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing", "resolved"]
 
 
@@ -86,7 +91,7 @@ def silent_dns(monkeypatch):
 
     def hang(host, *args, **options):
         if host == "hangs.test":
-            free.wait(60)
+            free.wait()
         return lookup(host, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
@@ -106,18 +111,17 @@ def test_receiver_that_dns_never_answers_for_waits_alone(
         webhook_url=server.url, slack_webhook_url="https://hangs.test/services/T0/B0/secret"
     )
     notifier.offer((FIRING,), ())
-    until(lambda: server.requests, "the webhook is notified", 5.0)
+    until(lambda: server.requests, "the webhook is notified")
     for _ in range(20):
         notifier.offer((FIRING,), ())
     threads = [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
     began = time.monotonic()
-    notifier.close(Deadline(1.0))
+    ended(lambda: notifier.close(Deadline(1.0)))
     seconds = time.monotonic() - began
 
     measured(f"closed after {seconds:.1f} s, {len(threads)} threads")
     assert statuses(server) == ["firing"]
     assert len(threads) == 2
-    assert seconds < 4.0
 
 
 def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier, server):
@@ -130,6 +134,7 @@ def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier,
         notifier.offer((FIRING,), ())
 
         assert not notifier.flush(Deadline(1.0))
+        server.wait_for(1)
         assert statuses(server) == ["firing"]
 
 
@@ -144,7 +149,7 @@ def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, serve
         notifier.offer((FIRING,), ())
         notifier.flush(Deadline(1))
         assert server.requests == []
-        notifier.close(Deadline(2))
+        notifier.close(Deadline(PATIENCE_SECONDS))
 
     assert statuses(server) == ["firing"]
 
@@ -157,8 +162,8 @@ def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, serve
         ]
         notifier = start_notifier(receivers=tables)
         notifier.offer((FIRING,), ())
-        notifier.flush(Deadline(5))
-        notifier.close(Deadline(2))
+        notifier.flush(Deadline(PATIENCE_SECONDS))
+        notifier.close(Deadline(PATIENCE_SECONDS))
 
     assert server.requests == []
 
@@ -169,7 +174,7 @@ def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server):
     until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
     # Like the worker, this offers repeatedly: a beat that comes too early is dropped.
     until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is sent")
-    notifier.close(Deadline(5))
+    notifier.close(Deadline(PATIENCE_SECONDS))
 
     first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
     assert (first, set(beats), last) == ("/start", {"/"}, "/log")
@@ -184,15 +189,15 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
     first.offer((FIRING,), ())
-    assert first.flush(Deadline(5))
-    first.close(Deadline(5))
+    assert first.flush(Deadline(PATIENCE_SECONDS))
+    first.close(Deadline(PATIENCE_SECONDS))
 
     second = start_notifier(**settings)
     assert [one.key for one in second.early] == [FIRING.key]
     second.offer((FIRING,), ())
-    assert second.flush(Deadline(5))
+    assert second.flush(Deadline(PATIENCE_SECONDS))
     second.offer((), ())
-    assert second.flush(Deadline(5))
+    assert second.flush(Deadline(PATIENCE_SECONDS))
 
     assert first.early == []
     assert statuses(server) == ["firing", "resolved"]
@@ -201,8 +206,8 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
 def test_nothing_is_restored_without_a_spool(start_notifier, server):
     first = start_notifier(webhook_url=server.url)
     first.offer((FIRING,), ())
-    first.flush(Deadline(5))
-    first.close(Deadline(5))
+    first.flush(Deadline(PATIENCE_SECONDS))
+    first.close(Deadline(PATIENCE_SECONDS))
 
     assert start_notifier(webhook_url=server.url).early == []
 
@@ -212,15 +217,15 @@ def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
     first.offer((FIRING,), ())
-    assert first.flush(Deadline(5))
+    assert first.flush(Deadline(PATIENCE_SECONDS))
 
     second = start_notifier(**settings)
     other = incident("silver")
     second.offer((other,), ())
-    assert second.flush(Deadline(5))
+    assert second.flush(Deadline(PATIENCE_SECONDS))
     assert second.spool_problem
     assert second.early == []
-    first.close(Deadline(5))
+    first.close(Deadline(PATIENCE_SECONDS))
 
     def restored():
         second.offer((other,), ())
@@ -228,7 +233,7 @@ def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp
 
     until(restored, "the incident is restored")
     assert [one.key for one in second.late] == [FIRING.key]
-    assert second.flush(Deadline(5))
+    assert second.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing", "firing"]
     until(lambda: not second.spool_problem, "the spool problem is gone")
 
@@ -244,11 +249,12 @@ def test_no_stale_resolve_is_sent_while_another_process_holds_the_spool(start_no
         )
         until(lambda: second.spool_problem, "the spool is in use")
         second.offer((incident("silver"),), (incident("a", ends_at=ENDED),))
-        assert second.flush(Deadline(5))
-        time.sleep(0.5)
+        assert second.flush(Deadline(PATIENCE_SECONDS))
+        (delivery,) = second._dispatch._deliveries.values()
+        until(lambda: delivery._changed._waiters, "its thread has nothing to send")
 
         assert {event["event_action"] for event in pagerduty.events} == {"trigger"}
-        first.close(Deadline(5))
+        first.close(Deadline(PATIENCE_SECONDS))
 
 
 def test_no_spool_problem_is_shown_without_an_error(start_notifier, tmp_path):
@@ -262,6 +268,6 @@ def test_unusable_spool_does_not_prevent_notifications(start_notifier, server, t
     notifier = start_notifier(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
     notifier.offer((FIRING,), ())
 
-    assert notifier.flush(Deadline(5))
+    assert notifier.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing"]
     assert str(tmp_path / "file") in notifier.spool_problem

@@ -17,6 +17,8 @@ from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Te
 from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.state import State
 
+pytestmark = pytest.mark.slow
+
 RUN_SECONDS = 40
 AFTERMATH_SECONDS = 200
 ENDS = ("commits", "idles", "hangs", "dies", "stops")

@@ -10,7 +10,7 @@ from collections import Counter
 import pytest
 from support.clock import Clock
 from support.http_double import HttpDouble, held, reply
-from support.queries import until
+from support.patience import PATIENCE_SECONDS, until
 from support.rules_table import ONCE, hung_batch
 from support.story import CONFLICT, Story, run
 
@@ -171,7 +171,7 @@ def test_first_ping_is_sent_at_once_and_the_next_after_a_minute(double):
     clock.now = 1061.0
     heartbeat.offer(Ping("", "a: batch 2 committed"))
     double.wait_for(2)
-    heartbeat.close(5.0)
+    heartbeat.close(PATIENCE_SECONDS)
 
     assert [one.body.decode() for one in double.requests] == [
         "a: batch 0 committed",
@@ -189,7 +189,7 @@ def test_due_ping_is_sent_before_the_process_ends(double):
     heartbeat._loop.stop()
 
     heartbeats.start()
-    heartbeats.close(Deadline(5.0))
+    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert [one.body for one in double.requests] == [b"a: completed"]
 
@@ -210,7 +210,7 @@ def test_failed_ping_is_retried_once_when_the_process_ends(double):
     heartbeats, heartbeat, story = scheduled(double, reply(429))
     until(lambda: heartbeat.outcomes["transient"], "the response is read")
     heartbeats.update(Evaluated(story.state.snapshot(4), story.evaluate(4), ()))
-    heartbeats.close(Deadline(5.0))
+    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert [one.body for one in double.requests] == [b"a: completed"] * 2
     assert heartbeat.outcomes["delivered"] == 1
@@ -219,7 +219,7 @@ def test_failed_ping_is_retried_once_when_the_process_ends(double):
 def test_ping_is_retried_only_once_when_the_process_ends(double):
     heartbeats, heartbeat, _ = scheduled(double, reply(429), reply(429))
     until(lambda: heartbeat.outcomes["transient"], "the response is read")
-    heartbeats.close(Deadline(5.0))
+    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert len(double.requests) == 2
 
@@ -227,7 +227,7 @@ def test_ping_is_retried_only_once_when_the_process_ends(double):
 def test_delivered_ping_is_not_repeated_at_the_end(double):
     heartbeats, heartbeat, _ = scheduled(double)
     until(lambda: heartbeat.outcomes["delivered"], "the response is read")
-    heartbeats.close(Deadline(5.0))
+    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert len(double.requests) == 1
 
@@ -235,7 +235,7 @@ def test_delivered_ping_is_not_repeated_at_the_end(double):
 def test_ping_in_flight_at_the_end_is_not_repeated(double):
     arrives = threading.Event()
     heartbeats, heartbeat, _ = scheduled(double, held(arrives, reply(200, body=b"OK")))
-    closing = threading.Thread(target=heartbeats.close, args=(Deadline(5.0),))
+    closing = threading.Thread(target=heartbeats.close, args=(Deadline(PATIENCE_SECONDS),))
     closing.start()
     until(lambda: heartbeat._next, "a ping is pending at the end")
     arrives.set()
@@ -249,7 +249,7 @@ def test_pending_ping_is_dropped_when_the_query_fails(double):
     until(lambda: heartbeat.outcomes["transient"], "the response is read")
     story.started(run=2, at=4).ended(run=2, at=5, exception=CONFLICT)
     heartbeats.update(Evaluated(story.state.snapshot(6), story.evaluate(6), ()))
-    heartbeats.close(Deadline(5.0))
+    heartbeats.close(Deadline(PATIENCE_SECONDS))
 
     assert len(double.requests) == 1
 
@@ -257,7 +257,7 @@ def test_pending_ping_is_dropped_when_the_query_fails(double):
 def test_no_ping_is_sent_at_the_end_without_a_commit(double):
     heartbeat = made(double, Clock(1000.0))
     heartbeat.start()
-    heartbeat.close(5.0)
+    heartbeat.close(PATIENCE_SECONDS)
 
     assert double.requests == []
 
@@ -273,7 +273,7 @@ def test_refused_ping_is_logged_without_its_url_and_retried(double, caplog):
     clock.now += 61.0
     heartbeat.offer(Ping("", "a: batch 0 committed"))
     double.wait_for(2)
-    heartbeat.close(5.0)
+    heartbeat.close(PATIENCE_SECONDS)
 
     (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
     assert line.startswith("querypulse: heartbeat a was not taken: ")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.watch_harness import BAD, A, B, WatchHarness
 
 from querypulse.watch.alerts import APP
 from querypulse.watch.client import Said
+
+pytestmark = pytest.mark.slow
 
 GONE_AFTER = 15.0
 LOST = (Said.UNREACHABLE, Said.BARRED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
@@ -13,6 +14,8 @@ from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.inhibition import INDEPENDENT_ALERTS
 from querypulse.alerting.silences import Silence
 from querypulse.listener.snapshot import Pause
+
+pytestmark = pytest.mark.slow
 
 QUERIES = ("a", "b", "c", "d")
 DRIVER_NAMES = (

@@ -5,6 +5,7 @@ killed between steps, and their successors restore the entries.
 """
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
@@ -15,6 +16,8 @@ from querypulse.alerting.delivery import Delivery, Dispatch, Route
 from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
+
+pytestmark = pytest.mark.slow
 
 QUERIES = ("a", "b", "c")
 MODES = {

@@ -5,6 +5,7 @@ are killed at any moment, even during a request; the successor restores the spoo
 """
 
 import msgspec
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -22,6 +23,8 @@ from support.deliveries import (
 from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.outbox_entry import OutboxEntry
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
+
+pytestmark = pytest.mark.slow
 
 QUERIES = ("a", "b", "c")
 SEVERITIES = {"a": "critical", "b": "critical", "c": "warning"}

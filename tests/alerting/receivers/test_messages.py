@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 
 import pytest
 from msgspec.structs import replace
@@ -34,8 +35,15 @@ from querypulse.core.text import to_json
 GOLDEN = ROOT / "tests" / "fixtures" / "messages.txt"
 """Written by ``python -m support.messages``, here in ``tests/``; read it before you commit."""
 
-FIRING = {title: headline_of(make()) for title, make in CASES.items()}
-OVER = {title: headline_of(resolved(make())) for title, make in CASES.items()}
+
+@cache
+def triggers():
+    return {title: headline_of(make()) for title, make in CASES.items()}
+
+
+@cache
+def resolves():
+    return {title: headline_of(resolved(make())) for title, make in CASES.items()}
 
 
 def test_every_receiver_shows_the_expected_messages():
@@ -43,17 +51,19 @@ def test_every_receiver_shows_the_expected_messages():
 
 
 def test_headline_starts_with_the_job():
-    assert [text for text in FIRING.values() if not text.startswith(f"[{APP}] ")] == []
-    assert [text for text in FIRING.values() if "\n" in text] == []
+    assert [text for text in triggers().values() if not text.startswith(f"[{APP}] ")] == []
+    assert [text for text in triggers().values() if "\n" in text] == []
 
 
 def test_resolve_starts_with_the_outcome_and_states_the_duration():
-    assert [text for text in OVER.values() if not text.startswith(f"Resolved: [{APP}] ")] == []
-    assert [text for text in OVER.values() if " after 4 min" not in text] == []
+    assert [
+        text for text in resolves().values() if not text.startswith(f"Resolved: [{APP}] ")
+    ] == []
+    assert [text for text in resolves().values() if " after 4 min" not in text] == []
 
 
 def test_resolve_does_not_repeat_the_headline():
-    assert [title for title in CASES if FIRING[title] in OVER[title]] == []
+    assert [title for title in CASES if triggers()[title] in resolves()[title]] == []
 
 
 def test_error_appears_once_in_a_message():
