@@ -116,7 +116,7 @@ def test_receiver_that_dns_never_answers_for_waits_alone(
         notifier.offer((FIRING,), ())
     threads = [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
     began = time.monotonic()
-    ended(lambda: notifier.close(Deadline(1.0)))
+    ended(lambda: notifier.close(Deadline(0.2)))
     seconds = time.monotonic() - began
 
     measured(f"closed after {seconds:.1f} s, {len(threads)} threads")

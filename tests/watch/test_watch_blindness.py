@@ -57,9 +57,11 @@ def test_a_token_that_is_rotated_notifies_nobody():
     assert watch_harness.blind == []
 
 
-@pytest.mark.parametrize("said", [Said.HEALTHY, Said.UNREACHABLE, *BAD])
-def test_other_answers_of_a_driver_raise_no_alert_of_the_watcher(said):
-    assert WatchHarness().poll().polls(said, 60).blind == []
+def test_other_answers_of_a_driver_raise_no_alert_of_the_watcher():
+    others = (Said.HEALTHY, Said.UNREACHABLE, *BAD)
+    assert {said: WatchHarness().poll().polls(said, 60).blind for said in others} == {
+        said: [] for said in others
+    }
 
 
 def test_a_reminder_keeps_the_start_of_the_alert():

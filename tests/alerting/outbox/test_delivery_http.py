@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+import tenacity
 from support.clock import Clock
 from support.deliveries import incident
 from support.ending import NEVER, ended
@@ -16,6 +17,7 @@ from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS
 
+from querypulse.alerting import retries
 from querypulse.alerting.delivery import Delivery
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
@@ -111,9 +113,10 @@ def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
     assert ROUTING_KEY not in caplog.text
 
 
-def test_outage_and_rate_limit_deliver_exactly_one_page():
+def test_outage_and_rate_limit_deliver_exactly_one_page(monkeypatch):
     """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 25 seconds late."""
     clock, taken = Clock(), []
+    monkeypatch.setattr(retries, "JITTER", tenacity.wait_none())
 
     def take(handler):
         taken.append((clock.now, handler.double.requests[-1].headers["Idempotency-Key"]))

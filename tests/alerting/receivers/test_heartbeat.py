@@ -239,7 +239,7 @@ def test_fork_of_the_driver_pings_nothing(heartbeat, double, clock):
     if child == 0:
         clock.now += 3600
         heartbeat.beat([ONE])
-        heartbeat.close(1.0)
+        heartbeat.close(PATIENCE_SECONDS)
         os._exit(0)
     _, status = os.waitpid(child, 0)
 
