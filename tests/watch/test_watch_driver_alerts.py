@@ -107,7 +107,7 @@ def test_a_driver_that_returns_in_time_is_not_reported():
         for _ in range(20):
             watch_harness.polls(said, 15).poll()
         reported[said] = watch_harness.ever_reported
-    assert reported == dict.fromkeys(BAD, set())
+    assert reported == {said: set() for said in BAD}
 
 
 def test_a_single_failed_poll_is_not_reported_even_with_a_short_grace():
@@ -214,7 +214,7 @@ def test_a_driver_that_shut_down_gracefully_is_not_expected():
     reported = {
         said: WatchHarness().poll().stopped().polls(said, 600).ever_reported for said in BAD
     }
-    assert reported == dict.fromkeys(BAD, set())
+    assert reported == {said: set() for said in BAD}
 
 
 def test_a_shutdown_notice_after_the_first_bad_poll_counts():
