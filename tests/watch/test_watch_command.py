@@ -19,8 +19,6 @@ from querypulse.commands import cli
 from querypulse.settings.settings import Settings
 from querypulse.watch.targets import receiver_hosts
 
-pytestmark = pytest.mark.slow
-
 COULD_NOT_BEGIN = 2
 RUN = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
 FAST = ("--interval", "0.3", "--gone-after", "1")
@@ -77,6 +75,7 @@ def run(tmp_path):
 # -- pages ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_killed_driver_is_paged_and_its_restart_resolves(run, pages):
     with (
         ServedDriver() as driver,
@@ -98,6 +97,7 @@ def test_a_killed_driver_is_paged_and_its_restart_resolves(run, pages):
     ]
 
 
+@pytest.mark.slow
 def test_graceful_shutdown_of_a_driver_is_not_paged(run, pages):
     """A driver that crashes afterwards is the only one that is paged."""
     with (
@@ -115,6 +115,7 @@ def test_graceful_shutdown_of_a_driver_is_not_paged(run, pages):
     assert [page.labels["app"] for page in pages.pages] == ["control"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_watcher_gracefully(run, pages, number):
     with ServedDriver() as driver, run(driver.url, webhook_url=pages.url) as watcher:
@@ -123,6 +124,7 @@ def test_a_signal_ends_the_watcher_gracefully(run, pages, number):
         assert "Traceback" not in watcher.log
 
 
+@pytest.mark.slow
 def test_pending_alerts_are_sent_before_the_watcher_ends(run):
     with (
         HttpDouble(reply(503), reply(503), reply(503), otherwise=reply(200)) as receiver,
@@ -136,6 +138,7 @@ def test_pending_alerts_are_sent_before_the_watcher_ends(run):
         assert b"StreamingDriverDown" in receiver.wait_for(4)[3].body
 
 
+@pytest.mark.slow
 def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_path):
     settings = {"spool_dir": str(tmp_path / "spool"), "resolve_after_seconds": "0"}
     with ServedDriver() as driver:
@@ -159,6 +162,7 @@ def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_pa
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_silence_suppresses_the_page(run, pages, config):
     """What is not silenced is sent before the watcher ends."""
     content = (
@@ -174,6 +178,7 @@ def test_a_silence_suppresses_the_page(run, pages, config):
     assert pages.reported == []
 
 
+@pytest.mark.slow
 def test_secrets_do_not_reach_the_log(run, tmp_path):
     token = tmp_path / "token"
     token.write_text("the-token-of-drivers")
@@ -190,6 +195,7 @@ def test_secrets_do_not_reach_the_log(run, tmp_path):
             assert "the-token" not in watcher.log
 
 
+@pytest.mark.slow
 def test_the_watcher_uses_a_rotated_token(run, pages, tmp_path):
     token = tmp_path / "token"
     token.write_text("old")
