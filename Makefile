@@ -224,6 +224,7 @@ $(BENCH)/.bench: pyproject.toml constraints.txt | $(BIN)/uv
 
 # Drivers of tests start in half the time with it, and as before without it.
 %/spark.jsa: %/.dev
-	-cd tests && ../$*/bin/python -m support.class_archive ../$@
+	@echo "starting Spark once, so that the drivers of tests start in half the time"
+	@-cd tests && ../$*/bin/python -m support.class_archive ../$@ 2>/dev/null
 
 .PRECIOUS: .venv-spark-%/.dev

@@ -1,4 +1,4 @@
-"""Queries without a name are identified by id and share one alert per alert name (A20)."""
+"""Queries without a name are identified by id and share one alert per alert name."""
 
 from __future__ import annotations
 

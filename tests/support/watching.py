@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 from support.exporter_http import address, get
 from support.exporter_http import serving as serving_published
+from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.alert_text import Guidance
 from querypulse.core.guard import Guard
@@ -100,14 +101,14 @@ class ServedDriver:
     def shut_down(self) -> None:
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        assert self.process.wait(10) == 0
+        assert self.process.wait(PATIENCE_SECONDS) == 0
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_: object) -> None:
         self.process.kill()
-        self.process.wait(10)
+        self.process.wait(PATIENCE_SECONDS)
         self.process.stdin.close()
         self.process.stdout.close()
 
@@ -132,7 +133,7 @@ class RecordingSink:
             self.stale_resolves += [one.alerts[0].labels["app"] for one in stale_resolves]
             self._changed.notify_all()
 
-    def wait_for(self, app, timeout=20.0) -> float:
+    def wait_for(self, app, timeout=PATIENCE_SECONDS) -> float:
         """When the alert of an app was received, in monotonic seconds."""
         with self._changed:
             assert self._changed.wait_for(lambda: app in self.firing, timeout), (
@@ -140,7 +141,7 @@ class RecordingSink:
             )
         return self.firing[app]
 
-    def wait_for_end(self, app, timeout=20.0) -> float:
+    def wait_for_end(self, app, timeout=PATIENCE_SECONDS) -> float:
         with self._changed:
             assert self._changed.wait_for(lambda: app in self.ended, timeout), f"{app}: not ended"
         return self.ended[app]

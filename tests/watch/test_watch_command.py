@@ -103,7 +103,7 @@ def test_graceful_shutdown_of_a_driver_is_not_paged(run, pages):
     with (
         ServedDriver() as driver,
         serving("control") as control,
-        run(driver.url, control.url, webhook_url=pages.url) as watcher,
+        run(driver.url, control.url, "--gone-after", "5", webhook_url=pages.url) as watcher,
     ):
         watcher.wait_for("etl is up")
         watcher.wait_for("control is up")
