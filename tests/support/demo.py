@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+from support.queries import SPARK_PATIENCE_SECONDS
+
 QUERYPULSE = [
     sys.executable,
     "-Ic",
@@ -16,7 +18,7 @@ COMMAND = [*QUERYPULSE, "demo"]
 ON_DELTA = [sys.executable, "-Im", "querypulse.examples.delta"]
 
 
-def demo(*arguments, command=COMMAND, timeout=170, **environment):
+def demo(*arguments, command=COMMAND, timeout=SPARK_PATIENCE_SECONDS, **environment):
     """Run the demo to its end."""
     return subprocess.run(
         [*command, *map(str, arguments)],
@@ -28,9 +30,9 @@ def demo(*arguments, command=COMMAND, timeout=170, **environment):
     )
 
 
-def querypulse(*arguments, timeout=300):
+def querypulse(*arguments):
     """Run a command of querypulse to its end."""
-    return demo(*arguments, command=QUERYPULSE, timeout=timeout)
+    return demo(*arguments, command=QUERYPULSE)
 
 
 def unwrapped(text):

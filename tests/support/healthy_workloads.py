@@ -24,14 +24,12 @@ SETTINGS = {
 class HealthyWorkload(NamedTuple):
     """``start`` starts the query; ``lived`` checks whether it did what its name says.
 
-    A ``leisurely`` workload rightly has a stall window that is longer than the test. A
-    ``variation`` of another workload runs in ``make test-all`` only.
+    A ``variation`` of another workload runs in ``make test-all`` only.
     """
 
     start: Callable[[SparkHarness], Any]
     lived: Callable[[Life, Any], bool]
     state: str = "running"
-    leisurely: bool = False
     variation: bool = False
 
     @property
@@ -206,13 +204,11 @@ BEFORE = (
 """Started before the sidecar."""
 
 AFTER = (
-    HealthyWorkload(
-        huge_first_batch, starts_for_longer_than_the_grace, leisurely=True, variation=True
-    ),
-    HealthyWorkload(slow_batches, works_for_longer_than_the_floor, leisurely=True),
+    HealthyWorkload(huge_first_batch, starts_for_longer_than_the_grace, variation=True),
+    HealthyWorkload(slow_batches, works_for_longer_than_the_floor),
     HealthyWorkload(restarted, runs_again_and_again),
     HealthyWorkload(idle_files, never_commits, "idle"),
-    HealthyWorkload(hourly, commits_once, leisurely=True),
+    HealthyWorkload(hourly, commits_once),
     HealthyWorkload(available_now, finishes_both_batches, "completed"),
     HealthyWorkload(unnamed, commits_on, variation=True),
     HealthyWorkload(continuous, commits_on),

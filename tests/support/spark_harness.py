@@ -110,7 +110,6 @@ class Life:
     lags: list[float] = field(default_factory=list)
     longest_flight: float = 0.0
     longest_silence: float = 0.0
-    window: float = 0.0
 
     def note(self, shown: Any) -> None:
         """Add one sample."""
@@ -124,7 +123,6 @@ class Life:
             self.lags.append(shown.lag_offsets)
         self.longest_flight = max(self.longest_flight, shown.batch_in_flight_seconds or 0.0)
         self.longest_silence = max(self.longest_silence, shown.last_commit_age_seconds or 0.0)
-        self.window = shown.window_seconds or 0.0
 
     @property
     def state(self) -> str:
