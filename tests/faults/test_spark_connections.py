@@ -28,10 +28,10 @@ client = spark.sparkContext._gateway._gateway_client
 def cut():
     "Cut the connections of all threads but this one; they wait in the client between commands."
     mine, cuts = client.get_thread_connection(), 0
-    for one in gc.get_objects():
-        if isinstance(one, type(mine)) and one is not mine and one.initiated_from_client and one.socket:
+    for item in gc.get_objects():
+        if isinstance(item, type(mine)) and item is not mine and item.initiated_from_client and item.socket:
             with contextlib.suppress(OSError):
-                one.socket.shutdown(socket.SHUT_RDWR)
+                item.socket.shutdown(socket.SHUT_RDWR)
                 cuts += 1
     return cuts
 def progress():

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from support.driver import START_SECONDS, Driver
+from support.patience import PATIENCE_SECONDS
 from support.queries import commits, rate, start
 
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -76,7 +77,7 @@ def test_batches_that_compute_in_python_cause_no_alert(spark, watch, pages):
     start(rate(spark), "beside")
     for name in ("bronze", "silver", "beside"):
         commits(sidecar, name, batches=4)
-    sidecar.flush()
+    assert sidecar.flush(PATIENCE_SECONDS)
 
     assert sidecar.alerts() == ()
     assert pages.reported == []

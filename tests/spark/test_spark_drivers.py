@@ -29,7 +29,7 @@ say("commits")
 while not os.path.exists(os.environ["THAWED"]):
     time.sleep(0.05)
 until_it_works()
-sidecar.flush()
+sidecar.flush(60)
 say(f"alerts {{sidecar.alerts()}}")
 while not sidecar.alerts():
     time.sleep(0.05)
@@ -125,13 +125,13 @@ def fails_later(batch, batch_id):
         raise ValueError("in the second context")
 query = start("silver", fails_later)
 until_commits(second, "silver")
-second.flush()
+second.flush(60)
 say(f"same port {second.url.endswith(str(port))}")
-say(f"watched {[one.name for one in second.snapshot().queries]}, alerts {second.alerts()}")
+say(f"watched {[query.name for query in second.snapshot().queries]}, alerts {second.alerts()}")
 die.set()
 while query.isActive:
     time.sleep(0.05)
-while not second.flush():
+while not second.flush(60):
     time.sleep(0.05)
 """
 

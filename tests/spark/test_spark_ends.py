@@ -37,7 +37,7 @@ for name in ("bronze", "silver"):
     start(name)
 until_commits(sidecar, "bronze", "silver")
 say(sidecar.url)
-# Only a watcher that waits is told why the driver ends.
+# Only a watcher that waits learns why the driver ends.
 while not (runtime._server._shutdown_notice._waiting and os.path.exists(os.environ["GO"])):
     time.sleep(0.05)
 def fail(batch, batch_id):
@@ -260,11 +260,14 @@ def signal_it(driver, end):
 
 def seen_from_outside(reported, other) -> str:
     """The state that the watcher reports; it has time to report a driver that ends later."""
-    driver = next(one for one in reported.tracker.drivers.values() if one.app == "driver")
+    driver = next(
+        watched for watched in reported.tracker.drivers.values() if watched.app == "driver"
+    )
     announced = lambda: driver.stopped or driver.terminated
     until(lambda: reported.firing or announced(), "the watcher knows of the end")
-    other.close(notice=None)
-    reported.wait_for("other", timeout=PATIENCE_SECONDS)
+    if announced():
+        other.close(notice=None)
+        reported.wait_for("other", timeout=PATIENCE_SECONDS)
     if "driver" in reported.firing:
         return "gone"
     return "terminated" if driver.terminated else "closed"

@@ -52,7 +52,7 @@ def failures(receiver):
     """The labels of each alert that says that the query failed."""
     alerts = [alert for sent in receiver.requests for alert in json.loads(sent.body)["alerts"]]
     every = [alert["labels"] for alert in alerts]
-    return [one for one in every if one["alertname"] == "StreamingQueryFailed"]
+    return [labels for labels in every if labels["alertname"] == "StreamingQueryFailed"]
 
 
 def run_third_party(folder, command, **settings):

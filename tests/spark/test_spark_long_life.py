@@ -244,7 +244,7 @@ def fail(batch, batch_id):
 query = start("the last", fail)
 while query.isActive:
     time.sleep(0.05)
-sidecar.flush()
+sidecar.flush(60)
 say("done")
 """
     with Driver(script, tmp_path, PAGES=pages.url, FORKLESS=FORKLESS) as driver:

@@ -16,12 +16,12 @@ def test_driver_pushes_and_its_close_deletes(spark, watch):
         )
         start(rate(spark), "pushed")
         commits(sidecar, "pushed")
-        until(lambda: any(b'query="pushed"' in one.body for one in double.requests), "a push")
+        until(lambda: any(b'query="pushed"' in sent.body for sent in double.requests), "a push")
         pushes = until(lambda: sidecar.snapshot().monitor.pushes, "the pushes in the status")
         sidecar.close()
-        methods = [one.method for one in double.requests]
+        methods = [sent.method for sent in double.requests]
 
     assert set(pushes) == {"pushgateway", "otlp"}
-    assert not any(one.problem for one in pushes.values())
+    assert not any(push.problem for push in pushes.values())
     assert {"PUT", "POST", "DELETE"} == set(methods)
     assert methods.count("DELETE") == 1

@@ -26,7 +26,7 @@ FAILING = (
 query = start("bronze", fail)
 while not sidecar.alerts() or query.isActive:
     time.sleep(0.05)
-while not sidecar.flush():
+while not sidecar.flush(60):
     time.sleep(0.05)
 say("reported")
 time.sleep(3600)
