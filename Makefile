@@ -144,10 +144,9 @@ dependencies: $(BIN)/uv
 	$(COMPILE) pyproject.toml --extra spark --output-file requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra spark --group dev --output-file requirements/dev.txt
 
-## make pictures   draw the pictures of README and docs from a real driver
+## make pictures   screenshots of the status page, for README and docs
 pictures: $(VENV)/.dev
 	$(BIN)/python -m tools.pictures
-	PICTURES_FOLDER=docs/pictures $(BIN)/python -Im pytest tests/spark/test_spark_grafana.py -k drawn
 
 ## make stack      a demo driver, Prometheus, Alertmanager and Grafana in containers
 stack: $(VENV)/.demo

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from xml.etree import ElementTree as ET
 
 import pytest
 from support.panels import DASHBOARDS, FOLDER, ROOT, every_panel, panels, variables
@@ -152,15 +151,6 @@ def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
     assert all(
         {value: shown["text"] for value, shown in option.items()} == worst_first for option in maps
     )
-
-
-@each_dashboard
-def test_picture_in_the_documentation_shows_every_panel(name):
-    """An outdated picture does not; tests/spark/test_spark_grafana.py draws new ones."""
-    picture = ET.parse(ROOT / "docs" / "pictures" / f"{name}.svg")
-    words = {found.text for found in picture.iter()}
-
-    assert {panel["title"] for panel in DASHBOARDS[name]["panels"]} <= words
 
 
 # -- links ------------------------------------------------------------------------------------

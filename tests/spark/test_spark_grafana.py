@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-import os
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
 import requests
 from support.panels import (
     DASHBOARDS,
-    FOLDER,
-    ROOT,
     every_expression,
     every_panel,
     every_target,
     filled,
-    panels,
     series_of,
     variables,
 )
@@ -144,20 +136,3 @@ def test_state_panel_agrees_with_the_status_of_the_driver(observed):
         return panel_says == {query["name"]: query["state"] for query in status["queries"]}
 
     until(agree, "the panel and the driver agree")
-
-
-@pytest.mark.parametrize("name", DASHBOARDS)
-def test_picture_of_each_dashboard_can_be_drawn(observed, name, tmp_path):
-    """PICTURES_FOLDER sets the target folder; the pictures of the documents come from there."""
-    folder = Path(os.environ.get("PICTURES_FOLDER", tmp_path))
-    picture = folder.resolve() / f"{name}.svg"
-    command = [sys.executable, "-m", "tools.grafana.picture", observed.prometheus.url]
-    first = min(series["values"][0][0] for series in over_time(observed, "querypulse_build_info"))
-    minutes = (time.time() - first) / 60
-    command += [str(FOLDER / f"{name}.json"), str(picture), "--minutes", f"{minutes:.2f}"]
-    command += ["--app", "observed", "--query", "hung"] if name == "query" else []
-
-    subprocess.run(command, cwd=ROOT, check=True)
-
-    words = {found.text for found in ET.parse(picture).iter() if found.text}
-    assert {panel["title"] for panel in panels(DASHBOARDS[name])} <= words
