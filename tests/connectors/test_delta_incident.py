@@ -58,9 +58,9 @@ def test_delta_conflict_fails_one_of_eight_queries_and_its_page_names_the_table(
     assert pages.reported == [FAILURE]
     names_the_table(pages.pages[0])
     assert pages.pages[0].annotations["siblings"].startswith("7 of 8 queries healthy")
-    known = facts(result)
-    assert known["job"] == (
+    printed = facts(result)
+    assert printed["job"] == (
         "RUNNING all the time, 7 of 8 queries active; Python waits in awaitTermination()"
     )
-    assert known["committed since"] == "7 of 8 queries"
+    assert printed["committed since"] == "7 of 8 queries"
     assert "Traceback" not in result.stdout + result.stderr

@@ -11,7 +11,7 @@ from support.tables import DeltaTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.delta, pytest.mark.thorough]
 
-FLOOR = 6
+FLOOR = 10
 
 
 @pytest.fixture
@@ -198,13 +198,13 @@ def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tm
     sink = late.stream().writeStream.format("delta").queryName("to_delta")
     sink.option("checkpointLocation", tmp_path / "cp").start(str(tmp_path / "out"))
 
-    while not idles(sidecar, "late", 3 * FLOOR):
+    while not idles(sidecar, "late", 2 * FLOOR):
         writer = loop.write().stream().writeStream.format("noop").queryName("loop")
         writer = writer.option("checkpointLocation", tmp_path / "loop-cp")
         assert writer.trigger(availableNow=True).start().awaitTermination(SPARK_PATIENCE_SECONDS)
-        time.sleep(1)
+        time.sleep(2)
     late.write()
     idle.sql("OPTIMIZE {}")
-    until(lambda: not idles(sidecar, "late", 3 * FLOOR), "the late version is read")
+    until(lambda: not idles(sidecar, "late", 2 * FLOOR), "the late version is read")
     assert sidecar.flush()
     assert pages.reported == []

@@ -9,7 +9,7 @@ from support.tables import IcebergTable
 
 pytestmark = [pytest.mark.spark, pytest.mark.iceberg]
 
-FLOOR = 6
+FLOOR = 10
 OTHER_WRITER = "another writer"
 
 
@@ -116,8 +116,8 @@ def test_query_whose_snapshots_have_expired_is_reported_with_the_cause(
 def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tmp_path):
     """Idle, the first snapshot after idleness, catching up file by file, and an append."""
     idle, late, behind, out = (table(name) for name in ("idle", "late", "behind", "out"))
-    for one in (idle, late):
-        one.write()
+    for read in (idle, late):
+        read.write()
     behind.write(5)
     sidecar = watch(stall_floor_seconds=FLOOR)
     start(idle.stream(), "idle")
@@ -125,11 +125,11 @@ def test_healthy_queries_on_tables_raise_no_alert(spark, table, watch, pages, tm
     query = start(behind.stream(**one_by_one), "behind", trigger="1 second")
     append(late.stream(), "late", out, tmp_path / "cp")
     until(lambda: out.rows() == 3, "the first snapshot is appended")
-    until(lambda: idles(sidecar, "late", 3 * FLOOR), "it idles for long")
+    until(lambda: idles(sidecar, "late", 2 * FLOOR), "it idles for long")
     late.write()
     until(lambda: out.rows() == 6, "the second one is appended")
     query.processAllAvailable()
     assert sidecar.flush()
 
     assert pages.reported == []
-    assert {one.name for one in sidecar.snapshot().queries} >= {"idle", "late", "behind"}
+    assert {query.name for query in sidecar.snapshot().queries} >= {"idle", "late", "behind"}

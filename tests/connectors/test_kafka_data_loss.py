@@ -116,8 +116,8 @@ def workload(spark, hasty, watch):
         return workloads[-1]
 
     yield build
-    for one in workloads:
-        one.close()
+    for queries in workloads:
+        queries.close()
 
 
 def dangers(pages, query, severity="critical"):
@@ -130,8 +130,8 @@ def dangers(pages, query, severity="critical"):
 
 def reasons(sidecar, query):
     """The reasons of the data loss alerts that fire now."""
-    firing = [one for one in sidecar.alerts() if one.name == "StreamingDataLossRisk"]
-    return [one.annotations["reason"] for one in firing if one.labels["query"] == query]
+    firing = [alert for alert in sidecar.alerts() if alert.name == "StreamingDataLossRisk"]
+    return [alert.annotations["reason"] for alert in firing if alert.labels["query"] == query]
 
 
 @pytest.mark.nightly

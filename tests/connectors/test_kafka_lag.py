@@ -73,8 +73,8 @@ def held(spark, kafka):
         return started[-1]
 
     yield begin_one
-    for one in started:
-        one.close()
+    for job in started:
+        job.close()
 
 
 def ends(kafka, partitions, isolation="read_uncommitted"):
@@ -98,89 +98,89 @@ def ends(kafka, partitions, isolation="read_uncommitted"):
 
 
 def test_position_of_a_query_matches_the_brokers_figures(held, kafka):
-    one = held(partitions=2)
-    poll = one.poll()
+    job = held(partitions=2)
+    poll = job.poll()
 
     assert poll.lag_offsets == 0
     assert ends(kafka, poll.committed) == {
         key: (poll.earliest[key], poll.latest[key]) for key in poll.latest
     }
-    assert poll.committed == poll.latest == {f"{one.topics[0]}/0": 2, f"{one.topics[0]}/1": 2}
+    assert poll.committed == poll.latest == {f"{job.topics[0]}/0": 2, f"{job.topics[0]}/1": 2}
     assert poll.waiting_since == {}
-    assert poll.description == f"KafkaV2[Subscribe[{one.topics[0]}]]"
+    assert poll.description == f"KafkaV2[Subscribe[{job.topics[0]}]]"
     assert poll.missing_reason == ""
 
 
 def test_records_read_and_deleted_during_a_poll_do_not_count_as_lost(held, kafka, monkeypatch):
-    one = held()
-    topic, led = one.topics[0], KafkaAdmin.led
+    job = held()
+    topic, led = job.topics[0], KafkaAdmin.led
 
     def read_and_delete_first(admin, topics):
         kafka.produce(topic, ["x"] * 10)
-        one.query.processAllAvailable()
+        job.query.processAllAvailable()
         kafka.forget(topic, 12)
         return led(admin, topics)
 
     monkeypatch.setattr(KafkaAdmin, "led", read_and_delete_first)
-    poll = one.poll()
+    poll = job.poll()
 
     assert poll.earliest == poll.committed == poll.latest == {f"{topic}/0": 12}
     assert poll.lag_offsets == 0
 
 
 def test_lag_grows_while_the_query_hangs_and_ends_when_it_catches_up(held, kafka):
-    one = held(partitions=2)
-    one.hang()
+    job = held(partitions=2)
+    job.hang()
     for number in (1, 2, 3):
-        kafka.produce(one.topics[0], ["x"] * 10, partition=1)
-        assert one.poll().lag_offsets == 1 + 10 * number
-    one.read_on()
+        kafka.produce(job.topics[0], ["x"] * 10, partition=1)
+        assert job.poll().lag_offsets == 1 + 10 * number
+    job.read_on()
 
-    assert one.poll().lag_offsets == 0
+    assert job.poll().lag_offsets == 0
 
 
 def test_age_of_unread_records_is_that_of_the_first_one(held, kafka):
-    one = held()
+    job = held()
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
-    one.trap.hold.set()
-    producer.produce(one.topics[0], "old", timestamp=1_600_000_000_000)
+    job.trap.hold.set()
+    producer.produce(job.topics[0], "old", timestamp=1_600_000_000_000)
     producer.flush(PATIENCE_SECONDS)
-    assert one.trap.held.wait(PATIENCE_SECONDS)
-    waiting_since = {f"{one.topics[0]}/0": 1_600_000_000.0}
-    assert one.poll().waiting_since == waiting_since
+    assert job.trap.held.wait(PATIENCE_SECONDS)
+    waiting_since = {f"{job.topics[0]}/0": 1_600_000_000.0}
+    assert job.poll().waiting_since == waiting_since
 
-    producer.produce(one.topics[0], "later", timestamp=int((time.time() + 50) * 1000))
+    producer.produce(job.topics[0], "later", timestamp=int((time.time() + 50) * 1000))
     producer.flush(PATIENCE_SECONDS)
-    assert one.poll().waiting_since == waiting_since
+    assert job.poll().waiting_since == waiting_since
 
 
 def test_transaction_markers_are_no_lag(held, kafka):
     for isolation in ("read_committed", "read_uncommitted"):
-        one = held(**{"kafka.isolation.level": isolation})
-        kafka.transaction(one.topics[0], ["x", "y"])
-        one.query.processAllAvailable()
-        until(lambda: one.poll().lag_offsets == 0, f"{isolation}: the query has read all")  # noqa: B023
-        poll = one.poll()
+        job = held(**{"kafka.isolation.level": isolation})
+        kafka.transaction(job.topics[0], ["x", "y"])
+        job.query.processAllAvailable()
+        until(lambda: job.poll().lag_offsets == 0, f"{isolation}: the query has read all")  # noqa: B023
+        poll = job.poll()
 
-        end = ends(kafka, poll.committed, isolation)[f"{one.topics[0]}/0"][1]
-        assert end == poll.latest[f"{one.topics[0]}/0"]
+        end = ends(kafka, poll.committed, isolation)[f"{job.topics[0]}/0"][1]
+        assert end == poll.latest[f"{job.topics[0]}/0"]
         assert poll.waiting_since == {}
 
 
 def test_aborted_transaction_is_no_lag_for_a_read_committed_query(held, kafka):
-    one = held(**{"kafka.isolation.level": "read_committed"})
-    one.hang()
-    kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
-    poll = one.poll()
-    assert poll.latest[f"{one.topics[0]}/0"] - poll.committed[f"{one.topics[0]}/0"] == 7
+    job = held(**{"kafka.isolation.level": "read_committed"})
+    job.hang()
+    kafka.transaction(job.topics[0], ["x"] * 5, commit=False)
+    poll = job.poll()
+    assert poll.latest[f"{job.topics[0]}/0"] - poll.committed[f"{job.topics[0]}/0"] == 7
     since = poll.waiting_since
-    one.read_on()
-    one.trap.hold.set()
-    kafka.transaction(one.topics[0], ["x"] * 5, commit=False)
-    until(lambda: one.poll().lag_offsets == 0, "nothing is unread")
+    job.read_on()
+    job.trap.hold.set()
+    kafka.transaction(job.topics[0], ["x"] * 5, commit=False)
+    until(lambda: job.poll().lag_offsets == 0, "nothing is unread")
 
     assert len(since) == 1
-    assert one.poll().waiting_since == {}
+    assert job.poll().waiting_since == {}
 
 
 def test_compacted_records_are_no_lag(held, kafka):
@@ -192,13 +192,13 @@ def test_compacted_records_are_no_lag(held, kafka):
     }
     topic = kafka.topic(**compacted)
     kafka.produce(topic, ["a"], key="k")
-    one = held(topic, first=())
-    one.trap.hold.set()
+    job = held(topic, first=())
+    job.trap.hold.set()
     kafka.produce(topic, ["b"] * 20, key="k")
-    assert one.trap.held.wait(PATIENCE_SECONDS)
+    assert job.trap.held.wait(PATIENCE_SECONDS)
     ended = _compacted(kafka, topic, 20)
 
-    poll = one.poll()
+    poll = job.poll()
     assert (poll.committed, poll.latest) == ({f"{topic}/0": 1}, {f"{topic}/0": ended})
     assert 1 <= poll.lag_offsets <= ended - 20
     assert poll.retention_seconds == {}
@@ -225,15 +225,15 @@ def _compacted(kafka, topic, offset):
 
 
 def test_new_partition_counts_from_the_first_commit_on(held, kafka):
-    one = held()
-    one.hang()
-    kafka.add_partitions(one.topics[0], 2)
-    until(lambda: _produces(kafka, one.topics[0], partition=1), "the partition exists")
-    assert one.poll().lag_by_partition == {f"{one.topics[0]}/0": 1}
-    one.read_on()
+    job = held()
+    job.hang()
+    kafka.add_partitions(job.topics[0], 2)
+    until(lambda: _produces(kafka, job.topics[0], partition=1), "the partition exists")
+    assert job.poll().lag_by_partition == {f"{job.topics[0]}/0": 1}
+    job.read_on()
 
     until(
-        lambda: one.poll().lag_by_partition == {f"{one.topics[0]}/{n}": 0 for n in (0, 1)},
+        lambda: job.poll().lag_by_partition == {f"{job.topics[0]}/{n}": 0 for n in (0, 1)},
         "both are read",
     )
 
@@ -248,12 +248,12 @@ def _produces(kafka, topic, partition):
 
 def test_deleted_topic_is_omitted_and_has_no_lag_when_it_is_recreated(held, kafka):
     gone, stays = kafka.topic(), kafka.topic()
-    one = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
-    one.hang(stays)
+    job = held(gone, stays, first=["a"] * 5, failOnDataLoss="false")
+    job.hang(stays)
     kafka.delete(gone)
 
     def polled(*, listed):
-        poll = one.poll()
+        poll = job.poll()
         return poll if (f"{gone}/0" in poll.latest) == listed else None
 
     poll = until(lambda: polled(listed=False), "the topic is deleted")
@@ -290,9 +290,9 @@ def test_queries_on_one_cluster_share_an_admin_client(spark, held, kafka):
     plain = held(finds=finds)
     consumers_own = {"kafka.isolation.level": "read_committed", "kafka.max.poll.records": "7"}
     careful = held(finds=finds, **consumers_own)
-    for one in (plain, careful):
-        one.hang()
-        assert one.poll().lag_offsets == 1
+    for job in (plain, careful):
+        job.hang()
+        assert job.poll().lag_offsets == 1
     assert len(admins(spark)) == 1
     groups = kafka.admin.list_consumer_groups().result(PATIENCE_SECONDS).valid
     assert not [group.group_id for group in groups if "querypulse" in group.group_id]
@@ -307,8 +307,8 @@ def test_queries_on_one_cluster_share_an_admin_client(spark, held, kafka):
 def test_query_with_its_own_security_settings_has_its_own_admin_client(spark, held):
     finds = SparkSources(spark)
     theirs = {"kafka.sasl.jaas.config": "x.Module required password=hunter2;"}
-    for one in (held(finds=finds), held(finds=finds, **theirs)):
-        assert one.poll().lag_offsets == 0
+    for job in (held(finds=finds), held(finds=finds, **theirs)):
+        assert job.poll().lag_offsets == 0
 
     assert len(admins(spark)) == 2
 
@@ -327,12 +327,12 @@ def test_query_with_deprecated_offset_fetching_is_polled(spark, held):
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"
     spark.conf.set(name, "true")
     try:
-        one = held()
+        job = held()
     finally:
         spark.conf.unset(name)
-    one.hang()
+    job.hang()
 
-    assert one.poll().lag_offsets == 1
+    assert job.poll().lag_offsets == 1
 
 
 def test_continuous_query_is_polled(spark, kafka):

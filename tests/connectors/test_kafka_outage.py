@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
 SETTINGS = {
     "source_interval_seconds": 0.5,
-    "stall_floor_seconds": 6.0,
+    "stall_floor_seconds": 10.0,
     "stall_tolerance": 0.0,
     "start_grace_seconds": 20.0,
 }

@@ -9,7 +9,7 @@ from support.queries import commits, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
-SETTINGS = {"stall_floor_seconds": 8, "start_grace_seconds": 30, "source_interval_seconds": 0.5}
+SETTINGS = {"stall_floor_seconds": 10, "start_grace_seconds": 30, "source_interval_seconds": 0.5}
 
 
 @pytest.fixture

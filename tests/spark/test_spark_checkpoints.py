@@ -14,7 +14,7 @@ from querypulse.listener.spark.storage import SparkStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-FLOOR = 6
+FLOOR = 10
 
 
 @pytest.fixture

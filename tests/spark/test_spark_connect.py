@@ -64,16 +64,18 @@ def connect(server, pages):
 
 
 def event_threads():
-    return [one for one in threading.enumerate() if one.name.startswith("querypulse-events")]
+    return [
+        thread for thread in threading.enumerate() if thread.name.startswith("querypulse-events")
+    ]
 
 
 def committed(sidecar, *names, beyond=-1):
     def done():
-        batches = {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
+        batches = {query.name: query.last_commit_batch for query in sidecar.snapshot().queries}
         return all(batches.get(name) is not None and batches[name] > beyond for name in names)
 
     until(done, f"{names} commit")
-    return {one.name: one.last_commit_batch for one in sidecar.snapshot().queries}
+    return {query.name: query.last_commit_batch for query in sidecar.snapshot().queries}
 
 
 def monitor(sidecar):
@@ -105,7 +107,7 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
 
     sidecar.await_any_failure(SPARK_PATIENCE_SECONDS)
 
-    assert [(one.name, one.state) for one in sidecar.snapshot().queries] == [
+    assert [(query.name, query.state) for query in sidecar.snapshot().queries] == [
         ("nightly", "completed")
     ]
     assert pages.reported == []

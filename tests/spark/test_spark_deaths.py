@@ -63,10 +63,11 @@ def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
     assert pages.reported == [("firing", FAILED, name) for name in traps]
 
     def evidence():
-        reported = [
-            alert.annotations for alert in sidecar.alerts() if alert.labels["query"] == "doomed"
-        ]
-        return next((one for one in reported if "offsets" in one.get("on_restart", "")), None)
+        for alert in sidecar.alerts():
+            is_complete = "offsets" in alert.annotations.get("on_restart", "")
+            if alert.labels["query"] == "doomed" and is_complete:
+                return alert.annotations
+        return None
 
     complete = until(evidence, "the evidence is complete")
     batch = int(complete["on_restart"].split()[1])

@@ -94,13 +94,13 @@ def test_overflow_of_the_listener_bus_pages_and_no_query_alert_fires(pages, tmp_
         def onQueryTerminated(self, event): pass
     def committed():
         return min(query.last_commit_batch for query in sidecar.snapshot().queries)
-    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=7)
+    sidecar = attach(spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds=12)
     start("one"); start("two")
     until_commits(sidecar, "one", "two")
     spark.streams.addListener(BlockingListener())
     while not sidecar.alerts():
         time.sleep(0.1)
-    after = committed() + 60
+    after = committed() + 80
     while committed() < after:
         time.sleep(0.1)
     say("both went on")

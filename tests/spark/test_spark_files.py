@@ -11,7 +11,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, Trap, idles, shown, start, u
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-FLOOR = 6
+FLOOR = 10
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def test_failed_query_names_those_that_starve_and_they_say_so(spark, tmp_path, w
     lake.start()
 
     def aged():
-        queries = {one.name: one for one in sidecar.snapshot().queries}
+        queries = {query.name: query for query in sidecar.snapshot().queries}
         if "gold" not in queries or queries["gold"].end_to_end_age_seconds is None:
             lake.put()
             return None

@@ -157,7 +157,7 @@ def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
     way, spark, watch, pages, monkeypatch
 ):
     REFUSALS[way](monkeypatch)
-    sidecar = watch(stall_floor_seconds=7)
+    sidecar = watch(stall_floor_seconds=12)
     until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
 
@@ -311,7 +311,9 @@ def test_full_queue_drops_by_kind_and_counts_and_an_end_wakes_its_reader(spark, 
 
     def read():
         while not ends:
-            ends.extend(one for one in second.take(10_000.0) if one.kind.value == "terminated")
+            ends.extend(
+                event for event in second.take(10_000.0) if event.kind.value == "terminated"
+            )
 
     reader = threading.Thread(target=read, daemon=True)
     reader.start()

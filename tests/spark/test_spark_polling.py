@@ -61,7 +61,7 @@ def test_two_hung_batches_report_their_own_python_lines(spark, probe):
     start(rate(spark), "one", hangs_in("one", held, free))
     elsewhere = start(rate(other), "two", hangs_in("two", held, free))
     try:
-        assert all(one.wait(SPARK_PATIENCE_SECONDS) for one in held.values())
+        assert all(event.wait(SPARK_PATIENCE_SECONDS) for event in held.values())
         until(lambda: all(run.work is not None for run in runs(probe).values()), "closer polls")
         known = runs(probe)
     finally:

@@ -10,7 +10,7 @@ from support.queries import Trap, commits, rate, start, until, warm
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-FLOOR = 4.0
+FLOOR = 8.0
 SLEEP = "java_method('java.lang.Thread', 'sleep', 600000L)"
 
 

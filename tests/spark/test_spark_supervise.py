@@ -79,13 +79,15 @@ def test_supervised_queries_recover_or_are_given_up(spark, watch, pages, tmp_pat
     assert (shaky.runs, broken.runs) == (3, 3)
     assert shown(sidecar, "shaky").supervised.restarts == 2
     assert shown(sidecar, "broken").supervised.given_up
-    assert {one.labels["severity"] for one in pages.pages if one.what[1] == "shaky"} == {"warning"}
-    critical = [one.what for one in pages.pages if one.labels["severity"] == "critical"]
+    assert {page.labels["severity"] for page in pages.pages if page.what[1] == "shaky"} == {
+        "warning"
+    }
+    critical = [page.what for page in pages.pages if page.labels["severity"] == "critical"]
     assert critical == [("StreamingQueryGivenUp", "broken")]
     assert raised == []
 
     sidecar.expect_stop("shaky")
-    next(one for one in spark.streams.active if one.name == "shaky").stop()
+    next(query for query in spark.streams.active if query.name == "shaky").stop()
     until(lambda: raised, "the end of supervise")
     assert isinstance(raised[0], QueryFailure)
     assert (raised[0].query, shaky.runs) == ("broken", 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import threading
-import time
 from collections.abc import Callable
 
 from support import patience
@@ -25,12 +24,10 @@ class Trap:
         self.hold = threading.Event()
         self.free = threading.Event()
         self.held = threading.Event()
-        self.died_at = 0.0
         self.work: Callable[[object], object] | None = None
 
     def __call__(self, batch, batch_id):
         if self.die.is_set():
-            self.died_at = time.monotonic()
             raise Boom("files were added by a concurrent update, password=hunter2")
         if self.hold.is_set():
             self.held.set()
@@ -62,12 +59,12 @@ def until(condition, what, timeout=0.0):
     return patience.until(condition, what, max(timeout, SPARK_PATIENCE_SECONDS))
 
 
-def warm(query, timeout=0.0):
+def warm(query):
     """Wait for some batches before monitoring starts: the first ones are slow and no baseline."""
-    until(lambda: len(query.recentProgress) > 2, "it commits some batches", timeout)
+    until(lambda: len(query.recentProgress) > 2, "it commits some batches")
 
 
-def commits(sidecar, name, batches=1, timeout=0.0):
+def commits(sidecar, name, batches=1):
     """Wait until a query is known to have committed that many batches."""
 
     def committed():
@@ -76,7 +73,7 @@ def commits(sidecar, name, batches=1, timeout=0.0):
             return False
         return query.last_commit_batch >= batches - 1 and query.state == "running"
 
-    until(committed, f"{name} commits", timeout)
+    until(committed, f"{name} commits")
 
 
 def shown(sidecar, name):
