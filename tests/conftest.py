@@ -116,13 +116,15 @@ def config(tmp_path):
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory):
-    """One Spark for all tests that need one, with the connectors that exist for its version."""
+def spark(request, tmp_path_factory):
+    """One Spark for all tests that need one, with the connectors that these name."""
     from pyspark.sql import SparkSession
     from support import connectors
 
     builder = SparkSession.builder.master(f"local[{CORES}]").appName("tests")
-    of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"))
+    users = [item for item in request.session.items if "spark" in item.fixturenames]
+    wanted = {marker for item in users for marker in needed(item)}
+    of_connectors = connectors.spark_conf(tmp_path_factory.mktemp("warehouse"), wanted)
     for key, value in (SPARK_CONF | of_connectors).items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()

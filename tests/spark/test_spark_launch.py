@@ -61,7 +61,7 @@ def run_third_party(folder, command, **settings):
     with HttpDouble() as receiver:
         settings["QUERYPULSE_WEBHOOK_URL"] = f"{receiver.url}/hook"
         with job("third_party", folder, command, [seen], **settings) as driver:
-            until(lambda: failures(receiver), "the alert arrives", START_SECONDS)
+            until(lambda: failures(receiver), "the alert arrives")
             seen.touch()
             assert driver.wait() == 7, driver.errors
         assert f"arguments ['{seen}'] __main__ failed" in driver.lines

@@ -39,7 +39,7 @@ def trouble(name: str) -> str:
     return ""
 
 
-def spark_conf(warehouse: Path, wanted: Collection[str] = tuple(KNOWN)) -> dict[str, str]:
+def spark_conf(warehouse: Path, wanted: Collection[str]) -> dict[str, str]:
     """Spark configuration of the ``wanted`` connectors that are available."""
     here = [name for name in KNOWN if name in wanted and not trouble(name)]
     if not here:

@@ -54,9 +54,9 @@ def start(stream, name, sink="noop", *, trigger="200 milliseconds", checkpoint=N
     return writer.start()
 
 
-def until(condition, what, timeout=0.0):
+def until(condition, what):
     """Wait for a condition that a query fulfils; return its value."""
-    return patience.until(condition, what, max(timeout, SPARK_PATIENCE_SECONDS))
+    return patience.until(condition, what, SPARK_PATIENCE_SECONDS)
 
 
 def warm(query):
