@@ -30,8 +30,11 @@ HUNG = {
     "real_time": "task_running: batch ",
 }
 """The reason of a query whose sink hangs, by mode."""
-NEEDS_REAL_TIME = pytest.mark.skipif(
-    not HAS_REAL_TIME, reason="needs Spark 4.2, whose PySpark has the trigger realTime"
+NEEDS_REAL_TIME = (
+    pytest.mark.nightly,
+    pytest.mark.skipif(
+        not HAS_REAL_TIME, reason="needs Spark 4.2, whose PySpark has the trigger realTime"
+    ),
 )
 each_mode = pytest.mark.parametrize(
     "mode",

@@ -72,6 +72,7 @@ def test_failing_queries_raise_the_right_alerts(harness, watch, pages):
     assert ("firing", "StreamingQueryFailed") not in crashes[flaps:]
 
 
+@pytest.mark.newest
 @pytest.mark.skipif(
     not REPORTS_OFFSETS, reason="needs Spark 4.2: no older one asks a Python source for its end"
 )
