@@ -35,7 +35,7 @@ DRIVERS_SIDE_BY_SIDE := $(SPARK_FOLDERS) -n 2 --dist loadfile --no-loadscope-reo
 # failed. ARGS may choose tests of one stage only; pytest ends with 5 where there are none.
 space := $(subst ,, )
 stage = echo; echo "== make $@, $(1)"; \
-  $(2)/bin/python -Im pytest --junit-xml=build/results/$(subst $(space),-,$(1)).xml $(3) $(ARGS) \
+  $(2)/bin/python -Im pytest --junit-xml=build/results/$@-$(subst $(space),-,$(1)).xml $(3) $(ARGS) \
   || { status=$$?; [ $$status = 5 ] && [ -n "$(ARGS)" ]; } || failed="$$failed, $(1)";
 report = [ -z "$$failed" ] || { echo "make $@: failed: $${failed\#, }" >&2; exit 1; }
 # How long `make simulate` searches for a history that breaks a promise, and `make fuzz` for an input.
