@@ -212,11 +212,11 @@ def test_pattern_that_python_cannot_use_like_java_is_unusable():
         *(r"\p{Alpha}+", "(", "[a-z&&[^b]]", "[[a]"),
         *(r"\Qsecret\E", "(?<name>x)", r"\hfoo", "a{2,1}"),
     )
-    told = {pattern: unusable(pattern) for pattern in patterns}
+    messages = {pattern: unusable(pattern) for pattern in patterns}
     words = "not a regular expression Python can use: "
 
-    assert {pattern for pattern, text in told.items() if not text.startswith(words)} == set()
-    assert {pattern for pattern, text in told.items() if "secret" in text} == set()
+    assert {pattern for pattern, text in messages.items() if not text.startswith(words)} == set()
+    assert {pattern for pattern, text in messages.items() if "secret" in text} == set()
 
 
 def test_pattern_as_spark_ships_it_is_usable():

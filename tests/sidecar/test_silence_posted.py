@@ -254,10 +254,10 @@ def test_invalid_options_give_one_error_line(silence):
             "--ca-file /ca",
         ),
     ]
-    told = [(word, *silence(*arguments)) for arguments, word in cases]
+    results = [(word, *silence(*arguments)) for arguments, word in cases]
 
-    assert [line for line in told if line[1:3] != (2, "") or line[3].count("\n") != 1] == []
-    assert [line for line in told if line[0] not in line[3]] == []
+    assert [line for line in results if line[1:3] != (2, "") or line[3].count("\n") != 1] == []
+    assert [line for line in results if line[0] not in line[3]] == []
 
 
 def test_token_is_not_sent_to_another_machine_over_plain_http(silence, driver, silencing):

@@ -46,7 +46,7 @@ class RealQuery:
             (self._folder / "in" / f"{self._fed}.txt").write_text("a\n")
 
     def seen_working(self, observed):
-        """Whether it was seen to work, unless it does not run or was told not to work."""
+        """Whether it was seen to work, unless it does not run or must not work."""
         if self._query is None or not self._query.isActive or self._struck:
             return True
         events, polls = observed.get(self.spec.name or "unnamed", [([], [])])[-1]
