@@ -49,11 +49,18 @@ def marked() -> Iterator[tuple[Fault, str]]:
     """Yield each fault with the test that makes it happen, as ``path::name``."""
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text(encoding="utf-8")
-        for node in ast.parse(text).body if MARK in text else ():
-            for decorator in node.decorator_list if isinstance(node, ast.FunctionDef) else ():
-                if isinstance(decorator, ast.Call) and ast.unparse(decorator).startswith(MARK):
-                    fault = Fault(*map(ast.literal_eval, decorator.args))
-                    yield fault, f"{path.relative_to(ROOT).as_posix()}::{node.name}"
+        functions = ast.parse(text).body if MARK in text else []
+        for function in functions:
+            if isinstance(function, ast.FunctionDef):
+                test = f"{path.relative_to(ROOT).as_posix()}::{function.name}"
+                yield from ((fault, test) for fault in faults_of(function))
+
+
+def faults_of(function: ast.FunctionDef) -> Iterator[Fault]:
+    """Yield what the marks of a test say."""
+    for decorator in function.decorator_list:
+        if isinstance(decorator, ast.Call) and ast.unparse(decorator).startswith(MARK):
+            yield Fault(*map(ast.literal_eval, decorator.args))
 
 
 def cases(files: Iterable[Path]) -> dict[str, list[Case]]:
@@ -84,7 +91,7 @@ def line(fault: Fault, test: str, ran: list[Case]) -> str:
     """One row."""
     path, _, name = test.partition("::")
     link = f"[`{name}`](../{path})" + (f" ({len(ran)} cases)" if len(ran) > 1 else "")
-    holds = f"{fault.held}"
+    holds = fault.held
     if not ran:
         holds = f"{NOT_RUN}: {fault.held}"
     elif not all(case.passed for case in ran):
