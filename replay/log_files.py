@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import io
 import re
-import struct
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -15,107 +14,6 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from ..core.installed import NotInstalledError
-
-# -- blocks -----------------------------------------------------------------------------------
-# The framing that Java's lz4 and snappy streams put around their blocks.
-#
-# Spark uses ``net.jpountz.lz4.LZ4BlockOutputStream`` and ``org.xerial.snappy.SnappyOutputStream``;
-# neither is the frame format of the command-line tools. Both are read block by block, so that
-# memory stays constant. A stream that a killed driver cut off ends without an error.
-
-
-# Magic, token (method and level), compressed and original length, checksum.
-_LZ4_HEADER = struct.Struct("<8sBiii")
-_LZ4_MAGIC = b"LZ4Block"
-_LZ4_STORED = 0x10
-_LZ4_METHOD = 0xF0
-# Magic, version, compatible version; then each block with its length before it.
-_SNAPPY_HEADER = struct.Struct(">8sii")
-_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
-_SNAPPY_LENGTH = struct.Struct(">i")
-MAX_BLOCK_BYTES = 64 * 1024 * 1024
-"""Larger than either library ever writes (lz4-java's own limit is 32 MiB)."""
-
-
-class BlockFile(io.RawIOBase):
-    """A readable file over an iterator of blocks."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-        self._left = memoryview(b"")
-
-    def readable(self) -> bool:
-        """Always True."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill ``buffer`` from the current block; 0 at the end."""
-        while not self._left:
-            block = next(self._blocks, None)
-            if block is None:
-                return 0
-            self._left = memoryview(block)
-        size = min(len(buffer), len(self._left))
-        buffer[:size] = self._left[:size]
-        self._left = self._left[size:]
-        return size
-
-
-def lz4_blocks(file: BinaryIO, decompress: Callable[..., Any]) -> Iterator[bytes]:
-    """The blocks of an ``LZ4BlockOutputStream``; after an empty block another stream may follow.
-
-    ``decompress(block, output_len=...)`` reads one raw lz4 block.
-
-    Raises:
-        ValueError: the file has another format.
-
-    """
-    while len(header := file.read(_LZ4_HEADER.size)) == _LZ4_HEADER.size:
-        magic, token, size, original_size, _checksum = _LZ4_HEADER.unpack(header)
-        if magic != _LZ4_MAGIC:
-            raise ValueError("not the blocks that Spark's lz4 codec writes")
-        block = _exactly(file, size)
-        if block is None:
-            return
-        if token & _LZ4_METHOD == _LZ4_STORED:
-            yield block
-        elif original_size:
-            yield bytes(decompress(block, output_len=_sane(original_size)))
-
-
-def snappy_blocks(file: BinaryIO, decompress: Callable[[bytes], Any]) -> Iterator[bytes]:
-    """The blocks of one or more ``SnappyOutputStream``.
-
-    ``decompress(block)`` reads one raw snappy block.
-
-    Raises:
-        ValueError: the file has another format.
-
-    """
-    head = file.read(_SNAPPY_HEADER.size)
-    if not _SNAPPY_MAGIC.startswith(head[: len(_SNAPPY_MAGIC)]):
-        raise ValueError("not the blocks that Spark's snappy codec writes")
-    while len(head := file.read(_SNAPPY_LENGTH.size)) == _SNAPPY_LENGTH.size:
-        if _SNAPPY_MAGIC.startswith(head):
-            file.read(_SNAPPY_HEADER.size - len(head))
-            continue
-        block = _exactly(file, _SNAPPY_LENGTH.unpack(head)[0])
-        if block is None:
-            return
-        yield bytes(decompress(block))
-
-
-def _exactly(file: BinaryIO, size: int) -> bytes | None:
-    """The next ``size`` bytes; None if the file ends before that."""
-    block = file.read(_sane(size))
-    return block if len(block) == size else None
-
-
-def _sane(size: int) -> int:
-    if not 0 <= size <= MAX_BLOCK_BYTES:
-        raise ValueError(f"damaged: a block of {size} bytes")
-    return size
-
 
 # -- errors -----------------------------------------------------------------------------------
 # The error of a replay.
@@ -132,6 +30,8 @@ class ReplayError(Exception):
 # are for recordings that users compress themselves.
 
 
+ONLY_SPARK_READS = ("lz4", "snappy", "lzf")
+"""Codecs whose streams have a format of their own in Java."""
 AFTER_THE_CODEC = (".inprogress", ".compact")
 UNPACKED_BYTES = 256 * 1024
 """The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
@@ -149,14 +49,14 @@ def decompressed(raw: BinaryIO, path: Path) -> Stream:
 
     Raises:
         NotInstalledError: its codec needs a package that is not installed.
-        ReplayError: no maintained package reads its codec.
+        ReplayError: only Spark itself reads its codec.
 
     """
     codec = codec_of(path)
-    if codec == "lzf":
+    if codec in ONLY_SPARK_READS:
         raise ReplayError(
-            f"{path}: the codec lzf is not supported; set "
-            "spark.eventLog.compression.codec=zstd (or lz4, snappy), or decompress the file"
+            f"{path}: the codec {codec} is not supported; unpack the log with Spark as "
+            "docs/replay.md shows, or set spark.eventLog.compression.codec=zstd for new ones"
         )
     try:
         return _STREAMS[codec](raw)
@@ -172,7 +72,7 @@ def codec_of(path: Path) -> str:
     for suffix in AFTER_THE_CODEC:
         name = name.removesuffix(suffix)
     codec = Path(name).suffix.removeprefix(".")
-    return codec if codec in (*_STREAMS, "lzf") else ""
+    return codec if codec in (*_STREAMS, *ONLY_SPARK_READS) else ""
 
 
 def _plain(raw: BinaryIO) -> Stream:
@@ -186,26 +86,6 @@ def _zstd(raw: BinaryIO) -> Stream:
     return Stream(io.BufferedReader(reader, UNPACKED_BYTES), (zstandard.ZstdError,))
 
 
-def _lz4(raw: BinaryIO) -> Stream:
-    import cramjam
-
-    blocks = lz4_blocks(raw, cramjam.lz4.decompress_block)
-    return Stream(
-        io.BufferedReader(BlockFile(blocks), UNPACKED_BYTES),
-        (cramjam.DecompressionError, ValueError),
-    )
-
-
-def _snappy(raw: BinaryIO) -> Stream:
-    import cramjam
-
-    blocks = snappy_blocks(raw, cramjam.snappy.decompress_raw)
-    return Stream(
-        io.BufferedReader(BlockFile(blocks), UNPACKED_BYTES),
-        (cramjam.DecompressionError, ValueError),
-    )
-
-
 def _gzip(raw: BinaryIO) -> Stream:
     return Stream(
         io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES),
@@ -217,8 +97,6 @@ _STREAMS: dict[str, Callable[[BinaryIO], Stream]] = {
     "": _plain,
     "zstd": _zstd,
     "zst": _zstd,
-    "lz4": _lz4,
-    "snappy": _snappy,
     "gz": _gzip,
 }
 

@@ -1,4 +1,4 @@
-"""A replay reads the logs that Spark writes, with every codec."""
+"""A replay reads the logs that Spark writes, and those that Spark has to unpack first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from support.driver import START_SECONDS
 from support.replays import replayed
+from support.repository import ROOT, fenced
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]
 
 WRITER = Path(__file__).parent / "scripts" / "event_logs.py"
-CODECS = ["zstd", "lz4", "snappy"]
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def logs(tmp_path_factory):
     """The event logs of small applications, one for each way to write a log."""
     folder = tmp_path_factory.mktemp("logs")
     done = subprocess.run(
-        [sys.executable, "-I", str(WRITER), str(folder), *CODECS, "lzf"],
+        [sys.executable, "-I", str(WRITER), str(folder), "zstd", "lz4"],
         capture_output=True,
         text=True,
         timeout=3 * START_SECONDS,
@@ -31,9 +31,9 @@ def logs(tmp_path_factory):
     return folder
 
 
-def test_log_is_read_completely_with_every_codec(logs):
-    names, unread = [*CODECS, "default", "rolled"], {}
-    for name in names:
+def test_log_is_read_completely_however_it_is_written(logs):
+    unread = {}
+    for name in ("zstd", "default", "rolled"):
         ((found, replay),) = replayed(logs / name)
         is_whole = (replay.error, replay.unread, found, replay.app) == (None, 0, [], name)
         if not is_whole or replay.events < 5 or replay.ended_at <= replay.began_at:
@@ -42,8 +42,8 @@ def test_log_is_read_completely_with_every_codec(logs):
     assert unread == {}
 
 
-def test_logs_use_the_requested_codecs(logs):
-    for name in CODECS:
+def test_logs_are_written_in_different_ways(logs):
+    for name in ("zstd", "lz4"):
         assert list((logs / name).rglob(f"*.{name}")), name
     assert len(list((logs / "rolled").rglob("events_*"))) > 1
     assert list((logs / "killed").rglob("*.inprogress"))
@@ -55,7 +55,20 @@ def test_log_of_a_killed_driver_is_read_to_its_end(logs):
     assert (replay.error, replay.unread, found) == (None, 0, [])
 
 
-def test_lzf_is_refused(logs):
-    ((_, replay),) = replayed(logs / "lzf")
+def test_codec_that_only_spark_reads_is_refused_until_spark_has_unpacked_the_log(logs, tmp_path):
+    """With the lines that docs/replay.md shows."""
+    ((_, refused),) = replayed(logs / "lz4")
+    (packed,) = (logs / "lz4").rglob("*.lz4")
+    lines = (ROOT / "docs" / "replay.md").read_text()
+    (unpack,) = [code for code in fenced(lines, "python") if "CompressionCodec" in code]
+    unpack = unpack.replace("app.lz4", str(packed)).replace("app.json", str(tmp_path / "app.json"))
+    started = (
+        "from pyspark.sql import SparkSession; "
+        "spark = SparkSession.builder.master('local[1]').getOrCreate()\n"
+    )
+    done = subprocess.run([sys.executable, "-Ic", started + unpack], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    ((_, replay),) = replayed(tmp_path / "app.json")
 
-    assert "lzf" in replay.error
+    assert "the codec lz4 is not supported" in refused.error
+    assert (replay.error, replay.unread, replay.app) == (None, 0, "lz4")

@@ -36,7 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
 """What each folder imports besides itself."""
 DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
-EXTRAS = {"opentelemetry", "zstandard", "cramjam"}
+EXTRAS = {"opentelemetry", "zstandard"}
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
