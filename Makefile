@@ -30,7 +30,7 @@ SPARK_FOLDERS := $(addprefix tests/,spark connectors commands examples faults)
 # Many tests wait for sockets and processes, so there are more processes than cores. Those with
 # Spark share a driver in each process, and the tests of a file share its expensive fixtures.
 SIDE_BY_SIDE := -n 3 --dist worksteal
-DRIVERS_SIDE_BY_SIDE := $(SPARK_FOLDERS) -n 2 --dist loadfile --no-loadscope-reorder
+DRIVERS_SIDE_BY_SIDE := $(SPARK_FOLDERS) -n 3 --dist loadfile --no-loadscope-reorder
 # A stage: its name, environment, and arguments of pytest. Every stage runs; the end names those that
 # failed. ARGS may choose tests of one stage only; pytest ends with 5 where there are none.
 space := $(subst ,, )
