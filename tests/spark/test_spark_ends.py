@@ -179,7 +179,7 @@ UNCOMMON = {
         exit_seconds=OWN_EXIT_SECONDS,
     ),
     "SIGINT, and again while the exit waits for the receiver": End(
-        FAILED + SAYS_WHEN_ITS_EXIT_WAITS + WAITS,
+        FAILED + SAYS_WHEN_ITS_EXIT_WAITS + 'say("waits"); time.sleep(3600)',
         -signal.SIGINT,
         GOLD_FAILED,
         "terminated",
