@@ -242,12 +242,11 @@ def pytest_collection_modifyitems(config, items):
     missing = needs.missing({marker for item in items for marker in needed(item)})
     if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
         raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
-    if REQUIRE_ALL and missing.keys() - needs.OPT_IN:
-        raise pytest.UsageError(f"every test must run here, but some cannot: {missing}")
     config.stash[LEFT_OUT] = Counter()
     for marker, reason in missing.items():
         lacking = [item for item in items if marker in needed(item)]
-        config.stash[LEFT_OUT][reason] += len(lacking)
+        must = f": {MUST_RUN}" if is_required(marker) else ""
+        config.stash[LEFT_OUT][reason + must] += len(lacking)
         config.hook.pytest_deselected(items=lacking)
         items[:] = [item for item in items if marker not in needed(item)]
     of_observed = [item for item in items if "observed" in item.fixturenames]
@@ -256,6 +255,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 LEFT_OUT = pytest.StashKey()
+"""How many tests were left out, by reason."""
+MUST_RUN = "every test must run here"
+
+
+def is_required(marker):
+    """Whether it is an error that tests with this marker cannot run."""
+    return REQUIRE_ALL and marker not in needs.OPT_IN
 
 
 def is_misplaced(item):
@@ -276,14 +282,21 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node):
-    """Take over from a process of a parallel run what it left out; all of them left out the same."""
-    node.config.stash[LEFT_OUT] = node.workeroutput.get("left out", {})
+    """Take over what a process of a parallel run left out; all of them left out the same.
+
+    A process that crashed says nothing.
+    """
+    output = getattr(node, "workeroutput", {})
+    node.config.stash[LEFT_OUT] = output.get("left out") or node.config.stash.get(LEFT_OUT, {})
 
 
 def pytest_sessionfinish(session):
+    left_out = session.config.stash.get(LEFT_OUT, {})
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left out"] = dict(session.config.stash.get(LEFT_OUT, {}))
+        output["left out"] = dict(left_out)
+    elif any(reason.endswith(MUST_RUN) for reason in left_out):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
 def pytest_terminal_summary(terminalreporter, config):

@@ -31,12 +31,14 @@ def seen(reported, app="etl"):
 
 
 def crash(control, reported):
-    """End the driver ``control`` without a notice; it is reported.
-
-    By then, another driver that went down before would have been reported, too.
-    """
+    """End the driver ``control`` without a notice, once another one's end is known; it is reported."""
+    until(lambda: is_any_stopped(reported), "the notice of the other driver is received")
     control.close(notice=None)
     reported.wait_for("control")
+
+
+def is_any_stopped(reported):
+    return any(driver.stopped for driver in reported.tracker.drivers.values())
 
 
 def driver_of(reported):
