@@ -20,10 +20,7 @@ MATRIX := $(OLDEST) .venv-spark-4.0.5 $(VENV) $(REAL_TIME) $(NEWEST) $(OTHER_PYT
 FAST := not (spark or slow or thorough or nightly)
 WITHOUT_SPARK := not (spark or thorough or nightly)
 ON_SPARK := spark and not (thorough or nightly)
-ON_OTHER_SPARK := $(ON_SPARK) and not (kafka or delta)
-# Spark 3.5 knows another Spark Connect, and sources in Python report offsets from 4.2 on.
-ON_OLDEST_SPARK := $(ON_OTHER_SPARK) or (connect and not nightly)
-ON_NEWEST_SPARK := $(ON_OTHER_SPARK) or (newest and not nightly)
+ON_OTHER_SPARK := spark and (every_spark or not thorough) and not (nightly or kafka or delta or soak)
 REST_WITHOUT_SPARK := thorough and not (spark or nightly or soak)
 REST_ON_SPARK := thorough and spark and not (nightly or soak or newest)
 SPARK_FOLDERS := $(addprefix tests/,spark connectors commands examples faults)
@@ -85,8 +82,8 @@ test-all:
 test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(OLDEST)/spark.jsa $(NEWEST)/.dev $(NEWEST)/spark.jsa
 	@$(call stage,1 of 4 without Spark,$(VENV),-m "$(REST_WITHOUT_SPARK)" $(SIDE_BY_SIDE)) \
 	$(call stage,2 of 4 on Spark,$(VENV),-m "$(REST_ON_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,3 of 4 on the oldest Spark,$(OLDEST),-m "$(ON_OLDEST_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
-	$(call stage,4 of 4 on the newest Spark,$(NEWEST),-m "$(ON_NEWEST_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,3 of 4 on the oldest Spark,$(OLDEST),-m "$(ON_OTHER_SPARK) and not newest" $(DRIVERS_SIDE_BY_SIDE)) \
+	$(call stage,4 of 4 on the newest Spark,$(NEWEST),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
 	$(report)
 
 ## make nightly    long lives, mutations, new examples and new histories; an hour
@@ -98,7 +95,7 @@ nightly: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(REAL_TIME)/.dev
 	$(MAKE) simulate || failed="$$failed, simulate"; \
 	$(report)
 
-## make matrix     the tests on Spark of make test, on every Spark supported and the Pythons that are installed (or on MATRIX)
+## make matrix     the tests that depend on Spark, on every Spark supported and the Pythons that are installed (or on MATRIX)
 matrix: java $(foreach env,$(MATRIX),$(env)/.dev $(env)/spark.jsa)
 	@$(foreach env,$(MATRIX),$(call stage,$(env:.venv-%=%),$(env),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE))) \
 	$(report)

@@ -1,4 +1,4 @@
-"""Every TOML example of the documents is one that ``attach`` accepts."""
+"""Examples and limits in the documents are those of the code."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import sys
 
 from support.repository import ROOT, fenced
 
+from querypulse.alerting.receivers import email
+from querypulse.alerting.receivers.http import MAX_IDLE_SECONDS, TOTAL_SECONDS
+from querypulse.exporter.http_requests import HEAD_SECONDS
 from querypulse.settings.receivers import receivers, routes
 from querypulse.settings.settings import Settings
 
@@ -68,3 +71,22 @@ def test_each_example_can_be_used(tmp_path):
 
     assert len(problems) > 5
     assert {name: problem for name, problem in problems.items() if problem} == {}
+
+
+def test_documented_limits_are_those_of_the_code():
+    """The tests of servers and receivers set these limits themselves."""
+    limits = {
+        "in-a-job.md": [("a client has one second to send its request", HEAD_SECONDS, 1.0)],
+        "receivers.md": [
+            ("The deadline of 10 seconds covers all attempts", TOTAL_SECONDS, 10.0),
+            ("The deadline of 10 seconds covers all attempts", email.TOTAL_SECONDS, 10.0),
+            ("A connection that was idle for 30 s is not reused", MAX_IDLE_SECONDS, 30.0),
+        ],
+    }
+    wrong = [
+        (name, sentence, value)
+        for name, rows in limits.items()
+        for sentence, value, said in rows
+        if sentence not in (ROOT / "docs" / name).read_text() or value != said
+    ]
+    assert wrong == []

@@ -104,6 +104,21 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     assert our_threads() == []
 
 
+def test_close_waits_for_no_thread_longer_than_asked(driver, monkeypatch):
+    """Whatever hangs: threads are waited for in one place only, and share one deadline."""
+    waits, join = [], Loop.join
+    monkeypatch.setattr(
+        Loop, "join", lambda loop, timeout: waits.append(timeout) or join(loop, timeout)
+    )
+    nobody = "https://127.0.0.1:1/"
+    receivers = dict.fromkeys(("webhook_url", "heartbeat_url", "pushgateway_url"), nobody)
+    sidecar = attach(driver, **QUIET, **receivers)
+    sidecar.close(timeout=3.0)
+
+    assert len(waits) > len(receivers)
+    assert max(waits) <= 3.0
+
+
 @pytest.mark.contains_errors
 def test_failed_final_flush_leaves_nothing_running(driver, monkeypatch):
     sidecar = attach(driver, **QUIET)

@@ -15,7 +15,7 @@ from querypulse.listener.commit_log import CheckpointLogs, LoggedBatches
 from querypulse.listener.spark.probe import SparkProbe
 from querypulse.listener.spark.storage import HadoopFolder, SparkStorage
 
-pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
 
 ASYNC = {
     "asyncProgressTrackingEnabled": "true",

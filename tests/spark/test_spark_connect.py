@@ -12,7 +12,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, until
 
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
-pytestmark = [pytest.mark.spark, pytest.mark.connect]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
 POLLS = IS_OUTSIDE
 with_events = pytest.mark.skipif(POLLS, reason="Spark 3.5 sends Connect clients no events")
 

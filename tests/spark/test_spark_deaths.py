@@ -10,7 +10,7 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.pagerduty_double import PagerDutyDouble
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 FAILED = "StreamingQueryFailed"
 

@@ -19,7 +19,12 @@ from support.sources import REPORTS_OFFSETS
 from support.spark_harness import Diary, SparkHarness
 
 # A busy machine takes minutes to start all workloads.
-pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.every_spark,
+    pytest.mark.thorough,
+    pytest.mark.timeout(900),
+]
 
 FLOOR = 12
 BATCHES_LATER = 8

@@ -8,7 +8,7 @@ from support.queries import until
 from support.spark_harness import Diary, SparkHarness
 
 # A busy machine takes minutes to start all workloads.
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.timeout(900)]
 
 WATCH_SECONDS = 36
 assert 2 * max(GRACE, TREND) < WATCH_SECONDS

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from support.queries import Trap, commits, rate, shown, start, until
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 FAILED = "StreamingQueryFailed"
 LOOPS = 10

@@ -14,7 +14,7 @@ from querypulse.listener.spark import event_paths, event_queue, health_listener
 from querypulse.listener.spark import jvm as jvm_module
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 PATHS = [
     "bus_queue",

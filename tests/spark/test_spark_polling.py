@@ -16,7 +16,7 @@ from support.repository import ROOT
 
 from querypulse.listener.spark.probe import SparkProbe
 
-pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.thorough]
 
 
 @pytest.fixture

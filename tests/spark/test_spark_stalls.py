@@ -9,7 +9,7 @@ import pytest
 from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 FLOOR = 10
 """A starved machine may finish no task for seconds."""

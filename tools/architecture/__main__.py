@@ -42,6 +42,7 @@ MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
 MAY_SLEEP = {"exporter/http_requests.py"}
 """The server pauses for a moment when the process is out of file descriptors."""
+TERMINALS = ("commands/", "examples/", "launch/", "replay/", "watch/")
 PYSPARK_READS = {"listener/spark/health_listener.py"}
 """A property through which PySpark wires a listener."""
 
@@ -136,6 +137,8 @@ def host_is_left_alone(name: str, tree: ast.Module) -> Iterator[str]:
     called = calls(tree)
     if "print" in called:
         yield "prints"
+    if not name.startswith(TERMINALS) and called & {"sys.stdout.write", "sys.stderr.write"}:
+        yield "writes to the terminal, which only commands do"
     in_job = not name.startswith(("commands/demo/", "examples/"))
     if called & {"time.sleep", "sleep"} and in_job and name not in MAY_SLEEP:
         yield "sleeps: wait for something that can be set"
