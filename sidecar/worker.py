@@ -178,7 +178,6 @@ class Worker:
             self._on_error(f"rule {rule}", error)
         incidents = self._lifecycle.update(evaluation, snapshot, now, wall, silences)
         self._remembering.keep_flaps(self._lifecycle, now, wall)
-        self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
         self.evaluated = Evaluated(
             snapshot,
             evaluation,
@@ -186,7 +185,11 @@ class Worker:
             self._lifecycle.suppressed,
             self._passed(snapshot, evaluation),
         )
-        self._on_evaluated(self.evaluated)
+        try:
+            # First: who is notified may look at once.
+            self._on_evaluated(self.evaluated)
+        finally:
+            self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
 
     def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
         """How new the data is at the end of each chain; an error in it affects nothing else."""

@@ -266,6 +266,28 @@ def test_all_incidents_are_offered_in_every_step():
     ] * 3
 
 
+def test_what_is_published_is_there_when_incidents_are_offered():
+    """Who is notified may open the status page at once."""
+    harness, offered_before = WorkerHarness().started().ended(exception=CONFLICT), []
+    harness.worker._on_evaluated = lambda _: offered_before.append(len(harness.offers))
+    harness.step().step()
+
+    assert offered_before == [0, 1]
+
+
+def test_incidents_are_offered_although_publishing_fails():
+    harness = WorkerHarness().started().ended(exception=CONFLICT)
+
+    def broken(_):
+        raise RuntimeError("cannot publish")
+
+    harness.worker._on_evaluated = broken
+    with pytest.raises(RuntimeError):
+        harness.step()
+
+    assert len(harness.offers) == 1
+
+
 def test_an_empty_set_of_incidents_is_offered():
     assert WorkerHarness().step().step().offers == [(), ()]
 
