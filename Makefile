@@ -46,7 +46,7 @@ FUZZ_TARGETS := events state http settings
 SOAK_MINUTES := 30
 GENERATORS := rules grafana stack settings
 APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmanager \
-  prometheus-pushgateway:prometheus-pushgateway openssl:openssl chromium:chromium
+  prometheus-pushgateway:prometheus-pushgateway chromium:chromium
 
 # Compiled test modules are kept: each process of a run imports all of them.
 unexport PYTHONDONTWRITEBYTECODE

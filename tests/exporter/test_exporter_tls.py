@@ -6,12 +6,18 @@ import re
 import shutil
 import socket
 import ssl
-import subprocess
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import requests
 import trustme
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from support.exporter_http import address, our_threads, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
@@ -143,12 +149,10 @@ def test_unreadable_file_is_an_error_that_names_it(files, field, tmp_path):
 
 
 def test_encrypted_key_is_an_error_without_a_prompt(files, tmp_path):
-    locked = str(tmp_path / "locked.pem")
-    subprocess.run(
-        ["openssl", "pkey", "-in", files["key"], "-aes256", "-passout", "pass:x", "-out", locked],
-        check=True,
-        capture_output=True,
-        timeout=PATIENCE_SECONDS,
+    key = load_pem_private_key(Path(files["key"]).read_bytes(), None)
+    locked = tmp_path / "locked.pem"
+    locked.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"x"))
     )
     with pytest.raises(OSError, match="locked"):
-        tls(files, key_file=locked).context()
+        tls(files, key_file=str(locked)).context()
