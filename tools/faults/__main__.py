@@ -39,8 +39,9 @@ class Fault(NamedTuple):
 
 
 class Case(NamedTuple):
-    """One case of a test in one run."""
+    """One case of a test in one run; it may have run on several Sparks."""
 
+    name: str
     passed: bool
     figure: str
 
@@ -68,13 +69,14 @@ def cases(files: Iterable[Path]) -> dict[str, list[Case]]:
     ran: defaultdict[str, list[Case]] = defaultdict(list)
     for file in files:
         for case in ET.parse(file).iter("testcase"):  # noqa: S314 - written by pytest, here
-            name = str(case.get("name")).partition("[")[0].partition("@")[0]
-            test = f"{str(case.get('classname')).replace('.', '/')}.py::{name}"
+            name = str(case.get("name")).partition("@")[0]
+            file = f"{str(case.get('classname')).replace('.', '/')}.py"
+            test = f"{file}::{name.partition('[')[0]}"
             properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
             outcomes = {child.tag for child in case}
             if "skipped" not in outcomes:
                 passed = not outcomes & {"failure", "error"}
-                ran[test].append(Case(passed, properties.get("measured") or ""))
+                ran[test].append(Case(name, passed, properties.get("measured") or ""))
     return ran
 
 
@@ -90,7 +92,8 @@ def page(faults: Iterable[tuple[Fault, str]], ran: Mapping[str, list[Case]], run
 def line(fault: Fault, test: str, ran: list[Case]) -> str:
     """One row."""
     path, _, name = test.partition("::")
-    link = f"[`{name}`](../{path})" + (f" ({len(ran)} cases)" if len(ran) > 1 else "")
+    count = len({case.name for case in ran})
+    link = f"[`{name}`](../{path})" + (f" ({count} cases)" if count > 1 else "")
     holds = fault.held
     if not ran:
         holds = f"{NOT_RUN}: {fault.held}"
