@@ -70,8 +70,8 @@ def cases(files: Iterable[Path]) -> dict[str, list[Case]]:
     for file in files:
         for case in ET.parse(file).iter("testcase"):  # noqa: S314 - written by pytest, here
             name = str(case.get("name")).partition("@")[0]
-            file = f"{str(case.get('classname')).replace('.', '/')}.py"
-            test = f"{file}::{name.partition('[')[0]}"
+            module = str(case.get("classname")).replace(".", "/")
+            test = f"{module}.py::{name.partition('[')[0]}"
             properties = {entry.get("name"): entry.get("value") for entry in case.iter("property")}
             outcomes = {child.tag for child in case}
             if "skipped" not in outcomes:
