@@ -235,13 +235,11 @@ def pytest_mark_thorough(items):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Skip tests whose needs are missing, and say how to get them; under CI, refuse to run."""
+    """Leave out tests whose needs are missing, and say how to get them; under CI, this fails."""
     misplaced = {item.location[0] for item in items if is_misplaced(item)}
     if misplaced:
         raise pytest.UsageError(f"tests with Spark belong into one of {SPARK_FOLDERS}: {misplaced}")
     missing = needs.missing({marker for item in items for marker in needed(item)})
-    if REQUIRE_DOCKER and missing.keys() & {"docker", "grafana"}:
-        raise pytest.UsageError(f"REQUIRE_DOCKER=1, but what needs it cannot run: {missing}")
     config.stash[LEFT_OUT] = Counter()
     for marker, reason in missing.items():
         lacking = [item for item in items if marker in needed(item)]
@@ -261,6 +259,8 @@ MUST_RUN = "every test must run here"
 
 def is_required(marker):
     """Whether it is an error that tests with this marker cannot run."""
+    if marker in {"docker", "grafana"}:
+        return REQUIRE_DOCKER
     return REQUIRE_ALL and marker not in needs.OPT_IN
 
 
