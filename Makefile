@@ -86,7 +86,7 @@ test-rest: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(OLDEST)/.dev $(
 	$(call stage,4 of 4 on the newest Spark,$(NEWEST),-m "$(ON_OTHER_SPARK)" $(DRIVERS_SIDE_BY_SIDE)) \
 	$(report)
 
-## make nightly    long lives, mutations, new examples and new histories; an hour
+## make nightly    long lives, mutations, new examples and new histories, in twenty minutes
 nightly: java system-packages $(VENV)/.dev $(VENV)/spark.jsa $(REAL_TIME)/.dev
 	@export NEW_EXAMPLES=1 ran=yes; \
 	$(call stage,1 of 3 without Spark,$(VENV),-m "nightly and not spark" $(SIDE_BY_SIDE)) \
