@@ -5,22 +5,22 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Generic, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.guard import Guard
 from ..core.threads import HangDetector, Loop
+from ..core.whole_file import write_whole
 from ..listener.past_failures import FailedQuery
 from .active_alert import FlapHistory
-from .outbox_entry import Essence, OutboxEntry, essence
+from .outbox_entry import OutboxEntry, essence
 
 log = logging.getLogger("querypulse")
 
@@ -82,223 +82,85 @@ class SpoolLock:
 
 
 # -- spool file -------------------------------------------------------------------------------
-# The SQLite file with entries of outboxes, failures of queries and flapping; for one thread.
 
 
 VERSION = 1
-BUSY_SECONDS = 2.0
-T = TypeVar("T")
 APP_CHARACTERS = 16
-
-CREATE = "CREATE TABLE rows (receiver TEXT, key TEXT, row BLOB, PRIMARY KEY (receiver, key))"
-READ = "SELECT receiver, key, row FROM rows ORDER BY rowid"
-WRITE = "INSERT OR REPLACE INTO rows VALUES (?, ?, ?)"
-DELETE = "DELETE FROM rows WHERE receiver = ? AND key = ?"
-CREATE_FAILURES = "CREATE TABLE IF NOT EXISTS failures (query TEXT PRIMARY KEY, kept BLOB)"
-READ_FAILURES = "SELECT query, kept FROM failures ORDER BY rowid"
-WRITE_FAILURES = "INSERT OR REPLACE INTO failures VALUES (?, ?)"
-DELETE_FAILURES = "DELETE FROM failures WHERE query = ?"
-CREATE_FLAPS = "CREATE TABLE IF NOT EXISTS flaps (key TEXT PRIMARY KEY, kept BLOB)"
-READ_FLAPS = "SELECT key, kept FROM flaps ORDER BY rowid"
-WRITE_FLAPS = "INSERT OR REPLACE INTO flaps VALUES (?, ?)"
-DELETE_FLAPS = "DELETE FROM flaps WHERE key = ?"
-
 Entries = dict[str, tuple[OutboxEntry, ...]]
-"""All rows by receiver."""
-Change = tuple[str, str, OutboxEntry | None]
-"""Receiver, key, and the new row; None deletes it."""
-Failures = dict[str, FailedQuery]
-"""The failures of all queries by query id; times are Unix seconds."""
-Flaps = dict[str, FlapHistory]
-"""How often alerts have fired, by their keys; times are Unix seconds."""
+"""The entries of all outboxes, by receiver."""
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """All that outlives a process of one application; times are Unix seconds."""
+
+    version: int = VERSION
+    entries: Entries = {}
+    failures: tuple[FailedQuery, ...] = ()
+    flaps: tuple[FlapHistory, ...] = ()
 
 
 class SpoolBusyError(Exception):
     """Another running process uses the spool."""
 
 
-class UnreadableError(Exception):
-    """The file is not a spool of querypulse, or has a newer version."""
-
-
 class SpoolFile:
-    """The file of one application in ``folder``; only its owner can ever read it.
+    """The file of one application in ``folder``, a JSON document; only its owner can read it.
 
-    ``existed``: the file existed before. ``failures`` and ``flaps`` are what it held when it was
-    opened. ``mishap`` says what could not be read and where it was moved. Errors are those of the
-    file system (``OSError``) and of SQLite (``sqlite3.Error``).
+    ``mishap`` says why an earlier file could not be read, and where it was moved.
     """
 
     def __init__(self, folder: Path, app: str) -> None:
         name = f"outbox-{sha256(app.encode()).hexdigest()[:APP_CHARACTERS]}"
-        self.path = folder / f"{name}.sqlite"
-        self.existed = False
-        self.failures: Failures = {}
-        self.flaps: Flaps = {}
+        self.path = folder / f"{name}.json"
         self.mishap = ""
         self._lock = SpoolLock(folder / f"{name}.lock")
-        self._connection: sqlite3.Connection | None = None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it can be written."""
-        return self._connection is not None
-
-    def open(self, wall: float) -> Entries:
-        """Take the file and read it; a corrupt one is renamed at Unix time ``wall``.
+    def open(self, wall: float) -> Kept | None:
+        """Take the file and read it; an unreadable one is renamed at Unix time ``wall``.
 
         Raises:
             SpoolBusyError: another process has it.
+            OSError: it cannot be read, made or locked.
 
         """
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not self._lock.take():
             raise SpoolBusyError(f"{self.path}: in use by another process")
+        for draft in self.path.parent.glob(f".{self.path.name}.*"):
+            draft.unlink()
         try:
-            return self._connect()
-        except (sqlite3.DatabaseError, UnreadableError) as error:
-            if not is_corruption(error):
-                raise
-            self.put_aside(wall, error)
-            return self._connect()
-
-    def put_aside(self, wall: float, error: Exception) -> None:
-        """Rename an unreadable file so that a person can examine it."""
-        self.disconnect()
-        target = f"{self.path}.corrupt-{wall:.0f}"
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            if os.path.lexists(f"{self.path}{suffix}"):
-                Path(f"{self.path}{suffix}").replace(f"{target}{suffix}")
-        self.mishap = f"{error}; put aside as {target}"
-
-    def write(
-        self,
-        changes: Iterable[Change],
-        failed: Mapping[str, FailedQuery | None] | None = None,
-        flapped: Mapping[str, FlapHistory | None] | None = None,
-    ) -> None:
-        """Write all changes or none; they are on the disk when this returns.
-
-        ``failed`` by query id, ``flapped`` by the key of the alert; None deletes a record.
-        """
-        connection = self._connection
-        if connection is None:
-            raise sqlite3.ProgrammingError("the spool is not open")
-        with connection:
-            connection.execute("BEGIN IMMEDIATE")
-            for receiver, key, entry in changes:
-                if entry is None:
-                    connection.execute(DELETE, (receiver, key))
-                else:
-                    connection.execute(WRITE, (receiver, key, msgspec.json.encode(entry)))
-            _write_kept(connection, failed or {}, WRITE_FAILURES, DELETE_FAILURES)
-            _write_kept(connection, flapped or {}, WRITE_FLAPS, DELETE_FLAPS)
-
-    def disconnect(self) -> None:
-        """Close the file, but keep its lock."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-
-    def close(self) -> None:
-        """Close the file and release its lock."""
-        self.disconnect()
-        self._lock.give_back()
-
-    def _connect(self) -> Entries:
-        """Connect with a write-ahead log, or without one if the file system does not support it."""
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            content = file.read()
         try:
-            return self._connect_with("WAL")
-        except sqlite3.OperationalError:
-            return self._connect_with("DELETE")
-
-    def _connect_with(self, journal_mode: str) -> Entries:
-        # SQLite gives its side files the mode of the file itself.
-        os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
-        self.path.chmod(0o600)
-        connection = sqlite3.connect(self.path, timeout=BUSY_SECONDS, isolation_level=None)
-        try:
-            connection.execute(f"PRAGMA journal_mode={journal_mode}")
-            connection.execute("PRAGMA synchronous=FULL")
-            entries = self._read(connection)
-        except BaseException:
-            connection.close()
-            raise
-        self._connection = connection
-        return entries
-
-    def _read(self, connection: sqlite3.Connection) -> Entries:
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        self.existed = version > 0
-        if version == 0 and tables == 0:
-            with connection:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.execute(CREATE)
-                connection.execute(f"PRAGMA user_version={VERSION}")
-        elif version != VERSION:
-            raise UnreadableError(f"{self.path}: version {version}, this is for {VERSION}")
-        connection.execute(CREATE_FAILURES)
-        connection.execute(CREATE_FLAPS)
-        failures = connection.execute(READ_FAILURES).fetchall()
-        self.failures = self._kept(failures, FailedQuery, "what is kept of query")
-        flaps = connection.execute(READ_FLAPS).fetchall()
-        self.flaps = self._kept(flaps, FlapHistory, "the flapping of")
-        self._drop_unread(connection, failures, flaps)
-        return self._decode(connection)
-
-    def _decode(self, connection: sqlite3.Connection) -> Entries:
-        """All entries; a damaged one must not affect the others."""
-        entries: Entries = {}
-        for receiver, key, text in connection.execute(READ).fetchall():
-            entry = self._decoded(text, OutboxEntry, f"{key} of {receiver}")
-            if entry is None:
-                connection.execute(DELETE, (receiver, key))
-            else:
-                entries[receiver] = (*entries.get(receiver, ()), entry)
-        return entries
-
-    def _kept(self, found: list[tuple[str, bytes]], kind: type[T], what: str) -> dict[str, T]:
-        """All records of one table by key; damaged ones do not affect the others."""
-        read = ((key, self._decoded(text, kind, f"{what} {key}")) for key, text in found)
-        return {key: one for key, one in read if one is not None}
-
-    def _drop_unread(
-        self,
-        connection: sqlite3.Connection,
-        failures: list[tuple[str, bytes]],
-        flaps: list[tuple[str, bytes]],
-    ) -> None:
-        for sql, found, known in (
-            (DELETE_FAILURES, failures, self.failures),
-            (DELETE_FLAPS, flaps, self.flaps),
-        ):
-            connection.executemany(sql, [(key,) for key, _ in found if key not in known])
-
-    def _decoded(self, text: bytes, kind: type[T], what: str) -> T | None:
-        try:
-            return msgspec.json.decode(text, type=kind)
-        except (msgspec.DecodeError, UnicodeDecodeError, TypeError, RecursionError) as error:
-            self.mishap = f"{self.path}: {what} was unreadable: {error}"
+            return _decoded(content)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
+            self.path.replace(aside)
+            self.mishap = f"{self.path}: {error}; put aside as {aside}"
             return None
 
+    def write(self, kept: Kept) -> None:
+        """Replace the content; it is on the disk when this returns.
 
-def _write_kept(
-    connection: sqlite3.Connection,
-    changes: Mapping[str, msgspec.Struct | None],
-    write: str,
-    delete: str,
-) -> None:
-    for key, kept in changes.items():
-        if kept is None:
-            connection.execute(delete, (key,))
-        else:
-            connection.execute(write, (key, msgspec.json.encode(kept)))
+        Raises:
+            OSError: it cannot be written; the old content is still there.
+
+        """
+        write_whole(self.path, msgspec.json.encode(kept), 0o600)
+
+    def close(self) -> None:
+        """Release the lock."""
+        self._lock.give_back()
 
 
-def is_corruption(error: Exception) -> bool:
-    """Whether the content is damaged, rather than the disk, its permissions, or a lock at fault."""
-    return type(error) is sqlite3.DatabaseError or isinstance(error, UnreadableError)
+def _decoded(content: bytes) -> Kept:
+    kept = msgspec.json.decode(content, type=Kept)
+    if kept.version != VERSION:
+        raise msgspec.ValidationError(f"version {kept.version}, this is for {VERSION}")
+    return kept
 
 
 # -- spool trial ------------------------------------------------------------------------------
@@ -347,57 +209,6 @@ def _write(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-# -- kept records -----------------------------------------------------------------------------
-# Records that outlive the process, by key: one kind of them, with what the disk holds.
-
-
-class KeptRecords(Generic[T]):
-    """What was found, what was offered last, and what the disk holds.
-
-    Records that an earlier process left are not replaced before ``restore`` has released them, and
-    what was offered until then is dropped: the next offer includes them.
-    """
-
-    def __init__(self) -> None:
-        self._on_disk: dict[str, T] = {}
-        self._left: dict[str, T] = {}
-        self._newest: dict[str, T] | None = None
-
-    def opened(self, found: Mapping[str, T]) -> None:
-        """The disk holds exactly these."""
-        self._on_disk = dict(found)
-
-    def restore(self) -> None:
-        """Release what the disk holds to ``take``."""
-        self._left = dict(self._on_disk)
-        self._newest = None if self._left else self._newest
-
-    def take(self) -> tuple[T, ...]:
-        """What an earlier process left; returned once."""
-        left, self._left = self._left, {}
-        return tuple(left.values())
-
-    def offer(self, newest: Mapping[str, T]) -> bool:
-        """Replace what the disk should hold; return whether it differs from the last offer."""
-        if self._newest == newest:
-            return False
-        self._newest = dict(newest)
-        return True
-
-    @property
-    def wanted(self) -> dict[str, T]:
-        """What the disk should hold."""
-        return self._on_disk if self._newest is None else self._newest
-
-    def changes(self, wanted: Mapping[str, T]) -> dict[str, T | None]:
-        """What to write until the disk holds ``wanted``; None deletes a record."""
-        return {
-            key: wanted.get(key)
-            for key in {**self._on_disk, **wanted}
-            if wanted.get(key) != self._on_disk.get(key)
-        }
-
-
 # -- spool ------------------------------------------------------------------------------------
 
 
@@ -411,8 +222,8 @@ class Spool:
     """Stores the newest entries of every receiver, the failures of queries, and flapping alerts.
 
     It writes as soon as an important part changes. Deliveries do not depend on it: without a disk
-    everything works while the process runs. The entries of an earlier process are not overwritten
-    before ``load`` has returned them. A forked child does nothing.
+    everything works while the process runs. What an earlier process left is not overwritten before
+    ``load`` has returned it. A forked child does nothing.
     """
 
     def __init__(
@@ -431,17 +242,19 @@ class Spool:
         self._guard = guard
         self._wall = wall
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
-        self._found: Entries | None = None
-        self._was_opened = False
+        self._left: Kept | None = None
+        """What an earlier process left, until ``load`` returns it."""
+        self._untaken = Kept()
+        """Of that, what was not taken yet."""
+        self._is_open = False
         self._fails = False
-        self._newest: dict[str, tuple[OutboxEntry, ...]] = {}
-        self._failures = KeptRecords[FailedQuery]()
-        self._flaps = KeptRecords[FlapHistory]()
+        self._newest = Kept()
+        """What the file should hold."""
+        self._on_disk: tuple[object, ...] = ()
         self._offered = 0
         self._written = 0
         self._was_late_after: int | None = None
-        self._on_disk: dict[tuple[str, str], Essence] = {}
-        # Guards what was found and offered; never held while the disk is at work.
+        # Guards what was left and offered; never held while the disk is at work.
         self._changed = threading.Condition()
 
     @property
@@ -465,41 +278,47 @@ class Spool:
             return None
         self._loop.start()
         with self._changed:
-            self._changed.wait_for(lambda: self._was_opened or self._fails, timeout)
-            found, self._found = self._found, None
-            if found is not None:
-                # Entries offered before do not include them; the next offers will.
-                self._newest.clear()
-                self._failures.restore()
-                self._flaps.restore()
+            self._changed.wait_for(lambda: self._is_open or self._fails, timeout)
+            left, self._left = self._left, None
+            if left is None:
+                return None
+            # What was offered before does not include it; the next offers will.
+            self._newest = self._untaken = left
             self._changed.notify_all()
-            return found
+            return left.entries
 
     def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
         """Store exactly these entries of one receiver; never waits for the disk."""
-        if self._loop.is_forked:
-            return
-        with self._changed:
-            if self._newest.get(receiver) != entries:
-                self._newest[receiver] = entries
-                self._offered += 1
-                self._changed.notify_all()
 
-    def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures that were stored with the entries of ``load``; returned once."""
-        return self._take(self._failures)
+        def change(kept: Kept) -> Kept:
+            others = {name: held for name, held in kept.entries.items() if name != receiver}
+            return replace(kept, entries=others | ({receiver: entries} if entries else {}))
+
+        self._change(change)
 
     def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
         """Store exactly these failures; never waits for the disk."""
-        self._offer(self._failures, {one.query_id: one for one in kept})
-
-    def take_flaps(self) -> tuple[FlapHistory, ...]:
-        """How often alerts have fired, as stored with the entries of ``load``; returned once."""
-        return self._take(self._flaps)
+        self._change(lambda newest: replace(newest, failures=kept))
 
     def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
         """Store exactly these; never waits for the disk."""
-        self._offer(self._flaps, {one.key: one for one in kept})
+        self._change(lambda newest: replace(newest, flaps=kept))
+
+    def take_failures(self) -> tuple[FailedQuery, ...]:
+        """The failures that were stored with the entries of ``load``; returned once."""
+        if self._loop.is_forked:
+            return ()
+        with self._changed:
+            left, self._untaken = self._untaken, replace(self._untaken, failures=())
+        return left.failures
+
+    def take_flaps(self) -> tuple[FlapHistory, ...]:
+        """How often alerts have fired, as stored with the entries of ``load``; returned once."""
+        if self._loop.is_forked:
+            return ()
+        with self._changed:
+            left, self._untaken = self._untaken, replace(self._untaken, flaps=())
+        return left.flaps
 
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
@@ -514,41 +333,37 @@ class Spool:
 
         Does not wait while the disk fails, nor again before a write that was too slow has ended.
         """
-        if self._was_opened and not self._fails and self._was_late_after != self._written:
+        if self._is_open and not self._fails and self._was_late_after != self._written:
             in_time = self.flush(WRITE_AHEAD_SECONDS)
             self._was_late_after = None if in_time else self._written
 
     def close(self, timeout: float) -> None:
-        """Write what is pending if there is time, and close the file."""
+        """Write what is pending if there is time, and release the file."""
         if self._loop.is_forked:
             return
         began = time.monotonic()
         # Without a running thread, nothing will be written.
-        if not self._fails and self._found is None and not self._loop.join(0.0):
+        if not self._fails and self._left is None and not self._loop.join(0.0):
             self.flush(timeout)
         self._loop.stop()
         with self._changed:
             self._changed.notify_all()
         self._loop.join(timeout - (time.monotonic() - began))
 
-    def _take(self, records: KeptRecords[T]) -> tuple[T, ...]:
-        if self._loop.is_forked:
-            return ()
-        with self._changed:
-            return records.take()
-
-    def _offer(self, records: KeptRecords[T], newest: dict[str, T]) -> None:
+    def _change(self, change: Callable[[Kept], Kept]) -> None:
         if self._loop.is_forked:
             return
         with self._changed:
-            if records.offer(newest):
+            newest = change(self._newest)
+            if newest != self._newest:
+                self._newest = newest
                 self._offered += 1
                 self._changed.notify_all()
 
     def _step(self) -> None:
         """Open the file, or write what is new; after a failure, wait a little."""
         try:
-            if self._file.is_open:
+            if self._is_open:
                 self._write_newest()
             else:
                 self._open()
@@ -557,67 +372,38 @@ class Spool:
             self.is_taken = True
             self._say(str(error))
             self._wait()
-        except (OSError, sqlite3.Error) as error:
+        except OSError as error:
             self._guard.report("spool", error)
             self._say(f"{self._file.path}: {error}")
-            self._file.disconnect()
-            if is_corruption(error):
-                self._file.put_aside(self._wall(), error)
             self._wait()
 
     def _open(self) -> None:
         with self._hang:
-            entries = self._file.open(self._wall())
+            left = self._file.open(self._wall())
         with self._changed:
-            if not self._was_opened:
-                self._found = entries if self._file.existed else None
-            self._on_disk = {
-                (receiver, entry.incident.key): essence(entry)
-                for receiver, held in entries.items()
-                for entry in held
-            }
-            self._failures.opened(self._file.failures)
-            self._flaps.opened(self._file.flaps)
-            self._was_opened = True
+            self._left = left
+            self._on_disk = () if left is None else _essence(left)
+            self._is_open = True
             self._offered += 1
             self._changed.notify_all()
 
     def _write_newest(self) -> None:
         with self._changed:
-            if self._found is not None or self._written == self._offered:
+            if self._left is not None or self._written == self._offered:
                 if not self._loop.stopping.is_set():
                     self._changed.wait()
                 return
-            newest, offered = dict(self._newest), self._offered
-            failures, flaps = self._failures.wanted, self._flaps.wanted
-            failed, flapped = self._failures.changes(failures), self._flaps.changes(flaps)
-        changes, on_disk = self._differences(newest)
-        if changes or failed or flapped:
+            newest, offered = self._newest, self._offered
+        wanted = _essence(newest)
+        if wanted != self._on_disk:
             with self._hang:
-                self._file.write(changes, failed, flapped)
+                self._file.write(newest)
+        self._on_disk = wanted
         with self._changed:
-            self._on_disk = on_disk
-            self._failures.opened(failures)
-            self._flaps.opened(flaps)
             self._written = offered
             self._fails = False
             self._changed.notify_all()
         self._say(self._file.mishap)
-
-    def _differences(
-        self, newest: dict[str, tuple[OutboxEntry, ...]]
-    ) -> tuple[list[Change], dict[tuple[str, str], Essence]]:
-        """The changes to write, and the content of the disk afterwards."""
-        entries = {
-            (name, entry.incident.key): entry for name, held in newest.items() for entry in held
-        }
-        kept = {key: one for key, one in self._on_disk.items() if key[0] not in newest}
-        after = {**kept, **{key: essence(entry) for key, entry in entries.items()}}
-        changes: list[Change] = [
-            (*key, entry) for key, entry in entries.items() if self._on_disk.get(key) != after[key]
-        ]
-        changes += [(*key, None) for key in self._on_disk if key not in after]
-        return changes, after
 
     def _wait(self) -> None:
         with self._changed:
@@ -630,3 +416,9 @@ class Spool:
         if problem and problem != self._problem:
             log.warning("querypulse: the alerts' spool: %s", problem)
         self._problem = problem
+
+
+def _essence(kept: Kept) -> tuple[object, ...]:
+    """The parts that are worth a write: not the texts of entries, which change with every poll."""
+    entries = [(name, *map(essence, held)) for name, held in sorted(kept.entries.items())]
+    return (kept.version, entries, kept.failures, kept.flaps)

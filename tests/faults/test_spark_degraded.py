@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import errno
 import os
-import sqlite3
 import threading
 from contextlib import suppress
 
@@ -77,7 +77,7 @@ def spool_is_read_only(place):
 
 def spool_is_full(place):
     def full(*_):
-        raise sqlite3.OperationalError("database or disk is full")
+        raise OSError(errno.ENOSPC, "the disk is full")
 
     place.monkeypatch.setattr(SpoolFile, "write", full)
     return {"spool_dir": str(place.folder)}, lambda: None

@@ -59,7 +59,7 @@ class SimSpool(Spool):
 
     def load(self, timeout: float = 0.0) -> Entries | None:
         """What an earlier process left; None where there was no spool."""
-        if not self._file.is_open:
+        if not self._is_open:
             self._step()
         return super().load(timeout)
 

@@ -53,7 +53,7 @@ def ready() -> None:
 def main(folder: Path, mode: str) -> None:
     guard = Guard()
     if mode == "full":
-        # SQLite sees a full disk as a failing write.
+        # A file that may not grow further fails as a full disk does.
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
     if mode == "nobody":

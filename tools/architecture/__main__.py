@@ -1,15 +1,16 @@
 """``python -m tools.architecture``: check the layout, and report what could be simpler.
 
-A broken rule is an error: which folder imports which, circles, sizes, and what never happens in the
-host's process (printing, sleeping). The report is none: the lines and files of each folder, and
-short files that the only file that imports them could hold.
+A broken rule is an error: which folder imports which, circles, sizes, and what never happens in
+the host's process (printing, sleeping). The report is none: the lines and files of each folder
+beside its budget, short files that the only file that imports them could hold, and functions that
+only forward.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -37,9 +38,26 @@ MAY_IMPORT: dict[str, set[str]] = {
 DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity", "tomli"}
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
+BUDGET = {
+    "core": (1200, 11),
+    "listener": (10100, 40),
+    "exporter": (3100, 13),
+    "alerting": (10400, 55),
+    "settings": (2100, 9),
+    "sidecar": (3100, 13),
+    "watch": (1950, 7),
+    "replay": (1300, 7),
+    "launch": (520, 8),
+    "commands": (2100, 11),
+    "examples": (730, 9),
+}
+"""Lines and files of each folder: what it costs a newcomer to read."""
 MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
+MAX_FOLDER_FILES = 15
+MAY_HAVE_MORE_FILES = {"alerting/rules"}
+"""A rule is a file."""
 MAY_SLEEP = {"exporter/http_requests.py"}
 """The server pauses for a moment when the process is out of file descriptors."""
 TERMINALS = ("commands/", "examples/", "launch/", "replay/", "watch/")
@@ -176,6 +194,25 @@ RULES: tuple[Rule, ...] = (
 # -- rules of all files -----------------------------------------------------------------------
 
 
+def budget_is_kept(trees: Trees) -> Iterator[str]:
+    """A part of the product has at most the lines and files that it was given."""
+    for folder, counts in line_counts(trees).items():
+        lines, files = BUDGET[folder]
+        if sum(counts) > lines or len(counts) > files:
+            yield (
+                f"{folder}: {sum(counts)} lines in {len(counts)} files, "
+                f"more than {lines} in {files}: simplify, or say why it is worth more"
+            )
+
+
+def folder_fits(trees: Trees) -> Iterator[str]:
+    """A folder has at most 15 files."""
+    files = Counter(Path(name).parent.as_posix() for name in trees if not name.endswith("__.py"))
+    for folder, count in files.items():
+        if count > MAX_FOLDER_FILES and folder not in MAY_HAVE_MORE_FILES:
+            yield f"{folder}: {count} files, more than {MAX_FOLDER_FILES}"
+
+
 def circle(trees: Trees) -> Iterator[str]:
     """Yield the first circle of files that import each other when they are imported."""
     imports = {name: files_imported(name, at_import(tree), trees) for name, tree in trees.items()}
@@ -216,19 +253,53 @@ def short_files(trees: Trees) -> Iterator[str]:
             yield f"{name}: {lines} lines, imported only by {min(users[name])}"
 
 
-def sizes(trees: Trees) -> Iterator[str]:
-    """Yield lines and files of each folder, and of all that is installed."""
+def forwarders(trees: Trees) -> Iterator[str]:
+    """Yield the functions that only call another with their own arguments."""
+    for name, tree in trees.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef) and only_forwards(node):
+                yield f"{name}: {node.name} only forwards"
+
+
+def only_forwards(function: ast.FunctionDef) -> bool:
+    """Whether all that a function does is a call with its own parameters, in their order."""
+    *others, last = function.body
+    call = getattr(last, "value", None)
+    if (
+        not isinstance(call, ast.Call)
+        or (others and ast.get_docstring(function) is None)
+        or others[1:]
+    ):
+        return False
+    parameters = [
+        argument.arg for argument in function.args.args if argument.arg not in ("self", "cls")
+    ]
+    given = [
+        *map(ast.unparse, call.args),
+        *(ast.unparse(keyword.value) for keyword in call.keywords),
+    ]
+    return bool(parameters) and given == parameters and not function.decorator_list
+
+
+def line_counts(trees: Trees) -> dict[str, list[int]]:
+    """The lines of each file, by the folder at the root."""
     lines: defaultdict[str, list[int]] = defaultdict(list)
     for name in trees:
         lines[name.partition("/")[0]].append(line_count(name))
-    installed = [
-        count for folder, counts in lines.items() if folder != "examples" for count in counts
-    ]
-    for folder, counts in [*lines.items(), ("installed", installed)]:
+    return {folder: counts for folder, counts in lines.items() if folder in BUDGET}
+
+
+def sizes(trees: Trees) -> Iterator[str]:
+    """Yield lines and files of each folder, its budget, and the sum of what is installed."""
+    counts = line_counts(trees)
+    for folder, (lines, files) in BUDGET.items():
+        own = counts[folder]
         yield (
-            f"{folder:<11} {sum(counts):>6} lines {len(counts):>4} files, "
-            f"median {median(counts):.0f}, longest {max(counts)}"
+            f"{folder:<10} {sum(own):>6} of {lines} lines, {len(own):>3} of {files} files, "
+            f"median {median(own):.0f}, longest {max(own)}"
         )
+    product = [count for folder in BUDGET.keys() - {"examples"} for count in counts[folder]]
+    yield f"installed  {sum(product):>6} lines, {len(product)} files, median {median(product):.0f}"
 
 
 def main() -> int:
@@ -240,8 +311,8 @@ def main() -> int:
         for rule in RULES
         for what in rule(name, tree)
     ]
-    broken += circle(trees)
-    for line in [*sizes(trees), *short_files(trees), *broken]:
+    broken += [*circle(trees), *folder_fits(trees), *budget_is_kept(trees)]
+    for line in [*sizes(trees), *short_files(trees), *forwarders(trees), *broken]:
         sys.stdout.write(f"{line}\n")
     return 1 if broken else 0
 

@@ -5,7 +5,6 @@ import fcntl
 import os
 import random
 import signal
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -79,16 +78,9 @@ def written(spool, **entries):
     return spool
 
 
-def database(folder):
-    (path,) = folder.glob("outbox-*.sqlite")
+def document(folder):
+    (path,) = folder.glob("outbox-*.json")
     return path
-
-
-def is_sound(path):
-    connection = sqlite3.connect(path)
-    (answer,) = connection.execute("PRAGMA integrity_check").fetchone()
-    connection.close()
-    return answer == "ok"
 
 
 def mode(path):
@@ -158,7 +150,7 @@ def test_entries_not_yet_loaded_are_not_overwritten(spool):
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
     successor.start()
-    until(lambda: successor._was_opened, "it has read the file")
+    until(lambda: successor._is_open, "it has read the file")
     successor.offer("pager", ())
     assert successor.flush(0.1) is False
 
@@ -168,44 +160,34 @@ def test_entries_not_yet_loaded_are_not_overwritten(spool):
 
 def test_changed_annotations_alone_cause_no_write(spool, folder):
     """Annotations change four times per second; writing each change would only load the disk."""
-    one = written(spool(), pager=(entry(1, size=10),))
-    connection = sqlite3.connect(database(folder))
-    before = connection.execute("PRAGMA data_version").fetchone()
-    written(one, pager=(entry(1, size=20),))
-    assert connection.execute("PRAGMA data_version").fetchone() == before
-    written(one, pager=(entry(1, DeliveryState.FIRING, size=20),))
+    kept = written(spool(), pager=(entry(1, size=10),))
+    before = document(folder).stat().st_ino
+    written(kept, pager=(entry(1, size=20),))
+    assert document(folder).stat().st_ino == before
+    written(kept, pager=(entry(1, DeliveryState.FIRING, size=20),))
 
-    assert connection.execute("PRAGMA data_version").fetchone() != before
-    connection.close()
+    assert document(folder).stat().st_ino != before
 
 
 def test_each_application_has_its_own_file(spool, folder):
     written(spool("etl"), pager=(entry(1),))
     written(spool("../../etl \0 nightly"), pager=(entry(2),))
 
-    assert len(list(folder.glob("outbox-*.sqlite"))) == 2
+    assert len(list(folder.glob("outbox-*.json"))) == 2
     assert {path.parent for path in folder.rglob("*")} == {folder}
 
 
 def test_spool_is_readable_only_by_its_owner(spool, folder):
-    """The folder, the file and SQLite's extra files are private, with any umask."""
+    """The folder and its files are private, with any umask."""
     umask = os.umask(0)
     try:
         written(spool(), pager=(entry(1),))
-        modes = {path.suffix.rpartition("-")[2]: mode(path) for path in folder.iterdir()}
+        modes = {path.suffix: mode(path) for path in folder.iterdir()}
     finally:
         os.umask(umask)
 
     assert mode(folder) == "0o700"
-    assert modes == dict.fromkeys([".sqlite", "wal", "shm", ".lock"], "0o600")
-
-
-def test_file_mode_is_corrected(spool, folder):
-    written(spool()).close(PATIENCE_SECONDS)
-    database(folder).chmod(0o644)
-    spool().load(PATIENCE_SECONDS)
-
-    assert mode(database(folder)) == "0o600"
+    assert modes == {".json": "0o600", ".lock": "0o600"}
 
 
 def test_existing_folder_keeps_its_mode(spool, folder):
@@ -215,15 +197,6 @@ def test_existing_folder_keeps_its_mode(spool, folder):
     written(spool())
 
     assert mode(folder) == "0o755"
-
-
-def test_spool_uses_a_write_ahead_log_and_version_1(spool, folder):
-    written(spool(), pager=(entry(1),))
-
-    assert database(folder).with_name(f"{database(folder).name}-wal").exists()
-    with sqlite3.connect(database(folder)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
-    connection.close()
 
 
 # -- killed processes -------------------------------------------------------------------------
@@ -258,7 +231,7 @@ def test_process_killed_during_a_write_leaves_all_or_nothing(child, spool, folde
         entries = one.load(PATIENCE_SECONDS) or {}
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
-        assert is_sound(database(folder))
+        assert {path.suffix for path in folder.iterdir()} == {".json", ".lock"}
         for held in states(entries).values():
             assert len(held) == 20
             assert len(set(held)) == 1
@@ -292,25 +265,13 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
 # -- faults -----------------------------------------------------------------------------------
 
 
-def damage_header(path):
-    path.write_bytes(b"This is not a database at all. " * 100)
+def overwrite(path):
+    path.write_bytes(b"This is not a document at all. " * 100)
 
 
-def damage_inside(path):
+def garble(path):
     content = bytearray(path.read_bytes())
     content[4096:] = bytes(random.Random(1).randbytes(len(content) - 4096))
-    path.write_bytes(bytes(content))
-
-
-def damage_index(path):
-    connection = sqlite3.connect(path)
-    (page,) = connection.execute(
-        "SELECT rootpage FROM sqlite_master WHERE type = 'index'"
-    ).fetchone()
-    (size,) = connection.execute("PRAGMA page_size").fetchone()
-    connection.close()
-    content = bytearray(path.read_bytes())
-    content[(page - 1) * size : page * size] = b"\xff" * size
     path.write_bytes(bytes(content))
 
 
@@ -318,106 +279,48 @@ def cut_off(path):
     path.write_bytes(path.read_bytes()[:5000])
 
 
+def empty(path):
+    path.write_bytes(b"")
+
+
+def nest(path):
+    path.write_bytes(b'{"x":' + b"[" * 100_000)
+
+
 def make_newer(path):
-    with sqlite3.connect(path) as connection:
-        connection.execute("PRAGMA user_version=2")
-    connection.close()
+    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
 
 
 def make_foreign(path):
-    path.unlink()
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE recipes (cake TEXT)")
-    connection.close()
+    path.write_text('{"entries": {"pager": [{"cake": "flour"}]}}')
+
+
+def spoil_a_failure(path):
+    path.write_text(
+        '{"version": 1, "failures": [{"query_id": "id-1", "mark": "", "deaths": [{}]}]}'
+    )
+
+
+DAMAGES = (overwrite, garble, cut_off, empty, nest, make_newer, make_foreign, spoil_a_failure)
 
 
 @pytest.mark.fault(
     "Disk, port and mounts", "The spool file is damaged", "It is moved aside and replaced"
 )
-@pytest.mark.parametrize(
-    "damage", [damage_header, damage_inside, cut_off, make_newer, make_foreign]
-)
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, damage):
     """The log and ``problem`` report it; the file is kept for inspection."""
     written(spool(), pager=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
-    damage(database(folder))
+    damage(document(folder))
     one = spool()
     assert not one.load(PATIENCE_SECONDS)
     written(one, pager=(entry(7),)).close(PATIENCE_SECONDS)
 
-    aside = folder / f"{database(folder).name}.corrupt-1700000000"
+    aside = folder / f"{document(folder).name}.corrupt-1700000000"
     assert aside.exists()
     assert str(aside) in one.problem
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
-
-
-def test_damaged_entry_does_not_lose_the_others(spool, folder):
-    """SQLite has no checksums, so a flipped bit reaches the text."""
-    written(spool(), pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
-    with sqlite3.connect(database(folder)) as connection:
-        connection.execute("UPDATE rows SET row = x'7b7b' WHERE key LIKE '%q1%'")
-    connection.close()
-    one = spool()
-
-    assert one.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
-    until(
-        lambda: "q1/StreamingQueryFailed of pager was unreadable" in one.problem,
-        "the damage is reported",
-    )
-    one.close(PATIENCE_SECONDS)
-    successor = spool()
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
-    successor.close(PATIENCE_SECONDS)
-    assert successor.problem == "", "the damage is reported once"
-
-
-@pytest.mark.contains_errors
-def test_damage_found_by_a_write_loses_nothing(spool, folder, monkeypatch):
-    """The entries are in memory and are written to a new file."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    entries = tuple(entry(number) for number in range(50))
-    written(spool(), pager=entries).close(PATIENCE_SECONDS)
-    damage_index(database(folder))
-    one = spool()
-    assert one.load(PATIENCE_SECONDS) == {"pager": entries}
-    one.offer("pager", (*entries, entry(50)))
-    assert one.flush(PATIENCE_SECONDS)
-    one.close(PATIENCE_SECONDS)
-
-    assert "put aside" in one.problem
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (*entries, entry(50))}
-
-
-def test_write_ahead_log_of_a_corrupt_file_is_not_replayed(child, spool, folder):
-    """A killed process leaves such a log."""
-    written(spool(), chat=tuple(entry(number) for number in range(50))).close(PATIENCE_SECONDS)
-    process = child("holds")
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert (folder / f"{database(folder).name}-wal").stat().st_size > 0
-    damage_inside(database(folder))
-    written(spool(), pager=(entry(7),)).close(PATIENCE_SECONDS)
-
-    assert (folder / f"{database(folder).name}.corrupt-1700000000").exists()
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
-
-
-@pytest.mark.contains_errors
-def test_file_that_breaks_during_use_is_replaced(spool, folder, monkeypatch):
-    """All entries in memory are written again."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    one = written(spool(), pager=(entry(1),))
-    with sqlite3.connect(database(folder)) as connection:
-        connection.execute("PRAGMA writable_schema=ON")
-        connection.execute("UPDATE sqlite_master SET sql = 'CREATE NONSENSE'")
-        connection.execute("PRAGMA schema_version=99")
-    connection.close()
-    written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
-
-    assert "malformed" in one.problem
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1), entry(2))}
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
@@ -436,10 +339,8 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert states(late) == {"pager": ["nothing", "firing"]}
 
     assert one.flush(PATIENCE_SECONDS)
-    with sqlite3.connect(database(folder)) as connection:
-        kept = connection.execute("SELECT count(*) FROM rows").fetchone()
-    connection.close()
-    assert kept == (2,), "an offer made before the lock was free must not replace them"
+    kept = msgspec.json.decode(document(folder).read_bytes())["entries"]["pager"]
+    assert len(kept) == 2, "an offer made before the lock was free must not replace them"
     one.offer("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "the problem is cleared")
@@ -499,26 +400,21 @@ def test_full_disk_is_reported_and_does_not_delay_close(child):
     (output, _) = child("full").communicate(timeout=PATIENCE_SECONDS)
 
     assert output.startswith("False ")
-    assert "disk" in output
+    assert "File too large" in output
     assert "{'spool': 1}" in output
 
 
 @pytest.mark.contains_errors
 def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
-    """Here another program locks the file for a while."""
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    monkeypatch.setattr("querypulse.alerting.spool.BUSY_SECONDS", 0.05)
-    one = written(spool())
-    blocker = sqlite3.connect(database(folder), isolation_level=None)
-    blocker.execute("BEGIN EXCLUSIVE")
-    one.offer("pager", (entry(1),))
-    until(lambda: "locked" in one.problem, "the problem is reported")
-    one.offer("pager", (entry(1), entry(2)))
-    blocker.execute("ROLLBACK")
-    blocker.close()
-    assert one.flush(PATIENCE_SECONDS)
-    until(lambda: one.problem == "", "the problem is cleared")
-    one.close(PATIENCE_SECONDS)
+    kept = written(spool(), pager=(entry(1),))
+    folder.rename(folder.with_name("away"))
+    kept.offer("pager", (entry(1), entry(2)))
+    until(lambda: "No such file" in kept.problem, "the problem is reported")
+    folder.with_name("away").rename(folder)
+    assert kept.flush(PATIENCE_SECONDS)
+    until(lambda: kept.problem == "", "the problem is cleared")
+    kept.close(PATIENCE_SECONDS)
 
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
 
@@ -530,9 +426,9 @@ def hanging_disk(monkeypatch):
     def hang(one):
         answer, write = threading.Event(), one._file.write
 
-        def write_later(*changes):
+        def write_later(kept):
             assert answer.wait(PATIENCE_SECONDS), "nobody lets the disk answer"
-            write(*changes)
+            write(kept)
 
         monkeypatch.setattr(one._file, "write", write_later)
         return answer
@@ -587,7 +483,7 @@ def test_write_ahead_waits_shortly_and_once_for_a_disk_that_hangs(spool, hanging
 
 @pytest.mark.fault("Forks", "A fork while a spool is open", "The child does not touch it")
 def test_forked_child_does_not_touch_the_file(spool):
-    """Its copy of the connection must not touch the parent's file, not even when it ends."""
+    """It must not touch the parent's file, not even when it ends."""
     one = written(spool(), pager=(entry(1),))
     with one._changed:
         process = os.fork()
@@ -595,7 +491,6 @@ def test_forked_child_does_not_touch_the_file(spool):
             one.offer("pager", ())
             quiet = one.load(PATIENCE_SECONDS) is None and one.flush(5.0)
             one.close(5.0)
-            one._file._connection = None
             os._exit(0 if quiet else 1)
     assert os.waitpid(process, 0)[1] == 0
     written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)

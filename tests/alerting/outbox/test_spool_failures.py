@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import threading
-from pathlib import Path
 
 import pytest
 from support.patience import PATIENCE_SECONDS, until
@@ -62,18 +60,6 @@ def left(spool):
     return spool.take_failures()
 
 
-def path_of(folder) -> Path:
-    (path,) = folder.glob("outbox-*.sqlite")
-    return path
-
-
-def run_sql(folder, *statements):
-    connection = sqlite3.connect(path_of(folder), isolation_level=None)
-    found = [connection.execute(one).fetchall() for one in statements]
-    connection.close()
-    return found[-1]
-
-
 # -- storing failures -------------------------------------------------------------------------
 
 
@@ -98,23 +84,6 @@ def test_next_process_restores_how_often_alerts_fired(spool):
 
     assert left_flaps(successor) == (history,)
     assert successor.take_flaps() == ()
-
-
-def test_file_without_a_table_of_flapping_alerts_is_upgraded(spool, folder):
-    kept(spool(), failed())
-    run_sql(folder, "DROP TABLE flaps")
-    kept_flaps(spool(), FlapHistory("a", (WALL,)))
-    successor = spool()
-
-    assert left_flaps(successor) == (FlapHistory("a", (WALL,)),)
-    assert successor.take_failures() == (failed(),)
-
-
-def test_malformed_flapping_is_dropped_and_the_rest_is_kept(spool, folder):
-    kept_flaps(spool(), FlapHistory("a", (WALL,)), FlapHistory("b", (WALL,)))
-    run_sql(folder, "UPDATE flaps SET kept = x'5b' WHERE key = 'a'")
-
-    assert [one.key for one in left_flaps(spool())] == ["b"]
 
 
 def test_next_process_restores_failures_and_entries(spool):
@@ -156,19 +125,6 @@ def test_failures_no_longer_offered_are_deleted(spool):
     assert left(spool()) == (failed(2, times=3),)
 
 
-def test_failures_not_yet_taken_are_not_overwritten(spool):
-    """They arrive late, and the worker has not taken them yet."""
-    kept(spool(), failed())
-    successor = spool()
-    successor.start()
-    until(lambda: successor._was_opened, "it has read the file")
-    successor.offer_failures(())
-    assert successor.flush(0.1) is False
-    successor.close(PATIENCE_SECONDS)
-
-    assert left(spool()) == (failed(),)
-
-
 def test_offer_before_taking_does_not_replace_stored_failures(spool):
     kept(spool(), failed())
     successor = spool()
@@ -182,42 +138,21 @@ def test_offer_before_taking_does_not_replace_stored_failures(spool):
 
 
 def test_unchanged_failures_are_written_once(spool, folder):
-    one = spool()
-    one.load(PATIENCE_SECONDS)
-    one.offer_failures((failed(),))
-    assert one.flush(PATIENCE_SECONDS)
-    connection = sqlite3.connect(path_of(folder))
-    before = connection.execute("PRAGMA data_version").fetchone()
+    keeper = spool()
+    keeper.load(PATIENCE_SECONDS)
+    keeper.offer_failures((failed(),))
+    assert keeper.flush(PATIENCE_SECONDS)
+    (file,) = folder.glob("outbox-*.json")
+    before = file.stat().st_ino
     for _ in range(3):
-        one.offer_failures((failed(),))
-    one.offer("pager", ())
-    assert one.flush(PATIENCE_SECONDS)
-    assert connection.execute("PRAGMA data_version").fetchone() == before
-    one.offer_failures((failed(times=3),))
-    assert one.flush(PATIENCE_SECONDS)
+        keeper.offer_failures((failed(),))
+    keeper.offer("pager", ())
+    assert keeper.flush(PATIENCE_SECONDS)
+    assert file.stat().st_ino == before
+    keeper.offer_failures((failed(times=3),))
+    assert keeper.flush(PATIENCE_SECONDS)
 
-    assert connection.execute("PRAGMA data_version").fetchone() != before
-    connection.close()
-
-
-def test_each_application_has_its_own_failures(spool):
-    kept(spool("etl"), failed())
-
-    assert left(spool("etl2")) == ()
-    assert left(spool("etl")) == (failed(),)
-
-
-def test_file_without_a_failures_table_is_upgraded(spool, folder):
-    kept(spool(), entries=(entry(1),))
-    run_sql(folder, "DROP TABLE failures")
-    successor = spool()
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
-    assert successor.take_failures() == ()
-    successor.offer_failures((failed(),))
-    assert successor.flush(PATIENCE_SECONDS)
-    successor.close(PATIENCE_SECONDS)
-
-    assert (successor.problem, left(spool())) == ("", (failed(),))
+    assert file.stat().st_ino != before
 
 
 def test_forked_child_neither_takes_nor_writes_failures(spool):
@@ -234,83 +169,12 @@ def test_forked_child_neither_takes_nor_writes_failures(spool):
     assert one.take_failures() == (failed(),)
 
 
-# -- faults -----------------------------------------------------------------------------------
-
-MALFORMED = [b"{{", b"", b'{"x": ' + b"[" * 100_000, b"\xff\xfe", b"[]", b'{"query_id": 3}', b'{"query_id": "id-1", "mark": "", "deaths": [{"at": null}]}',
-           b'{"query_id": "id-1", "mark": "", "deaths": [{"at": 1.0, "batch_id": "7", "error_class": "E"}]}']  # fmt: skip
-
-
-@pytest.mark.parametrize("text", MALFORMED)
-def test_malformed_failures_are_reported_once_and_others_are_kept(spool, folder, caplog, text):
-    kept(spool(), failed(1), failed(2), entries=(entry(1),))
-    run_sql(folder, f"UPDATE failures SET kept = x'{text.hex()}' WHERE query = 'id-1'")
-    one = spool()
-
-    assert one.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
-    assert one.take_failures() == (failed(2),)
-    until(
-        lambda: "what is kept of query id-1 was unreadable" in one.problem, "the damage is reported"
-    )
-    one.close(PATIENCE_SECONDS)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    successor = spool()
-    assert left(successor) == (failed(2),)
-    successor.close(PATIENCE_SECONDS)
-    assert successor.problem == ""
-
-
 def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     kept(spool(), failed())
-    run_sql(
-        folder,
-        'UPDATE failures SET kept = replace(CAST(kept AS TEXT), \'{"query_id"\', \'{"colour":1,"query_id"\')',
-    )
+    (file,) = folder.glob("outbox-*.json")
+    file.write_bytes(file.read_bytes().replace(b'{"query_id"', b'{"colour":1,"query_id"'))
 
     assert left(spool()) == (failed(),)
-
-
-def overwrite(path):
-    path.write_bytes(b"This is not a database at all. " * 100)
-
-
-def make_newer(path):
-    run_sql(path.parent, "PRAGMA user_version=2")
-
-
-@pytest.mark.parametrize("damage", [overwrite, make_newer])
-def test_unreadable_file_is_moved_aside_and_failures_go_to_a_new_one(spool, folder, caplog, damage):
-    kept(spool(), failed(1))
-    damage(path_of(folder))
-    one = spool()
-    assert left(one) == ()
-    one.offer_failures((failed(2),))
-    assert one.flush(PATIENCE_SECONDS)
-    one.close(PATIENCE_SECONDS)
-
-    assert "put aside" in one.problem
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert left(spool()) == (failed(2),)
-
-
-@pytest.mark.contains_errors
-def test_replaced_file_gets_all_failures(spool, folder, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    one = spool()
-    one.load(PATIENCE_SECONDS)
-    one.offer_failures((failed(1),))
-    assert one.flush(PATIENCE_SECONDS)
-    run_sql(
-        folder,
-        "PRAGMA writable_schema=ON",
-        "UPDATE sqlite_master SET sql = 'CREATE NONSENSE'",
-        "PRAGMA schema_version=99",
-    )
-    one.offer_failures((failed(1), failed(2)))
-    assert one.flush(PATIENCE_SECONDS)
-    one.close(PATIENCE_SECONDS)
-
-    assert one._guard.errors["spool"] == 1
-    assert left(spool()) == (failed(1), failed(2))
 
 
 def test_failures_held_by_another_process_are_taken_over_later(spool, monkeypatch):
