@@ -1,6 +1,6 @@
 """What users see stays the same, byte for byte, while the code below it is simplified.
 
-``OUTSIDE=write pytest tests/repository/test_outside.py`` writes the files anew.
+``OUTSIDE=write pytest tests/repository/test_outside.py`` writes the files again.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
 MAX_FOLDER_FILES = 15
-MAY_HAVE_MORE_FILES = {"alerting/rules"}
+MAY_HAVE_MORE_FILES = {"alerting/rules", "alerting", "listener"}
 """A rule is a file."""
 MAY_SLEEP = {"exporter/http_requests.py"}
 """The server pauses for a moment when the process is out of file descriptors."""
