@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from .finding import Finding, QueryHealth, Severity
 from .incidents import gather, with_neighbours, with_upstream
 from .policy import Policy, batch_window, stall_window
 from .restarts import was_flapping_already
-from .rule_context import RuleContext, RuleRunner, is_restarted
+from .rule_context import RuleContext, is_restarted
 from .rules import (
     ORDER,
     data_loss_risk,
@@ -32,51 +33,21 @@ from .rules import (
     query_stopped,
 )
 
-# -- absent -----------------------------------------------------------------------------------
-# Queries that should run, and that no signal has ever shown.
-
-
-def absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
-    """By name: the labels of supervised and expected queries that no signal has seen."""
-    known, names = snapshot.labels(), {query.name for query in snapshot.queries}
-    supervised = {label: label for label in snapshot.supervised if label not in known}
-    expected = {name: base_label(name) for name in policy.expected if name not in names}
-    return supervised | expected
-
-
-def evaluate_absent(
-    name: str, label: str, snapshot: Snapshot, now: float, policy: Policy, *, rules: RuleRunner
-) -> tuple[Finding | None, QueryHealth]:
-    """What is wrong with one of them, and its state."""
-    limits, supervised = policy.limits(name), snapshot.supervised.get(label)
-    found = None
-    if supervised is not None and not limits.ignore:
-        found = rules.run(query_given_up.check_absent, label, supervised) or rules.run(
-            query_missing.check_not_started, label, supervised, limits, snapshot, now
-        )
-    starts = supervised is not None and supervised.due_at is not None
-    if found is None and name in policy.expected and not starts:
-        found = rules.run(query_missing.check_absent, label, limits, snapshot, now)
-    if found is None:
-        reason = "expected, not seen yet" if supervised is None else supervised.failure
-        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
-    return found, QueryHealth(found.state, found.reason, severity=found.severity)
-
-
-# -- evaluate ---------------------------------------------------------------------------------
-
-
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
 
 IDLE_AFTER_SECONDS = 10.0
 """Spark's default ``spark.sql.streaming.noDataProgressEventInterval``."""
+NOT_EVALUATED = "could not be evaluated"
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Evaluation(msgspec.Struct, frozen=True):
     """All findings, and the health of every query by its label, including the absent ones.
 
-    ``errors`` are what rules have raised, by the rule's name; the other rules still count.
+    ``errors`` are what rules and other stages have raised, by their names; the others still count.
     """
 
     findings: tuple[Finding, ...] = ()
@@ -86,40 +57,87 @@ class Evaluation(msgspec.Struct, frozen=True):
     """Who reads what another query writes."""
 
 
+class Stages:
+    """Runs rules and other stages so that one that raises affects no other and no other query.
+
+    ``errors`` has the first error of each: of a rule by the name of its module.
+    """
+
+    def __init__(self) -> None:
+        self.errors: dict[str, Exception] = {}
+
+    def run(self, stage: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What the stage returns; None if it raises."""
+        try:
+            return stage(*args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - the other stages must still run
+            module = stage.__module__.rpartition(".")[2]
+            name = stage.__name__.strip("_") if stage.__module__ == __name__ else module
+            self.errors.setdefault(name, error)
+            return None
+
+
 def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
     """Evaluate every query of the snapshot at ``now`` (monotonic seconds)."""
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
-    rules = RuleRunner()
+    stages = Stages()
     received_at = snapshot.received_at
     for label, query in snapshot.labels().items():
-        context = rule_context(label, query, snapshot, now, policy, received_at=received_at)
-        found, health[label] = _evaluate_query(context, rules)
+        context = stages.run(
+            rule_context, label, query, snapshot, now, policy, received_at=received_at
+        )
+        if context is None:
+            health[label] = _not_evaluated(query)
+            continue
+        found, health[label] = _evaluate_query(context, stages)
         findings += found
-    for name, label in absent_queries(snapshot, policy).items():
-        absent, health[label] = evaluate_absent(name, label, snapshot, now, policy, rules=rules)
+    for name, label in (stages.run(absent_queries, snapshot, policy) or {}).items():
+        absent, health[label] = stages.run(
+            evaluate_absent, name, label, snapshot, now, policy, stages=stages
+        ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED))
         findings += [absent] if absent is not None else []
-    findings, health, flow = _with_flow(findings, health, snapshot, policy, rules)
-    findings += _of_signals(snapshot, now, policy, findings, rules)
+    flow = stages.run(_flow, snapshot, health, policy) or Flow()
+    findings = stages.run(with_neighbours, findings, health, flow) or findings
+    health = stages.run(with_upstream, health, flow) or health
+    findings += _of_signals(snapshot, now, policy, findings, stages)
     unnamed = {query.label for query in snapshot.queries if query.is_unnamed}
-    gathered = gather(findings, list(health), unnamed)
-    return Evaluation(gathered, health, tuple(rules.errors.items()), flow)
+    gathered = stages.run(gather, findings, list(health), unnamed)
+    gathered = tuple(findings) if gathered is None else gathered
+    return Evaluation(gathered, health, tuple(stages.errors.items()), flow)
 
 
-def _with_flow(
-    findings: list[Finding],
-    health: dict[str, QueryHealth],
-    snapshot: Snapshot,
-    policy: Policy,
-    rules: RuleRunner,
-) -> tuple[list[Finding], dict[str, QueryHealth], Flow]:
-    """Add what the graph of queries explains; an error in it changes nothing."""
-    try:
-        flow = _flow(snapshot, health, policy)
-        return with_neighbours(findings, health, flow), with_upstream(health, flow), flow
-    except Exception as error:  # noqa: BLE001 - the findings count without the graph
-        rules.errors.setdefault("flow", error)
-        return findings, health, Flow()
+def absent_queries(snapshot: Snapshot, policy: Policy) -> dict[str, str]:
+    """By name: the labels of supervised and expected queries that no signal has ever seen."""
+    seen, names = snapshot.labels(), {query.name for query in snapshot.queries}
+    supervised = {label: label for label in snapshot.supervised if label not in seen}
+    expected = {name: base_label(name) for name in policy.expected if name not in names}
+    return supervised | expected
+
+
+def evaluate_absent(
+    name: str, label: str, snapshot: Snapshot, now: float, policy: Policy, *, stages: Stages
+) -> tuple[Finding | None, QueryHealth]:
+    """What is wrong with one of them, and its state."""
+    limits, supervised = policy.limits(name), snapshot.supervised.get(label)
+    found = None
+    if supervised is not None and not limits.ignore:
+        found = stages.run(query_given_up.check_absent, label, supervised) or stages.run(
+            query_missing.check_not_started, label, supervised, limits, snapshot, now
+        )
+    starts = supervised is not None and supervised.due_at is not None
+    if found is None and name in policy.expected and not starts:
+        found = stages.run(query_missing.check_absent, label, limits, snapshot, now)
+    if found is None:
+        reason = "expected, not seen yet" if supervised is None else supervised.failure
+        return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
+    return found, QueryHealth(found.state, found.reason, severity=found.severity)
+
+
+def _not_evaluated(query: Query) -> QueryHealth:
+    """The health after an error of ours: it neither opens an alert nor resolves one by itself."""
+    state = QueryState.STARTING if query.failure is None else QueryState.FAILED
+    return QueryHealth(state, NOT_EVALUATED)
 
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
@@ -132,15 +150,19 @@ def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
 
 
 def _of_signals(
-    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], rules: RuleRunner
+    snapshot: Snapshot, now: float, policy: Policy, findings: list[Finding], stages: Stages
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     causes = {finding.cause for finding in findings}
-    found = [rules.run(driver_down.check, snapshot, now, policy)]
+    found = [stages.run(driver_down.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        found.append(rules.run(events_missing.check, snapshot, now, policy))
-        if query_stalled.SHARED_SILENCE not in causes or rules.errors:
-            found.append(monitoring_degraded.check(snapshot, now, policy, tuple(rules.errors)))
+        found.append(stages.run(events_missing.check, snapshot, now, policy))
+        if query_stalled.SHARED_SILENCE not in causes or stages.errors:
+            check, errors = monitoring_degraded.check, stages.errors
+            degraded = stages.run(check, snapshot, now, policy, tuple(errors))
+            if degraded is None and errors:
+                degraded = monitoring_degraded.failed(tuple(errors))
+            found.append(degraded)
     return [finding for finding in found if finding is not None]
 
 
@@ -174,12 +196,18 @@ def rule_context(
     )
 
 
-def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Finding], QueryHealth]:
-    limits = context.limits
+def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding], QueryHealth]:
     covered = context.snapshot.ownership.covers(context.query.session)
     elsewhere = context.query.reported_elsewhere or not covered
-    worst = None if limits.ignore else _worst(context, rules)
-    health = QueryHealth(
+    worst = None if context.limits.ignore else _worst(context, stages)
+    health = stages.run(_health, context, worst, elsewhere=elsewhere)
+    found = [] if worst is None or elsewhere else _reported(context, worst, stages)
+    return found, health or _not_evaluated(context.query)
+
+
+def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
+    limits = context.limits
+    return QueryHealth(
         state=worst.state if worst is not None else _healthy_state(context),
         reason=worst.reason if worst is not None else "",
         window_seconds=context.window.seconds,
@@ -191,16 +219,15 @@ def _evaluate_query(context: RuleContext, rules: RuleRunner) -> tuple[list[Findi
         severity=worst.severity if worst is not None else None,
         restarted=is_restarted(context),
     )
-    return _reported(context, worst, rules) if worst is not None and not elsewhere else [], health
 
 
-def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
+def _worst(context: RuleContext, stages: Stages) -> Finding | None:
     """The first critical finding, else the first; independent ones count only if they are first."""
     worst = None
     for rule in ORDER:
         if worst is not None and rule in INDEPENDENT_RULES:
             continue
-        found = rules.run(rule, context)
+        found = stages.run(rule, context)
         if found is None:
             continue
         if found.severity is Severity.CRITICAL:
@@ -209,7 +236,7 @@ def _worst(context: RuleContext, rules: RuleRunner) -> Finding | None:
     return worst
 
 
-def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[Finding]:
+def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Finding]:
     """The most severe finding, and the independent ones: flapping and data loss risk.
 
     Once the query flaps, a further failure is not reported, unless it is more severe.
@@ -217,12 +244,12 @@ def _reported(context: RuleContext, worst: Finding, rules: RuleRunner) -> list[F
     independent = [
         found
         for rule in INDEPENDENT_RULES
-        if (found := rules.run(rule, context)) is not None and found.alertname != worst.alertname
+        if (found := stages.run(rule, context)) is not None and found.alertname != worst.alertname
     ]
     flaps = [found for found in independent if found.alertname == query_flapping.NAME]
     failed = worst.alertname == query_failed.NAME
     covered = any(worst.severity in {found.severity, Severity.WARNING} for found in flaps)
-    if failed and covered and was_flapping_already(context.query, context.limits):
+    if failed and covered and stages.run(was_flapping_already, context.query, context.limits):
         return independent
     return [worst, *independent]
 
@@ -253,26 +280,27 @@ def _is_idle(context: RuleContext) -> bool:
 
 
 # -- main thread ------------------------------------------------------------------------------
-# Where the job's main thread is while a query is down or stuck: why it is not restarted.
 
 
 ENDED_OR_STUCK = frozenset({query_failed.NAME, query_stopped.NAME, query_stalled.NAME})
-EVIDENCE = "main_thread"
+MAIN_THREAD = "main_thread"
 
 
 def with_main_thread(evaluation: Evaluation, main_thread: Callable[[], str]) -> Evaluation:
-    """Add the evidence ``main_thread``; read it at most once, and only if a finding needs it."""
-    if not any(map(_needs_it, evaluation.findings)):
+    """Add the evidence ``main_thread``: where the job's main thread is while a query is down.
+
+    It is read at most once, and only if a finding needs it.
+    """
+    if not any(finding.alertname in ENDED_OR_STUCK for finding in evaluation.findings):
         return evaluation
-    text = main_thread()
-    if not text:
-        return evaluation
+    stages = Stages()
+    text = stages.run(main_thread)
     findings = tuple(
-        replace(one, evidence={**one.evidence, EVIDENCE: text}) if _needs_it(one) else one
-        for one in evaluation.findings
+        replace(finding, evidence={**finding.evidence, MAIN_THREAD: text})
+        if text and finding.alertname in ENDED_OR_STUCK
+        else finding
+        for finding in evaluation.findings
     )
-    return replace(evaluation, findings=findings)
-
-
-def _needs_it(finding: Finding) -> bool:
-    return finding.alertname in ENDED_OR_STUCK
+    return replace(
+        evaluation, findings=findings, errors=(*evaluation.errors, *stages.errors.items())
+    )

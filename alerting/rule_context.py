@@ -1,15 +1,11 @@
-"""What a rule reads, and how rules run."""
+"""What a rule reads."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import ParamSpec
 
 import msgspec
 
 from ..listener.query import Query
 from ..listener.snapshot import Snapshot
-from .finding import Finding
 from .policy import Limits, Window
 
 # -- rule context -----------------------------------------------------------------------------
@@ -53,30 +49,6 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
         """Whether neither the probe nor any event has arrived for a whole window."""
         at = self.received_at
         return at is not None and self.watched_since(at) > self.window.seconds
-
-
-# -- rule runner ------------------------------------------------------------------------------
-# Runs rules so that one that raises affects no other rule and no other query.
-
-
-P = ParamSpec("P")
-
-
-class RuleRunner:
-    """``errors`` has the first error of each rule that raised, by the rule's name."""
-
-    def __init__(self) -> None:
-        self.errors: dict[str, Exception] = {}
-
-    def run(
-        self, rule: Callable[P, Finding | None], *args: P.args, **kwargs: P.kwargs
-    ) -> Finding | None:
-        """What the rule finds; None if it raises."""
-        try:
-            return rule(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - the other rules must still run
-            self.errors.setdefault(rule.__module__.rpartition(".")[2], error)
-            return None
 
 
 # -- supervision ------------------------------------------------------------------------------

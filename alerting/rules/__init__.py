@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from ..finding import Finding
+from ..rule_context import RuleContext
 from . import (
     batch_slow,
     data_loss_risk,
@@ -36,7 +40,9 @@ OF_QUERIES = (
     watermark_stuck,
     streaming_input_missing,
 )
-ORDER = tuple(rule.check for rule in OF_QUERIES)
+ORDER: tuple[Callable[[RuleContext], Finding | None], ...] = tuple(
+    rule.check for rule in OF_QUERIES
+)
 ALERT_NAMES = tuple(
     rule.NAME for rule in (*OF_QUERIES, driver_down, events_missing, monitoring_degraded)
 )

@@ -22,12 +22,23 @@ def check(
 
     ``failed_rules`` have raised an error, which is a bug in querypulse.
     """
-    texts = [f"rules that fail: {', '.join(failed_rules)}"] if failed_rules else []
+    texts = [_failed(failed_rules)] if failed_rules else []
     if policy.probe_expected and snapshot.context is Context.RUNNING:
         texts += [_probe(snapshot, now, policy), _log(snapshot, now, policy)]
     reason = "; ".join(text for text in texts if text)
-    if not reason:
-        return None
+    return _finding(reason) if reason else None
+
+
+def failed(failed_rules: tuple[str, ...]) -> Finding:
+    """What is left to report if this rule itself has raised an error."""
+    return _finding(_failed(failed_rules))
+
+
+def _failed(failed_rules: tuple[str, ...]) -> str:
+    return f"rules that fail: {', '.join(failed_rules)}"
+
+
+def _finding(reason: str) -> Finding:
     return Finding(
         alertname=NAME,
         query=WHOLE_DRIVER,

@@ -26,7 +26,6 @@ from querypulse.alerting import (
 )
 from querypulse.alerting.recovery import DriverHealth
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
-from querypulse.alerting.rule_context import RuleRunner
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
@@ -156,7 +155,7 @@ OF_NOTIFYING = (
     Mutation("events that Spark dropped before the attach count", "P2",
              state, "with_poll", _counts_old_drops, plan=plan_of("Spark dropped events before the attach")),
     Mutation("an error in one rule ends the evaluation", "P1|P8",
-             RuleRunner, "run", lambda _, rule, *args, **more: rule(*args, **more),
+             EVALUATION.Stages, "run", lambda _, rule, *args, **more: rule(*args, **more),
              plan=plan_of("a rule raises, and a query fails"), essential=True),
     Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,

@@ -1,0 +1,116 @@
+"""One failure blinds nothing else: an error in one stage hides no finding of another query."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+from support.story import CONFLICT, Story
+
+from querypulse.alerting import rules
+from querypulse.alerting.evaluate import evaluate, with_main_thread
+from querypulse.alerting.policy import Policy
+from querypulse.alerting.rules import (
+    driver_down,
+    events_missing,
+    monitoring_degraded,
+    query_given_up,
+    query_missing,
+)
+
+EVALUATION = import_module("querypulse.alerting.evaluate")
+DEGRADED = "QuerypulseMonitoringDegraded"
+FAILED = ("StreamingQueryFailed", "b")
+ABSENT = ("StreamingQueryMissing", "expected")
+
+
+def two_queries():
+    """Query ``a`` runs, ``b`` has failed, and an expected one never started."""
+    story = Story().started(at=1).commit(batch=1, at=299).started("b", at=1)
+    return story.commit("b", batch=1, at=2).ended("b", at=299, exception=CONFLICT)
+
+
+def found(story, now=300):
+    evaluation = evaluate(story.snapshot(now), now, Policy(expected=("expected",)))
+    return {(one.alertname, one.query) for one in evaluation.findings}, evaluation
+
+
+def broken_for_a(function):
+    """The function, which raises if its call is about query ``a``."""
+
+    def run(*args, **kwargs):
+        if args[0] == "a" or getattr(args[0], "label", "") == "a":
+            raise KeyError("a")
+        return function(*args, **kwargs)
+
+    return run
+
+
+def broken(*_args, **_kwargs):
+    raise KeyError("broken")
+
+
+@pytest.mark.parametrize("stage", ["rule_context", "_health", "_healthy_state", "is_restarted"])
+def test_error_in_one_query_hides_no_other(monkeypatch, stage):
+    monkeypatch.setattr(EVALUATION, stage, broken_for_a(getattr(EVALUATION, stage)))
+    findings, evaluation = found(two_queries())
+
+    assert findings == {FAILED, ABSENT, (DEGRADED, "*")}
+    assert evaluation.health["a"].state.value == "starting"
+    assert evaluation.health["a"].reason == "could not be evaluated"
+
+
+@pytest.mark.parametrize("stage", ["rule_context", "_health"])
+def test_failed_query_stays_failed_although_it_cannot_be_evaluated(monkeypatch, stage):
+    monkeypatch.setattr(EVALUATION, stage, broken)
+
+    assert found(two_queries())[1].health["b"].state.value == "failed"
+
+
+@pytest.mark.parametrize("rule", rules.OF_QUERIES, ids=lambda rule: rule.NAME)
+def test_error_in_one_rule_hides_no_finding_of_the_others(monkeypatch, rule):
+    checks = [broken if one is rule.check else one for one in rules.ORDER]
+    monkeypatch.setattr(EVALUATION, "ORDER", tuple(checks))
+    expected = {FAILED, ABSENT, (DEGRADED, "*")} - {(rule.NAME, "b")}
+
+    assert found(two_queries())[0] == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "stage", "lost"),
+    [
+        (EVALUATION, "absent_queries", {ABSENT}),
+        (EVALUATION, "evaluate_absent", {ABSENT}),
+        (query_missing, "check_absent", {ABSENT}),
+        (query_given_up, "check_absent", set()),
+        (EVALUATION, "flow_of", set()),
+        (EVALUATION, "with_neighbours", set()),
+        (EVALUATION, "with_upstream", set()),
+        (EVALUATION, "was_flapping_already", set()),
+        (driver_down, "check", set()),
+        (events_missing, "check", set()),
+        (monitoring_degraded, "check", set()),
+        (EVALUATION, "gather", set()),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_error_in_a_stage_of_all_queries_hides_no_other_finding(monkeypatch, module, stage, lost):
+    monkeypatch.setattr(module, stage, broken)
+
+    assert found(two_queries())[0] - {(DEGRADED, "*")} == {FAILED, ABSENT} - lost
+
+
+def test_rule_about_ourselves_that_raises_is_reported_too(monkeypatch):
+    monkeypatch.setattr(monitoring_degraded, "check", broken)
+    findings, evaluation = found(two_queries())
+
+    assert (DEGRADED, "*") in findings
+    assert [type(error) for _, error in evaluation.errors] == [KeyError]
+
+
+def test_main_thread_that_cannot_be_read_hides_no_finding():
+    _, evaluation = found(two_queries())
+    after = with_main_thread(evaluation, broken)
+
+    assert after.findings == evaluation.findings
+    assert len(after.errors) == 1
