@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 from msgspec.structs import replace
 
 from ..listener.flow import Declared
@@ -14,35 +16,59 @@ from ..listener.query import Query
 # The expected queries, and the limits by query name pattern.
 
 
-class Limits(msgspec.Struct, frozen=True):
+Seconds = Annotated[float, Meta(gt=0)]
+Grace = Annotated[float, Meta(ge=0)]
+_Factor = Annotated[float, Meta(ge=1)]
+_Share = Annotated[float, Meta(gt=0, le=1)]
+_Count = Annotated[int, Meta(ge=1, le=16)]
+
+
+class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits that are settings of all queries, and of queries by name pattern."""
+
+    # Stalls and slow batches
+    stall_floor_seconds: Seconds = 60.0
+    """The smallest window W. `W = max(floor, max(trigger interval, longest recent batch) x
+    (tolerance + 2))`; for a batch in flight without the trigger interval."""
+    stall_tolerance: Grace = 1.0
+    """How many more batch times W allows."""
+    stall_critical_factor: _Factor = 3.0
+    """A stall with an ordinary cause (a task runs, no executor, no free slot) is a warning at W
+    and critical at this many W, after 15 minutes at the latest."""
+    slow_critical_factor: _Factor = 10.0
+    """A running batch whose tasks still finish is critical after this many W ..."""
+    slow_critical_seconds: Seconds = 1800.0
+    """... and after this long at the latest."""
+    start_grace_seconds: Grace = 120.0
+    """How long a started or expected query may show no activity: `StreamingQueryMissing`."""
+    gone_grace_seconds: Grace = 60.0
+    """How long a query that ended may take to come back: `StreamingQueryStopped`."""
+    failed_grace_seconds: Grace = 0.0
+    """How long a query that failed may take to recover before an alert fires."""
+    restart_budget: _Count = 3
+    """This many failures within `restart_window_seconds`: `StreamingQueryFlapping`."""
+    restart_window_seconds: Seconds = 600.0
+    """The window of `restart_budget`."""
+    # Lag, input and data loss
+    lag_allowed_offsets: Grace = 1000.0
+    """How far behind a query may be, in offsets."""
+    lag_allowed_seconds: Seconds | None = None
+    """How long the first unread record may wait; `StreamingQueryLagging` is critical at three
+    times that. Example: `300`"""
+    trend_window_seconds: Seconds = 300.0
+    """How long lag must have risen, or a watermark not advanced."""
+    expected_input_seconds: Seconds | None = None
+    """A query that reads no rows for this long is reported (`StreamingInputMissing`). Without it,
+    idle is healthy. Example: `900`"""
+    data_loss_warning_ratio: _Share = 0.7
+    """`StreamingDataLossRisk`: the share of a source's retention that unread data may use."""
+    data_loss_critical_ratio: _Share = 0.9
+    """The share from which it is critical."""
+
+
+class Limits(LimitSettings, frozen=True, kw_only=True):
     """The limits of one query; times in seconds."""
 
-    stall_floor_seconds: float = 60.0
-    stall_tolerance: float = 1.0
-    start_grace_seconds: float = 120.0
-    gone_grace_seconds: float = 60.0
-    failed_grace_seconds: float = 0.0
-    """How long a failed query may take to recover before the alert fires."""
-    stall_critical_factor: float = 3.0
-    """A stall with an ordinary cause is critical after this many windows (at most 15 minutes)."""
-    slow_critical_factor: float = 10.0
-    """A batch in flight is critical after this many windows, even if its tasks finish ..."""
-    slow_critical_seconds: float = 1800.0
-    """... and at the latest after this time."""
-    lag_allowed_offsets: float = 1000.0
-    lag_allowed_seconds: float | None = None
-    """How long the first unread record may wait."""
-    expected_input_seconds: float | None = None
-    """How long the query may read no rows; None for no limit."""
-    trend_window_seconds: float = 300.0
-    """How long lag must rise, or a watermark must not advance, before the alert fires."""
-    data_loss_warning_ratio: float = 0.7
-    """The share of a source's retention that unread data may use before a warning fires ..."""
-    data_loss_critical_ratio: float = 0.9
-    """... and before the alert is critical."""
-    restart_budget: int = 3
-    """A query is flapping after this many failures within ``restart_window_seconds``."""
-    restart_window_seconds: float = 600.0
     ignore: bool = False
 
 

@@ -13,8 +13,9 @@ import msgspec
 
 from ..core.text import encodable
 from ..core.variables import AUTO_ATTACH_VARIABLE
+from .mistakes import suggest
 from .secrets import refuse_secret
-from .settings import TYPES, Settings, SettingsError, check_value, suggestion
+from .settings import TYPES, Settings, SettingsError, check_value
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -183,5 +184,5 @@ def is_service_link(key: str, text: str) -> bool:
 
 
 def _unknown(name: str, origin: str) -> str:
-    hint = suggestion(name, TYPES) or "`querypulse check` lists all settings"
+    hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
     return f"unknown setting {name!r} from {origin}; {hint}"

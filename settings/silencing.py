@@ -21,7 +21,8 @@ from ..alerting.silences import Silence
 from ..core.guard import Guard
 from ..core.threads import FileLoop
 from ..core.whole_file import write_whole
-from .settings import SilenceSettings, suggestion
+from .mistakes import suggest
+from .settings import SilenceSettings
 
 log = logging.getLogger("querypulse")
 
@@ -309,5 +310,5 @@ def unmatched(silence: SilenceSettings, queries: Collection[str] | None) -> str:
 def _note(kind: str, pattern: str, names: Collection[str]) -> str:
     if any(fnmatchcase(name, pattern) for name in names):
         return ""
-    hint = suggestion(pattern, names)
+    hint = suggest(pattern, names)
     return f"{kind} {pattern!r} matches nothing now" + (f"; {hint}" if hint else "")

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from ..alerting.alert_text import Guidance
 from ..alerting.delivery import Delivery
 from ..alerting.heartbeat import Heartbeat
 from ..alerting.lifecycle import LifecycleSettings
-from ..alerting.policy import Limits, Policy
+from ..alerting.policy import Limits, LimitSettings, Policy
 from ..alerting.receivers.http import HttpPoster
 from ..alerting.receivers.receiver import Receiver, is_loopback
 from ..alerting.spool import Spool
@@ -113,8 +114,6 @@ def _topic(text: str) -> Place | None:
 
 CLOSER_AFTER_SECONDS = 5.0
 SLOW_POLL_SECONDS = 3.0
-_LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "ignore")
-_OF_QUERIES = Limits.__struct_fields__
 
 
 def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
@@ -125,16 +124,25 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
             place could never match.
 
     """
-    defaults = Limits(**{name: getattr(settings, name) for name in _LIMITS})
-    for pattern, own in {"": QuerySettings(), **settings.queries}.items():
-        _check_ratios(defaults, own, f" of queries {pattern!r}" if pattern else "")
+    defaults = Limits(**{name: getattr(settings, name) for name in LimitSettings.__struct_fields__})
+    overrides = tuple(
+        (
+            pattern,
+            {
+                name: limit
+                for name in Limits.__struct_fields__
+                if (limit := getattr(own, name)) is not None
+            },
+        )
+        for pattern, own in settings.queries.items()
+    )
+    _check_ratios(defaults, "")
+    for pattern, limits in overrides:
+        _check_ratios(replace(defaults, **limits), f" of queries {pattern!r}")
     return Policy(
         expected=settings.expected_queries,
         defaults=defaults,
-        overrides=tuple(
-            (pattern, {k: v for k in _OF_QUERIES if (v := getattr(own, k, None)) is not None})
-            for pattern, own in settings.queries.items()
-        ),
+        overrides=overrides,
         probe_stale_seconds=SLOW_POLL_SECONDS
         + max(CALM_SECONDS, 2 * settings.probe_interval_seconds),
         probe_expected=probe_expected,
@@ -142,9 +150,8 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     )
 
 
-def _check_ratios(defaults: Limits, own: QuerySettings, whose: str) -> None:
-    warning = own.data_loss_warning_ratio or defaults.data_loss_warning_ratio
-    critical = own.data_loss_critical_ratio or defaults.data_loss_critical_ratio
+def _check_ratios(limits: Limits, whose: str) -> None:
+    warning, critical = limits.data_loss_warning_ratio, limits.data_loss_critical_ratio
     if warning > critical:
         raise SettingsError(
             f"setting 'data_loss_warning_ratio'{whose} ({warning:g}) must not be greater than "
@@ -159,8 +166,8 @@ def closer_after_seconds(settings: Settings) -> float:
 
 def shortest_floor_seconds(settings: Settings) -> float:
     """The shortest ``stall_floor_seconds`` of any query."""
-    floors = [own.stall_floor_seconds for own in settings.queries.values()]
-    return min([settings.stall_floor_seconds, *(floor for floor in floors if floor)])
+    floors = [getattr(own, "stall_floor_seconds", None) for own in settings.queries.values()]
+    return min(filter(None, [settings.stall_floor_seconds, *floors]))
 
 
 def terms(settings: Settings) -> LifecycleSettings:

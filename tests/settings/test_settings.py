@@ -10,7 +10,7 @@ from querypulse.alerting.receivers.alertmanager import AlertmanagerSettings
 from querypulse.alerting.receivers.pagerduty import PagerDutySettings
 from querypulse.alerting.receivers.receiver import Holds
 from querypulse.alerting.receivers.webhook import WebhookSettings
-from querypulse.settings.masking import HIDDEN as MASK
+from querypulse.settings.mistakes import HIDDEN as MASK
 from querypulse.settings.settings import (
     HOLDS,
     TYPES,

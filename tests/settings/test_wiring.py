@@ -44,7 +44,9 @@ def test_expected_queries_and_limits_come_from_the_settings():
     )
 
     assert policy.expected == ("bronze",)
-    assert policy.limits("anything") == Limits(1, 2, 3, 4, ignore=False)
+    assert policy.limits("anything") == Limits(
+        stall_floor_seconds=1, stall_tolerance=2, start_grace_seconds=3, gone_grace_seconds=4
+    )
 
 
 def overriding(**queries):
