@@ -166,8 +166,9 @@ def closer_after_seconds(settings: Settings) -> float:
 
 def shortest_floor_seconds(settings: Settings) -> float:
     """The shortest ``stall_floor_seconds`` of any query."""
-    floors = [getattr(own, "stall_floor_seconds", None) for own in settings.queries.values()]
-    return min(filter(None, [settings.stall_floor_seconds, *floors]))
+    own = (getattr(query, "stall_floor_seconds", None) for query in settings.queries.values())
+    floors: list[float | None] = [settings.stall_floor_seconds, *own]
+    return min(filter(None, floors))
 
 
 def terms(settings: Settings) -> LifecycleSettings:
