@@ -1,14 +1,19 @@
-"""A deadline for all operations of a socket together, and a way to abort them."""
+"""One deadline for a whole exchange over a socket or over HTTP, and a way to abort it."""
 
 from __future__ import annotations
 
 import io
 import math
 import socket
-import ssl
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from http.client import HTTPResponse
 from typing import Any
+
+from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+
+PIECE_BYTES = 16 * 1024
 
 
 class SocketDeadline:
@@ -22,23 +27,19 @@ class SocketDeadline:
 
     def __init__(self) -> None:
         self.deadline = math.inf
-        self._cut = False
+        self.is_cut = False
+        """Whether ``cut`` was called."""
         self._socket: socket.socket | None = None
 
     def cut(self) -> None:
         """End the exchange in progress, and any later one, at once; for another thread."""
-        self._cut = True
+        self.is_cut = True
         if self._socket is not None:
             try:
                 # The plain method: an SSLSocket's own would pull its state from under the reader.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
             except OSError:
                 return  # it has ended by itself
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether ``cut`` was called."""
-        return self._cut
 
     def use(self, sock: socket.socket) -> socket.socket:
         """Let ``cut`` end the exchange on this socket; return it."""
@@ -47,7 +48,7 @@ class SocketDeadline:
 
     def seconds_left(self) -> float:
         """Seconds that the current exchange may still take."""
-        return -math.inf if self._cut else self.deadline - time.monotonic()
+        return -math.inf if self.is_cut else self.deadline - time.monotonic()
 
     def limit(self, sock: socket.socket) -> None:
         """Limit the next operation of ``sock`` to the time that is left.
@@ -80,35 +81,77 @@ class SocketDeadline:
                 error = failed
         raise error
 
+    def reader(self, sock: socket.socket) -> io.BufferedReader:
+        """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
+        # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
+        self.use(getattr(sock, "socket", sock))
+        return io.BufferedReader(_Reader(sock, self.limit))
+
+    def pools(self) -> dict[str, type[HTTPConnectionPool]]:
+        """urllib3's pools by scheme, with connections that end by the deadline at every step."""
+        return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
+
     def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
         made = socket.socket(*kind)
         try:
             made.settimeout(max(seconds, 0.0))
             self.limit(made)
             self.use(made).connect(address)
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.limit(made)
         except OSError:
             made.close()
             raise
         return made
 
-    def secured(self, sock: socket.socket, tls: ssl.SSLContext, host: str) -> ssl.SSLSocket:
-        """Switch a connected socket to TLS for ``host``; ``cut`` ends the handshake, too.
+    def _response(self, sock: socket.socket, *args: Any, **kwargs: Any) -> HTTPResponse:
+        response = HTTPResponse(sock, *args, **kwargs)
+        unbounded = response.fp
+        response.fp = self.reader(sock)
+        unbounded.close()
+        return response
 
-        Raises:
-            OSError: the handshake failed, or not in time.
+    def _pool(self, base: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
+        exchange = self
+        plain: Any = base.ConnectionCls
 
-        """
-        made = tls.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
-        self.use(made)
-        self.limit(made)
-        made.do_handshake()
-        return made
+        class Connection(plain):  # type: ignore[misc]  # its base is a value, chosen by scheme
+            response_class = exchange._response
 
-    def reader(self, sock: socket.socket) -> io.BufferedReader:
-        """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
-        # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
-        self.use(getattr(sock, "socket", sock))
-        return io.BufferedReader(_Reader(sock, self.limit))
+            def _new_conn(self) -> socket.socket:
+                try:
+                    return exchange.connect_within(self._dns_host, self.port, self.timeout)
+                except socket.gaierror as error:
+                    raise NameResolutionError(self.host, self, error) from error
+                except TimeoutError as error:
+                    raise ConnectTimeoutError(self, "not accepted in time") from error
+                except OSError as error:
+                    raise NewConnectionError(self, "not connected") from error
+
+            def send(self, data: Any) -> None:
+                for piece in pieces(data) if isinstance(data, bytes) else (data,):
+                    if self.sock is not None:
+                        exchange.limit(self.sock)
+                    super().send(piece)
+
+        class Pool(base):  # type: ignore[misc,valid-type]  # as above
+            ConnectionCls = Connection
+
+        return Pool
+
+
+def pieces(data: bytes) -> Iterator[bytes]:
+    """``data`` in the size of a TLS record: the limit of a whole SSL socket counts for each."""
+    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+
+
+def causes(error: BaseException) -> list[BaseException]:
+    """The error and its causes, the root cause last."""
+    chain = [error]
+    while (context := chain[-1].__context__) is not None:
+        chain.append(context)
+    # urllib3 wraps some errors without raising the wrapper, which is then a cause only.
+    return [*(link.__cause__ for link in chain if link.__cause__ is not None), *chain]
 
 
 class _Reader(io.RawIOBase):

@@ -9,16 +9,16 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
-from http.client import HTTPException, HTTPResponse
-from io import BytesIO
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+from urllib3 import HTTPConnectionPool, Timeout
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
 from ..alerting.rules import driver_down
 from ..core.secret import Secret
-from ..core.socket_deadline import SocketDeadline
+from ..core.socket_deadline import SocketDeadline, causes
 from ..core.threads import Deadline
 from ..exporter.pages import Notice
 
@@ -102,7 +102,10 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-CHUNK_BYTES = 64 * 1024
+CHUNK_BYTES = 1024 * 1024
+CONNECT_SECONDS = 3.0
+"""To connect, and for the TLS handshake after that."""
+AT_CONNECTING = (ConnectTimeoutError, NewConnectionError)
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
 """Errors of this machine, not of the driver."""
@@ -130,17 +133,21 @@ class HttpResponse(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class Client(SocketDeadline):
+class Client:
     """Sends requests to one endpoint over new connections; another thread may ``cut`` them."""
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
-        super().__init__()
         url = urlsplit(endpoint.url)
+        self._scheme = url.scheme
         self._host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._address = endpoint.address or self._host
-        self._secure = url.scheme == "https"
         self._access = access
+        self._wire = SocketDeadline()
+
+    def cut(self) -> None:
+        """End the request in progress, and any later one, soon."""
+        self._wire.cut()
 
     def get(self, path: str, seconds: float) -> HttpResponse:
         """GET ``path``; all steps may take ``seconds``, except the lookup, which has no limit.
@@ -150,92 +157,73 @@ class Client(SocketDeadline):
             OSError: this machine lacks a resource, such as sockets.
 
         """
-        self.deadline = time.monotonic() + seconds
+        self._wire.deadline = time.monotonic() + seconds
         try:
-            return self._exchange(self._connect(seconds), path)
-        except NoAnswer:
-            if self.is_cut:
+            with self._pool() as pool:
+                response = pool.urlopen(
+                    "GET",
+                    path,
+                    headers=self._headers(),
+                    redirect=False,
+                    retries=False,
+                    timeout=Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds),
+                    preload_content=False,
+                    decode_content=False,
+                )
+                body = b""
+                while len(body) < MAX_ANSWER_BYTES and (chunk := response.read(CHUNK_BYTES)):
+                    body += chunk
+                return HttpResponse(response.status, body)
+        except (HTTPError, OSError) as error:
+            if self._wire.is_cut:
                 raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
-            raise
+            if any(isinstance(cause, AT_CONNECTING) for cause in causes(error)):
+                raise self._unconnected(causes(error)[-1], seconds) from None
+            raise _unanswered(causes(error)[-1], path) from None
 
-    def _connect(self, seconds: float) -> socket.socket:
-        where = f"{self._address} port {self._port}"
-        try:
-            return self.connect_within(self._address, self._port)
-        except ConnectionRefusedError:
-            raise NoAnswer(Said.REFUSED, f"{where} refused the connection") from None
-        except ConnectionError as error:
-            raise NoAnswer(Said.BROKEN, f"{where}: {_words(error)}") from None
-        except socket.gaierror as error:
-            detail = f"{self._host} cannot be resolved: {_words(error)}"
-            raise NoAnswer(Said.UNREACHABLE, detail) from None
-        except TimeoutError:
-            detail = f"{where} did not accept the connection in {seconds:.0f} s"
-            raise NoAnswer(Said.UNREACHABLE, detail) from None
-        except OSError as error:
-            if error.errno in OURS:
-                raise
-            raise NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}") from None
-
-    def _exchange(self, connection: socket.socket, path: str) -> HttpResponse:
-        try:
-            connection = self._secured(connection)
-            self.limit(connection)
-            connection.sendall(self._request(path))
-            return _parsed(self._received(connection))
-        except ssl.SSLCertVerificationError as error:
-            detail = f"its certificate was not accepted: {error.verify_message}"
-            raise NoAnswer(Said.BARRED, detail) from None
-        except TimeoutError:
-            detail = f"it accepted the connection and did not answer GET {path}"
-            raise NoAnswer(Said.SILENT, detail) from None
-        except (OSError, HTTPException) as error:
-            raise NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}") from None
-        finally:
-            connection.close()
-
-    def _secured(self, connection: socket.socket) -> socket.socket:
-        if not self._secure:
-            return connection
+    def _pool(self) -> HTTPConnectionPool:
+        pool = self._wire.pools()[self._scheme]
+        if self._scheme == "http":
+            return pool(self._address, self._port)
         context = self._access.context or ssl.create_default_context()
-        return self.secured(connection, context, self._host)
+        return pool(self._address, self._port, ssl_context=context, server_hostname=self._host)
 
-    def _received(self, connection: socket.socket) -> bytes:
-        """Everything until the other side closes, within the deadline.
-
-        A parser that reads the socket would restart its timeout with every byte.
-        """
-        received = bytearray()
-        while len(received) < MAX_ANSWER_BYTES:
-            self.limit(connection)
-            chunk = connection.recv(CHUNK_BYTES)
-            if not chunk:
-                break
-            received += chunk
-        return bytes(received)
-
-    def _request(self, path: str) -> bytes:
+    def _headers(self) -> dict[str, str]:
         host = f"[{self._host}]" if ":" in self._host else self._host
-        lines = [f"GET {path} HTTP/1.0", f"Host: {host}:{self._port}", "Connection: close"]
+        headers = {
+            "Host": f"{host}:{self._port}",
+            "Connection": "close",
+            "User-Agent": "querypulse",
+        }
         if self._access.token is not None:
-            lines.append(f"Authorization: Bearer {self._access.token.known}")
-        return "\r\n".join([*lines, "User-Agent: querypulse", "", ""]).encode("latin-1", "replace")
+            token = self._access.token.known.encode("latin-1", "replace").decode("latin-1")
+            headers["Authorization"] = f"Bearer {token}"
+        return headers
+
+    def _unconnected(self, cause: BaseException, seconds: float) -> NoAnswer:
+        where = f"{self._address} port {self._port}"
+        if isinstance(cause, ConnectionRefusedError):
+            return NoAnswer(Said.REFUSED, f"{where} refused the connection")
+        if isinstance(cause, ConnectionError):
+            return NoAnswer(Said.BROKEN, f"{where}: {_words(cause)}")
+        if isinstance(cause, socket.gaierror):
+            detail = f"{self._host} cannot be resolved: {_words(cause)}"
+            return NoAnswer(Said.UNREACHABLE, detail)
+        if isinstance(cause, TimeoutError):
+            detail = f"{where} did not accept the connection in {seconds:.0f} s"
+            return NoAnswer(Said.UNREACHABLE, detail)
+        if isinstance(cause, OSError) and cause.errno in OURS:
+            raise cause
+        return NoAnswer(Said.UNREACHABLE, f"{where}: {_words(cause)}")
 
 
-class _Bytes:
-    """Received bytes in the shape that the standard parser needs: a socket."""
-
-    def __init__(self, received: bytes) -> None:
-        self._received = received
-
-    def makefile(self, _mode: str) -> BytesIO:
-        return BytesIO(self._received)
-
-
-def _parsed(received: bytes) -> HttpResponse:
-    response = HTTPResponse(_Bytes(received))  # type: ignore[arg-type] # it uses only makefile
-    response.begin()
-    return HttpResponse(response.status, response.read())
+def _unanswered(cause: BaseException, path: str) -> NoAnswer:
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        detail = f"its certificate was not accepted: {cause.verify_message}"
+        return NoAnswer(Said.BARRED, detail)
+    if isinstance(cause, TimeoutError):
+        return NoAnswer(Said.SILENT, f"it accepted the connection and did not answer GET {path}")
+    return NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(cause)}")
 
 
 def _words(error: BaseException) -> str:

@@ -208,7 +208,8 @@ class Alertmanager:
         if len(failed) < len(errors):
             return
         failed.sort(key=lambda error: SOONEST_FIRST.index(error.answer))
-        raise failed[0].with_doubt(any(error.may_have_arrived for error in failed))
+        failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
+        raise failed[0]
 
     def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
         """The incidents that any member has open; see ``Asked.left_open``."""

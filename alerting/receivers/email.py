@@ -17,7 +17,7 @@ from msgspec import Meta
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from ...core.secret import Secret
-from ...core.socket_deadline import SocketDeadline
+from ...core.socket_deadline import SocketDeadline, pieces
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
@@ -31,7 +31,7 @@ from ..alert_text import (
     next_steps,
     status,
 )
-from .http import MISFITS
+from .http import is_misfit
 from .receiver import (
     DeliveryError,
     Key,
@@ -126,8 +126,6 @@ READY = 220
 """The server's greeting (RFC 5321, 4.2.3)."""
 GO_AHEAD = 354
 """The server waits for the message."""
-PIECE_BYTES = 16 * 1024
-"""A TLS record: the limit of a whole SSL socket counts for each."""
 
 
 class SmtpConnection(SocketDeadline, smtplib.SMTP):
@@ -170,10 +168,10 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
     def send(self, s: Any) -> None:
         """Send within the time that is left."""
         data = s.encode(self.command_encoding) if isinstance(s, str) else s
-        for start in range(0, len(data), PIECE_BYTES):
+        for piece in pieces(data):
             if self.sock is not None:
                 self.limit(self.sock)
-            super().send(data[start : start + PIECE_BYTES])
+            super().send(piece)
 
     def getreply(self) -> tuple[int, bytes]:
         """Read an answer within the time that is left."""
@@ -187,7 +185,10 @@ class SmtpConnection(SocketDeadline, smtplib.SMTP):
         made = self.connect_within(host, port, timeout)
         if self._tls is None:
             return made
-        return self.secured(made, self._tls, host)
+        secured = self._tls.wrap_socket(made, server_hostname=host, do_handshake_on_connect=False)
+        self.use(secured)
+        secured.do_handshake()
+        return secured
 
 
 def _own_name() -> str:
@@ -229,8 +230,7 @@ def _no_answer(error: Exception) -> tuple[str, DeliveryOutcome]:
     detail = getattr(error, "strerror", None)
     kind = type(error).__name__
     text = f"did not answer: {kind} ({detail})" if detail else f"did not answer: {kind}"
-    misfit = isinstance(error, ssl.SSLError) and MISFITS.search(error.reason or "")
-    return text, DeliveryOutcome.MISCONFIGURED if misfit else DeliveryOutcome.TRANSIENT
+    return text, DeliveryOutcome.MISCONFIGURED if is_misfit(error) else DeliveryOutcome.TRANSIENT
 
 
 def _by_code(code: int) -> DeliveryOutcome:

@@ -4,36 +4,25 @@ from __future__ import annotations
 
 import logging
 import re
-import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timezone
 from email.utils import parsedate_to_datetime
-from functools import partial
-from http.client import HTTPResponse
 from typing import Any
 
-import msgspec
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from ...core.installed import VERSION
 from ...core.secret import Secret
-from ...core.socket_deadline import SocketDeadline
+from ...core.socket_deadline import SocketDeadline, causes
 from ...core.states import DeliveryOutcome
 from ..retries import GONE_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, RATE_LIMIT_WAIT_SECONDS, attempts
 from .receiver import DeliveryError, HttpOptions, public_part
-
-# -- deadline adapter -------------------------------------------------------------------------
-# The HTTP connections of a receiver: every request has a deadline and can be aborted.
-
-
-PIECE_BYTES = 16 * 1024
 
 
 class DeadlineAdapter(SocketDeadline, HTTPAdapter):
@@ -44,52 +33,15 @@ class DeadlineAdapter(SocketDeadline, HTTPAdapter):
         HTTPAdapter.__init__(self, max_retries=0)
 
     def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools whose answers are read through this adapter."""
+        """Make pools whose connections end by the deadline."""
         super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self._pools()
+        self.poolmanager.pool_classes_by_scheme = self.pools()
 
     def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
         """Make the pools behind a proxy likewise."""
         manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self._pools()
+        manager.pool_classes_by_scheme = self.pools()
         return manager
-
-    def _pools(self) -> dict[str, type[HTTPConnectionPool]]:
-        return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
-
-    def _pool(self, base: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
-        adapter: DeadlineAdapter = self
-        plain: Any = base.ConnectionCls
-
-        class Connection(plain):  # type: ignore[misc]  # its base is a value, chosen by scheme
-            response_class = adapter._response
-
-            def send(self, data: Any) -> None:
-                for piece in _pieces(data):
-                    if self.sock is not None:
-                        adapter.limit(self.sock)
-                    super().send(piece)
-
-        class Pool(base):  # type: ignore[misc,valid-type]  # as above
-            ConnectionCls = Connection
-
-        return Pool
-
-    def _response(self, sock: socket.socket, *args: Any, **kwargs: Any) -> HTTPResponse:
-        response = HTTPResponse(sock, *args, **kwargs)
-        unbounded = response.fp
-        response.fp = self.reader(sock)
-        unbounded.close()
-        return response
-
-
-def _pieces(data: Any) -> Iterator[Any]:
-    """``data`` in the size of a TLS record: what a whole SSL socket's limit counts for."""
-    if not isinstance(data, bytes):
-        yield data
-        return
-    for start in range(0, len(data), PIECE_BYTES):
-        yield data[start : start + PIECE_BYTES]
 
 
 # -- answer -----------------------------------------------------------------------------------
@@ -102,6 +54,8 @@ TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
 
 REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
+MAY_HAVE_ARRIVED = frozenset({408, 500, 502, 504})
+"""The request may have succeeded despite this failure, as with a gateway's error."""
 
 
 def classify(status: int) -> DeliveryOutcome:
@@ -117,11 +71,6 @@ def classify(status: int) -> DeliveryOutcome:
     if status in REJECTIONS:
         return DeliveryOutcome.REJECTED
     return DeliveryOutcome.MISCONFIGURED
-
-
-def may_have_arrived(status: int) -> bool:
-    """Whether the request may have succeeded despite this failure, as with a gateway's error."""
-    return status in {408, 500, 502, 504}
 
 
 def wait_asked_for(status: int, retry_after: str | None, now_wall: float) -> float | None:
@@ -175,51 +124,35 @@ TUNNEL_REFUSED = re.compile(r"Tunnel connection failed: (\d{3})\b")
 """The error of ``http.client`` when a proxy refuses to connect."""
 
 
-class TransportFailure(msgspec.Struct, frozen=True):
-    """``text`` says what happened and holds no secret."""
-
-    text: str
-    answer: DeliveryOutcome
-    may_have_arrived: bool
-
-
-def diagnose(error: BaseException) -> TransportFailure:
-    """The failure for a request without an answer, by the cause of its error."""
-    chain = _chain(error)
-    for one in chain:
-        if refusal := TUNNEL_REFUSED.search(str(one)):
+def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
+    """What happened, without secrets; what it means; and whether the request may have arrived."""
+    chain = causes(error)
+    for cause in chain:
+        if refusal := TUNNEL_REFUSED.search(str(cause)):
             return _refused_by_proxy(int(refusal[1]))
     reason = _reason(chain[-1])
     if _is_any(chain, UNTRUSTED):
-        return TransportFailure(
-            f"is not trusted: {reason}", DeliveryOutcome.MISCONFIGURED, may_have_arrived=False
-        )
+        return f"is not trusted: {reason}", DeliveryOutcome.MISCONFIGURED, False
     who = "was not reached, the proxy " if _is_any(chain, AT_THE_PROXY) else ""
     text = f"{who}did not answer: {reason}"
-    if isinstance(error, ValueError) or _is_a_missing_file(error) or any(map(_is_misfit, chain)):
-        return TransportFailure(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=False)
-    return TransportFailure(
-        text, DeliveryOutcome.TRANSIENT, may_have_arrived=not _is_any(chain, NOTHING_LEFT)
-    )
+    if isinstance(error, ValueError) or _is_a_missing_file(error) or any(map(is_misfit, chain)):
+        return text, DeliveryOutcome.MISCONFIGURED, False
+    return text, DeliveryOutcome.TRANSIENT, not _is_any(chain, NOTHING_LEFT)
 
 
-def _refused_by_proxy(status: int) -> TransportFailure:
+def _refused_by_proxy(status: int) -> tuple[str, DeliveryOutcome, bool]:
     """Transient if the proxy cannot reach the server (502, 504), else misconfigured."""
-    answer = (
-        DeliveryOutcome.TRANSIENT
-        if classify(status) is DeliveryOutcome.TRANSIENT
-        else DeliveryOutcome.MISCONFIGURED
-    )
-    return TransportFailure(
-        f"was not reached, the proxy answered {status}", answer, may_have_arrived=False
-    )
+    is_transient = classify(status) is DeliveryOutcome.TRANSIENT
+    outcome = DeliveryOutcome.TRANSIENT if is_transient else DeliveryOutcome.MISCONFIGURED
+    return f"was not reached, the proxy answered {status}", outcome, False
 
 
-def _is_any(chain: list[BaseException], kinds: type | tuple[type, ...]) -> bool:
-    return any(isinstance(one, kinds) for one in chain)
+def _is_any(chain: list[BaseException], kinds: tuple[type, ...]) -> bool:
+    return any(isinstance(cause, kinds) for cause in chain)
 
 
-def _is_misfit(error: BaseException) -> bool:
+def is_misfit(error: BaseException) -> bool:
+    """Whether it is an error of TLS that no retry fixes."""
     return isinstance(error, ssl.SSLError) and bool(MISFITS.search(error.reason or ""))
 
 
@@ -234,19 +167,6 @@ def _reason(error: BaseException) -> str:
         return "its certificate is for another name"
     detail = getattr(error, "verify_message", None) or getattr(error, "strerror", None)
     return f"{type(error).__name__} ({detail})" if detail else type(error).__name__
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """The error and its causes, the root cause last."""
-    chain = [error]
-    while (context := chain[-1].__context__) is not None:
-        chain.append(context)
-    # urllib3 wraps some errors without raising the wrapper, which is then a cause only.
-    return [*(one.__cause__ for one in chain if one.__cause__ is not None), *chain]
-
-
-# -- unlogged ---------------------------------------------------------------------------------
-# Keeps the requests of one thread out of urllib3's log.
 
 
 class Unlogged(logging.Filter):
@@ -304,19 +224,6 @@ class HttpError(DeliveryError):
         self.status = status
         self.body = body
 
-    def with_doubt(self, doubt: bool) -> HttpError:
-        """The same error; with ``doubt``, the post may have arrived nevertheless."""
-        if self.may_have_arrived or not doubt:
-            return self
-        return HttpError(
-            str(self),
-            self.answer,
-            status=self.status,
-            body=self.body,
-            retry_after=self.retry_after,
-            may_have_arrived=True,
-        )
-
 
 class HttpPoster:
     """Posts bytes to one URL: a few attempts within about ten seconds, then an error.
@@ -370,20 +277,26 @@ class HttpPoster:
 
         """
         return self._exchange(
+            lambda url, now: self._send(method, url, body, headers(now)),
             address,
             wall,
-            lambda url, now: self._attempt(method, url, body, now, headers(now)),
+            MAX_ANSWER_BYTES,
         )
 
     def get(self, wall: float, *, address: Callable[[str], str]) -> bytes:
         """The first 4 MiB of what a GET is answered with; else as ``post``."""
-        once = partial(self._attempt, "GET", headers={}, body=None)
-        return self._exchange(address, wall, lambda url, now: once(url, now_wall=now))
+        return self._exchange(
+            lambda url, _: self._send("GET", url, None, {}), address, wall, MAX_LIST_BYTES
+        )
 
     def _exchange(
-        self, address: Callable[[str], str], wall: float, once: Callable[[str, float], bytes]
+        self,
+        send: Callable[[str, float], requests.Response],
+        address: Callable[[str], str],
+        wall: float,
+        most_bytes: int,
     ) -> bytes:
-        """Attempt it ``once`` and again, at a URL and a Unix time each."""
+        """``send`` to a URL at a Unix time, and again if that may help."""
         began = time.monotonic()
         if began - self._used_at > MAX_IDLE_SECONDS:
             self._wire.close()
@@ -393,15 +306,21 @@ class HttpPoster:
 
         def attempt() -> bytes:
             nonlocal doubt
+            if self._closing.is_set():
+                raise HttpError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
             now_wall = wall + time.monotonic() - began
             try:
-                return once(url, now_wall)
+                with send(url, now_wall) as response:
+                    answer = _read(response, most_bytes)
+                if classify(response.status_code) is not DeliveryOutcome.DELIVERED:
+                    raise self._unaccepted(response, answer, now_wall)
             except HttpError as error:
                 # If one attempt may have arrived, so may the post, even if the next one fails.
-                doubt = doubt or error.may_have_arrived
-                raise error.with_doubt(doubt) from None
+                doubt = error.may_have_arrived = error.may_have_arrived or doubt
+                raise
             finally:
                 self._used_at = time.monotonic()
+            return answer
 
         return attempts(self._total_seconds, self._closing)(attempt)
 
@@ -423,22 +342,6 @@ class HttpPoster:
             raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         return url
 
-    def _attempt(
-        self,
-        method: str,
-        url: str,
-        body: bytes | None,
-        now_wall: float,
-        headers: Mapping[str, str],
-    ) -> bytes:
-        if self._closing.is_set():
-            raise HttpError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
-        with self._send(method, url, body, headers) as response:
-            answer = _read(response, MAX_ANSWER_BYTES if body is not None else MAX_LIST_BYTES)
-        if classify(response.status_code) is not DeliveryOutcome.DELIVERED:
-            raise self._unaccepted(response, answer, now_wall)
-        return answer
-
     def _send(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
     ) -> requests.Response:
@@ -458,11 +361,9 @@ class HttpPoster:
                     proxies=self._http.proxies(url),
                 )
         except (requests.RequestException, HTTPError, OSError) as error:
-            trouble = diagnose(error)
+            text, outcome, may_have_arrived = diagnose(error)
             raise HttpError(
-                f"{self.place} {trouble.text}",
-                trouble.answer,
-                may_have_arrived=trouble.may_have_arrived,
+                f"{self.place} {text}", outcome, may_have_arrived=may_have_arrived
             ) from None
 
     def _unaccepted(self, response: requests.Response, answer: bytes, now_wall: float) -> HttpError:
@@ -473,7 +374,7 @@ class HttpPoster:
             status=status,
             body=answer,
             retry_after=wait_asked_for(status, response.headers.get("Retry-After"), now_wall),
-            may_have_arrived=may_have_arrived(status),
+            may_have_arrived=status in MAY_HAVE_ARRIVED,
         )
 
 
@@ -526,4 +427,5 @@ def post_or_less(post: Callable[[bytes], bytes], full: bytes, less: bytes) -> by
     try:
         return post(less)
     except HttpError as error:
-        raise error.with_doubt(doubt) from None
+        error.may_have_arrived = error.may_have_arrived or doubt
+        raise

@@ -76,6 +76,8 @@ def test_address_that_never_answers_leaves_time_for_the_next_one(monkeypatch):
                 clock.now += self.seconds
                 raise TimeoutError
 
+        def setsockopt(self, *_): ...
+
         def close(self): ...
 
     monkeypatch.setattr(socket, "socket", FakeSocket)

@@ -312,18 +312,6 @@ def test_a_pending_request_can_be_cut():
         connection.close()
 
 
-def test_a_tls_handshake_can_be_cut():
-    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as pool:
-        url = _url(server).replace("http:", "https:")
-        client = Client(endpoint_of(url, "here"), Access())
-        pending = pool.submit(client.get, "/livez", 3600.0)
-        connection, _ = server.accept()
-        client.cut()
-        with pytest.raises(NoAnswer, match="cut"):
-            pending.result(PATIENCE_SECONDS)
-        connection.close()
-
-
 def _url(server):
     return f"http://127.0.0.1:{server.getsockname()[1]}"
 

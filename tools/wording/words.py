@@ -54,7 +54,6 @@ RETIRED_NAMES = {
     "Habits": "ReceiverCapabilities",
     "Pace": "SendSchedule",
     "Roll": "TargetTracker",
-    "Trouble": "TransportFailure",
     "_courses": "_active",
     "board, _board": "published",
     "first_sign_seen": "activity_seen",
