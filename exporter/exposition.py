@@ -1,7 +1,8 @@
-"""Writes families in Prometheus' text formats, byte for byte as ``prometheus_client`` does.
+"""Metric families, and Prometheus' text formats, byte for byte as ``prometheus_client`` has them.
 
-``prometheus_client`` checks the names of every sample again, for OpenMetrics letter by letter,
-which takes three quarters of a scrape. Our names are constants, and tests check them.
+``prometheus_client`` checks the names of every sample again, for OpenMetrics letter by letter, and
+makes a dictionary of labels for each, which together take most of a scrape. Our names are
+constants, and tests check them.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from prometheus_client.utils import floatToGoString
 
 from .published_state import Buckets
 
-# -- families ---------------------------------------------------------------------------------
-# Metric families without unknown figures.
-#
-# Samples are tuples, because the dictionary of labels per sample in ``prometheus_client`` took most
-# of a scrape. ``QueryCollector`` converts families for other registries.
-
+TEXT = "text/plain; version=0.0.4; charset=utf-8"
+OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
+_large_figure: Callable[[float], str] = floatToGoString
+MILLION = 1e6
+KEPT_LABELS = 4096
+"""Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
+_SUFFIXES = {"counter": "_total", "info": "_info"}
+"""The suffixes that OpenMetrics omits from family names."""
 
 Labels = tuple[str, ...]
 Sample = tuple[str, Labels, Labels, float]
@@ -37,18 +40,14 @@ class Family:
         self.name = name
         self.documentation = documentation
         self.labels = labels
-        self.kind = kind or _kind_of(name)
+        suffixes = (kind for kind, suffix in _SUFFIXES.items() if name.endswith(suffix))
+        self.kind = kind or next(suffixes, "gauge")
         self.samples: list[Sample] = []
 
     def add(self, labels: Labels, value: float | None) -> None:
         """Add one sample, unless the value is unknown: None, not finite, or Spark's -1."""
         if value is not None and value >= 0 and math.isfinite(value):
             self.samples.append((self.name, self.labels, labels, value))
-
-    def add_info(self, labels: Labels, facts: dict[str, str]) -> None:
-        """Add one set of facts."""
-        names, values = (*self.labels, *facts), (*labels, *facts.values())
-        self.samples.append((self.name, names, values, 1))
 
     def add_buckets(self, labels: Labels, buckets: Buckets) -> None:
         """Add one histogram, with the cumulative counts that Prometheus requires."""
@@ -61,33 +60,9 @@ class Family:
         self.samples.append((f"{self.name}_sum", self.labels, labels, buckets.sum))
 
 
-def histogram(name: str, documentation: str, labels: Labels = ()) -> Family:
-    """An empty family for ``add_buckets``."""
-    return Family(name, documentation, labels, kind="histogram")
-
-
 def printable(text: str) -> str:
     """The text without lone surrogates, which would break the whole exposition."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
-
-
-def _kind_of(name: str) -> str:
-    if name.endswith("_total"):
-        return "counter"
-    return "info" if name.endswith("_info") else "gauge"
-
-
-# -- exposition -------------------------------------------------------------------------------
-
-
-TEXT = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
-_large_figure: Callable[[float], str] = floatToGoString
-MILLION = 1e6
-KEPT_LABELS = 4096
-"""Cached label texts: many samples share their labels, also in the next scrape; at most 1 MB."""
-_SUFFIXES = {"counter": "_total", "info": "_info"}
-"""The suffixes that OpenMetrics omits from family names."""
 
 
 def as_text(families: Iterable[Family]) -> bytes:

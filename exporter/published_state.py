@@ -1,37 +1,30 @@
-"""The exporter's input, an immutable state published by one reference assignment."""
+"""What readers get: an immutable state, published by one reference assignment."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 import msgspec
 
+from ..alerting.alert import Alert
+from ..alerting.finding import QueryHealth
+from ..alerting.inhibition import Suppressed
 from ..listener.flow import Flow
 from ..listener.snapshot import Snapshot
 
-# -- pushes -----------------------------------------------------------------------------------
-# What became of the pushes to one target, as ``/status`` shows it.
 
+class Timing(msgspec.Struct, frozen=True):
+    """A histogram in three figures; ``p99_seconds`` is the bound of a bucket, an upper limit."""
 
-class Pushes(msgspec.Struct, frozen=True):
-    """Counts by outcome (``core.outcomes``), the present problem, and the last success."""
-
-    outcomes: Mapping[str, int] = {}
-    problem: str = ""
-    """Why the last push failed; empty after a success."""
-    last_success: float | None = None
-    """Unix seconds."""
-
-
-# -- buckets ----------------------------------------------------------------------------------
-# An immutable histogram: adding samples returns a new one.
+    count: int = 0
+    total_seconds: float = 0.0
+    p99_seconds: float | None = None
 
 
 class Buckets(msgspec.Struct, frozen=True):
-    """Samples counted by size.
+    """An immutable histogram: adding samples returns a new one.
 
     ``bounds`` are inclusive upper limits, ascending; ``counts`` has one count for each and one
     more for everything above, not cumulative; ``sum`` is the sum of all samples.
@@ -54,22 +47,15 @@ class Buckets(msgspec.Struct, frozen=True):
             total += sample
         return Buckets(self.bounds, tuple(counts), total)
 
-    @property
-    def count(self) -> int:
-        """The number of samples."""
-        return sum(self.counts)
-
-    def bound_of(self, share: float) -> float | None:
-        """The smallest bound that at least ``share`` (0 to 1) of the samples stay within.
-
-        None without samples, or when the largest bound is too small.
-        """
-        wanted, seen = max(1, math.ceil(share * self.count)), 0
-        for bound, count in zip(self.bounds, self.counts, strict=False):
-            seen += count
+    def timing(self) -> Timing:
+        """The same for people: p99 is None without samples, or when it is above all bounds."""
+        count = sum(self.counts)
+        wanted, seen = max(1, math.ceil(0.99 * count)), 0
+        for bound, samples in zip(self.bounds, self.counts, strict=False):
+            seen += samples
             if seen >= wanted:
-                return bound
-        return None
+                return Timing(count, self.sum, bound)
+        return Timing(count, self.sum)
 
 
 CALLBACK_BUCKETS = Buckets.of(0.000_01, 0.000_1, 0.001, 0.01, 0.1, 1.0)
@@ -79,81 +65,18 @@ PROBE_BUCKETS = Buckets.of(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 """Bounds for the seconds of one probe of Spark."""
 
 
-# -- published state --------------------------------------------------------------------------
+class Pushes(msgspec.Struct, frozen=True):
+    """What became of the pushes to one target: counts by outcome (``core.states``), and more."""
 
-
-DROP_REASONS = (
-    "progress_queue_full",
-    "lifecycle_queue_full",
-    "failed_in_jvm",
-    "connection_lost",
-    "progress_mailbox_full",
-    "lifecycle_mailbox_full",
-    "undecodable",
-    "forged",
-)
-
-
-class QueryHealthView(Protocol):
-    """The health of one query: its state, the reason, and its limits."""
-
-    @property
-    def state(self) -> str:
-        """One of ``core.states.STATES``."""
-        ...
-
-    @property
-    def reason(self) -> str:
-        """One line for people; empty if there is nothing to explain."""
-        ...
-
-    @property
-    def window_seconds(self) -> float | None:
-        """How long the query may go without a commit."""
-        ...
-
-    @property
-    def lag_allowed_offsets(self) -> float | None:
-        """How large its lag may be."""
-        ...
-
-    @property
-    def restart_budget(self) -> int | None:
-        """How often it may fail before it counts as flapping."""
-        ...
-
-    @property
-    def expected_input_seconds(self) -> float | None:
-        """How long it may read no rows; None if no data is expected."""
-        ...
-
-    @property
-    def ignored(self) -> bool:
-        """Whether the settings exclude this query from alerting."""
-        ...
-
-
-class ShownAlert(Protocol):
-    """One alert that is firing."""
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        """``alertname``, ``app``, ``query`` and ``severity``."""
-        ...
-
-    @property
-    def annotations(self) -> Mapping[str, str]:
-        """``summary``, ``description``, ``reason`` and the evidence."""
-        ...
-
-    @property
-    def starts_at(self) -> float:
-        """Unix seconds."""
-        ...
+    outcomes: Mapping[str, int] = {}
+    problem: str = ""
+    """Why the last push failed; empty after a success."""
+    last_success: float | None = None
+    """Unix seconds."""
 
 
 class Monitor(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures about the monitor itself. Counters only grow."""
+    """Figures about the monitor itself, as ``/status`` shows them. Counters only grow."""
 
     heartbeat_timestamp: float | None = None
     """Unix seconds of the worker's last round."""
@@ -173,39 +96,25 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     probe_age_seconds: float | None = None
     sources_unread: Mapping[str, str] = {}
     """By query: why a source could not be polled."""
-    deliveries: Mapping[tuple[str, str], int] = {}
+    receivers: tuple[str, ...] = ()
+    deliveries: Mapping[str, Mapping[str, int]] = {}
     """By receiver and outcome."""
     outbox_pending: Mapping[str, int] = {}
     """By receiver."""
-    alerts_lost: Mapping[tuple[str, str], int] = {}
+    alerts_lost: Mapping[str, Mapping[str, int]] = {}
     """By receiver and reason."""
     circuits_open: Mapping[str, bool] = {}
     """By receiver: whether sending is paused for a while after repeated failures."""
-    receivers: tuple[str, ...] = ()
     spool_problem: str = ""
     """Why undelivered alerts would be lost with this driver, although they are to be kept."""
     file_problems: Mapping[str, str] = {}
     """By what the files hold (silences, secrets, http): why what was read last may be old."""
-    pushes: Mapping[str, Pushes] = {}
-    """By target: what became of the pushes of the metrics."""
     app_name_problem: str = ""
     """The effect of an app name that other drivers may share."""
-    callback_duration_seconds: Buckets = CALLBACK_BUCKETS
-    probe_duration_seconds: Buckets = PROBE_BUCKETS
-
-
-class ShownSuppressed(Protocol):
-    """One alert that another firing alert suppresses."""
-
-    @property
-    def alert(self) -> ShownAlert:
-        """The suppressed alert."""
-        ...
-
-    @property
-    def by(self) -> ShownAlert:
-        """The alert that suppresses it."""
-        ...
+    pushes: Mapping[str, Pushes] = {}
+    """By target: what became of the pushes of the metrics."""
+    callback_duration_seconds: Timing = Timing()
+    probe_duration_seconds: Timing = Timing()
 
 
 class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
@@ -218,16 +127,18 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     app: str
     spark_version: str
     snapshot: Snapshot
-    health: Mapping[str, QueryHealthView]
-    alerts: tuple[ShownAlert, ...]
+    health: Mapping[str, QueryHealth]
+    alerts: tuple[Alert, ...]
     monitor: Monitor
     wall: float
     expected: tuple[str, ...] = ()
-    suppressed: tuple[ShownSuppressed, ...] = ()
+    suppressed: tuple[Suppressed, ...] = ()
     lag_by_partition: bool = False
     flow: Flow = Flow()
     passed: Mapping[str, float] = {}
     """By label: see ``listener/end_to_end.py``; monotonic seconds."""
+    callback_durations: Buckets = CALLBACK_BUCKETS
+    probe_durations: Buckets = PROBE_BUCKETS
 
     def unix(self, at: float | None) -> float | None:
         """A monotonic time as Unix seconds; None stays None."""

@@ -1,24 +1,217 @@
-"""What is pushed where nobody can scrape: payloads, without sockets."""
+"""Pushes the newest published state where nobody can scrape: to a Pushgateway, or as OTLP."""
 
 from __future__ import annotations
 
+import logging
+import threading
+import time
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from ..alerting.receivers.http import HttpError, HttpPoster
+from ..core.guard import Guard
 from ..core.installed import VERSION
+from ..core.secret import Secret
+from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
+from ..core.threads import Loop
 from .exposition import TEXT, Family, Labels, as_text, base_name, printable
 from .metrics import all_families
-from .published_state import PublishedState
+from .published_state import PublishedState, Pushes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import HistogramDataPoint, Metric
 
+log = logging.getLogger("querypulse")
+
+MAX_PAUSE_SECONDS = 60.0
+"""The longest pause after errors: a rule about a driver that is down waits two minutes."""
+
+
+class Pushgateway:
+    """A Prometheus Pushgateway: a push replaces all figures of this app, and the end deletes them.
+
+    The group of a driver is ``{job="querypulse", instance="<app>"}``, and has no part that changes
+    from one process to the next: the figures of a new driver replace those that a crashed one left
+    behind. See https://github.com/prometheus/pushgateway, "API".
+    """
+
+    name = "pushgateway"
+
+    def __init__(self, poster: HttpPoster) -> None:
+        self.poster = poster
+
+    def push(self, published: PublishedState, wall: float) -> None:
+        """Replace the group with the newest figures, at Unix time ``wall``.
+
+        Raises:
+            HttpError: they were not taken.
+
+        """
+        self._send("PUT", as_text(all_families(published)), published.app, wall)
+
+    def end(self, published: PublishedState, wall: float) -> None:
+        """Delete the group.
+
+        Raises:
+            HttpError: it may still be there.
+
+        """
+        self._send("DELETE", b"", published.app, wall)
+
+    def _send(self, method: str, body: bytes, app: str, wall: float) -> None:
+        self.poster.post(
+            body,
+            wall,
+            lambda _: {"Content-Type": TEXT},
+            address=lambda url: group_url(url, app),
+            method=method,
+        )
+
+
+def group_url(base: str, app: str) -> str:
+    """The URL of a driver's group at the gateway ``base``; any app name has one."""
+    encoded = urlsafe_b64encode(app.encode("utf-8", "replace")).decode("ascii")
+    return f"{base.rstrip('/')}/metrics/job/querypulse/instance@base64/{encoded}"
+
+
+class Otlp:
+    """An OpenTelemetry receiver. It has no way to delete: at the end the figures only stop.
+
+    ``headers`` are a secret file's; see ``parse_headers``.
+    """
+
+    name = "otlp"
+
+    def __init__(self, poster: HttpPoster, headers: Secret | None) -> None:
+        self.poster = poster
+        self._headers = headers
+        self._began = time.time()
+
+    def push(self, published: PublishedState, wall: float) -> None:
+        """Push all figures, at Unix time ``wall``.
+
+        Raises:
+            HttpError: some were not taken.
+
+        """
+        headers = {"Content-Type": "application/x-protobuf", **self._own_headers()}
+        body = request_body(published, began=self._began, wall=wall)
+        answer = self.poster.post(body, wall, lambda _: headers, address=_metrics_url)
+        if count := rejected(answer):
+            text = f"{self.poster.place} refused {count} figures"
+            raise HttpError(text, DeliveryOutcome.REJECTED)
+
+    def end(self, published: PublishedState, wall: float) -> None:
+        """Nothing to do: what an OpenTelemetry receiver keeps is its own affair."""
+
+    def _own_headers(self) -> dict[str, str]:
+        if self._headers is None:
+            return {}
+        try:
+            return parse_headers(self._headers.reveal())
+        except ValueError as error:
+            raise HttpError(f"otlp_headers_file: {error}", DeliveryOutcome.MISCONFIGURED) from None
+
+
+PushTarget = Pushgateway | Otlp
+
+
+class Publisher:
+    """Pushes to one target every ``interval_seconds``; a failed push is followed by the next one.
+
+    Nothing is queued: each push has what ``published`` returns then, unless that is None.
+    """
+
+    def __init__(
+        self,
+        target: PushTarget,
+        published: Callable[[], PublishedState | None],
+        guard: Guard,
+        *,
+        interval_seconds: float,
+    ) -> None:
+        self.name = target.name
+        self._target = target
+        self._published = published
+        self._guard = guard
+        self._interval = interval_seconds
+        self._outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self._problem = ""
+        self._in_a_row = 0
+        self._last: tuple[PublishedState, float] | None = None
+        """What was pushed last, and when (Unix seconds)."""
+        self._is_planned = False
+        self._ending = threading.Event()
+        self._loop = Loop(f"push-{target.name}", self._step, guard, last=self._end)
+
+    @property
+    def pushes(self) -> Pushes:
+        """What became of the pushes so far."""
+        pushed_at = None if self._last is None else self._last[1]
+        return Pushes(self._outcomes.copy(), self._problem, pushed_at)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._loop.start()
+
+    def stop(self, *, planned: bool) -> None:
+        """Ask the thread to end; after a ``planned`` end nothing stays at the target."""
+        self._is_planned = planned
+        self._loop.stop()
+        self._ending.set()
+
+    def join(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds for the end, then cut the connection."""
+        if not self._loop.is_forked:
+            self._loop.join(timeout)
+            self._guard.attempt(f"close-push-{self.name}", self._target.poster.close)
+
+    def _step(self) -> None:
+        try:
+            published = self._published()
+            if published is not None:
+                self._send(self._target.push, published)
+        finally:
+            doubled = self._interval * 2.0 ** min(self._in_a_row, 10)
+            self._ending.wait(max(self._interval, min(doubled, MAX_PAUSE_SECONDS)))
+
+    def _end(self) -> None:
+        """Leave nothing behind after a planned end, and the newest figures after a crash."""
+        if self._last is None:
+            return
+        published = self._published()
+        if self._is_planned:
+            self._send(self._target.end, self._last[0])
+        elif published is not None:
+            self._send(self._target.push, published)
+
+    def _send(
+        self, send: Callable[[PublishedState, float], None], published: PublishedState
+    ) -> None:
+        try:
+            send(published, time.time())
+        except HttpError as error:
+            self._outcomes[error.answer.value] += 1
+            self._in_a_row += 1
+            if str(error) != self._problem:
+                self._problem = str(error)
+                log.warning("querypulse: %s did not take the metrics: %s", self.name, error)
+        except Exception as error:
+            self._outcomes[FAILED] += 1
+            self._in_a_row += 1
+            self._problem = type(error).__name__
+            raise
+        else:
+            self._outcomes[DeliveryOutcome.DELIVERED.value] += 1
+            self._problem, self._in_a_row, self._last = "", 0, (published, time.time())
+
 
 # -- otlp -------------------------------------------------------------------------------------
-# What an OpenTelemetry receiver gets: our families as OTLP metrics, in protobuf.
+# Our families as OTLP metrics, in protobuf.
 #
 # The records and the encoder are the OpenTelemetry SDK's (the extra ``otlp``); its exporter, which
 # retries and logs in the job, is not used. Names are those of OpenMetrics: a conversion of a
@@ -26,8 +219,6 @@ if TYPE_CHECKING:
 # https://opentelemetry.io/docs/specs/otlp/#otlphttp.
 
 
-PATH = "/v1/metrics"
-CONTENT_TYPE = "application/x-protobuf"
 MODULES = ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.common")
 PACKAGES = ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-common")
 """What to install for them: those of the extra ``otlp``."""
@@ -41,9 +232,9 @@ def is_installed() -> bool:
         return False
 
 
-def metrics_url(endpoint: str) -> str:
-    """The URL for metrics of an OTLP endpoint, as ``OTEL_EXPORTER_OTLP_ENDPOINT`` is read."""
-    return f"{endpoint.rstrip('/')}{PATH}"
+def _metrics_url(endpoint: str) -> str:
+    """As ``OTEL_EXPORTER_OTLP_ENDPOINT`` is read."""
+    return f"{endpoint.rstrip('/')}/v1/metrics"
 
 
 def parse_headers(text: str) -> dict[str, str]:
@@ -155,26 +346,3 @@ def _histogram_points(family: Family, times: Mapping[str, Any]) -> Iterator[Hist
 
 def _attributes(names: Labels, values: Labels) -> dict[str, str]:
     return dict(zip(names, map(printable, values), strict=True))
-
-
-# -- pushgateway ------------------------------------------------------------------------------
-# What a Prometheus Pushgateway gets.
-#
-# The group of a driver is ``{job="querypulse", instance="<app>"}``, and has no part that changes
-# from one process to the next: the figures of a new driver replace those that a crashed one left
-# behind. See https://github.com/prometheus/pushgateway, "API".
-
-
-JOB = "querypulse"
-HEADERS = {"Content-Type": TEXT}
-
-
-def group_url(base: str, app: str) -> str:
-    """The URL of a driver's group at the gateway ``base``; any app name has one."""
-    encoded = urlsafe_b64encode(app.encode("utf-8", "replace")).decode("ascii")
-    return f"{base.rstrip('/')}/metrics/job/{JOB}/instance@base64/{encoded}"
-
-
-def group_body(published: PublishedState) -> bytes:
-    """All metrics of a driver, as the gateway reads them."""
-    return as_text(all_families(published))

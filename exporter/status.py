@@ -1,4 +1,4 @@
-"""The status that ``/status`` serves, of the queries and of the monitor, and readiness."""
+"""The status that ``/status`` serves and ``sidecar.snapshot()`` returns, and readiness."""
 
 from __future__ import annotations
 
@@ -8,91 +8,25 @@ from datetime import datetime, timezone
 import msgspec
 
 from ..listener.checkpoints import checkpoint_problem
-from .published_state import Buckets, Monitor, PublishedState, Pushes, ShownAlert, ShownSuppressed
-from .query_row import QueryRow, downstream, end_to_end_age_seconds, rows, upstream
+from .published_state import Monitor, PublishedState
+from .query_row import QueryRow, rows
 
-# -- monitor status ---------------------------------------------------------------------------
-# The status of the monitor itself, for people.
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """A histogram in three figures; ``p99_seconds`` is the bound of a bucket, an upper limit."""
-
-    count: int
-    total_seconds: float
-    p99_seconds: float | None
+UNREADY = frozenset(
+    {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
+)
+"""States in which a query does not work."""
 
 
-class MonitorStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Like ``Monitor``; counts by two labels are nested as receiver -> outcome -> count."""
+class SupervisedStatus(msgspec.Struct, frozen=True):
+    """How ``supervise`` restarts a query."""
 
-    heartbeat_timestamp: float | None
-    listener_path: str
-    listener_registered: bool | None
-    reregistrations: int
-    missing: tuple[str, ...]
-    mailbox_depth: int
-    events: Mapping[str, int]
-    events_dropped: Mapping[str, int]
-    internal_errors: Mapping[str, int]
-    probe_age_seconds: float | None
-    sources_unread: Mapping[str, str]
-    receivers: tuple[str, ...]
-    deliveries: Mapping[str, Mapping[str, int]]
-    outbox_pending: Mapping[str, int]
-    alerts_lost: Mapping[str, Mapping[str, int]]
-    circuits_open: Mapping[str, bool]
-    spool_problem: str
-    file_problems: Mapping[str, str]
-    app_name_problem: str
-    pushes: Mapping[str, Pushes]
-    callback_duration_seconds: Timing
-    probe_duration_seconds: Timing
-
-
-def monitor_status(monitor: Monitor) -> MonitorStatus:
-    """Convert the monitor's figures."""
-    return MonitorStatus(
-        heartbeat_timestamp=monitor.heartbeat_timestamp,
-        listener_path=monitor.listener_path,
-        listener_registered=monitor.listener_registered,
-        reregistrations=monitor.reregistrations,
-        missing=monitor.missing,
-        mailbox_depth=monitor.mailbox_depth,
-        events=monitor.events,
-        events_dropped=monitor.events_dropped,
-        internal_errors=monitor.internal_errors,
-        probe_age_seconds=monitor.probe_age_seconds,
-        sources_unread=monitor.sources_unread,
-        receivers=monitor.receivers,
-        deliveries=_by_receiver(monitor, monitor.deliveries),
-        outbox_pending=monitor.outbox_pending,
-        alerts_lost=_by_receiver(monitor, monitor.alerts_lost),
-        circuits_open=monitor.circuits_open,
-        spool_problem=monitor.spool_problem,
-        file_problems=monitor.file_problems,
-        app_name_problem=monitor.app_name_problem,
-        pushes=monitor.pushes,
-        callback_duration_seconds=_timing(monitor.callback_duration_seconds),
-        probe_duration_seconds=_timing(monitor.probe_duration_seconds),
-    )
-
-
-def _by_receiver(
-    monitor: Monitor, counts: Mapping[tuple[str, str], int]
-) -> dict[str, dict[str, int]]:
-    shown: dict[str, dict[str, int]] = {name: {} for name in monitor.receivers}
-    for (receiver, what), count in counts.items():
-        shown.setdefault(receiver, {})[what] = count
-    return shown
-
-
-def _timing(buckets: Buckets) -> Timing:
-    return Timing(buckets.count, buckets.sum, buckets.bound_of(0.99))
-
-
-# -- status -----------------------------------------------------------------------------------
-# The status that ``/status`` serves and ``sidecar.snapshot()`` returns.
+    restarts: int
+    next_start_seconds: float | None
+    """Seconds until its next start is due, negative once that is overdue; None while it runs."""
+    failure: str
+    """Why it was started again last; empty before the first failure."""
+    given_up: str
+    """Why it is not restarted any more; empty while it is."""
 
 
 class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,18 +81,6 @@ class QueryStatus(msgspec.Struct, frozen=True, kw_only=True):
     """None unless the application lets querypulse restart it."""
 
 
-class SupervisedStatus(msgspec.Struct, frozen=True):
-    """How ``supervise`` restarts a query."""
-
-    restarts: int
-    next_start_seconds: float | None
-    """Seconds until its next start is due, negative once that is overdue; None while it runs."""
-    failure: str
-    """Why it was started again last; empty before the first failure."""
-    given_up: str
-    """Why it is not restarted any more; empty while it is."""
-
-
 class AlertStatus(msgspec.Struct, frozen=True):
     """One firing alert; ``starts_at`` is ISO 8601 in UTC."""
 
@@ -178,7 +100,7 @@ class SuppressedStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The status of one driver at one moment: its queries, its alerts and the monitor itself.
+    """One driver at one moment: its queries, its alerts and the monitor itself.
 
     ``at`` is that moment, ISO 8601 in UTC.
     """
@@ -187,100 +109,13 @@ class Status(msgspec.Struct, frozen=True):
     spark_version: str
     queries: tuple[QueryStatus, ...]
     alerts: tuple[AlertStatus, ...]
-    monitor: MonitorStatus
+    monitor: Monitor
     at: str
     suppressed: tuple[SuppressedStatus, ...] = ()
 
 
-def status(published: PublishedState) -> Status:
-    """Convert the published state."""
-    return Status(
-        app=published.app,
-        spark_version=published.spark_version,
-        queries=tuple(_query(row) for row in rows(published)),
-        alerts=tuple(_alert(alert) for alert in published.alerts),
-        monitor=monitor_status(published.monitor),
-        at=_iso(published.wall),
-        suppressed=tuple(_suppressed(one) for one in published.suppressed),
-    )
-
-
-def _suppressed(one: ShownSuppressed) -> SuppressedStatus:
-    return SuppressedStatus(
-        alertname=one.alert.labels["alertname"],
-        query=one.alert.labels["query"],
-        reason=one.alert.annotations.get("reason", ""),
-        by_alertname=one.by.labels["alertname"],
-        by_query=one.by.labels["query"],
-    )
-
-
-def _query(row: QueryRow) -> QueryStatus:
-    query, facts, progress = row.query, row.facts, row.live_progress
-    began = row.published.unix(query.started_at) if query is not None else None
-    return QueryStatus(
-        name=row.label,
-        id=query.query_id if query is not None else None,
-        run_id=query.run_id if query is not None else None,
-        state=row.state,
-        reason=row.health.reason,
-        last_commit_batch=query.last_commit_batch if query is not None else None,
-        last_commit_age_seconds=row.last_commit_age_seconds,
-        window_seconds=row.health.window_seconds,
-        batch_in_flight_seconds=row.batch_in_flight_seconds,
-        lag_offsets=row.lag_offsets,
-        error_class=row.error_class,
-        expected=row.is_expected,
-        ignored=row.health.ignored,
-        started_at=_iso(began) if began is not None else None,
-        restarts=row.totals.restarts,
-        trigger=str(facts.trigger) if facts is not None else None,
-        sink=facts.sink if facts is not None else None,
-        batch_in_flight=row.batch_in_flight,
-        last_idle_age_seconds=row.last_idle_age_seconds,
-        recent_batch_seconds=query.recent_batches if query is not None else (),
-        input_rows_per_second=progress.input_rows_per_second if progress is not None else None,
-        processed_rows_per_second=(
-            progress.processed_rows_per_second if progress is not None else None
-        ),
-        lag_seconds=row.lag_seconds,
-        last_input_age_seconds=row.last_input_age_seconds,
-        checkpoint_problem=checkpoint_problem(facts.checkpoint) if facts is not None else None,
-        upstream=upstream(row),
-        downstream=downstream(row),
-        end_to_end_age_seconds=end_to_end_age_seconds(row),
-        supervised=_supervised(row),
-    )
-
-
-def _supervised(row: QueryRow) -> SupervisedStatus | None:
-    one, now = row.supervised, row.published.snapshot.at
-    if one is None:
-        return None
-    due = None if one.due_at is None else one.due_at - now
-    return SupervisedStatus(one.restarts, due, one.failure, one.given_up)
-
-
-def _alert(alert: ShownAlert) -> AlertStatus:
-    return AlertStatus(alert.labels, alert.annotations, _iso(alert.starts_at))
-
-
-def _iso(unix: float) -> str:
-    return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")
-
-
-# -- readiness --------------------------------------------------------------------------------
-# Whether all queries are healthy, for ``/readyz``.
-
-
-UNREADY = frozenset(
-    {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
-)
-"""States in which a query does not work."""
-
-
 class Reason(msgspec.Struct, frozen=True):
-    """Why it is not ready; ``query`` is None when the monitor itself is not ready."""
+    """Why the driver is not ready; ``query`` is None when the monitor itself is not ready."""
 
     query: str | None
     state: str
@@ -294,14 +129,86 @@ class Readiness(msgspec.Struct, frozen=True):
     reasons: tuple[Reason, ...] = ()
 
 
+def status(published: PublishedState) -> Status:
+    """Convert the published state."""
+    return Status(
+        app=published.app,
+        spark_version=published.spark_version,
+        queries=tuple(_query(row) for row in rows(published)),
+        alerts=tuple(
+            AlertStatus(alert.labels, alert.annotations, _iso(alert.starts_at))
+            for alert in published.alerts
+        ),
+        monitor=published.monitor,
+        at=_iso(published.wall),
+        suppressed=tuple(
+            SuppressedStatus(
+                alertname=pair.alert.labels["alertname"],
+                query=pair.alert.labels["query"],
+                reason=pair.alert.annotations.get("reason", ""),
+                by_alertname=pair.by.labels["alertname"],
+                by_query=pair.by.labels["query"],
+            )
+            for pair in published.suppressed
+        ),
+    )
+
+
 def readiness(published: PublishedState | None) -> Readiness:
     """Check every known or expected query that is not ignored; None is not ready."""
     if published is None:
         return Readiness(False, (Reason(None, "starting", "nothing has been evaluated yet"),))
-    unhealthy = (row for row in rows(published) if row.state in UNREADY and not row.health.ignored)
-    reasons = tuple(_reason(row) for row in unhealthy)
+    reasons = tuple(
+        Reason(row.label, row.state, row.health.reason)
+        for row in rows(published)
+        if row.state in UNREADY and not row.health.ignored
+    )
     return Readiness(not reasons, reasons)
 
 
-def _reason(row: QueryRow) -> Reason:
-    return Reason(row.label, row.state, row.health.reason)
+def _query(row: QueryRow) -> QueryStatus:
+    query, facts, progress, flight = row.query, row.facts, row.live_progress, row.in_flight
+    began = row.published.unix(query.started_at) if row.is_seen else None
+    return QueryStatus(
+        name=row.label,
+        id=query.query_id if row.is_seen else None,
+        run_id=query.run_id if row.is_seen else None,
+        state=row.state,
+        reason=row.health.reason,
+        last_commit_batch=query.last_commit_batch,
+        last_commit_age_seconds=row.age(query.last_commit_at),
+        window_seconds=row.health.window_seconds,
+        batch_in_flight_seconds=row.batch_in_flight_seconds,
+        lag_offsets=sum(row.lags.values()) if row.lags else None,
+        error_class=row.error_class,
+        expected=row.is_expected,
+        ignored=row.health.ignored,
+        started_at=None if began is None else _iso(began),
+        restarts=row.totals.restarts,
+        trigger=None if facts is None else str(facts.trigger),
+        sink=None if facts is None else facts.sink,
+        batch_in_flight=None if flight is None else flight.batch_id,
+        last_idle_age_seconds=row.age(query.last_idle_at),
+        recent_batch_seconds=query.recent_batches,
+        input_rows_per_second=None if progress is None else progress.input_rows_per_second,
+        processed_rows_per_second=None if progress is None else progress.processed_rows_per_second,
+        lag_seconds=max(row.source_ages.values(), default=None),
+        last_input_age_seconds=row.age(query.last_input_at),
+        checkpoint_problem=None if facts is None else checkpoint_problem(facts.checkpoint),
+        upstream=row.upstream,
+        downstream=row.downstream,
+        end_to_end_age_seconds=row.end_to_end_age_seconds,
+        supervised=_supervised(row),
+    )
+
+
+def _supervised(row: QueryRow) -> SupervisedStatus | None:
+    query = row.supervised
+    if query is None:
+        return None
+    due = None if query.due_at is None else query.due_at - row.published.snapshot.at
+    return SupervisedStatus(query.restarts, due, query.failure, query.given_up)
+
+
+def _iso(unix: float) -> str:
+    return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")

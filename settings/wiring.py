@@ -19,6 +19,7 @@ from ..alerting.spool import Spool
 from ..core.guard import Guard
 from ..core.secret import Secret
 from ..exporter import push
+from ..exporter.push import PushTarget
 from ..exporter.server import Tls
 from ..listener.flow import TABLE, TOPIC, Declared, Place, brokers_of, path_place
 from ..listener.probe import CALM_SECONDS
@@ -268,17 +269,8 @@ def refused_address(settings: Settings) -> str:
 # Settings -> what pushes metrics, where nobody can scrape.
 
 
-class PushConnections(msgspec.Struct, frozen=True):
-    """The configured targets; None for one that is not."""
-
-    pushgateway: HttpPoster | None = None
-    otlp: HttpPoster | None = None
-    otlp_headers: Secret | None = None
-    interval_seconds: float = 15.0
-
-
-def push_connections(settings: Settings) -> PushConnections:
-    """The connections to all targets; nothing is sent yet.
+def push_targets(settings: Settings) -> tuple[PushTarget, ...]:
+    """The configured targets; nothing is sent yet.
 
     Raises:
         SettingsError: a URL or a file of headers cannot be used, or a package is not installed.
@@ -288,17 +280,17 @@ def push_connections(settings: Settings) -> PushConnections:
         raise SettingsError("setting 'otlp_headers_file' needs 'otlp_endpoint'")
     if settings.otlp_endpoint is not None and not push.is_installed():
         raise SettingsError(f"setting 'otlp_endpoint' needs: pip install {' '.join(push.PACKAGES)}")
-    return PushConnections(
-        _poster("pushgateway_url", settings.pushgateway_url, settings),
-        _poster("otlp_endpoint", settings.otlp_endpoint, settings),
-        _headers(settings.otlp_headers_file),
-        settings.push_interval_seconds,
-    )
+    targets: list[PushTarget] = []
+    if settings.pushgateway_url is not None:
+        poster = _poster("pushgateway_url", settings.pushgateway_url, settings)
+        targets.append(push.Pushgateway(poster))
+    if settings.otlp_endpoint is not None:
+        poster = _poster("otlp_endpoint", settings.otlp_endpoint, settings)
+        targets.append(push.Otlp(poster, _headers(settings.otlp_headers_file)))
+    return tuple(targets)
 
 
-def _poster(name: str, url: str | None, settings: Settings) -> HttpPoster | None:
-    if url is None:
-        return None
+def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
     with as_settings_error():
         return HttpPoster(Secret(url), setting=name, http=http_options(None, settings))
 
@@ -326,7 +318,7 @@ class Components(msgspec.Struct, frozen=True):
     heartbeat: Heartbeat | None
     query_heartbeats: dict[str, Heartbeat]
     """By name pattern of queries."""
-    pushing: PushConnections
+    push_targets: tuple[PushTarget, ...]
     access: HttpAccess
     redacting: Redacting
     silencing: Silencing
@@ -345,7 +337,7 @@ def make_components(settings: Settings, guard: Guard) -> Components:
         receivers=receivers_from_settings.receivers(settings),
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
         query_heartbeats=receivers_from_settings.query_heartbeats(settings, guard),
-        pushing=push_connections(settings),
+        push_targets=push_targets(settings),
         access=http_access(settings),
         redacting=Redacting(settings),
         silencing=Silencing(settings.silences, settings.silence_file, guard),

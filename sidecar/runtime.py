@@ -24,6 +24,7 @@ from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
 from ..exporter.published_state import PublishedState
+from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import CheckpointWarnings
 from ..listener.connect.event_stream import open_connect_path
@@ -43,9 +44,8 @@ from ..settings.settings import Settings
 from ..settings.silencing import Silencing, silence_until, unmatched
 from ..settings.wiring import Components, HttpAccess, refused_address
 from .file_readers import FileReaders
-from .monitor import MonitorFacts, Origin
+from .monitor import MonitorFacts
 from .observers import observers_of, spark_version
-from .pushing import make_publishers
 from .session import (
     NoSessionError,
     active_session,
@@ -263,9 +263,15 @@ class Runtime:
         self._worker = self._make_worker(lifecycle)
         self._server = make_server(settings, components.access, self._content(), guard)
         self._files = FileReaders(components, self._server, guard)
-        self._publishers = make_publishers(app, components.pushing, self._pushed, guard)
+        interval = settings.push_interval_seconds
+        self._publishers = [
+            Publisher(target, self._pushed, guard, interval_seconds=interval)
+            for target in components.push_targets
+        ]
         self._facts = MonitorFacts(
-            Origin(app, spark_version(spark, path), lag_by_partition=settings.lag_by_partition),
+            app=app,
+            spark_version=spark_version(spark, path),
+            lag_by_partition=settings.lag_by_partition,
             path=path,
             listener=listener,
             reader=self._observers.reader,
@@ -291,7 +297,8 @@ class Runtime:
             self._server = None
         self._files.start()
         self._notifier.start()
-        self._publishers.start()
+        for publisher in self._publishers:
+            publisher.start()
         for loop in self._loops:
             loop.start()
         page = (external_url(self._settings) or self.url) if self.url else None
@@ -359,7 +366,8 @@ class Runtime:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
-        self._publishers.stop(planned=end is not ProcessEnd.CRASHED)
+        for publisher in self._publishers:
+            publisher.stop(planned=end is not ProcessEnd.CRASHED)
         try:
             self._notifier.close(deadline)
         finally:
@@ -368,7 +376,8 @@ class Runtime:
                 self._server.close(deadline.left, notice=end.notice)
         for loop in self._loops:
             loop.join(deadline.left)
-        self._publishers.join(lambda: deadline.left)
+        for publisher in self._publishers:
+            publisher.join(deadline.left)
         self._files.stop()
 
     def _make_lifecycle(self, app: str, spark: Any) -> Lifecycle:

@@ -13,10 +13,11 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
-from prometheus_client.core import CollectorRegistry
+from prometheus_client.core import CollectorRegistry, Metric
 from prometheus_client.exposition import generate_latest
 
-from querypulse.exporter.metrics import QueryCollector
+from querypulse.exporter.exposition import base_name
+from querypulse.exporter.metrics import all_families
 from querypulse.exporter.published_state import PublishedState
 from querypulse.listener.events import _PROGRESS
 
@@ -43,7 +44,12 @@ class _Ready:
     """A collector that has nothing to do any more: what is left is the writing."""
 
     def __init__(self, published: PublishedState) -> None:
-        self._families = list(QueryCollector(lambda: published).collect())
+        self._families = []
+        for family in all_families(published):
+            metric = Metric(base_name(family), family.documentation, family.kind)
+            for name, names, values, figure in family.samples:
+                metric.add_sample(name, dict(zip(names, values, strict=True)), figure)
+            self._families.append(metric)
 
     def collect(self) -> list[Any]:
         return self._families

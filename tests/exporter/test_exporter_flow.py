@@ -6,8 +6,7 @@ from msgspec.structs import replace
 from support.flowing import Lake
 from support.published_states import published
 
-from querypulse.exporter.query_metrics import MAX_SERIES, flow_families
-from querypulse.exporter.query_row import rows
+from querypulse.exporter.metrics import MAX_EDGES, all_families
 from querypulse.exporter.status import status
 from querypulse.listener.flow import Flow
 
@@ -32,15 +31,20 @@ def test_status_names_the_neighbours_and_the_age():
     assert queries["bronze"].end_to_end_age_seconds is None
 
 
+def family(shown, name):
+    """By label values: the figures of a query's family."""
+    (family,) = (f for f in all_families(shown) if f.name == f"spark_streaming_query_{name}")
+    return {labels: figure for _, _, labels, figure in family.samples}
+
+
 def test_metrics_have_the_edges_and_only_known_ages():
     shown = of_lake(chain(), passed={"silver": 88.0})
-    age, edges = flow_families("shop", rows(shown))
 
-    assert [(labels, figure) for _, _, labels, figure in age.samples] == [(("shop", "silver"), 12)]
-    assert sorted(labels for _, _, labels, _ in edges.samples) == [
-        ("shop", "gold", "silver"),
-        ("shop", "silver", "bronze"),
-    ]
+    assert family(shown, "end_to_end_age_seconds") == {("shop", "silver"): 12}
+    assert family(shown, "upstream") == {
+        ("shop", "gold", "silver"): 1,
+        ("shop", "silver", "bronze"): 1,
+    }
 
 
 def test_number_of_series_and_of_listed_neighbours_is_bounded():
@@ -50,5 +54,4 @@ def test_number_of_series_and_of_listed_neighbours_is_bounded():
     shown = replace(published(lake), flow=Flow(upstream=every, downstream=every))
 
     assert {len(query.upstream) for query in status(shown).queries} == {50}
-    assert len(flow_families("shop", rows(shown)).__next__().samples) == 0
-    assert len(list(flow_families("shop", rows(shown)))[1].samples) == MAX_SERIES
+    assert len(family(shown, "upstream")) == MAX_EDGES

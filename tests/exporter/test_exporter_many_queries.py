@@ -7,7 +7,7 @@ from support.exporter_exposition import samples
 from support.published_states import published
 from support.story import CONFLICT, Story
 
-from querypulse.exporter import query_metrics
+from querypulse.exporter import metrics
 from querypulse.exporter.metrics import all_families
 
 LIMIT = 5
@@ -15,7 +15,7 @@ LIMIT = 5
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch):
-    monkeypatch.setattr(query_metrics, "MAX_QUERIES", LIMIT)
+    monkeypatch.setattr(metrics, "MAX_QUERIES", LIMIT)
 
 
 def driver(*, ended=0, running=0):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-import msgspec
 import pytest
 from prometheus_client import REGISTRY, generate_latest
 from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
@@ -12,7 +11,6 @@ from support.published_states import WALL, full_published, published
 from support.story import CONFLICT, Story, progress
 
 from querypulse.core.states import STATES
-from querypulse.exporter.metrics import QueryCollector
 from querypulse.exporter.published_state import Monitor
 from querypulse.listener.query import BUCKETS
 
@@ -215,11 +213,3 @@ def test_process_wide_registry_is_left_alone():
     text(full_published())
     assert b"querypulse" not in generate_latest(REGISTRY)
     assert b"querypulse" not in before
-
-
-def test_scrape_sees_the_newest_published_state():
-    states = [full_published()]
-    collector = QueryCollector(lambda: states[-1])
-    assert b'query="busy"' in generate_latest(collector)
-    states.append(msgspec.structs.replace(published(), app="other"))
-    assert b'query="busy"' not in generate_latest(collector)

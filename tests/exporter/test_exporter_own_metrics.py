@@ -12,7 +12,7 @@ from support.story import CONFLICT, Story
 
 from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.core import installed as version_module
-from querypulse.exporter.published_state import Monitor
+from querypulse.exporter.published_state import PROBE_BUCKETS, Monitor
 
 
 def test_monitor_counts_known_kinds_from_0():
@@ -34,7 +34,10 @@ def test_monitor_counts_known_kinds_from_0():
     }  # fmt: skip
     assert values(shown, "querypulse_receiver_circuit_open") == {("webhook",): 0}
     assert values(shown, "querypulse_outbox_pending") == {("webhook",): 0}
-    assert values(shown, "querypulse_probe_duration_seconds_count") == {(): 0}
+    empty = published(monitor=Monitor())
+    assert values(
+        replace(empty, probe_durations=PROBE_BUCKETS), "querypulse_probe_duration_seconds_count"
+    ) == {(): 0}
 
 
 def test_monitor_exports_its_counters():
@@ -58,7 +61,7 @@ def test_monitor_exports_its_counters():
 
 
 def test_heartbeat_pings_are_counted_as_deliveries():
-    monitor = Monitor(receivers=("webhook",), deliveries={("heartbeat", "delivered"): 3})
+    monitor = Monitor(receivers=("webhook",), deliveries={"heartbeat": {"delivered": 3}})
     shown = full_published(monitor=monitor)
 
     assert values(shown, "querypulse_deliveries_total", receiver="heartbeat") == {("delivered",): 3}

@@ -7,7 +7,7 @@ from support.exporter_exposition import text
 from support.published_states import published
 from support.story import Story
 
-from querypulse.exporter.query_metrics import MAX_QUERIES
+from querypulse.exporter.metrics import MAX_QUERIES
 from querypulse.listener.state import MAX_GONE_QUERIES
 
 MANY = MAX_GONE_QUERIES + 1_000

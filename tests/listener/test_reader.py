@@ -13,7 +13,7 @@ from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.notifier import Notifier
 from querypulse.core.guard import Guard
-from querypulse.exporter.published_state import DROP_REASONS
+from querypulse.exporter.metrics import DROP_REASONS
 from querypulse.listener.event_reader import (
     MAX_ANSWERS,
     REMEMBERED,
@@ -28,7 +28,7 @@ from querypulse.listener.mailbox import Mailbox, Received
 from querypulse.listener.probe import Context, Prober
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
-from querypulse.sidecar.monitor import MonitorFacts, Origin
+from querypulse.sidecar.monitor import MonitorFacts
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
@@ -504,7 +504,9 @@ def shown(reading, forged=0):
     listener.refused["forged"] += forged
     worker = WorkerHarness().step().worker
     facts = MonitorFacts(
-        Origin("etl", "4.0.0", lag_by_partition=False),
+        app="etl",
+        spark_version="4.0.0",
+        lag_by_partition=False,
         path=Path(reading.source),
         listener=listener,
         reader=reading.reader,
@@ -513,7 +515,7 @@ def shown(reading, forged=0):
         guard=reading.guard,
         notifier=Notifier([]),
         files=SimpleNamespace(problems={}),
-        publishers=SimpleNamespace(pushes={}),
+        publishers=[],
     )
     dropped = facts.published(worker.evaluated).monitor.events_dropped
     assert set(dropped) <= set(DROP_REASONS)

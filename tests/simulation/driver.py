@@ -297,7 +297,7 @@ class SimDriver:
         server = SimpleNamespace(close=self._server_closed)
         return SimpleNamespace(  # type: ignore[return-value]
             _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=nothing, _files=nothing,
-            _publishers=nothing, _server=server, evaluated=self.worker.evaluated,
+            _publishers=[], _server=server, evaluated=self.worker.evaluated,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:

@@ -1,12 +1,28 @@
-"""A published's exposition, read back by Prometheus' own parsers."""
+"""The exposition of a published state, read back by Prometheus' own parsers."""
 
 from __future__ import annotations
 
+from prometheus_client.core import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from querypulse.exporter.exposition import as_openmetrics, as_text
+from querypulse.exporter.exposition import as_openmetrics, as_text, base_name, printable
 from querypulse.exporter.metrics import all_families
+
+
+class Collector:
+    """All families as ``prometheus_client`` has them."""
+
+    def __init__(self, shown):
+        self._shown = shown
+
+    def collect(self):
+        for family in all_families(self._shown):
+            metric = Metric(base_name(family), family.documentation, family.kind)
+            for name, names, values, figure in family.samples:
+                labels = dict(zip(names, map(printable, values), strict=True))
+                metric.add_sample(name, labels, figure)
+            yield metric
 
 
 def text(shown) -> str:

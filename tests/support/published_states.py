@@ -19,6 +19,8 @@ from querypulse.listener.flow import Flow
 WALL = 1_700_000_000.0
 """The Unix time of every snapshot."""
 
+CALLBACKS = CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5])
+PROBES = PROBE_BUCKETS.add([0.02, 0.3])
 MONITOR = Monitor(
     heartbeat_timestamp=WALL - 0.5,
     listener_path="bus_queue",
@@ -30,16 +32,16 @@ MONITOR = Monitor(
     internal_errors={"worker": 1},
     probe_age_seconds=0.25,
     sources_unread={"busy": "no answer from the broker"},
-    deliveries={("webhook", "delivered"): 5, ("webhook", "transient"): 2},
+    deliveries={"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}},
     outbox_pending={"webhook": 1},
-    alerts_lost={("pagerduty", "rejected"): 1},
+    alerts_lost={"webhook": {}, "pagerduty": {"rejected": 1}},
     circuits_open={"webhook": True, "pagerduty": False},
     spool_problem="/spool: no space left on device",
     file_problems={"silences": "no answer for 12 s"},
     app_name_problem="the app is called 'pyspark-shell'",
     receivers=("webhook", "pagerduty"),
-    callback_duration_seconds=CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5]),
-    probe_duration_seconds=PROBE_BUCKETS.add([0.02, 0.3]),
+    callback_duration_seconds=CALLBACKS.timing(),
+    probe_duration_seconds=PROBES.timing(),
 )
 
 
@@ -69,6 +71,8 @@ def published(
         expected=tuple(expected),
         lag_by_partition=by_partition,
         flow=evaluation.flow,
+        callback_durations=CALLBACKS,
+        probe_durations=PROBES,
     )
 
 

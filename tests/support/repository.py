@@ -11,6 +11,7 @@ from pathlib import Path
 import yaml
 from msgspec.structs import replace
 from prometheus_client.core import Metric
+from support.exporter_exposition import Collector
 from support.published_states import full_published
 from support.rules_table import cases
 from support.story import Story, policy, processing
@@ -19,7 +20,6 @@ from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.alerting.finding import Finding
 from querypulse.alerting.rules import driver_down
-from querypulse.exporter.metrics import QueryCollector
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.probe import JobActivity, JobCounts
 
@@ -120,7 +120,7 @@ def grafana() -> dict[str, dict]:
 @lru_cache
 def families() -> dict[str, Metric]:
     """The metric families of a driver, by their names in queries (``..._total``, ``..._info``)."""
-    collected = QueryCollector(full_published).collect()
+    collected = Collector(full_published()).collect()
     return {_shown(family): family for family in collected}
 
 

@@ -23,7 +23,7 @@ WITH_SETTINGS = {*BELOW_SETTINGS, "settings"}
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "listener": {"core"},
-    "exporter": SHARED,
+    "exporter": {*SHARED, "alerting"},
     "alerting": SHARED,
     "dashboards": set(),
     "settings": {*BELOW_SETTINGS, "dashboards"},

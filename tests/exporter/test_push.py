@@ -1,0 +1,334 @@
+"""Pushing never waits for the job: figures are replaced, failures counted, the end is bounded."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
+
+import pytest
+import requests
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+from support.http_double import HttpDouble, held, reply
+from support.patience import PATIENCE_SECONDS, until
+from support.published_states import WALL, full_published
+from support.server_process import ServerProcess, free_port
+
+from querypulse.core.guard import Guard
+from querypulse.exporter import push
+from querypulse.exporter.exposition import as_text, base_name
+from querypulse.exporter.metrics import all_families
+from querypulse.exporter.push import Publisher
+from querypulse.settings.settings import Settings, SettingsError
+from querypulse.settings.wiring import push_targets
+
+BEGAN = WALL - 1000
+
+
+@pytest.fixture
+def double():
+    with HttpDouble() as double:
+        yield double
+
+
+@pytest.fixture
+def publishing():
+    """Start what the settings say; everything ends with the test."""
+    started = []
+
+    def start(*, published=full_published, interval=0.05, **settings):
+        (target,) = push_targets(Settings(**settings))
+        publisher = Publisher(target, published, Guard(), interval_seconds=interval)
+        publisher.start()
+        started.append(publisher)
+        return publisher
+
+    yield start
+    for publisher in started:
+        end(publisher, planned=False)
+
+
+def end(publisher, *, planned):
+    publisher.stop(planned=planned)
+    publisher.join(PATIENCE_SECONDS)
+
+
+def sent_names():
+    """The names of the families with a figure, as OpenTelemetry has them."""
+    families = [family for family in all_families(full_published()) if family.samples]
+    return {base_name(one) if one.kind == "counter" else one.name for one in families}
+
+
+# -- the thread -------------------------------------------------------------------------------
+
+
+def test_planned_end_deletes_the_group(double, publishing):
+    publisher = publishing(pushgateway_url=double.url)
+    double.wait_for(2)
+    end(publisher, planned=True)
+
+    assert {request.method for request in double.requests[:-1]} == {"PUT"}
+    assert double.requests[0].body == as_text(all_families(full_published()))
+    assert double.requests[-1].method == "DELETE"
+    assert {request.path for request in double.requests} == {
+        "/metrics/job/querypulse/instance@base64/c2hvcA=="
+    }
+
+
+def test_crash_leaves_the_newest_figures_behind(double, publishing):
+    publisher = publishing(pushgateway_url=double.url, interval=60)
+    double.wait_for(1)
+    end(publisher, planned=False)
+
+    assert [request.method for request in double.requests] == ["PUT", "PUT"]
+
+
+def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing):
+    publisher = publishing(pushgateway_url=double.url, published=lambda: None)
+    end(publisher, planned=True)
+
+    assert double.requests == []
+
+
+def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing):
+    read = threading.Event()
+    double.script.extend([reply(403), held(read, reply(200))])
+    publisher = publishing(pushgateway_url=double.url)
+    until(lambda: publisher.pushes.outcomes["misconfigured"], "a push fails")
+    failed = publisher.pushes
+    read.set()
+    until(lambda: publisher.pushes.outcomes["delivered"], "a push succeeds")
+
+    assert failed.problem.endswith("answered 403")
+    assert publisher.pushes.problem == ""
+
+
+class Target:
+    """Fails, or hangs until it is ``free``."""
+
+    name = "otlp"
+
+    def __init__(self, error=None):
+        self.error, self.returned = error, False
+        self.began, self.free, self.closed = (threading.Event() for _ in range(3))
+        self.poster = SimpleNamespace(close=self.closed.set)
+
+    def push(self, published, wall):
+        self.began.set()
+        if self.error:
+            raise self.error
+        self.free.wait(PATIENCE_SECONDS)
+        self.returned = True
+
+    def end(self, published, wall): ...
+
+
+class NotedPauses(threading.Event):
+    """Keeps for how long it was waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.seconds = []
+
+    def wait(self, timeout=None):
+        self.seconds.append(timeout)
+        return super().wait(timeout)
+
+
+@pytest.mark.contains_errors
+def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
+    guard, pauses = Guard(), NotedPauses()
+    broken = Target(ImportError("a package that another one has broken"))
+    publisher = Publisher(broken, full_published, guard, interval_seconds=60.0)
+    publisher._ending = pauses
+    publisher.start()
+    until(lambda: pauses.seconds, "it pauses")
+    end(publisher, planned=True)
+
+    assert publisher.pushes.problem == "ImportError"
+    assert publisher.pushes.outcomes["failed"] == guard.errors["push-otlp"] == 1
+    assert pauses.seconds == [60.0]
+
+
+def test_target_that_hangs_does_not_delay_the_end():
+    target = Target()
+    publisher = Publisher(target, full_published, Guard(), interval_seconds=60.0)
+    publisher.start()
+    assert target.began.wait(PATIENCE_SECONDS)
+    publisher.stop(planned=True)
+    publisher.join(0.05)
+
+    assert (target.closed.is_set(), target.returned) == (True, False)
+    target.free.set()
+    publisher.join(PATIENCE_SECONDS)
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pushgateway_url": "http://gate.example"}, "pushgateway_url must be https://"),
+        ({"otlp_endpoint": "ftp://x"}, "otlp_endpoint must be an https:// URL"),
+        ({"otlp_headers_file": "/h"}, "needs 'otlp_endpoint'"),
+        ({"otlp_endpoint": "https://x", "otlp_headers_file": "/no"}, "otlp_headers_file"),
+    ],
+)
+def test_unusable_settings_are_named(settings, message):
+    with pytest.raises(SettingsError, match=message):
+        push_targets(Settings(**settings))
+
+
+def test_missing_package_is_named(monkeypatch):
+    monkeypatch.setattr(push, "find_spec", lambda _: None)
+
+    with pytest.raises(SettingsError, match="pip install opentelemetry-sdk "):
+        push_targets(Settings(otlp_endpoint="https://x"))
+
+
+# -- otlp -------------------------------------------------------------------------------------
+
+
+def test_otlp_receiver_gets_figures_with_its_headers(double, publishing, tmp_path):
+    headers = tmp_path / "headers"
+    headers.write_text("api-key=s3cret")
+    publishing(otlp_endpoint=double.url, otlp_headers_file=str(headers))
+    request = double.wait_for(1)[0]
+
+    assert (request.method, request.path) == ("POST", "/v1/metrics")
+    assert request.headers["Content-Type"] == "application/x-protobuf"
+    assert request.headers["api-key"] == "s3cret"
+    assert ExportMetricsServiceRequest.FromString(request.body).resource_metrics
+
+
+def test_figures_that_an_otlp_receiver_refuses_are_a_failure(double, publishing):
+    answer = ExportMetricsServiceResponse()
+    answer.partial_success.rejected_data_points = 3
+    double.script.append(reply(200, body=answer.SerializeToString()))
+    publisher = publishing(otlp_endpoint=double.url)
+    until(lambda: publisher.pushes.outcomes["rejected"], "figures are refused")
+
+    assert publisher.pushes.outcomes["failed"] == 0
+    assert [push.rejected(body) for body in (b"", b"<html>")] == [0, 0]
+
+
+def test_every_family_is_sent_as_its_kind():
+    body = push.request_body(full_published(), began=BEGAN, wall=WALL)
+    (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
+    assert attributes(resource.resource)["service.name"] == "shop"
+    sent = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
+    assert set(sent) == sent_names()
+
+    counter = sent["spark_streaming_query_commits"].sum
+    busy = next(one for one in counter.data_points if attributes(one)["query"] == "busy")
+    assert (counter.is_monotonic, counter.aggregation_temporality) == (True, 2)
+    assert (busy.as_double, busy.start_time_unix_nano, busy.time_unix_nano) == (
+        1.0,
+        int(BEGAN * 1e9),
+        int(WALL * 1e9),
+    )
+    (failure,) = sent["spark_streaming_query_failure_info"].gauge.data_points
+    assert attributes(failure)["error_class"] == "ConcurrentAppendException"
+
+    (probes,) = sent["querypulse_probe_duration_seconds"].histogram.data_points
+    assert probes.count == sum(probes.bucket_counts) == 2
+    assert len(probes.bucket_counts) == len(probes.explicit_bounds) + 1
+    assert probes.sum == pytest.approx(0.32)
+    assert not probes.HasField("min")
+
+
+def attributes(point):
+    return {one.key: one.value.string_value for one in point.attributes}
+
+
+def test_headers_are_written_as_opentelemetry_writes_them():
+    def read(text):
+        try:
+            return push.parse_headers(text)
+        except ValueError as error:
+            return str(error)
+
+    refused = "write headers as name=value, separated by commas"
+    cases = {
+        "api-key=abc": {"api-key": "abc"},
+        "Authorization=Bearer%20abc==, x=y\n": {"Authorization": "Bearer abc==", "x": "y"},
+        **dict.fromkeys(("", "abc", "a b=c", "a=b\x00", "=c", "a=%0d%0aevil: 1", "a=ä"), refused),
+    }
+    assert {text: read(text) for text in cases} == cases
+
+
+# -- real servers -----------------------------------------------------------------------------
+
+
+def started_gateway(folder):
+    """Another process may take the free port first."""
+    for attempt in range(5):
+        port = free_port()
+        command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
+        gateway = ServerProcess(command, port, folder / f"gateway-{attempt}.log")
+        try:
+            gateway.wait_until_ready()
+        except AssertionError:
+            gateway.stop()
+        else:
+            return gateway
+    raise AssertionError((folder / "gateway-4.log").read_text())
+
+
+@pytest.mark.pushgateway
+def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publishing):
+    gateway = started_gateway(tmp_path)
+
+    def shown():
+        return requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
+
+    mine = (
+        'spark_streaming_query_active{app="shop",instance="shop",job="querypulse",query="busy"} 1'
+    )
+    try:
+        publisher = publishing(pushgateway_url=gateway.url)
+        other = publishing(
+            pushgateway_url=gateway.url, published=lambda: full_published(app="bank")
+        )
+        until(lambda: mine in shown(), "the figures are shown")
+        until(lambda: 'instance="bank"' in shown(), "those of the other driver, too")
+        assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
+        end(other, planned=False)
+        end(publisher, planned=True)
+        # The Pushgateway answers 202 and deletes the group a moment later.
+        until(lambda: 'instance="shop"' not in shown(), "the group is deleted")
+        assert 'instance="bank"' in shown()
+    finally:
+        gateway.stop()
+
+
+COLLECTOR = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+exporters: {{debug: {{verbosity: detailed}}}}
+service:
+  telemetry: {{metrics: {{level: none}}}}
+  pipelines: {{metrics: {{receivers: [otlp], exporters: [debug]}}}}
+"""
+
+
+@pytest.mark.collector
+def test_real_collector_accepts_every_figure(tmp_path, publishing):
+    port, config, log = free_port(), tmp_path / "collector.yaml", tmp_path / "collector.log"
+    config.write_text(COLLECTOR.format(port=port))
+    collector = ServerProcess([os.environ["OTELCOL"], f"--config=file:{config}"], port, log)
+    try:
+        publisher = publishing(otlp_endpoint=collector.url)
+        until(lambda: publisher.pushes.outcomes["delivered"], "a push succeeds")
+        until(
+            lambda: all(f"-> Name: {name}\n" in log.read_text() for name in sent_names()),
+            "the collector has every figure",
+        )
+    finally:
+        collector.stop()
+
+    assert "-> service.name: Str(shop)" in log.read_text()
+    assert publisher.pushes.outcomes["rejected"] == 0
