@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +16,6 @@ from ..core.text import listed
 from .commit_log import (
     COMMITS,
     OFFSETS,
-    Checkpoint,
-    CheckpointLogs,
     LoggedBatches,
     LogReport,
     StartingPoint,
@@ -28,7 +26,14 @@ from .identity import base_label
 from .probe import ProbedRun, ProbeReport, RunFacts
 from .snapshot import Snapshot
 
+if TYPE_CHECKING:
+    # It needs pyspark, which readers of a status do not have.
+    from .spark.storage import SparkCheckpoint
+
 log = logging.getLogger("querypulse")
+
+OpenCheckpoint = Callable[[str, str], "SparkCheckpoint"]
+"""Opens the checkpoint at a path for a query id; may raise StorageError."""
 
 
 # -- log choice -------------------------------------------------------------------------------
@@ -109,19 +114,6 @@ CLOCK_SET_SECONDS = 5.0
 """A larger step of the wall clock means that it was set."""
 
 
-class ReadableCheckpoint(Checkpoint, Protocol):
-    """A checkpoint on some storage that also reports when its files were written."""
-
-    def times(self, log: str) -> dict[int, float | None]:
-        """All batch ids in a log with the Unix seconds of their files, if known.
-
-        Raises:
-            StorageError: the storage did not answer.
-
-        """
-        ...
-
-
 class StartingPoints:
     """Starting points by run id; used by one thread, but any thread may call ``lacks``.
 
@@ -133,7 +125,7 @@ class StartingPoints:
 
     def __init__(
         self,
-        open_checkpoint: Callable[[str, str], ReadableCheckpoint],
+        open_checkpoint: OpenCheckpoint,
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
@@ -181,6 +173,66 @@ def _is_read(facts: RunFacts) -> bool:
     return bool(facts.checkpoint) and plans_first and not facts.async_progress
 
 
+# -- checkpoint logs --------------------------------------------------------------------------
+# Finds the newest batch in a checkpoint's two logs with as few storage calls as possible.
+#
+# Each log holds one file per batch, named by its id. Spark removes all but about the newest
+# hundred (``HDFSMetadataLog``, ``spark.sql.streaming.minBatchesToRetain``).
+
+
+MAX_STEPS = 8
+LIST_EVERY_SECONDS = 2.0
+
+
+class CheckpointLogs:
+    """Follows both logs of one run.
+
+    A log without gaps is listed once; then only the next id is checked. Async progress
+    tracking leaves gaps, so such a log is listed every ``LIST_EVERY_SECONDS``.
+    """
+
+    def __init__(self, checkpoint: SparkCheckpoint, *, gaps: bool) -> None:
+        self._checkpoint = checkpoint
+        self._gaps = gaps
+        self._seen = LoggedBatches()
+        self._listed_at: float | None = None
+
+    def read(self, now: float) -> LoggedBatches:
+        """The newest id in each log.
+
+        ``offsets`` is read first: a batch planned and committed between the two reads makes
+        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
+
+        Raises:
+            StorageError: the storage did not answer; the last result is kept.
+
+        """
+        if not self._gaps:
+            planned = self._follow(OFFSETS, self._seen.planned)
+            committed = self._follow(COMMITS, self._seen.committed)
+            self._seen = LoggedBatches(planned, committed)
+        elif self._listed_at is None or now - self._listed_at >= LIST_EVERY_SECONDS:
+            self._seen = LoggedBatches(self._list(OFFSETS), self._list(COMMITS))
+            self._listed_at = now
+        return self._seen
+
+    def _follow(self, log: str, known: int | None) -> int | None:
+        """Step on from the newest known id; list the log when that id is far behind or gone."""
+        if known is None:
+            return self._list(log)
+        newest = known
+        while newest - known < MAX_STEPS and self._checkpoint.has(log, newest + 1):
+            newest += 1
+        if known < newest < known + MAX_STEPS:
+            return newest
+        if newest == known and self._checkpoint.has(log, known):
+            return known
+        return self._list(log)
+
+    def _list(self, log: str) -> int | None:
+        return max(self._checkpoint.ids(log), default=None)
+
+
 # -- log reader -------------------------------------------------------------------------------
 # The commit log as a signal: reads the chosen logs in a thread of its own.
 #
@@ -193,9 +245,6 @@ MAX_REST_SECONDS = 15.0
 REST_SHARE = 0.05
 """A log that has not grown for some time is not read again for this share of that time."""
 STALL_FLOOR_SECONDS = 60.0
-
-OpenCheckpoint = Callable[[str, str], ReadableCheckpoint]
-"""Opens the checkpoint at a path for a query id; may raise StorageError."""
 
 
 class LogReader:

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 
 from ..core.guard import Guard
 from .events import DecodeError, Event, Started, Terminated, decode
-from .mailbox import EventSource, Mailbox, Received
+from .mailbox import Mailbox, Received
 from .probe import Context
+from .spark.event_queue import EventQueue
 from .spark.jvm import NETWORK_ERRORS
 
 TAKE_SECONDS = 1.0
@@ -76,7 +77,7 @@ class EventReader:
 
     def __init__(
         self,
-        source: EventSource,
+        source: EventQueue | Mailbox[Received],
         arrived: Inbox,
         guard: Guard,
         *,

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from .events import EventKind
-
-# -- mailbox ----------------------------------------------------------------------------------
-# A bounded hand-off from threads that must not wait to one worker thread.
-
 
 T = TypeVar("T")
 
@@ -103,10 +98,6 @@ def _number(numbered: tuple[int, object]) -> int:
     return numbered[0]
 
 
-# -- received ---------------------------------------------------------------------------------
-# Events between Spark and the reader, and the queue that the reader takes them from.
-
-
 class Received(NamedTuple):
     """One event as it arrived, as JSON text or as a JVM handle with ``json()``.
 
@@ -119,30 +110,3 @@ class Received(NamedTuple):
     at: float
     session: str = ""
     trigger: str = ""
-
-
-class EventSource(Protocol):
-    """A bounded queue of received events, drained by one thread."""
-
-    @property
-    def depth(self) -> int:
-        """Events in the queue."""
-        ...
-
-    @property
-    def drops(self) -> Mapping[str, int]:
-        """Events lost since the start, by reason."""
-        ...
-
-    def take(self, timeout: float) -> list[Received]:
-        """All queued events, oldest first; waits up to ``timeout`` seconds for the first one.
-
-        Raises:
-            Py4JError: the JVM that holds the queue does not answer.
-
-        """
-        ...
-
-    def wake(self) -> None:
-        """Make a waiting ``take`` return at once."""
-        ...

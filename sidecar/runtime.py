@@ -497,7 +497,7 @@ def idle_listener(spark: Any | None, listener: HealthListener) -> Any:
     try:
         return EventQueue(spark or active_session()).java.sessionListener()
     except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
-        return listener.proxy()[1]
+        return listener.proxy()
 
 
 def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:

@@ -216,10 +216,11 @@ class Sidecar(SidecarView, Announcements):
         self._closing = threading.Lock()
         self._closed, self._ended = False, threading.Event()
         self._pid = os.getpid()
-        later = partial(in_background, "start", self._guard, self.start_or_stand_by)
-        starts: dict[str, Any] = {"start": self._start_by_hand, "start_later": later}
-        starts["start_on"] = self.start_or_stand_by
-        self.listener = HealthListener(self._guard, capacity=MAILBOX_CAPACITY, **starts)
+        self.listener = HealthListener(
+            capacity=MAILBOX_CAPACITY,
+            start=self._start_by_hand,
+            start_on=self.start_or_stand_by,
+        )
 
     @property
     def url(self) -> str | None:

@@ -18,7 +18,6 @@ from querypulse.sidecar.worker import TICK_SECONDS
 from ..common.listeners import (
     NOTHING,
     OURS,
-    OURS_IN_SESSIONS,
     PEER,
     STOCK,
     NothingListener,
@@ -30,7 +29,6 @@ from ..common.pushgateway import pushgateway
 MEANING = {
     STOCK: "a pyspark StreamingQueryListener with empty methods",
     PEER: "version 0.1.3 with an instant Pushgateway on loopback",
-    OURS_IN_SESSIONS: "the listener of sessions whose bus refuses a queue, its reader at work",
     NOTHING: "a Py4J proxy with empty methods: the least for Python",
 }
 """Those whose callback runs on the one thread that all streaming listeners share."""
@@ -51,24 +49,15 @@ class Candidates(NamedTuple):
 @contextmanager
 def all_candidates(spark: SparkSession) -> Iterator[Candidates]:
     """Everything that takes a turn; what it needs runs until the end."""
-    with _emptied(spark) as own, _emptied(spark) as in_sessions, pushgateway() as gateway:
-        in_sessions.java.listenInSessions()
+    with _emptied(spark) as own, pushgateway() as gateway:
         shared = {
             STOCK: StockListener(),
             PEER: peer(gateway.url),
-            OURS_IN_SESSIONS: _Added(in_sessions.java.sessionListener()),
             NOTHING: NothingListener(),
         }
         yield Candidates(shared, own)
         if not gateway.taken().answered:
             raise RuntimeError("the peer has pushed nothing")
-
-
-class _Added:
-    """What PySpark's ``addListener`` needs: a JVM listener by this name."""
-
-    def __init__(self, jlistener: Any) -> None:
-        self._jlistener = jlistener
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from ..common.difference import Difference, difference
 from ..common.interpreter import BUSY, IDLE
-from ..common.listeners import NOTHING, OURS, OURS_IN_SESSIONS, PEER, STOCK
-from ..common.result import Row, at_least, at_most, short
+from ..common.listeners import NOTHING, OURS, PEER, STOCK
+from ..common.result import Row, at_least, short
 from .candidates import NAMES, OWN
 from .measuring import Round
 from .posts import EMPTY, WITH, WITHOUT, Posted
@@ -63,8 +63,6 @@ def _absolute(measured: Measured, state: str) -> Iterator[Row]:
     yield added.at_most(f"{state}: {OURS}, added to post()", ALLOWED_MICROSECONDS, " us")
     least = _added(measured.posts[state], EMPTY)
     yield least.row(f"{state}: a queue that does nothing, added to post()", " us")
-    in_sessions = times[OURS_IN_SESSIONS] / 1000
-    yield at_most(f"{state}: {OURS_IN_SESSIONS}", in_sessions, ALLOWED_MICROSECONDS, " us")
     yield Row(f"{state}: {OWN}", f"{short(times[OWN] / 1000)} us")
     for name in (NOTHING, STOCK, PEER):
         yield Row(f"{state}: {name}", f"{short(times[name] / 1e6)} ms")

@@ -14,7 +14,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 NONE = "no listener"
 NOTHING = "nothing"
 OURS = "querypulse"
-OURS_IN_SESSIONS = f"{OURS}, session listeners"
 STOCK = "stock"
 PEER = "pyspark-prometheus"
 

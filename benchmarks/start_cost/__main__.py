@@ -12,7 +12,6 @@ whole is timed too, in the JVM and in Python. With a busy interpreter Python's c
 how long the caller waits for the interpreter's lock.
 """
 
-import logging
 import sys
 from contextlib import ExitStack
 
@@ -24,7 +23,6 @@ from ..common.listeners import (
     NONE,
     NOTHING,
     OURS,
-    OURS_IN_SESSIONS,
     PEER,
     STOCK,
     NothingListener,
@@ -34,7 +32,7 @@ from ..common.listeners import (
 from ..common.pushgateway import Pushgateway, pushgateway
 from ..common.result import lines, write
 from ..common.session import await_quiet_bus, session
-from .candidates import Candidate, alone, nobody, ours, ours_in_sessions
+from .candidates import Candidate, alone, nobody, ours
 from .clock import StartClock
 from .table import PEER_SLOW, Starts, details, rows
 
@@ -47,8 +45,6 @@ WARM_UP_STARTS = 30
 
 def main() -> int:
     """Measure, print, write."""
-    # Each turn of the session listeners logs that the bus refuses our queue.
-    logging.getLogger("querypulse").setLevel(logging.ERROR)
     with ExitStack() as stack:
         spark = session("start cost")
         stack.callback(spark.stop)
@@ -67,7 +63,6 @@ def _measure(spark: SparkSession, clock: StartClock, stack: ExitStack) -> dict[s
         NONE: nobody,
         NOTHING: alone(NothingListener()),
         OURS: ours(receiver),
-        OURS_IN_SESSIONS: ours_in_sessions(receiver),
         STOCK: alone(StockListener()),
         PEER: alone(peer(gateway.url)),
     }

@@ -9,7 +9,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import raise_error
 
-from querypulse.listener.spark.event_paths import BusPath, NotListeningError, SessionPath
+from querypulse.listener.spark.event_paths import BusPath
 from querypulse.sidecar import attach
 
 from ..common.listeners import listening
@@ -38,7 +38,7 @@ def alone(listener: Any) -> Candidate:
     return candidate
 
 
-def ours(receiver: Pushgateway, path: str = BusPath.name) -> Candidate:
+def ours(receiver: Pushgateway) -> Candidate:
     """``attach()`` in full, after a query has failed: its page is being sent, or just arrived."""
 
     @contextmanager
@@ -50,35 +50,13 @@ def ours(receiver: Pushgateway, path: str = BusPath.name) -> Candidate:
         yield
         status = sidecar.snapshot()
         names = [query.name for query in status.queries]
-        if status.monitor.listener_path != path or "started" not in names:
-            raise RuntimeError(f"not {path}: {status.monitor.listener_path}, it knows {names}")
+        if status.monitor.listener_path != BusPath.name or "started" not in names:
+            raise RuntimeError(
+                f"not {BusPath.name}: {status.monitor.listener_path}, it knows {names}"
+            )
         sidecar.close(CLOSE_SECONDS)
 
     return candidate
-
-
-def ours_in_sessions(receiver: Pushgateway) -> Candidate:
-    """The same in a driver whose listener bus refuses a queue of ours."""
-
-    @contextmanager
-    def candidate(spark: SparkSession) -> Iterator[None]:
-        with _bus_refused(), ours(receiver, SessionPath.name)(spark):
-            yield
-
-    return candidate
-
-
-@contextmanager
-def _bus_refused() -> Iterator[None]:
-    def refuse(*_: object, **__: object) -> None:
-        raise NotListeningError("refused by the benchmark")
-
-    listen = BusPath.listen
-    BusPath.listen = refuse  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        BusPath.listen = listen  # type: ignore[method-assign]
 
 
 def _let_one_fail(spark: SparkSession) -> None:

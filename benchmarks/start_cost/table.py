@@ -5,7 +5,7 @@ from statistics import median
 
 from ..common.difference import Difference, difference
 from ..common.interpreter import IDLE
-from ..common.listeners import NONE, NOTHING, OURS, OURS_IN_SESSIONS, PEER, STOCK
+from ..common.listeners import NONE, NOTHING, OURS, PEER, STOCK
 from ..common.result import Row, percentile, short
 from .clock import Start
 
@@ -24,9 +24,8 @@ def rows(starts: dict[str, Starts]) -> list[Row]:
 
 def _allowed(starts: dict[str, Starts]) -> Iterator[Row]:
     for state, found in starts.items():
-        for name in (OURS, OURS_IN_SESSIONS):
-            above = _above(found, name, LISTENERS)
-            yield above.at_most(f"{state}: {name}", ALLOWED_MS, " ms")
+        above = _above(found, OURS, LISTENERS)
+        yield above.at_most(f"{state}: {OURS}", ALLOWED_MS, " ms")
 
 
 def _others(starts: dict[str, Starts]) -> Iterator[Row]:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
-from ..probe import CountedJobs, ListenerHealth, RunFacts
-from ..snapshot import ALONE
+from ..probe import ListenerHealth, RunFacts
+from ..spark.event_paths import EventPath
 from ..spark.jvm import is_before, require_supported
 from .client import (
     CallFailure,
@@ -318,15 +318,13 @@ LOST = "events while the connection was cut; cuts so far: {times}"
 JOB_LISTENS = "events of short batches: the job added listeners before attach; querypulse polls"
 
 
-class ConnectPath:
-    """Receives the events of one Spark Connect session."""
+class ConnectPath(EventPath):
+    """Receives the events of one Spark Connect session, which has one stream."""
 
-    ownership = ALONE
-    shows_shutdown = terminated = False
-    java_listener: Any = None
+    source: Mailbox[Received]
 
     def __init__(self, spark: Any) -> None:
-        self.source: Mailbox[Received] = Mailbox(CAPACITY)
+        self.source = Mailbox(CAPACITY)
         self.client = ConnectClient(spark)
         try:
             self.version = self.client.version()
@@ -396,13 +394,6 @@ class ConnectPath:
         held, self._held = self._held, []
         for event in held:
             self._pass_on(event)
-
-    def cover(self, execution: Any) -> None:
-        """Nothing: a session has one stream."""
-
-    def job_counts(self) -> CountedJobs | None:
-        """None: Spark Connect reports no jobs."""
-        return None
 
     def release(self) -> None:
         """Leave the job's client as it was; the stream's thread closes the connection."""

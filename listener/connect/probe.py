@@ -7,7 +7,7 @@ import logging
 import re
 import threading
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -24,7 +24,7 @@ from ..probe import (
 from ..python_frames import is_running
 from ..spark.jvm import OptionalCalls
 from ..spark.probe import EndedRuns
-from .client import CallFailure, ConnectCallError, ServerSilentError
+from .client import CallFailure, ConnectCallError, ConnectClient, ServerSilentError
 from .event_stream import ConnectPath
 
 log = logging.getLogger("querypulse")
@@ -44,28 +44,14 @@ END_POLLS = 3
 """How often a run that has ended is asked how, before it counts as unknown."""
 
 
-class SessionQueries(Protocol):
-    """The calls of ``ConnectClient`` that are needed here."""
-
-    session_id: str
-
-    def active(self) -> list[Any]:
-        """The active queries."""
-        ...
-
-    def query(self, run: tuple[str, str], **what: object) -> Any:
-        """The answer to one command about one run."""
-        ...
-
-
 class ConnectRun:
     """One run and its last poll, which is kept when a poll fails."""
 
-    def __init__(self, queries: SessionQueries, facts: RunFacts) -> None:
+    def __init__(self, client: ConnectClient, facts: RunFacts) -> None:
         self.last = ProbedRun(facts, active=True)
         self.end_polls = 0
         """How often it was asked how it ended."""
-        self._queries = queries
+        self._client = client
         self._key = (facts.query_id, facts.run_id)
         self._progress_text = ""
         self._batch_id: int | None = None
@@ -77,7 +63,7 @@ class ConnectRun:
         The progress comes first: a batch that commits between the two calls is only seen later.
         """
         news, event = self._progress()
-        status = self._queries.query(self._key, status=True).status
+        status = self._client.query(self._key, status=True).status
         seen = ProbedRun(
             facts=self.last.facts,
             active=True,
@@ -105,7 +91,7 @@ class ConnectRun:
 
     def _poll_end(self) -> str:
         _, event = self._progress()
-        answer = self._queries.query(self._key, exception=True).exception
+        answer = self._client.query(self._key, exception=True).exception
         text: str | None = None
         if answer.HasField("exception_message"):
             text = "\n".join(filter(None, (answer.exception_message, answer.stack_trace)))
@@ -125,7 +111,7 @@ class ConnectRun:
 
     def _progress(self) -> tuple[str, str]:
         """The newest progress if it is new: its text, and as an event if it is of a batch."""
-        texts = self._queries.query(self._key, last_progress=True).recent_progress
+        texts = self._client.query(self._key, last_progress=True).recent_progress
         text = texts.recent_progress_json[-1] if texts.recent_progress_json else ""
         if not text or text == self._progress_text:
             return "", ""
@@ -150,12 +136,12 @@ class ConnectRuns:
 
     def __init__(
         self,
-        queries: SessionQueries,
+        client: ConnectClient,
         new_starts: Callable[[], list[RunFacts]],
         on_progress: Callable[[str], object],
         details: OptionalCalls,
     ) -> None:
-        self._queries = queries
+        self._client = client
         self._new_starts = new_starts
         self._on_progress = on_progress
         self._details = details
@@ -171,12 +157,12 @@ class ConnectRuns:
         """
         # Before the active queries: a run that starts now must not seem to have ended.
         for facts in self._new_starts():
-            self._living[facts.run_id] = ConnectRun(self._queries, facts)
+            self._living[facts.run_id] = ConnectRun(self._client, facts)
         active = {one.id.run_id: one for one in self._active()}
         for run_id, one in active.items():
             if run_id not in self._living:
                 facts = self._unknown(one.id.id, run_id, one.name)
-                self._living[run_id] = ConnectRun(self._queries, facts)
+                self._living[run_id] = ConnectRun(self._client, facts)
         for run_id, run in list(self._living.items()):
             if run_id in active:
                 # One name for all runs: what is missing is remembered by name.
@@ -190,7 +176,7 @@ class ConnectRuns:
 
     def _active(self) -> list[Any]:
         try:
-            return self._queries.active()
+            return self._client.active()
         except ConnectCallError as error:
             # Such as ``spark.interruptAll()``; without this answer nothing is known.
             raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
@@ -216,7 +202,7 @@ class ConnectRuns:
             trigger=Trigger(UNKNOWN_TRIGGER),
             sink="",
             checkpoint="",
-            session=self._queries.session_id,
+            session=self._client.session_id,
         )
 
 

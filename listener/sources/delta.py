@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from ..offsets import WHOLE, Position
 from ..source_polls import SourcePoll
@@ -30,19 +29,7 @@ END_INDEX = 2**62
 _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json(?=, |\)$)", re.ASCII)
 
 
-class DeltaLog(Protocol):
-    """The log of a table on some storage; both methods may block."""
-
-    def has(self, version: int) -> bool:
-        """Whether a version's commit exists."""
-        ...
-
-    def versions(self) -> Iterable[int]:
-        """All versions, in any order; costly if there are many."""
-        ...
-
-
-def end_of(log: DeltaLog, known: int) -> int:
+def end_of(log: StoredLog, known: int) -> int:
     """The version of the next commit, searched from ``known`` on.
 
     Costs two calls if nothing has changed, about ``2 log n`` calls after ``n`` new versions. A
@@ -76,7 +63,7 @@ def versions_in(listing: str) -> list[int]:
     return [int(version) for version in _COMMIT.findall(listing)]
 
 
-def _first_missing(log: DeltaLog, there: int) -> int:
+def _first_missing(log: StoredLog, there: int) -> int:
     step = 1
     while log.has(there + step):
         there += step

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -20,7 +21,7 @@ from py4j.protocol import Py4JError
 from ..commit_log import short_reason
 from ..source_polls import SourcePoll, topic_of
 from ..spark.jvm import THROWN, reason_of
-from .source import Lease, SharedClients, SourceError, SourceSilentError, committed_in
+from .source import SourceError, SourceSilentError, committed_in
 
 # -- kafka java -------------------------------------------------------------------------------
 # The Kafka Java client of Spark's connector, through Py4J.
@@ -218,13 +219,67 @@ def close_client(java: KafkaJava, client: Any) -> None:
         client.close(java.millis(0))
 
 
-class KafkaAdmin:
-    """One source's calls to its cluster, through a client that it may share."""
+class SharedClient:
+    """A client that all sources with equal options use; opened when first needed."""
 
-    def __init__(self, java: KafkaJava, lease: Lease, isolation: str) -> None:
+    def __init__(self, config: Any, name: str, close: Callable[[Any], object]) -> None:
+        self.config = config
+        self.users = 0
+        self._name = name
+        self._close = close
+        self._client: Any = None
+
+    def get(self, open_client: Callable[[str], Any]) -> Any:
+        """The client; ``open_client`` opens it with the given name."""
+        if self._client is None:
+            self._client = open_client(self._name)
+        return self._client
+
+    def close(self) -> None:
+        """Close the client for all its users; the next use opens a new one."""
+        client, self._client = self._client, None
+        if client is not None:
+            self._close(client)
+
+
+class SharedClients:
+    """One client per configuration, for as long as a source needs it; used by one thread.
+
+    A configuration is a Java map without the client's name: equal maps mean the same servers,
+    security and behaviour. The maps, and the secrets in them, stay in Java.
+    """
+
+    def __init__(self, close: Callable[[Any], object]) -> None:
+        self._close = close
+        self._name = f"querypulse-admin-{uuid.uuid4().hex[:8]}"
+        self._made = 0
+        self._clients: list[SharedClient] = []
+
+    def lease(self, config: Any) -> SharedClient:
+        """The configuration's client, for one more user."""
+        client = next((known for known in self._clients if known.config.equals(config)), None)
+        if client is None:
+            self._made += 1
+            client = SharedClient(config, f"{self._name}-{self._made}", self._close)
+            self._clients.append(client)
+        client.users += 1
+        return client
+
+    def release(self, client: SharedClient) -> None:
+        """End the use by one user; the last one closes the client."""
+        client.users -= 1
+        if not client.users:
+            self._clients.remove(client)
+            client.close()
+
+
+class KafkaAdmin:
+    """One source's calls to its cluster; ``client`` returns the admin client, perhaps a new one."""
+
+    def __init__(self, java: KafkaJava, client: Callable[[], Any], isolation: str) -> None:
         self._java = java
-        self._lease = lease
-        java.use_package_of(lease.client())
+        self._client = client
+        java.use_package_of(client())
         level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
         self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
         self._partitions: tuple[str, ...] = ()
@@ -240,7 +295,7 @@ class KafkaAdmin:
         A request for an offset of a partition without a leader would wait until its timeout.
         """
         names = self._java.array_list(*topics)
-        futures = self._lease.client().describeTopics(names).topicNameValues()
+        futures = self._client().describeTopics(names).topicNameValues()
         return led_partitions("".join(self._described(futures.get(topic)) for topic in topics))
 
     def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
@@ -260,7 +315,7 @@ class KafkaAdmin:
             self._partitions = partitions
 
     def _listed(self, specs: Any) -> dict[str, int]:
-        answer = self._lease.client().listOffsets(specs, self._options).all()
+        answer = self._client().listOffsets(specs, self._options).all()
         return offsets_in(self._java.text(answer))
 
     def retention(self, topics: tuple[str, ...], now: float) -> Retention:
@@ -294,7 +349,7 @@ class KafkaAdmin:
         resource = self._java.kafka("common.config.ConfigResource")
         kind = self._java.kafka("common.config.ConfigResource$Type").TOPIC
         asked = self._java.array_list(*(resource(kind, topic) for topic in topics))
-        return self._java.text(self._lease.client().describeConfigs(asked).all())
+        return self._java.text(self._client().describeConfigs(asked).all())
 
 
 # -- waiting ----------------------------------------------------------------------------------
@@ -461,7 +516,7 @@ class KafkaSource:
         for option, value in ADMIN_OPTIONS.items():
             self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
-        self._lease: Lease | None = None
+        self._shared: SharedClient | None = None
         self._admin: KafkaAdmin | None = None
         self._records: KafkaRecords | None = None
         self._found: dict[str, Found] = {}
@@ -482,8 +537,8 @@ class KafkaSource:
                 return self._ask(poll) if committed else poll
         except SourceSilentError:
             # Open clients would keep trying to connect and log every attempt.
-            if self._lease is not None:
-                self._lease.drop()
+            if self._shared is not None:
+                self._shared.close()
             self.close()
             raise
 
@@ -492,9 +547,9 @@ class KafkaSource:
         with suppress(Py4JError, OSError):
             if self._records is not None:
                 self._records.close()
-        if self._lease is not None:
-            self._lease.release()
-        self._lease = self._admin = self._records = None
+        if self._shared is not None:
+            self._admins.release(self._shared)
+        self._shared = self._admin = self._records = None
 
     def _committed(self) -> dict[str, int]:
         positions = committed_in(self._execution, self._stream)
@@ -521,8 +576,8 @@ class KafkaSource:
         if self._admin is None:
             isolation = str(self._params.get("isolation.level") or "read_uncommitted")
             config = admin_config(self._java, self._params)
-            self._lease = self._lease or self._admins.lease(config, self._open_admin)
-            self._admin = KafkaAdmin(self._java, self._lease, isolation)
+            shared = self._shared = self._shared or self._admins.lease(config)
+            self._admin = KafkaAdmin(self._java, lambda: shared.get(self._open_admin), isolation)
         return self._admin
 
     def _open_admin(self, name: str) -> Any:

@@ -19,10 +19,12 @@ from ..query import Outcome, Query
 from ..snapshot import Snapshot
 from ..source_polls import SourcePoll, SourceReport
 from .delta import DeltaSource
-from .kafka import KafkaJava, KafkaSource, close_client, java_errors
-from .source import SharedClients, Source, SourceError, Sources, SourceSilentError
+from .kafka import KafkaJava, KafkaSource, SharedClients, close_client, java_errors
+from .source import SourceError, SourceSilentError
 
 log = logging.getLogger("querypulse")
+
+Source = DeltaSource | KafkaSource
 
 
 # -- polled run -------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ class PolledRun:
         """The sources to poll now."""
         return [one for one in self.sources.values() if one.due_at <= now]
 
-    def find(self, sources: Sources, now: float, retry: float) -> None:
+    def find(self, sources: SparkSources, now: float, retry: float) -> None:
         """Find the sources once; a failed run without sources will never have any."""
         if self._found or now < self._find_at:
             return
@@ -119,7 +121,7 @@ class SourceReader:
 
     def __init__(
         self,
-        sources: Sources,
+        sources: SparkSources,
         latest_snapshot: Callable[[], Snapshot],
         on_report: Callable[[], None],
         *,
@@ -311,12 +313,11 @@ class SparkSources:
             if not count and query.alive:
                 return None
             del self._held[query.run_id]
-            found = {
+            return {
                 index: source
                 for index in range(count)
                 if (source := self._source(query, execution, streams, index)) is not None
             }
-            return dict(found)
 
     def release(self, run_id: str) -> None:
         """Forget a run that will not be opened again."""

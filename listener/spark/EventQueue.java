@@ -52,7 +52,6 @@ public class EventQueue {
   private volatile boolean closed;
   private volatile boolean terminated;
   private long droppedBefore;
-  private volatile boolean fromSessions;
   private volatile long askedAt = System.nanoTime();
   private volatile long abandonedNanos = 900 * SECOND;
 
@@ -78,7 +77,8 @@ public class EventQueue {
    *     only this way of listening fails
    */
   public synchronized boolean listenOnBus(Object listenerBus) throws Exception {
-    open();
+    askedAt = System.nanoTime();
+    closed = false;
     // While we were not on the bus, jobs may have started and ended.
     counter.loseTrack();
     bus = listenerBus;
@@ -115,25 +115,14 @@ public class EventQueue {
     return (isOnBus() && !closed) + FIELD + dropped;
   }
 
-  /** For a session's addListener; it passes events on only where the listener bus is refused. */
+  /** For a session's addListener: it claims the session's queries for our process. */
   public StreamingQueryListener sessionListener() {
     return sessionListener;
-  }
-
-  /** Whether the queue stopped receiving, because nobody took events from it for too long. */
-  public boolean isClosed() {
-    return closed;
   }
 
   /** Sets after how many seconds without a take the queue stops receiving. */
   public void abandonAfter(long seconds) {
     abandonedNanos = seconds * SECOND;
-  }
-
-  /** Starts to receive the events of the sessions that the session listener is added to. */
-  public void listenInSessions() {
-    open();
-    fromSessions = true;
   }
 
   /** Claims a session's queries for our process; returns which processes watch this JVM now. */
@@ -204,11 +193,6 @@ public class EventQueue {
         + lifecycleDropped.get() + FIELD + failures.get() + FIELD + terminated + FIELD
         + (closed ? "" : watchers.beat(now)) + RECORD;
     return head + answer;
-  }
-
-  private void open() {
-    askedAt = System.nanoTime();
-    closed = false;
   }
 
   JobCounter counter() {
@@ -390,32 +374,16 @@ public class EventQueue {
 
   private class SessionListener extends StreamingQueryListener {
     public void onQueryStarted(StreamingQueryListener.QueryStartedEvent event) {
-      pass(event);
-      if (!fromSessions) {
-        // The user added us to this session, so its queries belong to our process.
-        Received received = new Received("started", event, 0);
-        describe(received, event);
-        watchers.claim(received.session);
-      }
+      Received received = new Received("started", event, 0);
+      describe(received, event);
+      watchers.claim(received.session);
     }
 
-    public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {
-      pass(event);
-    }
+    public void onQueryProgress(StreamingQueryListener.QueryProgressEvent event) {}
 
-    public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {
-      pass(event);
-    }
+    public void onQueryIdle(StreamingQueryListener.QueryIdleEvent event) {}
 
-    public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {
-      pass(event);
-    }
-
-    private void pass(Object event) {
-      if (fromSessions) {
-        receive(event);
-      }
-    }
+    public void onQueryTerminated(StreamingQueryListener.QueryTerminatedEvent event) {}
   }
 }
 

@@ -70,7 +70,12 @@ class EventQueue:
         self._watchers = ""
 
     def take(self, timeout: float) -> list[Received]:
-        """All queued events; see ``EventSource``."""
+        """All queued events, oldest first; waits up to ``timeout`` seconds for the first one.
+
+        Raises:
+            Py4JError: the JVM that holds the queue does not answer.
+
+        """
         java = self.java
         if java is None:
             return []

@@ -1,37 +1,27 @@
 """The entry point: a ``StreamingQueryListener`` for ``spark.streams.addListener``.
 
 Normally events reach us inside the JVM (``event_paths``), and the listener added here only
-claims sessions for this process. Where the driver refuses our Java classes, this listener
-receives the events: Spark's threads call it through Py4J's proxy, it queues the event's handle
-and returns, and another thread reads the handle's JSON.
+claims sessions for this process. Where the driver refuses that, Spark's threads call this
+listener through Py4J's proxy; it queues the event's handle and returns, and another thread reads
+the handle's JSON.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any
 
-from py4j.java_gateway import JavaObject, java_import
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from py4j.java_gateway import JavaObject
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ...core.guard import Guard
 from ..events import EventKind
 from ..mailbox import Mailbox, Received
 
 log = logging.getLogger("querypulse")
 
-PROXY = "python_proxy"
-CALLBACKS = "python_callbacks"
 ONE_SESSION = (
     "a sidecar watches one Spark Connect session: this listener was added to another one before, "
     "and that stays the watched one; give each session a sidecar of its own"
@@ -45,19 +35,12 @@ class HealthListener(StreamingQueryListener):
     """Give it to ``addListener`` of any number of sessions.
 
     ``start`` starts monitoring if it is not running, and returns the JVM listener that PySpark
-    adds or removes; it raises errors that the user must see. ``start_later`` does the same on
-    another thread, for a PySpark that asks for no JVM listener and calls back at once.
-    ``start_on`` starts for the Spark Connect session that it is given.
+    adds or removes; it raises errors that the user must see. ``start_on`` starts for the Spark
+    Connect session that it is given.
     """
 
     def __init__(
-        self,
-        guard: Guard,
-        *,
-        capacity: int,
-        start: Callable[[], Any],
-        start_later: Callable[[], None],
-        start_on: Callable[[Any], object],
+        self, *, capacity: int, start: Callable[[], Any], start_on: Callable[[Any], object]
     ) -> None:
         self.mailbox: Mailbox[Received] = Mailbox(capacity)
         """The events that Spark's threads submit where they call Python."""
@@ -68,69 +51,44 @@ class HealthListener(StreamingQueryListener):
         self.callback_durations: deque[float] = deque(maxlen=4096)
         self.closed = False
         """Whether nobody reads submitted events any more."""
-        self._guard = guard
         self._start = start
-        self._start_later = start_later
         self._start_on = start_on
-        self._takes_callbacks = False
-        self._called = False
 
-    def proxy(self) -> tuple[str, Any]:
-        """The name of the better of two Python paths, and its JVM listener.
+    def proxy(self) -> Any:
+        """A JVM listener that calls Python.
 
         Raises:
-            Py4JError: this driver allows neither.
+            Py4JError: this driver does not allow it.
 
         """
-        proxy = self._guard.attempt("python_proxy", self._raw_proxy)
-        if proxy is not None:
-            return PROXY, proxy
-        self._takes_callbacks = True
-        _import_streaming()
-        return CALLBACKS, super()._jlistener
+        from pyspark import SparkContext
+
+        wrapper_class = getattr(SparkContext._jvm, _WRAPPER)  # noqa: SLF001 - no public way
+        return wrapper_class(_RawProxy(self))
 
     def submit(self, kind: EventKind, payload: Any) -> None:
         """Queue one event. Runs on Spark's thread: no lock, no wait, no Py4J command."""
+        # Py4J's callback port asks for no token: any local process can send a text here.
+        if not isinstance(payload, JavaObject):
+            self.refused["forged"] += 1
+            return
         if self.closed:
             return
         at = time.monotonic()
         self.mailbox.put(Received(kind, payload, at), lifecycle=kind.is_lifecycle)
         self.callback_durations.append(time.monotonic() - at)
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
-        """PySpark's own path: called by Spark while ``start()`` waits."""
-        self._submit_text(
-            EventKind.STARTED,
-            lambda: {
-                "id": str(event.id),
-                "runId": str(event.runId),
-                "name": event.name,
-                "timestamp": event.timestamp,
-            },
-        )
+    def onQueryStarted(self, event: object) -> None:  # noqa: N802 - Spark's name
+        """Nothing: PySpark's own way converts each event with hundreds of Py4J commands."""
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
-        """PySpark's own path: called by Spark after each batch."""
-        self._submit_text(EventKind.PROGRESS, lambda: {"progress": json.loads(event.progress.json)})
+    def onQueryProgress(self, event: object) -> None:  # noqa: N802 - Spark's name
+        """Nothing, see ``onQueryStarted``."""
 
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """PySpark's own path: called by Spark when a query finds nothing to do."""
-        self._submit_text(
-            EventKind.IDLE,
-            lambda: {"id": str(event.id), "runId": str(event.runId), "timestamp": event.timestamp},
-        )
+    def onQueryIdle(self, event: object) -> None:  # noqa: N802 - Spark's name
+        """Nothing, see ``onQueryStarted``."""
 
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """PySpark's own path: called by Spark after a query has ended."""
-        self._submit_text(
-            EventKind.TERMINATED,
-            lambda: {
-                "id": str(event.id),
-                "runId": str(event.runId),
-                "exception": event.exception,
-                "errorClassOnException": event.errorClassOnException,
-            },
-        )
+    def onQueryTerminated(self, event: object) -> None:  # noqa: N802 - Spark's name
+        """Nothing, see ``onQueryStarted``."""
 
     @property
     def _jlistener(self) -> Any:
@@ -146,32 +104,12 @@ class HealthListener(StreamingQueryListener):
             log.warning("querypulse: %s", ONE_SESSION)
         self._start_on(self.spark)
 
-    def _raw_proxy(self) -> Any:
-        from pyspark import SparkContext
-
-        wrapper_class = getattr(SparkContext._jvm, _WRAPPER)  # noqa: SLF001 - no public way
-        return wrapper_class(_RawProxy(self))
-
-    def _submit_text(self, kind: EventKind, fields: Callable[[], object]) -> None:
-        if self._takes_callbacks:
-            self._guard.attempt(CALLBACKS, lambda: self.submit(kind, json.dumps(fields())))
-        elif not self._called:
-            self._called = True
-            self._start_later()
-
-
-def _import_streaming() -> None:
-    """Do what PySpark's ``addListener`` does before it asks for the listener."""
-    from pyspark import SparkContext
-
-    java_import(SparkContext._jvm, _PACKAGE + "*")  # noqa: SLF001 - no public way
-
 
 class _RawProxy:
     """Implements Spark's ``PythonStreamingQueryListener`` without touching the events."""
 
     def __init__(self, listener: HealthListener) -> None:
-        self._listener = listener
+        self._submit = listener.submit
 
     def onQueryStarted(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         self._submit(EventKind.STARTED, jevent)
@@ -184,13 +122,6 @@ class _RawProxy:
 
     def onQueryTerminated(self, jevent: Any) -> None:  # noqa: N802 - Spark's name
         self._submit(EventKind.TERMINATED, jevent)
-
-    def _submit(self, kind: EventKind, jevent: Any) -> None:
-        # Py4J's callback port asks for no token: any local process can send a text here.
-        if isinstance(jevent, JavaObject):
-            self._listener.submit(kind, jevent)
-        else:
-            self._listener.refused["forged"] += 1
 
     class Java:
         """Py4J's declaration of the Java interface that a Python object implements."""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..probe import Context, IdleProgress, ListenerHealth, ProbedRun, ProbeReport, RunFacts
 from ..python_frames import is_running
-from .event_paths import EventChannel
+from .event_paths import EventPath
 from .execution import LivingRun, LivingRuns, SparkExecution, SparkLivingRuns, UnreadRun
 from .jobs import PolledWork, SparkWork
 from .jvm import NETWORK_ERRORS, THROWN, OptionalCalls, has_execution_context
@@ -165,7 +165,7 @@ class SparkQueries:
     """
 
     def __init__(
-        self, spark: Any, channel: EventChannel, closer_after_seconds: float, details: OptionalCalls
+        self, spark: Any, path: EventPath, closer_after_seconds: float, details: OptionalCalls
     ) -> None:
         context = spark.sparkContext
         self._jvm = context._jvm  # noqa: SLF001 - no public way to the JVM
@@ -174,13 +174,13 @@ class SparkQueries:
         self._active = java_session.sharedState().activeStreamingQueries()
         self._uuid = getattr(self._jvm, "java.util.UUID")
         self._has_context = has_execution_context(spark.version)
-        self._channel = channel
+        self._path = path
         self._closer_after = closer_after_seconds
         self._details = details
         self._living_runs = SparkLivingRuns(
             self._jvm, self._active, java_context.sc(), details, has_context=self._has_context
         )
-        self._work = SparkWork(java_context, self._jvm, channel.job_counts, details)
+        self._work = SparkWork(java_context, self._jvm, path.job_counts, details)
         self._living: dict[str, SparkRun] = {}
         self._ended = EndedRuns()
 
@@ -237,7 +237,7 @@ class SparkQueries:
         if known is not None:
             self._ended.add(known.final_poll())
         self._living[query_id] = SparkRun(execution, facts, self._details)
-        self._details.ask("session", lambda: self._channel.cover(java), None)
+        self._details.ask("session", lambda: self._path.cover(java), None)
 
     def _poll_run(
         self, query_id: str, about: LivingRun | UnreadRun | None, now: float, work: PolledWork
@@ -323,12 +323,12 @@ class SparkProbe:
     polled too, every half of that interval. It must be far below the shortest stall window.
     """
 
-    def __init__(self, spark: Any, channel: EventChannel, closer_after_seconds: float) -> None:
+    def __init__(self, spark: Any, path: EventPath, closer_after_seconds: float) -> None:
         self.details = OptionalCalls()
-        self._channel = channel
+        self._path = path
         self._context = SparkContextState(spark.sparkContext)
         self._queries: SparkQueries | None = SparkQueries(
-            spark, channel, closer_after_seconds, self.details
+            spark, path, closer_after_seconds, self.details
         )
         self._listener = ListenerHealth()
 
@@ -354,7 +354,7 @@ class SparkProbe:
         began_at = clock()
         stopped = self._queries.poll(began_at)
         self._listener = self.details.ask(
-            "listeners", lambda: self._channel.check(began_at), self._listener
+            "listeners", lambda: self._path.check(began_at), self._listener
         )
         context = self._context.ask(stopped=stopped)
         return ProbeReport(
@@ -368,6 +368,6 @@ class SparkProbe:
     def release(self) -> None:
         """Remove the listener from Spark, if Spark still exists, and release Spark's objects."""
         with suppress(*THROWN, OSError):
-            self._channel.release()
+            self._path.release()
         self._queries = None
         self._context.release()

@@ -7,11 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.storage import MemoryCheckpoint
 
+from querypulse.listener.checkpoints import LIST_EVERY_SECONDS, MAX_STEPS, CheckpointLogs
 from querypulse.listener.commit_log import (
-    LIST_EVERY_SECONDS,
-    MAX_STEPS,
     REASON_CHARACTERS,
-    CheckpointLogs,
     LoggedBatches,
     StorageError,
     ids_in,

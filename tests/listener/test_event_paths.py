@@ -1,4 +1,4 @@
-"""Events use the best path that the driver allows, and fall back to the next one."""
+"""Events use the bus queue, or a listener in each session where the driver refuses it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from support.fake_driver import (
     python_jvm,
 )
 
-from querypulse.core.guard import Guard
 from querypulse.listener.probe import JobCounts
 from querypulse.listener.snapshot import ALONE
 from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, NotListeningError, open_path
@@ -27,18 +26,8 @@ from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
 
 NOT_ALLOWED = Py4JError("not whitelisted")
-ERRORS_FOR = {
-    "bus_queue": {},
-    "session_listeners": {"bus": NOT_ALLOWED},
-    "python_proxy": {"janino": NOT_ALLOWED},
-    "python_callbacks": {"janino": NOT_ALLOWED, "proxy": NOT_ALLOWED},
-}
+ERRORS_FOR = {"bus_queue": {}, "python_proxy": {"janino": NOT_ALLOWED}}
 """The calls that a driver must refuse so that each path is the best one left."""
-NEEDS_ERRORS = pytest.param("python_callbacks", marks=pytest.mark.contains_errors)
-"""The guard counts the refused raw proxy as an error."""
-ALL_PATHS = ["bus_queue", "session_listeners", "python_proxy", NEEDS_ERRORS]
-IN_SESSIONS = ALL_PATHS[1:]
-OF_THE_JVM = ALL_PATHS[:2]
 
 
 class Spark(FakeDriver):
@@ -46,10 +35,7 @@ class Spark(FakeDriver):
 
     def __init__(self, monkeypatch, **java_errors):
         super().__init__(**java_errors)
-        self.guard = Guard()
-        self.listener = HealthListener(
-            self.guard, capacity=10, start=object, start_later=list, start_on=list
-        )
+        self.listener = HealthListener(capacity=10, start=object, start_on=list)
         self.callback_servers = []
         monkeypatch.setattr(SparkContext, "_jvm", python_jvm(self.wrapper))
         monkeypatch.setattr(
@@ -90,43 +76,27 @@ def test_own_queue_on_the_bus_is_the_best_path(driver):
     assert (spark.manager.added, spark.callback_servers) == ([], [])
 
 
-@pytest.mark.parametrize(
-    "part", ["bus", "listener_bus"], ids=["our listener refused", "the bus itself refused"]
-)
+@pytest.mark.parametrize("part", ["janino", "listener_bus", "bus"])
 @pytest.mark.parametrize(
     "refused", [NOT_ALLOWED, PySparkException("refused")], ids=["py4j", "pyspark"]
 )
-def test_refused_bus_falls_back_to_session_listeners(driver, part, refused):
+def test_refused_queue_falls_back_to_a_python_proxy(driver, part, refused):
     spark = driver(**{part: refused})
     path = spark.open()
 
-    assert path.name == "session_listeners"
-    assert path.source.java is spark.queue
-    assert spark.queue.in_sessions
-    assert set(spark.queue.claims) == {"session-1"}
-    assert spark.manager.added == [spark.queue.listener]
-    assert spark.callback_servers == []
-
-
-def test_bus_that_loses_our_listener_falls_back_to_session_listeners(driver):
-    spark = driver()
-    spark.bus.forgets = True
-
-    assert spark.open().name == "session_listeners"
-    assert spark.queue.closes == 0
-
-
-@pytest.mark.parametrize(
-    "refused", [NOT_ALLOWED, PySparkException("refused")], ids=["py4j", "pyspark"]
-)
-def test_driver_without_janino_falls_back_to_a_python_proxy(driver, refused):
-    spark = driver(janino=refused)
-    path = spark.open()
-
-    assert (path.name, spark.queues) == ("python_proxy", [])
+    assert path.name == "python_proxy"
+    assert [queue.closes for queue in spark.queues] == [1] * len(spark.queues)
     assert path.source is spark.listener.mailbox
     assert spark.manager.added == [path.java_listener]
     assert spark.callback_servers == [spark.sparkContext._gateway]
+
+
+def test_bus_that_loses_our_listener_falls_back_to_a_python_proxy(driver):
+    spark = driver()
+    spark.bus.forgets = True
+
+    assert spark.open().name == "python_proxy"
+    assert spark.queue.closes == 1
 
 
 def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
@@ -135,32 +105,13 @@ def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monke
     assert driver().open().name == "python_proxy"
 
 
-@pytest.mark.contains_errors
-def test_refused_raw_proxy_falls_back_to_pysparks_own_callbacks(driver):
-    spark, path = opened(driver, "python_callbacks")
-
-    assert path.source is spark.listener.mailbox
-    assert path.java_listener.proxy.pylistener is spark.listener
-    assert spark.manager.added == [path.java_listener]
-
-
-def test_unused_queue_is_closed(driver):
-    spark = driver(bus=NOT_ALLOWED, sessions=NOT_ALLOWED)
-
-    assert spark.open().name == "python_proxy"
-    assert spark.queue.closes == 1
-
-
-def test_each_refused_path_is_logged_with_its_reason(driver, caplog):
+def test_refused_queue_is_logged_with_its_reason(driver, caplog):
     caplog.set_level(logging.WARNING, "querypulse")
-    driver(bus=Py4JError("password=hunter2hunter on the bus"), sessions=NOT_ALLOWED).open()
-    logged = [record.getMessage() for record in caplog.records]
+    driver(bus=Py4JError("password=hunter2hunter on the bus")).open()
+    (logged,) = [record.getMessage() for record in caplog.records]
 
-    assert len(logged) == 2
-    assert "bus_queue" in logged[0]
-    assert "hunter2hunter" not in logged[0]
-    assert "session_listeners" in logged[1]
-    assert "not whitelisted" in logged[1]
+    assert "bus_queue" in logged
+    assert "hunter2hunter" not in logged
 
 
 # -- errors that are no refusal -------------------------------------------------------------------
@@ -176,34 +127,17 @@ def test_lost_jvm_is_raised_and_causes_no_fallback(driver, part):
         assert (spark.manager.added, spark.callback_servers) == ([], [])
 
 
-def test_jvm_lost_during_a_session_call_is_raised(driver):
-    spark = driver(bus=NOT_ALLOWED, sessions=Py4JNetworkError("no answer"))
-    with pytest.raises(Py4JNetworkError):
-        spark.open()
-
-    assert spark.callback_servers == []
-
-
-@pytest.mark.parametrize("name", ["python_proxy", NEEDS_ERRORS])
-def test_session_that_loses_the_new_listener_is_an_error(driver, name):
+def test_session_that_loses_the_new_listener_is_an_error(driver):
     """An attach that watches nothing must not seem to watch."""
-    spark = driver(**ERRORS_FOR[name])
+    spark = driver(janino=NOT_ALLOWED)
     spark.manager.forgets = True
     with pytest.raises(NotListeningError):
         spark.open()
 
 
-def test_driver_that_loses_every_listener_is_an_error(driver):
-    spark = driver()
-    spark.bus.forgets = spark.manager.forgets = True
-    with pytest.raises(NotListeningError):
-        spark.open()
-
-    assert spark.queue.closes == 1
-
-
-def test_session_that_refuses_the_last_path_is_an_error(driver):
-    spark = driver(janino=NOT_ALLOWED)
+@pytest.mark.parametrize("also", [{}, {"proxy": NOT_ALLOWED}], ids=["session", "proxy"])
+def test_driver_that_refuses_the_last_path_is_an_error(driver, also):
+    spark = driver(janino=NOT_ALLOWED, **also)
     spark.manager.refusal = NOT_ALLOWED
     with pytest.raises(Py4JError, match="not whitelisted"):
         spark.open()
@@ -212,7 +146,7 @@ def test_session_that_refuses_the_last_path_is_an_error(driver):
 # -- a manually added listener ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALL_PATHS)
+@pytest.mark.parametrize("name", ERRORS_FOR)
 def test_manual_mode_adds_nothing_to_the_session(driver, name):
     """PySpark adds ``java_listener`` itself, and starts the callback server if needed."""
     spark, path = opened(driver, name, by_hand=True)
@@ -228,9 +162,8 @@ def test_manual_mode_uses_the_bus_before_pyspark_adds_the_listener(driver):
     assert path.java_listener is spark.queue.listener
 
 
-@pytest.mark.parametrize("name", IN_SESSIONS)
-def test_manual_mode_finds_the_listener_at_the_first_check(driver, name):
-    spark, path = opened(driver, name, by_hand=True)
+def test_manual_mode_finds_the_listener_at_the_first_check(driver):
+    spark, path = opened(driver, "python_proxy", by_hand=True)
     assert path.check(0.0).registered
     spark.manager.addListener(path.java_listener)
     health = path.check(CHECK_EVERY_SECONDS)
@@ -254,7 +187,7 @@ def times_registered(spark, path):
     return spark.manager.listeners.count(path.java_listener)
 
 
-@pytest.mark.parametrize("name", ALL_PATHS)
+@pytest.mark.parametrize("name", ERRORS_FOR)
 def test_check_restores_a_dropped_listener_and_counts_it(driver, name):
     spark, path = opened(driver, name)
     path.check(0.0)
@@ -276,7 +209,7 @@ def test_bus_that_rejects_the_restored_listener_is_reported(driver):
     assert path.check(CHECK_EVERY_SECONDS).registered
 
 
-@pytest.mark.parametrize("name", ALL_PATHS)
+@pytest.mark.parametrize("name", ERRORS_FOR)
 def test_first_check_counts_events_dropped_before_the_attach(driver, name):
     spark, path = opened(driver, name)
     spark.bus.dropped = spark.bus.shared_drops[SHARED_QUEUE] = 37
@@ -287,21 +220,15 @@ def test_first_check_counts_events_dropped_before_the_attach(driver, name):
     assert path.check(CHECK_EVERY_SECONDS).dropped_events == 40
 
 
-@pytest.mark.parametrize("name", IN_SESSIONS)
-def test_unreadable_drop_count_is_unknown(driver, name):
-    spark, path = opened(driver, name)
+def test_unreadable_drop_count_is_unknown_and_a_lost_jvm_is_raised(driver):
+    spark, path = opened(driver, "python_proxy")
     spark.java_errors["metrics"] = NOT_ALLOWED
-
     assert path.check(0.0).dropped_events is None
 
-
-@pytest.mark.parametrize("name", IN_SESSIONS)
-def test_lost_jvm_is_raised_instead_of_an_unknown_drop_count(driver, name):
-    spark, path = opened(driver, name)
-    for lost in NETWORK_ERRORS:
+    for number, lost in enumerate(NETWORK_ERRORS, 1):
         spark.java_errors["metrics"] = lost("no answer")
         with pytest.raises(lost):
-            path.check(0.0)
+            path.check(number * CHECK_EVERY_SECONDS)
 
 
 # -- other sessions -----------------------------------------------------------------------------
@@ -315,14 +242,95 @@ def test_bus_covers_other_sessions_without_a_listener_in_them(driver):
     assert other.added == []
 
 
-@pytest.mark.parametrize("name", IN_SESSIONS)
-def test_other_session_gets_the_listener_when_its_first_query_is_seen(driver, name):
-    _, path = opened(driver, name)
+def registered(path, *managers):
+    """How often each session lists our listener."""
+    return [manager.listeners.count(path.java_listener) for manager in managers]
+
+
+def check(path, checks=1):
+    """The health after so many more checks that are due."""
+    for _ in range(checks):
+        path.now = getattr(path, "now", 0.0) + CHECK_EVERY_SECONDS
+        health = path.check(path.now)
+    return health
+
+
+def test_other_session_gets_the_listener_once_when_its_first_query_is_seen(driver):
+    spark, path = opened(driver, "python_proxy")
+    other, by_user = Manager(), Manager(path.java_listener)
+    for manager in (other, other, by_user, spark.manager):
+        path.cover(Execution(manager))
+
+    assert registered(path, spark.manager, other, by_user) == [1, 1, 1]
+
+
+def test_listener_is_registered_again_in_every_session(driver):
+    spark, path = opened(driver, "python_proxy")
     other = Manager()
     path.cover(Execution(other))
-    path.cover(Execution(other))
+    check(path)
+    for manager in (spark.manager, other):
+        manager.removeListener(path.java_listener)
+    health = check(path)
 
-    assert other.added == [path.java_listener]
+    assert (health.registered, health.reregistrations) == (True, 2)
+    assert registered(path, spark.manager, other) == [1, 1]
+
+
+def test_listener_removed_by_the_user_stays_removed(driver):
+    spark, path = opened(driver, "python_proxy")
+    spark.bus.shared_drops[SHARED_QUEUE] = 7
+    check(path)
+    spark.manager.removeListener(path.java_listener)
+    spark.listener.wirings += 1
+
+    assert check(path).dropped_events == 7
+    assert not check(path, 3).registered
+    assert registered(path, spark.manager) == [0]
+
+
+def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first(driver):
+    """The second ``addListener`` must not count as a removal."""
+    spark, path = opened(driver, "python_proxy")
+    check(path)
+    other = Manager(path.java_listener)
+    spark.listener.wirings += 1
+    path.cover(Execution(other))
+    check(path)
+    spark.manager.removeListener(path.java_listener)
+
+    assert check(path).reregistrations == 1
+    assert registered(path, spark.manager, other) == [1, 1]
+
+
+def test_session_without_queries_is_released_and_covered_again_later(driver):
+    spark, path = opened(driver, "python_proxy")
+    other = Manager()
+    path.cover(Execution(other))
+    spark.manager.queries = 0
+    check(path)
+    other.queries = 0
+    check(path)
+    other.removeListener(path.java_listener)
+    assert check(path).reregistrations == 0
+    other.queries = 1
+    path.cover(Execution(other))
+    assert registered(path, other) == [1]
+
+    spark.manager.removeListener(path.java_listener)
+    assert check(path).reregistrations == 1, "the first session is kept without queries"
+
+
+def test_lost_jvm_does_not_count_as_a_removal(driver):
+    spark, path = opened(driver, "python_proxy")
+    check(path)
+    spark.manager.listeners.clear()
+    spark.manager.refusal = Py4JNetworkError("no answer")
+    with pytest.raises(Py4JNetworkError):
+        check(path)
+    spark.manager.refusal = None
+
+    assert check(path).reregistrations == 1
 
 
 # -- jobs and owners ------------------------------------------------------------------------------
@@ -330,13 +338,11 @@ def test_other_session_gets_the_listener_when_its_first_query_is_seen(driver, na
 
 def test_only_the_bus_counts_jobs(driver):
     assert opened(driver, "bus_queue")[1].job_counts().by_query == {"id-a": JobCounts(3, 1, 40, 2)}
-    for name in ("session_listeners", "python_proxy"):
-        assert opened(driver, name)[1].job_counts() is None
+    assert opened(driver, "python_proxy")[1].job_counts() is None
 
 
-@pytest.mark.parametrize("name", OF_THE_JVM)
-def test_queue_in_the_jvm_knows_the_other_processes(driver, name):
-    spark, path = opened(driver, name)
+def test_queue_in_the_jvm_knows_the_other_processes(driver):
+    spark, path = opened(driver, "bus_queue")
     assert path.ownership.is_alone
     spark.queue.answers = [answer(watchers="7:session-1 5:session-2")]
     path.source.take(0)
@@ -352,11 +358,13 @@ def test_python_listener_knows_no_other_process(driver):
 # -- release ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ALL_PATHS)
+@pytest.mark.parametrize("name", ERRORS_FOR)
 def test_release_removes_what_was_added_and_is_idempotent(driver, name):
     spark, path = opened(driver, name)
     other = Manager()
     path.cover(Execution(other))
+    if name == "python_proxy":
+        spark.manager.listeners.append(path.java_listener)
     path.release()
     path.release()
 
@@ -374,12 +382,3 @@ def test_manually_added_listener_stays_known_for_its_removal(driver):
     path.release()
 
     assert path.java_listener is added
-
-
-def test_queue_is_closed_even_if_a_session_cannot_be_reached(driver):
-    spark, path = opened(driver, "session_listeners")
-    spark.manager.refusal = Py4JNetworkError("no answer")
-    with pytest.raises(Py4JNetworkError):
-        path.release()
-
-    assert spark.queue.closes == 1

@@ -498,9 +498,7 @@ def test_losses_of_two_mailboxes_add_up():
 
 def shown(reading, forged=0):
     """The counts of dropped events in the metrics, without zeros."""
-    listener = HealthListener(
-        reading.guard, capacity=1, start=object, start_later=list, start_on=list
-    )
+    listener = HealthListener(capacity=1, start=object, start_on=list)
     listener.refused["forged"] += forged
     worker = WorkerHarness().step().worker
     facts = MonitorFacts(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.sources.source import SharedClients
+from querypulse.listener.sources.kafka import SharedClients
 
 
 class Config(dict):
@@ -24,7 +24,10 @@ class Cluster:
         self.clients = SharedClients(self.open.remove)
 
     def lease(self, **config):
-        return self.clients.lease(Config(config), self._connect)
+        return self.clients.lease(Config(config))
+
+    def use(self, shared):
+        return shared.get(self._connect)
 
     def _connect(self, name):
         if self.refusal is not None:
@@ -37,94 +40,69 @@ class Cluster:
 
 def test_client_is_opened_on_first_use():
     cluster = Cluster()
-    cluster.lease(servers="a:9092").release()
+    cluster.clients.release(cluster.lease(servers="a:9092"))
 
     assert cluster.opened == []
 
 
-def test_sources_with_the_same_cluster_and_credentials_share_a_client():
-    cluster = Cluster()
-    first, second = (cluster.lease(servers="a:9092", password="x") for _ in range(2))
-
-    assert first.client() == second.client()
-    assert len(cluster.opened) == 1
-
-
 @pytest.mark.parametrize(
-    "other",
-    [{"servers": "b:9092", "password": "x"}, {"servers": "a:9092", "password": "y"}],
-    ids=["another cluster", "other credentials"],
+    ("other", "is_shared"),
+    [
+        ({"servers": "a:9092", "password": "x"}, True),
+        ({"servers": "b:9092", "password": "x"}, False),
+        ({"servers": "a:9092", "password": "y"}, False),
+    ],
+    ids=["equal", "another cluster", "other credentials"],
 )
-def test_sources_with_another_cluster_or_credentials_do_not_share(other):
+def test_only_sources_with_the_same_cluster_and_credentials_share_a_client(other, is_shared):
     cluster = Cluster()
     first, second = cluster.lease(servers="a:9092", password="x"), cluster.lease(**other)
 
-    assert first.client() != second.client()
-    assert cluster.open == [first.client(), second.client()]
+    assert (cluster.use(first) == cluster.use(second)) is is_shared
+    assert len(cluster.opened) == (1 if is_shared else 2)
 
 
-def test_last_release_closes_the_client():
+def test_last_release_closes_the_client_and_a_later_lease_opens_a_new_one():
     cluster = Cluster()
     first, second, other = (cluster.lease(servers=name) for name in ("a", "a", "b"))
-    for one in (first, second, other):
-        assert one.client() in cluster.open
-    first.release()
-    assert cluster.open == [second.client(), other.client()]
-    second.release()
+    names = [cluster.use(client) for client in (first, second, other)]
+    cluster.clients.release(first)
+    assert cluster.open == names[1:]
+    cluster.clients.release(second)
+    assert cluster.open == [names[2]]
 
-    assert cluster.open == [other.client()]
+    assert cluster.use(cluster.lease(servers="a")) not in names
 
 
-def test_second_release_of_a_lease_does_nothing():
+def test_closed_client_is_reopened_once_for_all():
     cluster = Cluster()
     first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    client = second.client()
-    first.release()
-    first.release()
-
-    assert cluster.open == [client]
-
-
-def test_lease_after_the_last_release_opens_a_new_client():
-    cluster = Cluster()
-    first = cluster.lease(servers="a")
-    before = first.client()
-    first.release()
-
-    assert cluster.lease(servers="a").client() != before
-    assert len(cluster.open) == 1
-
-
-def test_dropped_client_is_closed_and_reopened_once_for_all():
-    cluster = Cluster()
-    first, second = cluster.lease(servers="a"), cluster.lease(servers="a")
-    before = first.client()
-    second.drop()
+    before = cluster.use(first)
+    second.close()
     assert cluster.open == []
 
-    assert first.client() == second.client() != before
-    assert cluster.opened == [before, first.client()]
-    first.release()
-    second.release()
-    assert cluster.open == []
+    assert cluster.use(first) == cluster.use(second) != before
+    assert cluster.opened == [before, cluster.use(first)]
 
 
 def test_failed_open_is_retried():
     cluster = Cluster()
-    one = cluster.lease(servers="a")
+    shared = cluster.lease(servers="a")
     cluster.refusal = OSError("No resolvable bootstrap urls")
     with pytest.raises(OSError, match="No resolvable"):
-        _ = one.client()
-    one.drop()
+        cluster.use(shared)
+    shared.close()
     cluster.refusal = None
 
-    assert one.client() in cluster.open
+    assert cluster.use(shared) in cluster.open
 
 
 def test_client_names_are_unique_and_prefixed():
     first, second = Cluster(), Cluster()
-    leases = [first.lease(servers="a"), first.lease(servers="b"), second.lease(servers="a")]
-    names = {one.client() for one in leases}
+    names = {
+        cluster.use(cluster.lease(servers=servers))
+        for cluster, servers in ((first, "a"), (first, "b"), (second, "a"))
+    }
 
     assert len(names) == 3
     assert all(name.startswith("querypulse-admin-") for name in names)

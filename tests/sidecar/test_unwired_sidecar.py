@@ -116,34 +116,6 @@ def test_internal_error_still_gives_pyspark_a_listener(jvm):
     assert driver.waits == [(3.0,)]
 
 
-def test_callback_starts_the_sidecar_on_another_thread(monkeypatch):
-    """Spark's own thread must not wait for the start."""
-    started = threading.Event()
-    on = []
-    monkeypatch.setattr(
-        Sidecar,
-        "start_or_stand_by",
-        lambda _: on.append(threading.current_thread()) or started.set(),
-    )
-    sidecar = Sidecar(Settings())
-    sidecar.listener.onQueryIdle(object())
-
-    assert started.wait(PATIENCE_SECONDS)
-    assert on[0] is not threading.current_thread()
-
-
-@pytest.mark.contains_errors
-def test_callback_without_a_session_only_reports_an_error(no_contained_error):
-    sidecar = Sidecar(Settings())
-    sidecar.listener.onQueryIdle(object())
-    for thread in threading.enumerate():
-        if thread.name == "querypulse-start":
-            thread.join(PATIENCE_SECONDS)
-
-    ((where, error),) = no_contained_error
-    assert (where, type(error)) == ("start", NoSessionError)
-
-
 def test_listener_added_to_a_connect_session_starts_for_that_session_in_the_jobs_thread(
     monkeypatch, caplog
 ):

@@ -9,7 +9,8 @@ import pytest
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, until, warm
 from support.webhdfs import WebHdfs
 
-from querypulse.listener.commit_log import CheckpointLogs, StorageError
+from querypulse.listener.checkpoints import CheckpointLogs
+from querypulse.listener.commit_log import StorageError
 from querypulse.listener.spark.storage import SparkStorage
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]

@@ -10,8 +10,8 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from support.fake_spark import FakeChannel
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, rate, start, until
 
-from querypulse.listener.checkpoints import LogReader
-from querypulse.listener.commit_log import CheckpointLogs, LoggedBatches
+from querypulse.listener.checkpoints import CheckpointLogs, LogReader
+from querypulse.listener.commit_log import LoggedBatches
 from querypulse.listener.spark.probe import SparkProbe
 from querypulse.listener.spark.storage import HadoopFolder, SparkStorage
 

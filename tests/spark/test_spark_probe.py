@@ -189,12 +189,11 @@ def test_failure_missing_from_a_report_is_in_the_next_one(spark):
     probe = fake_probe(spark)
     poll(probe)
     spark.end(2, exception="Boom")
-    channel, probe._channel = probe._channel, None
-    probe._channel = FakeChannel()
-    probe._channel.check = lambda _: (_ for _ in ()).throw(ConnectionResetError())
+    path, probe._path = probe._path, FakeChannel()
+    probe._path.check = lambda _: (_ for _ in ()).throw(ConnectionResetError())
     with pytest.raises(ConnectionResetError):
         poll(probe, at=1)
-    probe._channel = channel
+    probe._path = path
 
     assert poll(probe, at=2)["query 2"].exception == "Boom"
 

@@ -94,7 +94,6 @@ class JavaQueue:
         self.answers: list[str] = []
         self.waits: list[int] = []
         self.claims: list[str] = []
-        self.in_sessions = False
         self.wakes = self.closes = self.given = 0
         self.listener = JavaListener()
         self.prepared: tuple = ()
@@ -117,16 +116,9 @@ class JavaQueue:
     def sessionListener(self) -> JavaListener:
         return self.listener
 
-    def listenInSessions(self) -> None:
-        self.driver.require("sessions")
-        self.in_sessions = True
-
     def claim(self, session: str) -> str:
         self.claims.append(session)
         return f"1:{session}"
-
-    def isClosed(self) -> bool:
-        return False
 
     def wake(self) -> None:
         self.wakes += 1
@@ -174,17 +166,14 @@ def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
     """The parts of ``SparkContext._jvm`` that a Python listener needs."""
     return SimpleNamespace(
         **{_WRAPPER: wrapper},
-        PythonStreamingQueryListenerWrapper=JavaListener,
-        _gateway_client=SimpleNamespace(send_command=lambda command: "yv"),
-        _id="rj",
     )
 
 
 class FakeDriver:
     """A ``SparkSession``, its context and its JVM; ``java_errors`` has the error of each part.
 
-    Parts: ``janino``, ``bus`` (at the listener), ``listener_bus`` (at the bus itself), ``sessions``,
-    ``metrics``.
+    Parts: ``janino``, ``bus`` (at the listener), ``listener_bus`` (at the bus itself), ``metrics``,
+    ``proxy``.
     """
 
     version = "4.0.0"

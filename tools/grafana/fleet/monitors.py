@@ -158,8 +158,8 @@ def callback() -> Json:
     return graph(
         "Cost to the job: one event",
         "Time that one event holds Spark's listener thread for Python, 99th percentile. Empty on "
-        "the event paths bus_queue and session_listeners, which run no Python there. Milliseconds: "
-        "PySpark's own callbacks are in use, or the driver has no CPU to spare.",
+        "the event path bus_queue, which runs no Python there. Milliseconds: the driver has no CPU "
+        "to spare.",
         [drawn(quantile(0.99, buckets, by="instance"), "{{instance}}")],
         (8, 8),
         unit="s",
