@@ -26,63 +26,7 @@ from .export_dashboards import (
 from .silence import SilenceRequest, add_silence_arguments, silence
 from .try_receivers import TestRequest, add_test_arguments, try_receivers
 
-# -- launch commands --------------------------------------------------------------------------
-# ``querypulse run``, ``querypulse launcher`` and ``querypulse auto-attach``.
-
-
 RUN_USAGE = "querypulse run job.py ARGS...\n       querypulse run -m MODULE ARGS..."
-
-
-def is_run(words: Sequence[str]) -> bool:
-    """Whether the command is ``run``, whose words belong to the job, and not its help."""
-    return words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"])
-
-
-def run(words: Sequence[str]) -> int:
-    """Become the job.
-
-    Raises:
-        LaunchError: no job is named, or Python cannot be started.
-
-    """
-    run_job(words)
-
-
-def show_launcher() -> int:
-    """Print the path of the script for spark-submit.
-
-    Raises:
-        LaunchError: querypulse is imported from an archive.
-
-    """
-    sys.stdout.write(f"{launcher()}\n")
-    return 0
-
-
-def add_auto_attach_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``querypulse auto-attach``."""
-    parser.add_argument("action", choices=("on", "off", "status"), help="write, remove or show it")
-
-
-def auto_attach(action: str) -> int:
-    """Switch, and print what is in force.
-
-    Raises:
-        AutoAttachError: the file cannot be read, written or removed.
-
-    """
-    folder = site_packages()
-    if action == "on":
-        switch_on(folder)
-    if action == "off":
-        switch_off(folder)
-    sys.stdout.write("".join(f"{line}\n" for line in status_lines(folder, os.environ)))
-    return 0
-
-
-# -- cli --------------------------------------------------------------------------------------
-
-
 _COULD_NOT_BEGIN = (
     NotInstalledError,
     SettingsError,
@@ -96,11 +40,28 @@ _COULD_NOT_BEGIN = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code (2: it could not begin)."""
     words = sys.argv[1:] if argv is None else list(argv)
-    if is_run(words):
-        return exit_code(lambda: run(words[1:]), _COULD_NOT_BEGIN)
+    if words[:1] == ["run"] and words[1:2] not in (["-h"], ["--help"]):
+        # The words belong to the job.
+        return exit_code(lambda: run_job(words[1:]), _COULD_NOT_BEGIN)
     arguments = vars(_parser().parse_args(words))
     command = arguments.pop("command")
     return exit_code(lambda: _COMMANDS[command](**arguments), _COULD_NOT_BEGIN)
+
+
+def _show_launcher() -> int:
+    sys.stdout.write(f"{launcher()}\n")
+    return 0
+
+
+def _auto_attach(action: str) -> int:
+    """Switch, and print what is in force."""
+    folder = site_packages()
+    if action == "on":
+        switch_on(folder)
+    if action == "off":
+        switch_off(folder)
+    sys.stdout.write("".join(f"{line}\n" for line in status_lines(folder, os.environ)))
+    return 0
 
 
 def _demo(settings: DemoSettings) -> int:
@@ -112,8 +73,8 @@ def _demo(settings: DemoSettings) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
-    "launcher": show_launcher,
-    "auto-attach": auto_attach,
+    "launcher": _show_launcher,
+    "auto-attach": _auto_attach,
     "replay": lambda **arguments: replay(ReplayRequest(**arguments)),
     "check": lambda: check(os.environ),
     "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
@@ -135,8 +96,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands.add_parser("run", usage=RUN_USAGE, help="run a job, unchanged, and attach to it")
     commands.add_parser("launcher", help="print the script with which spark-submit attaches")
-    add_auto_attach_arguments(
-        commands.add_parser("auto-attach", help="attach to all drivers of this environment")
+    attaching = commands.add_parser("auto-attach", help="attach to all drivers of this environment")
+    attaching.add_argument(
+        "action", choices=("on", "off", "status"), help="write, remove or show it"
     )
     add_arguments(commands.add_parser("replay", help="evaluate recorded events as if live"))
     commands.add_parser("check", help="print the settings in force and where each came from")

@@ -18,6 +18,7 @@ from ..alerting.receivers.receiver import is_readable
 from ..alerting.silences import end_text
 from ..core.secret import Secret
 from ..settings.loading import load_strictly
+from ..settings.receivers import as_settings_error
 from ..settings.settings import SettingsError, SilenceSettings
 from ..settings.silencing import (
     Silences,
@@ -64,10 +65,8 @@ def silence_drivers(
         raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
     if ca_file is not None and not Path(ca_file).is_file():
         raise SettingsError(f"silence: --ca-file {ca_file}: no such file")
-    try:
+    with as_settings_error("silence: "):
         token = Secret.from_file(token_file, setting="--token-file")
-    except ValueError as error:
-        raise SettingsError(f"silence: {error}") from None
     with requests.Session() as session:
         # No proxy or netrc of the environment: only the driver may receive the token.
         session.trust_env = False

@@ -1,1 +1,7 @@
 """What all parts share: guard, threads, deadlines, secrets and redaction."""
+
+AUTO_ATTACH_VARIABLE = "QUERYPULSE_AUTO_ATTACH"
+"""Whether drivers attach by themselves, where ``querypulse auto-attach`` is on.
+
+It is here because every Python process may need it, which then imports nothing else.
+"""

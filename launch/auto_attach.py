@@ -6,7 +6,7 @@ import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
 
-from ..core.variables import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE
 from .startup import is_asked
 
 # Python reads these files in order, and that of an editable install must come first.

@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
-from ..core.variables import AUTO_ATTACH_VARIABLE
+from ..core import AUTO_ATTACH_VARIABLE
 
 # -- import hook ------------------------------------------------------------------------------
 # Calling a function with a module as soon as something has imported it.

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ..core import AUTO_ATTACH_VARIABLE
 from ..core.text import encodable
-from ..core.variables import AUTO_ATTACH_VARIABLE
 from .mistakes import suggest
 from .secrets import refuse_secret
 from .settings import TYPES, Settings, SettingsError, check_value

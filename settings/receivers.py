@@ -166,7 +166,12 @@ def receivers(settings: Settings) -> list[Receiver]:
 
 def routes(settings: Settings) -> dict[str, Route]:
     """Which alerts go to each receiver, by the receiver's name."""
-    return {one.given.name: _route(one.given) for one in configured(settings)}
+    return {
+        one.given.name: Route(
+            **{name: getattr(one.given, name) for name in Route.__struct_fields__}
+        )
+        for one in configured(settings)
+    }
 
 
 def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
@@ -254,15 +259,6 @@ def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOpti
         own = getattr(given, name, None)
         options[name] = own if own is not None else getattr(settings, name)
     return HttpOptions(**options)
-
-
-def _route(given: ReceiverSettings) -> Route:
-    return Route(
-        severities=given.severities,
-        queries=given.queries,
-        fallback=given.fallback,
-        fallback_after_seconds=given.fallback_after_seconds,
-    )
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from urllib.parse import unquote
 
 import msgspec
@@ -15,17 +15,18 @@ from ..alerting.receivers.receiver import Holds, holds
 from ..core.redaction import WITHHELD, Redactor, redact, secrets_of_url, unusable
 from ..core.secret import Secret
 from ..exporter.push import parse_headers
-from .receivers import configured
+from .receivers import as_settings_error, configured
 from .settings import HOLDS, TYPES, Settings, SettingsError
 
 log = logging.getLogger("querypulse")
 
 
 # -- own values -------------------------------------------------------------------------------
-# The secrets in querypulse's own settings, which must not leave the driver in any text.
+# The secrets in querypulse's own settings: they must not leave the driver in any text, and not be
+# in the Spark conf, which event logs and the Spark UI show.
 
 
-_VALUES = (Holds.KEY, Holds.URL, Holds.ADDRESS)
+ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
 
 def own_secrets(settings: Settings) -> list[Secret]:
@@ -35,13 +36,63 @@ def own_secrets(settings: Settings) -> list[Secret]:
         ValueError: a file cannot be read; the message names its setting.
 
     """
-    found = list(_secrets_of(settings, str))
+    records: list[tuple[msgspec.Struct, Callable[[str], str]]] = [(settings, str)]
     for pattern, own in settings.queries.items():
-        found += _secrets_of(own, f"queries.{pattern}.{{}}".format)
-    for one in configured(settings):
-        if not one.is_short:
-            found += _secrets_of(one.given, one.called)
-    return found
+        records.append((own, f"queries.{pattern}.{{}}".format))
+    records += [(one.given, one.called) for one in configured(settings) if not one.is_short]
+    secrets = []
+    for record, called in records:
+        for field, kind, text in _declared_texts(record):
+            if kind in (Holds.KEY, Holds.URL, Holds.ADDRESS):
+                secrets.append(Secret(text))
+            elif kind is Holds.SECRET_FILE:
+                secrets.append(Secret.from_file(text, setting=called(field)))
+    return secrets
+
+
+def refuse_secret(name: str, value: object, origin: str) -> None:
+    """Refuse a value of the Spark conf that holds a key, or a URL with a secret part.
+
+    Raises:
+        SettingsError: it holds one; the message names the setting that takes a file instead.
+
+    """
+    if name in HOLDS and any(_is_secret(HOLDS[name], text) for text in _texts(value)):
+        raise _refusal("", name, origin, TYPES)
+    entries: dict[str, msgspec.Struct] = {}
+    if name == "receivers" and isinstance(value, tuple):
+        entries = {f"receivers[{position}].": entry for position, entry in enumerate(value)}
+    if name == "queries" and isinstance(value, dict):
+        entries = {f"queries.{pattern}.": entry for pattern, entry in value.items()}
+    for place, entry in entries.items():
+        for field, kind, text in _declared_texts(entry):
+            if _is_secret(kind, text):
+                raise _refusal(place, field, origin, entry.__struct_fields__)
+
+
+def _refusal(place: str, field: str, origin: str, fields: Container[str]) -> SettingsError:
+    file = f"{field}_file"
+    return SettingsError(
+        f"setting {place + field!r} from {origin} holds a secret, and event logs show the Spark "
+        f"conf: {f'give {file!r} instead' if file in fields else ELSEWHERE}"
+    )
+
+
+def _is_secret(kind: Holds, text: str) -> bool:
+    if kind is Holds.ADDRESS:
+        return "@" in text
+    return kind is Holds.KEY or (kind is Holds.URL and bool(secret_parts(text)))
+
+
+def _declared_texts(record: msgspec.Struct) -> Iterator[tuple[str, Holds, str]]:
+    """Field, kind and content of each text in a record."""
+    for field, kind in holds(type(record)).items():
+        yield from ((field, kind, text) for text in _texts(getattr(record, field)))
+
+
+def _texts(value: object) -> Iterator[str]:
+    entries = value if isinstance(value, tuple) else (value,)
+    yield from (entry for entry in entries if isinstance(entry, str))
 
 
 def secret_parts(value: str) -> set[str]:
@@ -67,68 +118,6 @@ def _header_values(text: str) -> set[str]:
     written = {part.partition("=")[2].strip() for part in text.replace("\n", ",").split(",")}
     values = decoded | written
     return {form for value in values for form in (value, value.partition(" ")[2]) if form}
-
-
-def _secrets_of(record: msgspec.Struct, called: Callable[[str], str]) -> Iterator[Secret]:
-    for name, kind in holds(type(record)).items():
-        given = getattr(record, name)
-        texts = given if isinstance(given, tuple) else () if given is None else (given,)
-        if kind in _VALUES:
-            yield from map(Secret, texts)
-        elif kind is Holds.SECRET_FILE:
-            yield from (Secret.from_file(path, setting=called(name)) for path in texts)
-
-
-# -- conf secrets -----------------------------------------------------------------------------
-# Refuses secrets in the Spark conf, because event logs and the Spark UI show it.
-
-
-ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
-
-
-def refuse_secret(name: str, value: object, origin: str) -> None:
-    """Refuse a value that holds a key, or a URL with a secret part.
-
-    Raises:
-        SettingsError: it holds one; the message names the setting that takes a file instead.
-
-    """
-    if name == "receivers" and isinstance(value, tuple):
-        for position, receiver in enumerate(value):
-            _refuse_secrets_of(receiver, f"receivers[{position}].", origin)
-    elif name == "queries" and isinstance(value, dict):
-        for pattern, own in value.items():
-            _refuse_secrets_of(own, f"queries.{pattern}.", origin)
-    elif any(_is_secret(HOLDS.get(name), text) for text in _texts(value)):
-        raise _refusal(name, name, origin, has_file=f"{name}_file" in TYPES)
-
-
-def _refuse_secrets_of(record: msgspec.Struct, place: str, origin: str) -> None:
-    for field, kind in holds(type(record)).items():
-        if any(_is_secret(kind, text) for text in _texts(getattr(record, field))):
-            has_file = f"{field}_file" in record.__struct_fields__
-            raise _refusal(f"{place}{field}", field, origin, has_file=has_file)
-
-
-def _refusal(place: str, field: str, origin: str, *, has_file: bool) -> SettingsError:
-    instead = f"give {field + '_file'!r} instead" if has_file else ELSEWHERE
-    return SettingsError(
-        f"setting {place!r} from {origin} holds a secret, and event logs show the Spark conf: "
-        f"{instead}"
-    )
-
-
-def _is_secret(kind: Holds | None, text: str) -> bool:
-    if kind is Holds.ADDRESS:
-        return "@" in text
-    return kind is Holds.KEY or (kind is Holds.URL and bool(secret_parts(text)))
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, tuple):
-        yield from (one for one in value if isinstance(one, str))
 
 
 # -- spark redaction --------------------------------------------------------------------------
@@ -199,12 +188,8 @@ class Redacting:
     def __init__(self, settings: Settings) -> None:
         _require_usable(settings.redact_patterns)
         self._patterns = settings.redact_patterns
-        try:
+        with as_settings_error():
             self._secrets = own_secrets(settings)
-        except SettingsError:
-            raise
-        except ValueError as error:
-            raise SettingsError(str(error)) from None
         self._conf: Mapping[str, str | None] = {}
         self._renew()
 

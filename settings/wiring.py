@@ -180,24 +180,13 @@ def terms(settings: Settings) -> LifecycleSettings:
 
 
 def deliveries(
-    settings: Settings,
-    guard: Guard,
-    *,
-    receivers: Sequence[Receiver] | None = None,
-    spool: Spool | None = None,
+    settings: Settings, receivers: Sequence[Receiver], guard: Guard, spool: Spool | None = None
 ) -> list[Delivery]:
-    """One unstarted delivery for each receiver; needs no Spark.
-
-    ``receivers``, if given, were made before from the same settings.
-
-    Raises:
-        SettingsError: a receiver cannot be made from its settings.
-
-    """
-    made = receivers if receivers is not None else receivers_from_settings.receivers(settings)
+    """One unstarted delivery for each receiver that was made from these settings."""
     routes = receivers_from_settings.routes(settings)
     return [
-        Delivery(receiver, guard, route=routes[receiver.name], spool=spool) for receiver in made
+        Delivery(receiver, guard, route=routes[receiver.name], spool=spool)
+        for receiver in receivers
     ]
 
 
@@ -225,7 +214,7 @@ def http_access(settings: Settings) -> HttpAccess:
         raise SettingsError("settings 'http_tls_cert_file' and 'http_tls_key_file' go together")
     if settings.http_tls_client_ca_file is not None and cert is None:
         raise SettingsError("setting 'http_tls_client_ca_file' needs 'http_tls_cert_file'")
-    token = token_of(settings.http_token_file, "setting 'http_token_file'")
+    token = secret_in(settings.http_token_file, "setting 'http_token_file'")
     if cert is None or key is None:
         return HttpAccess(token)
     tls = Tls(cert, key, settings.http_tls_client_ca_file)
@@ -236,8 +225,8 @@ def http_access(settings: Settings) -> HttpAccess:
     return HttpAccess(token, tls)
 
 
-def token_of(path: str | None, setting: str) -> Secret | None:
-    """The token in a file; None without one.
+def secret_in(path: str | None, setting: str) -> Secret | None:
+    """The secret in a file; None without one.
 
     Raises:
         SettingsError: the file cannot be read; the message names ``setting``.
@@ -245,10 +234,8 @@ def token_of(path: str | None, setting: str) -> Secret | None:
     """
     if path is None:
         return None
-    try:
+    with as_settings_error():
         return Secret.from_file(path, setting=setting)
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
 
 
 def refused_address(settings: Settings) -> str:
@@ -296,12 +283,10 @@ def _poster(name: str, url: str, settings: Settings) -> HttpPoster:
 
 
 def _headers(path: str | None) -> Secret | None:
-    if path is None:
-        return None
-    with as_settings_error():
-        secret = Secret.from_file(path, setting="otlp_headers_file")
-    with as_settings_error("setting 'otlp_headers_file': "):
-        push.parse_headers(secret.reveal())
+    secret = secret_in(path, "otlp_headers_file")
+    if secret is not None:
+        with as_settings_error("setting 'otlp_headers_file': "):
+            push.parse_headers(secret.known)
     return secret
 
 

@@ -111,7 +111,7 @@ def make_notifier(
     receivers = components.receivers
     spool = wiring.spool(settings, app, guard)
     notifier = Notifier(
-        wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
+        wiring.deliveries(settings, receivers, guard, spool),
         spool,
         heartbeat=components.heartbeat,
         query_heartbeats=QueryHeartbeats(components.query_heartbeats),

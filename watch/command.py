@@ -192,7 +192,7 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
 
     spool = wiring.spool(settings, APP, guard)
     notifier = Notifier(
-        wiring.deliveries(settings, guard, receivers=receivers, spool=spool),
+        wiring.deliveries(settings, receivers, guard, spool),
         spool,
         heartbeat=receivers_from_settings.heartbeat(settings, guard),
         restore=restore,
@@ -254,7 +254,7 @@ def access_of(request: WatchRequest) -> Access:
         SettingsError: a file cannot be read or used.
 
     """
-    token = wiring.token_of(request.token_file, "--token-file")
+    token = wiring.secret_in(request.token_file, "--token-file")
     if request.client_key_file is not None and request.client_cert_file is None:
         raise SettingsError("--client-key-file needs --client-cert-file")
     try:

@@ -46,7 +46,7 @@ def start_notifier(monkeypatch):
         late, guard = [], Guard()
         spool = wiring.spool(settings, "etl", guard)
         one = Notifier(
-            wiring.deliveries(settings, guard, receivers=receivers(settings), spool=spool),
+            wiring.deliveries(settings, receivers(settings), guard, spool),
             spool,
             heartbeat=heartbeat(settings, Guard()),
             restore=late.extend,

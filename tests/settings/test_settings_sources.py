@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import json
+import re
+import sys
 
 import pytest
+from support.repository import ROOT
 from support.settings_errors import refused
 
 from querypulse.alerting.receivers.pagerduty import PagerDutySettings
@@ -14,82 +16,24 @@ from querypulse.settings.loading import load_settings
 from querypulse.settings.settings import HOLDS, TYPES, QuerySettings
 from querypulse.sidecar import Settings
 
-# setting -> (value as an argument, the same value as text)
-VALUES = {
-    "app_name": ("etl", "etl"),
-    "expected_queries": (["bronze", "silver"], '["bronze", "silver"]'),
-    "http_host": ("::1", "::1"),
-    "http_port": (0, "0"),
-    "http_token_file": ("/t", "/t"),
-    "http_tls_cert_file": ("/c", "/c"),
-    "http_tls_key_file": ("/k", "/k"),
-    "http_tls_client_ca_file": ("/a", "/a"),
-    "http_allow_anonymous": (True, "true"),
-    "probe_interval_seconds": (2.5, "2.5"),
-    "source_interval_seconds": (0, "0"),
-    "lag_by_partition": (True, "true"),
-    "stall_floor_seconds": (30, "30"),
-    "stall_tolerance": (0, "0"),
-    "start_grace_seconds": (9, "9"),
-    "gone_grace_seconds": (8.5, "8.5"),
-    "stall_critical_factor": (1.0, "1"),
-    "slow_critical_factor": (20.0, "20"),
-    "slow_critical_seconds": (7200.0, "7200"),
-    "failed_grace_seconds": (4.5, "4.5"),
-    "webhook_url": ("https://h/x", "https://h/x"),
-    "webhook_secret_file": ("/s", "/s"),
-    "pagerduty_routing_key": ("k" * 32, "k" * 32),
-    "pagerduty_routing_key_file": ("/p", "/p"),
-    "pagerduty_url": ("https://eu/x", "https://eu/x"),
-    "lag_allowed_offsets": (5000.0, "5000"),
-    "lag_allowed_seconds": (300.0, "300"),
-    "expected_input_seconds": (3600.0, "3600"),
-    "trend_window_seconds": (600.0, "600"),
-    "data_loss_warning_ratio": (0.5, "0.5"),
-    "data_loss_critical_ratio": (1.0, "1"),
-    "restart_budget": (5, "5"),
-    "restart_window_seconds": (900.0, "900"),
-    "allow_http": (True, "true"),
-    "runbook_base_url": ("https://r", "https://r"),
-    "external_url": ("https://e", "https://e"),
-    "dashboard_url": ("https://d/{query}", "https://d/{query}"),
-    "resolve_after_seconds": (5.0, "5"),
-    "repeat_interval_seconds": (60.0, "60"),
-    "group_min_queries": (5, "5"),
-    "group_window_seconds": (0.0, "0"),
-    "silences": ([{"queries": "a*", "until": "2036-11-21T18:00:00Z"}],
-                 '[{"queries": "a*", "until": "2036-11-21T18:00:00Z"}]'),
-    "silence_file": ("/q", "/q"),
-    "webhook_url_file": ("/w", "/w"),
-    "alertmanager_urls": (["https://am1", "https://am2"], "https://am1, https://am2"),
-    "slack_webhook_url": ("https://s/x", "https://s/x"),
-    "slack_webhook_url_file": ("/sl", "/sl"),
-    "heartbeat_url": ("https://hc/x", "https://hc/x"),
-    "heartbeat_url_file": ("/hb", "/hb"),
-    "heartbeat_interval_seconds": (30.0, "30"),
-    "pushgateway_url": ("https://gate", "https://gate"),
-    "push_interval_seconds": (30.0, "30"),
-    "otlp_endpoint": ("https://otel", "https://otel"),
-    "otlp_headers_file": ("/otlp", "/otlp"),
-    "receivers": ([{"type": "slack", "name": "team", "url": "https://s/x"}],
-                  '[{"type": "slack", "name": "team", "url": "https://s/x"}]'),
-    "spool_dir": ("/d", "/d"),
-    "proxy_url": ("http://proxy:3128", "http://proxy:3128"),
-    "proxy_from_environment": (True, "true"),
-    "ca_file": ("/ca", "/ca"),
-    "client_cert_file": ("/cc", "/cc"),
-    "client_key_file": ("/ck", "/ck"),
-    "redact_patterns": (["acct-[0-9]{6,8}"], '["acct-[0-9]{6,8}"]'),
-    "queries": ({"nightly*": {"stall_floor_seconds": 3600}},
-                '{"nightly*": {"stall_floor_seconds": 3600}}'),
-}  # fmt: skip
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
-# the value in the file, if it differs from JSON
-TOML = {
-    "queries": '{"nightly*" = {stall_floor_seconds = 3600}}',
-    "silences": '[{queries = "a*", until = 2036-11-21T18:00:00Z}]',
-    "receivers": '[{type = "slack", name = "team", url = "https://s/x"}]',
-}
+SETTINGS_PAGE = (ROOT / "docs" / "settings.md").read_text()
+EXAMPLES = dict(re.findall(r"^\| `(\w+)` \|.*\| `(.+)` \|$", SETTINGS_PAGE, re.MULTILINE))
+"""One value of each setting, as TOML: the documented one."""
+
+
+def sample(name):
+    """A value of the setting that is not its default, and the same value as TOML."""
+    default, text = getattr(Settings(), name), EXAMPLES[name]
+    value = tomllib.loads(f"value = {text}")["value"]
+    if value == default:
+        value = value + 1 if isinstance(value, int) else value * 0.9 or 1.5
+        text = str(value)
+    return value, text
 
 
 def environment(name):
@@ -99,14 +43,10 @@ def environment(name):
 # -- origins ----------------------------------------------------------------------------------
 
 
-def test_every_setting_has_a_sample_value():
-    assert set(VALUES) == set(TYPES)
-
-
 def from_every_origin(name, config):
     """The setting loaded from each origin that it may have."""
-    value, text = VALUES[name]
-    toml = TOML.get(name, json.dumps(value))
+    value, toml = sample(name)
+    text = value if isinstance(value, str) else toml
     variable, conf = environment(name), f"spark.querypulse.{name}"
     named = config(f"{name} = {toml}")
     loaded = {
@@ -114,14 +54,14 @@ def from_every_origin(name, config):
         f"environment variable {variable}": load_settings({}, {variable: text}, {}),
         f"file {named['QUERYPULSE_CONFIG']}": load_settings({}, named, {}),
     }
-    if HOLDS.get(name) is not Holds.KEY:
+    if HOLDS.get(name) not in (Holds.KEY, Holds.URL):
         loaded[f"Spark conf {conf}"] = load_settings({}, {}, {conf: text})
     return loaded
 
 
 def test_setting_has_the_same_value_from_every_origin_and_names_it(config):
     default, wrong = Settings(), []
-    for name in VALUES:
+    for name in TYPES:
         loaded = from_every_origin(name, config)
         values = [getattr(of_one.settings, name) for of_one in loaded.values()]
         if values != values[:1] * len(values) or values[0] == getattr(default, name):
