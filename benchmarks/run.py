@@ -1,8 +1,7 @@
-"""Runs every benchmark, one process each: a folder here that holds a ``__main__.py``.
+"""Runs every benchmark, one process each, and ends with one table: ``python -m benchmarks.run``.
 
-``python -m benchmarks.run`` runs them all and ends with one table; ``python -m
-benchmarks.<folder>`` runs one of them. What a run has left in ``build/benchmarks`` is put into
-``docs/benchmarks.md`` by ``python -m benchmarks.page``.
+``python -m benchmarks.NAME`` runs one alone. ``python -m benchmarks.run page`` puts what the last
+run has left in ``build/benchmarks`` into ``docs/benchmarks.md``.
 """
 
 import json
@@ -12,66 +11,95 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from importlib.metadata import version
 from pathlib import Path
 
-from .common.result import FOLDER, forget, lines, sections
+from .harness import RESULTS, ROOT, Row, print_rows
+
+NAMES = ("attach", "callback_cost", "job_cost", "memory", "replay", "scale", "time_to_page")
+PAGE = ROOT / "docs" / "benchmarks.md"
+MARKED = re.compile(r"(<!-- the last table -->\n).*(<!-- end of it -->)", re.DOTALL)
 
 
-def machine() -> dict[str, str]:
+def main() -> int:
+    """Run them in turn, each to its end; 1 when one of them broke, whatever it measured."""
+    if sys.argv[1:] == ["page"]:
+        _write_page()
+        return 0
+    began, machine = time.monotonic(), _machine()
+    broken = [name for name in NAMES if not _succeeds(name)]
+    ran = {
+        "day": f"{datetime.now(timezone.utc):%Y-%m-%d}",
+        "seconds": round(time.monotonic() - began),
+        **machine,
+    }
+    (RESULTS / "machine.json").write_text(json.dumps(ran))
+    for title, rows in _sections():
+        print_rows(title, rows)
+    print("\n" + ", ".join(f"{name} {value}" for name, value in ran.items()))
+    print(f"broken: {', '.join(broken) or 'none'}")
+    return 1 if broken else 0
+
+
+def _succeeds(name: str) -> bool:
+    (RESULTS / f"{name}.json").unlink(missing_ok=True)
+    print(f"\n== {name}", flush=True)
+    began = time.monotonic()
+    code = subprocess.call([sys.executable, "-m", f"benchmarks.{name}"], cwd=ROOT)
+    print(f"\n  {name}: {time.monotonic() - began:.0f} s", flush=True)
+    return code == 0
+
+
+def _sections() -> Iterator[tuple[str, list[Row]]]:
+    """The question of each benchmark that has run, and its rows."""
+    for file in (RESULTS / f"{name}.json" for name in NAMES):
+        if file.exists():
+            found = json.loads(file.read_text())
+            yield found["title"], [Row(**row) for row in found["rows"]]
+
+
+def _write_page() -> None:
+    ran = json.loads((RESULTS / "machine.json").read_text())
+    day, seconds = ran.pop("day"), ran.pop("seconds")
+    machine = ", ".join(f"{name} {value}" for name, value in ran.items())
+    text = [f"{day}, {seconds} s, {machine}."]
+    outcomes = {None: "", True: "met", False: "**missed**"}
+    for title, rows in _sections():
+        text += ["", f"### {title}", "", "| | measured | target | |", "|---|---|---|---|"]
+        text += [
+            f"| {row.question} | {row.measured} | {row.target} | {outcomes[row.reached]} |"
+            for row in rows
+        ]
+    body = "\n".join(text)
+    PAGE.write_text(MARKED.sub(lambda mark: f"{mark[1]}{body}\n{mark[2]}", PAGE.read_text()))
+
+
+def _machine() -> dict[str, str]:
     """The machine: its cores and how busy they were, and the versions that matter."""
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False)
     return {
         "cores": f"{len(os.sched_getaffinity(0))} ({_processor()})",
         "load": f"{os.getloadavg()[0]:.1f}",
         "system": f"{platform.system()} {platform.machine()}",
         "Python": platform.python_version(),
-        "Java": _java(),
+        "Java": _first_group(r'"(.+?)"', java.stderr) or "unknown",
         "Spark": version("pyspark"),
     }
 
 
 def _processor() -> str:
     try:
-        found = re.search(
-            r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE
-        )
+        text = Path("/proc/cpuinfo").read_text()
     except OSError:
-        return platform.processor()
-    return found.group(1) if found else platform.processor()
+        text = ""
+    return _first_group(r"(?m)^model name\s*:\s*(.+)$", text) or platform.processor()
 
 
-def _java() -> str:
-    text = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    found = re.search(r'"(.+?)"', text)
-    return found.group(1) if found else "unknown"
-
-
-HERE = Path(__file__).parent
-
-
-def main() -> int:
-    """Run them in turn, each to its end; 1 when one of them broke, whatever it measured."""
-    began, ran_on = time.monotonic(), machine()
-    names = sorted(file.parent.name for file in HERE.glob("*/__main__.py"))
-    broken = [name for name in names if not _runs(name)]
-    took = time.monotonic() - began
-    ran = {"day": f"{datetime.now(timezone.utc):%Y-%m-%d}", "seconds": round(took), **ran_on}
-    (FOLDER / "machine.json").write_text(json.dumps(ran))
-    for title, rows in sections(names):
-        print(*lines(title, rows), sep="\n")
-    print("\n" + ", ".join(f"{name} {value}" for name, value in ran.items()))
-    print(f"broken: {', '.join(broken) or 'none'}")
-    return 1 if broken else 0
-
-
-def _runs(name: str) -> bool:
-    forget(name)
-    print(f"\n== {name}", flush=True)
-    began = time.monotonic()
-    code = subprocess.call([sys.executable, "-m", f"benchmarks.{name}"], cwd=HERE.parent)
-    print(f"\n  {name}: {time.monotonic() - began:.0f} s", flush=True)
-    return code == 0
+def _first_group(pattern: str, text: str) -> str:
+    match = re.search(pattern, text)
+    return match[1] if match else ""
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ STEPS = {"one session": "warm", "fifty sessions": "one session"}
 """Each step of 150 starts, and the one before."""
 MORE = {"threads": 1, "descriptors": 1, "jvm descriptors": 15, "java objects": 3}
 """How many more there may be after these starts."""
-FORKLESS = str(ROOT / "benchmarks/common/ForklessFileSystem.java")
+FORKLESS = str(ROOT / "benchmarks/java/ForklessFileSystem.java")
 MEASURE = """
 import gc, json
 from concurrent.futures import ThreadPoolExecutor

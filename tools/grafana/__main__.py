@@ -11,13 +11,8 @@ from tools.grafana.query import query_dashboard
 
 HOME = Path(__file__).parents[2] / "dashboards" / "grafana"
 
-
-def write(folder: Path) -> None:
-    """Write each dashboard into a file of its own, always the same bytes."""
+if __name__ == "__main__":
+    folder = Path(sys.argv[1]) if sys.argv[1:] else HOME
     for name, dashboard in (("fleet", fleet_dashboard()), ("query", query_dashboard())):
         text = json.dumps(dashboard, indent=2, ensure_ascii=False)
         (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
-
-
-if __name__ == "__main__":
-    write(Path(sys.argv[1]) if sys.argv[1:] else HOME)

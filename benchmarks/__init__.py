@@ -1,0 +1,1 @@
+"""What querypulse costs, one file for each question."""

@@ -1,1 +1,0 @@
-"""What a job waits for once: import and attach."""

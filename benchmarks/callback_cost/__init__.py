@@ -1,1 +1,0 @@
-"""What one progress event costs on Spark's own threads."""

@@ -1,1 +1,0 @@
-"""What all benchmarks share: rows of the table, the machine, recorded events."""

@@ -1,1 +1,0 @@
-"""What listening takes of the CPU of a driver with eight queries."""

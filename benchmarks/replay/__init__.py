@@ -1,1 +1,0 @@
-"""How fast event logs are replayed, here and on Spark."""

@@ -1,1 +1,0 @@
-"""Ten queries to ten thousand in one driver, one core."""

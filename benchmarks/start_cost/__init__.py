@@ -1,1 +1,0 @@
-"""What ``start()`` waits for when a query has listeners."""

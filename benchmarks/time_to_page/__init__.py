@@ -1,1 +1,0 @@
-"""How long it takes from a query's death, or its hanging, to an accepted page."""

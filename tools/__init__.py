@@ -1,0 +1,1 @@
+"""Generators of rules, dashboards and documents, and checks of the checkout."""

@@ -1,1 +1,0 @@
-"""Writes ``docs/faults.md`` from the results of tests."""

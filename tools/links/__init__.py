@@ -1,1 +1,0 @@
-"""Checks that every link into the project has a target."""

@@ -1,0 +1,92 @@
+"""``python -m tools.pictures [FOLDER]``: take every picture, by default for the docs.
+
+They are screenshots of the status page during the incident of ``querypulse demo``.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+HOME = Path(__file__).parents[1] / "docs" / "pictures"
+AFTER_SECONDS = 60
+"""How long all queries are healthy first: sparklines need batches."""
+PATIENCE_MILLISECONDS = 180_000.0
+MAX_BYTES = 200_000
+DEMO = "import sys; from querypulse.commands.cli import main; sys.exit(main())"
+ADDRESS = re.compile(r"status page: (\S+)")
+INCIDENT = "text=7 of 8 queries are healthy; alert_resolution has failed."
+REPORTED = "#receivers td:text-is('1')"
+WINDOWS: dict[str, dict[str, Any]] = {
+    "status-page-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
+    "status-page-dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "status-page-phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1.5},
+}
+
+
+def take(folder: Path) -> None:
+    """Run the demo and take each picture while its query 8 has failed."""
+    with _demo() as address, _chromium() as browser:
+        pages = {name: _open(browser, address, options) for name, options in WINDOWS.items()}
+        for name, page in pages.items():
+            page.wait_for_selector(INCIDENT)
+            page.wait_for_selector(REPORTED)
+            path = folder / f"{name}.png"
+            page.screenshot(path=path, full_page="phone" not in name, animations="disabled")
+            _check_size(path)
+
+
+def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
+    page = browser.new_page(**options)
+    page.set_default_timeout(PATIENCE_MILLISECONDS)
+    page.goto(address)
+    return page
+
+
+@contextmanager
+def _demo() -> Iterator[str]:
+    command = [sys.executable, "-Iuc", DEMO, "demo", "--after", str(AFTER_SECONDS)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+        try:
+            yield _address(process.stdout)
+        finally:
+            # Like Ctrl-C: the demo stops its queries and its JVM gracefully.
+            process.send_signal(signal.SIGINT)
+
+
+def _address(output: IO[str] | None) -> str:
+    """The address of the status page in the demo's output."""
+    for line in output or ():
+        found = ADDRESS.search(line)
+        if found is not None:
+            return found[1]
+    raise SystemExit("the demo ended before it printed the address of its status page")
+
+
+@contextmanager
+def _chromium() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
+        )
+        yield browser
+        browser.close()
+
+
+def _check_size(path: Path) -> None:
+    size = path.stat().st_size
+    if size > MAX_BYTES:
+        raise SystemExit(f"{path}: {size} bytes, {MAX_BYTES} are allowed")
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]) if sys.argv[1:] else HOME)

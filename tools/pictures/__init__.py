@@ -1,1 +1,0 @@
-"""Takes the pictures in ``docs/pictures`` again."""

@@ -1,1 +1,0 @@
-"""Makes the demo stack's Alertmanager configuration, whose receivers notify nobody."""

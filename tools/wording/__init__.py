@@ -1,1 +1,0 @@
-"""Keeps retired words out of code, docs, messages and tests."""
