@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -136,14 +135,3 @@ def alert_key(app: str, query: str, name: str, *more: str) -> str:
     if len(key) <= MAX_KEY_CHARACTERS:
         return key
     return f"{key[:PREFIX_CHARACTERS]}/{sha256(key.encode()).hexdigest()[:40]}"
-
-
-class IncidentSink(Protocol):
-    """Receives the complete set of open incidents, again and again."""
-
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        """Replace the set of open incidents; never waits.
-
-        ``stale_resolves`` have ended: an earlier process may have left them open.
-        """
-        ...

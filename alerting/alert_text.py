@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -22,7 +23,7 @@ from .finding import WHOLE_DRIVER, Finding
 MAX_CAUSE_CHARACTERS = 200
 
 
-class _Words(msgspec.Struct, frozen=True):
+class _Words(NamedTuple):
     """Verbs: of several queries while an alert fires, of one and of several when it has ended."""
 
     several: str
@@ -78,11 +79,6 @@ _PLURALS = dict(
 )
 
 
-def headline(finding: Finding, app: str) -> str:
-    """The headline of a finding: what is wrong now."""
-    return f"[{app}] {finding.summary}"
-
-
 def recovered(alertname: str, *, of_one_query: bool = True) -> str:
     """The outcome for a query that commits again; for several queries, that they are healthy."""
     if alertname in _OF_DRIVER:
@@ -91,18 +87,13 @@ def recovered(alertname: str, *, of_one_query: bool = True) -> str:
     return words.one_recovered if words is not None else HEALTHY[0]
 
 
-def resolved_headline(alert: Alert) -> str:
-    """How an alert ended, and how long it fired.
-
-    Its annotation ``superseded_by`` says how, or ``outcome``, which is what its query does now.
-    """
-    return _resolved([alert])
-
-
 def summary_of(alert: Alert) -> str:
-    """The headline of one alert, firing or resolved."""
+    """The headline of one alert: what is wrong now, or how it ended and how long it fired.
+
+    The annotation ``superseded_by`` says how it ended, or ``outcome``: what its query does now.
+    """
     if alert.ends_at is not None:
-        return resolved_headline(alert)
+        return _resolved([alert])
     return alert.annotations.get("summary") or (
         f"[{alert.labels['app']}] {_subject([alert])}: {alert.name}"
     )
@@ -269,7 +260,9 @@ _BETWEEN = 500
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
     """The evidence, the most useful first."""
-    return {name: evidence[name] for name in sorted(evidence, key=_rank)}
+    return {
+        name: evidence[name] for name in sorted(evidence, key=lambda one: _RANKS.get(one, _BETWEEN))
+    }
 
 
 def details(alert: Alert) -> dict[str, str]:
@@ -343,12 +336,7 @@ def _text(facts: Mapping[str, str]) -> str:
     return "\n".join(f"{name}: {text}" for name, text in facts.items())
 
 
-def _rank(name: str) -> int:
-    return _RANKS.get(name, _BETWEEN)
-
-
-# -- guidance ---------------------------------------------------------------------------------
-# What an alert adds to its finding: links and the next steps.
+# -- from a finding to an alert ---------------------------------------------------------------
 
 
 ALL_QUERIES = "$__all"
@@ -377,11 +365,6 @@ class Guidance(msgspec.Struct, frozen=True):
         }
         return {name: url for name, url in found.items() if url}
 
-    def steps(self, alertname: str) -> dict[str, str]:
-        """The annotation ``next_steps``; empty if the alert has none."""
-        text = self.next_steps.get(alertname, "")
-        return {NEXT_STEPS: text} if text else {}
-
 
 def _filled(template: str, names: Mapping[str, str]) -> str:
     for name, value in names.items():
@@ -389,14 +372,11 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
     return template
 
 
-# -- wording ----------------------------------------------------------------------------------
-# Turns a finding into an alert.
-
-
 def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:
     """The alert of a finding; it begins at Unix time ``wall``."""
-    summary = headline(finding, app)
-    evidence = ordered({**guidance.steps(finding.alertname), **finding.evidence})
+    summary = f"[{app}] {finding.summary}"
+    steps = guidance.next_steps.get(finding.alertname, "")
+    evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | finding.evidence)
     return Alert(
         labels={
             "alertname": finding.alertname,

@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
+from ..core.states import QueryState
 from ..core.text import duration
 from ..listener.probe import JobActivity, JobCounts
 from ..listener.query import Query
 from . import restarts
+from .alert_text import code_last
+from .finding import Finding, Severity
 from .policy import Window
 from .rule_context import RuleContext
+
+
+def report(
+    context: RuleContext,
+    alertname: str,
+    severity: Severity,
+    state: QueryState,
+    reason: str,
+    *,
+    does: str,
+    facts: dict[str, str] | None = None,
+    coded: bool = False,
+) -> Finding:
+    """The finding of a rule about one query, with its evidence unless ``facts`` has it.
+
+    ``does`` is what the summary says of the query. A ``coded`` reason begins with a code.
+    """
+    return Finding(
+        alertname=alertname,
+        query=context.label,
+        severity=severity,
+        state=state,
+        reason=reason,
+        summary=f"{context.label} {does}: {code_last(reason) if coded else reason}",
+        evidence=evidence(context) if facts is None else facts,
+    )
 
 
 def evidence(context: RuleContext, window: Window | None = None) -> dict[str, str]:
@@ -20,7 +49,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(context),
-        **restarts.facts(context),
+        restarts.ANNOTATION: str(restarts.unfinished(context) or ""),
         "window": str(context.window if window is None else window),
         "batch_in_flight": _in_flight(context),
         "commit_log": _commit_log(query),
@@ -107,14 +136,12 @@ def _reported(context: RuleContext) -> str:
 def _backlog(context: RuleContext) -> str:
     """The backlog in files and bytes and its age, for sources that report one."""
     query = context.query
-    sources = query.progress.sources if query.progress is not None else ()
     texts = []
-    for source in sources:
+    for source in query.progress.sources if query.progress is not None else ():
         figures = {"files": source.backlog_files, "bytes": source.backlog_bytes}
-        known = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
-        texts += (
-            [f"{source.description}: {', '.join([*known, _reported(context)])}"] if known else []
-        )
+        sizes = [f"{figure:.0f} {unit}" for unit, figure in figures.items() if figure is not None]
+        if sizes:
+            texts.append(f"{source.description}: {', '.join([*sizes, _reported(context)])}")
     return "; ".join(texts)
 
 

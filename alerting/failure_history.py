@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -22,6 +21,7 @@ from .active_alert import FlapHistory
 from .lifecycle import Lifecycle
 from .policy import Policy
 from .restarts import is_committed, repeated
+from .spool import Spool
 
 # -- kept failures ----------------------------------------------------------------------------
 # The failures that the next process of the app needs for its rules.
@@ -83,35 +83,13 @@ CLOCK_SET_SECONDS = 5.0
 """A larger step against the monotonic clock means that the wall clock was set."""
 
 
-class KeepsFailures(Protocol):
-    """Where failures and flapping outlive the process; their times are Unix seconds there."""
-
-    def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures of an earlier process, returned once; empty while not yet known."""
-        ...
-
-    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Store exactly these; never waits."""
-        ...
-
-    def take_flaps(self) -> tuple[FlapHistory, ...]:
-        """How often alerts fired in earlier processes; like ``take_failures``."""
-        ...
-
-    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
-        """Store exactly these; never waits."""
-        ...
-
-
 class Remembering:
     """Restores and keeps them; used by the worker's thread. Without a spool it does nothing.
 
     ``redact`` cleans the error classes before they are kept.
     """
 
-    def __init__(
-        self, spool: KeepsFailures | None = None, redact: Callable[[str], str] = str
-    ) -> None:
+    def __init__(self, spool: Spool | None = None, redact: Callable[[str], str] = str) -> None:
         self._spool = spool
         self._redact = redact
         self._past = PastFailures()

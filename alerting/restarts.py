@@ -13,11 +13,9 @@ from .policy import Limits
 from .rule_context import RuleContext
 
 # -- over restarts ----------------------------------------------------------------------------
-# A batch that an earlier process planned and that no process has committed.
-#
-# The checkpoint alone shows it, so querypulse needs no stored state. It does not show why the last
-# process ended: a planned stop in the middle of a batch leaves the same files as a crash. So an old
-# plan raises no alert by itself; it shows how old the batch is that fails or is stuck now.
+# The checkpoint alone shows such a batch, so querypulse needs no stored state. It does not show why
+# the last process ended: a planned stop in the middle of a batch leaves the same files as a crash.
+# So an old plan raises no alert by itself; it shows how old the batch is that fails or is stuck.
 
 
 CLOCKS_DIFFER_SECONDS = 5.0
@@ -63,12 +61,6 @@ def window_seconds(context: RuleContext) -> float:
     return max(context.batch_window.seconds, (usual or 0.0) * (context.limits.stall_tolerance + 2))
 
 
-def facts(context: RuleContext) -> dict[str, str]:
-    """The evidence about such a batch; empty if there is none."""
-    found = unfinished(context)
-    return {} if found is None else {ANNOTATION: str(found)}
-
-
 def with_age(reason: str, context: RuleContext) -> str:
     """The reason, with the age of such a batch if there is one."""
     found = unfinished(context)
@@ -83,7 +75,6 @@ def with_age(reason: str, context: RuleContext) -> str:
 # Async progress tracking writes both only at intervals, so several batches may run again.
 
 
-EVIDENCE = "on_restart"
 MAX_CHARACTERS = 300
 """Of the offsets at each end: a topic may have a thousand partitions."""
 
@@ -98,7 +89,7 @@ def on_restart(query: Query) -> dict[str, str]:
     else:
         batch = _planned(query, probed)
         text = "" if batch is None else f"batch {batch} runs again{_offsets(probed)}"
-    return {EVIDENCE: text} if text else {}
+    return {"on_restart": text} if text else {}
 
 
 def _async(query: Query) -> str:
@@ -132,11 +123,11 @@ def _offsets(probed: ProbedRun) -> str:
     begin, end = probed.committed_offsets, probed.available_offsets
     if not end or end == begin:
         return ""
-    return f", offsets {_short(begin)} to {_short(end)}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+    begin, end = (
+        text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+        for text in (begin, end)
+    )
+    return f", offsets {begin} to {end}"
 
 
 # -- deaths -----------------------------------------------------------------------------------
@@ -151,7 +142,8 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
     if not query.deaths:
         return False
     at = query.deaths[-1].at if query.failure is not None else now
-    return _spent(query.deaths, limits, at) or poison_batch(query, limits) is not None
+    spent = len(recent(query.deaths, limits, at)) >= limits.restart_budget
+    return spent or poison_batch(query, limits) is not None
 
 
 def poison_batch(query: Query, limits: Limits) -> Died | None:
@@ -192,19 +184,11 @@ def was_flapping_already(query: Query, limits: Limits) -> bool:
     """Whether the budget was already used up when the query last became unhealthy."""
     fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
     until_then = query.deaths[: fell + 1]
-    return bool(until_then) and _spent(until_then, limits, until_then[-1].at)
+    if not until_then:
+        return False
+    return len(recent(until_then, limits, until_then[-1].at)) >= limits.restart_budget
 
 
-def recent(query: Query, limits: Limits, now: float) -> list[Died]:
-    """The failures within the window."""
-    return [died for died in query.deaths if now - died.at <= limits.restart_window_seconds]
-
-
-def in_earlier_processes(deaths: Sequence[Died], began_at: float) -> int:
-    """How many of these failures happened before this process began, at ``began_at``."""
-    return sum(died.at < began_at for died in deaths)
-
-
-def _spent(deaths: Sequence[Died], limits: Limits, at: float) -> bool:
-    counted = [died for died in deaths if at - died.at <= limits.restart_window_seconds]
-    return len(counted) >= limits.restart_budget
+def recent(deaths: Sequence[Died], limits: Limits, at: float) -> list[Died]:
+    """The failures within the restart window that ends at ``at``."""
+    return [died for died in deaths if at - died.at <= limits.restart_window_seconds]

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import IncidentSink
 from ..alerting.evaluate import Evaluation, evaluate, with_main_thread
 from ..alerting.failure_history import Remembering
 from ..alerting.incidents import retired
 from ..alerting.lifecycle import Evaluated, Lifecycle
+from ..alerting.notifier import Notifier
 from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
@@ -62,7 +62,7 @@ class Worker:
         inputs: Inputs,
         policy: Policy,
         lifecycle: Lifecycle,
-        dispatch: IncidentSink,
+        dispatch: Notifier,
         *,
         remembering: Remembering | None = None,
         redact: Callable[[Evaluation], Evaluation],

@@ -10,7 +10,8 @@ from queue import Empty, SimpleQueue
 
 import msgspec
 
-from ..alerting.alert import Alert, IncidentSink
+from ..alerting.alert import Alert
+from ..alerting.notifier import Notifier
 from ..core.guard import Guard
 from ..core.threads import Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
@@ -166,7 +167,7 @@ class Watcher:
         access: Access,
         interval_seconds: float,
         hosts: Iterable[Host],
-        sink: IncidentSink,
+        sink: Notifier,
         guard: Guard,
         muted: Callable[[Alert], str] = lambda _: "",
     ) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...core.states import QueryState
 from ...listener.query import InFlight, Query
 from .. import stuck_batch
-from ..alert_text import code_last
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -35,14 +35,9 @@ def check(context: RuleContext) -> Finding | None:
         reason = f"retrying: {reason}, {retries}"
     elif never_committed:
         reason = f"not_committed: {reason}, {never_committed}"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=severity,
-        state=QueryState.SLOW,
-        reason=reason,
-        summary=f"{context.label} is slow: {code_last(reason)}",
-        evidence=stuck_batch.batch_evidence(context, severity),
+    facts = stuck_batch.batch_evidence(context, severity)
+    return report(
+        context, NAME, severity, QueryState.SLOW, reason, does="is slow", facts=facts, coded=True
     )
 
 

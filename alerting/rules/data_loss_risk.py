@@ -17,7 +17,7 @@ from ...core.text import duration
 from ...listener.query import Outcome
 from ...listener.retention import Edge, EdgePoint, Exposure
 from ...listener.source_polls import SourcePoll
-from ..evidence import evidence
+from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -47,18 +47,10 @@ def check(context: RuleContext) -> Finding | None:
     others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
     reason = _describe(worst, context) + others
     effect = "has lost data" if worst.exposure.lost else "is about to lose data"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.CRITICAL if critical else Severity.WARNING,
-        state=QueryState.LAGGING,
-        reason=reason,
-        summary=f"{context.label} {effect}: {reason}",
-        evidence={
-            **evidence(context),
-            "retention": "\n".join(_describe(risk, context) for risk in risks[:MAX_REPORTED]),
-        },
-    )
+    severity = Severity.CRITICAL if critical else Severity.WARNING
+    facts = evidence(context)
+    facts["retention"] = "\n".join(_describe(risk, context) for risk in risks[:MAX_REPORTED])
+    return report(context, NAME, severity, QueryState.LAGGING, reason, does=effect, facts=facts)
 
 
 def _risks(context: RuleContext) -> Iterator[_Risk]:

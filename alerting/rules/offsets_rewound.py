@@ -13,7 +13,7 @@ from operator import attrgetter
 from ...core.states import QueryState
 from ...listener.offsets import WHOLE
 from ...listener.trends import Rewind
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -33,14 +33,8 @@ def check(context: RuleContext) -> Finding | None:
     if not texts:
         return None
     reason = "; ".join(texts[:3])
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.WARNING,
-        state=QueryState.REWOUND,
-        reason=reason,
-        summary=f"{context.label} has rewound offsets: {reason}",
-        evidence=evidence(context),
+    return report(
+        context, NAME, Severity.WARNING, QueryState.REWOUND, reason, does="has rewound offsets"
     )
 
 

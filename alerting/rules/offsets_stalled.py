@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.trends import SourceTrend
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -31,14 +31,8 @@ def check(context: RuleContext) -> Finding | None:
         return None
     reason = "; ".join(_stall_reason(trend, partitions) for trend, partitions in stalled)
     reason = f"{reason}, although batches run and data is unread"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.CRITICAL,
-        state=QueryState.STALLED,
-        reason=reason,
-        summary=f"{context.label} does not advance: {reason}",
-        evidence=evidence(context),
+    return report(
+        context, NAME, Severity.CRITICAL, QueryState.STALLED, reason, does="does not advance"
     )
 
 

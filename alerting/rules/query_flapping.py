@@ -11,10 +11,9 @@ from collections.abc import Sequence
 
 from ...core.states import QueryState
 from ...listener.query import UNKNOWN_BATCH, Died
-from ..alert_text import code_last
-from ..evidence import evidence
+from ..evidence import evidence, report
 from ..finding import Finding, Severity
-from ..restarts import in_earlier_processes, is_flapping, poison_batch, recent
+from ..restarts import is_flapping, poison_batch, recent
 from ..rule_context import RuleContext, is_handled
 
 NAME = "StreamingQueryFlapping"
@@ -29,15 +28,11 @@ def check(context: RuleContext) -> Finding | None:
     """
     if not is_flapping(context.query, context.limits, context.now):
         return None
-    reason = _reason(context)
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.WARNING if is_handled(context) else Severity.CRITICAL,
-        state=QueryState.FLAPPING,
-        reason=reason,
-        summary=f"{context.label} keeps failing: {code_last(reason)}",
-        evidence={**evidence(context), "deaths": _deaths(context)},
+    severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
+    facts = {**evidence(context), "deaths": _deaths(context)}
+    state, reason = QueryState.FLAPPING, _reason(context)
+    return report(
+        context, NAME, severity, state, reason, does="keeps failing", facts=facts, coded=True
     )
 
 
@@ -56,7 +51,7 @@ def _reason(context: RuleContext) -> str:
             f"{poison.error_class}{_earlier(context, same)}"
         )
     at = context.query.deaths[-1].at if context.query.failure is not None else context.now
-    counted = recent(context.query, context.limits, at)
+    counted = recent(context.query.deaths, context.limits, at)
     last = context.query.deaths[-1]
     return (
         f"{len(counted)} failures within {context.limits.restart_window_seconds:.0f} s"
@@ -65,7 +60,7 @@ def _reason(context: RuleContext) -> str:
 
 
 def _earlier(context: RuleContext, deaths: Sequence[Died]) -> str:
-    count = in_earlier_processes(deaths, context.snapshot.began_at)
+    count = sum(died.at < context.snapshot.began_at for died in deaths)
     return f", {count} of them in earlier processes" if count else ""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ...core.states import QueryState
 from ...listener.source_polls import Wait
 from ...listener.trends import LagPoint
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -31,7 +31,7 @@ def check(context: RuleContext) -> Finding | None:
         return None
     wait = _too_long(context)
     if wait is not None:
-        return _finding(context, *_seconds(context, wait))
+        return _report(context, *_seconds(context, wait))
     rise = context.query.trends.rise
     if len(rise) < MIN_POINTS:
         return None
@@ -43,19 +43,11 @@ def check(context: RuleContext) -> Finding | None:
         f"{context.watched_since(began.at):.0f} s and never fell "
         f"({context.limits.lag_allowed_offsets:.0f} allowed)"
     )
-    return _finding(context, reason, Severity.WARNING)
+    return _report(context, reason, Severity.WARNING)
 
 
-def _finding(context: RuleContext, reason: str, severity: Severity) -> Finding:
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=severity,
-        state=QueryState.LAGGING,
-        reason=reason,
-        summary=f"{context.label} falls behind: {reason}",
-        evidence=evidence(context),
-    )
+def _report(context: RuleContext, reason: str, severity: Severity) -> Finding:
+    return report(context, NAME, severity, QueryState.LAGGING, reason, does="falls behind")
 
 
 def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:

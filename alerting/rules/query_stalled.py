@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from ...core.states import QueryState
 from ...listener.query import InFlight
 from .. import restarts, stuck_batch
-from ..alert_text import code_last
-from ..evidence import evidence
+from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..restarts import on_restart
 from ..rule_context import RuleContext
@@ -44,8 +43,7 @@ def check(context: RuleContext) -> Finding | None:
     if flight is None or _is_blind(context) or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)
-    facts = stuck_batch.batch_evidence(context, severity) | on_restart(context.query)
-    return replace(_finding(context, reason), severity=severity, evidence=facts)
+    return _finding(context, reason, severity, stuck_batch.batch_evidence(context, severity))
 
 
 def _is_blind(context: RuleContext) -> bool:
@@ -59,17 +57,24 @@ def _is_blind(context: RuleContext) -> bool:
     return context.driver_is_silent or stuck_batch.delay_text(context) is None
 
 
-def _finding(context: RuleContext, reason: str) -> Finding:
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.CRITICAL,
-        state=QueryState.STALLED,
-        reason=reason,
-        summary=f"{context.label} is stalled: {code_last(reason)}",
-        evidence=evidence(context) | on_restart(context.query),
-        cause=SHARED_SILENCE if context.driver_is_silent else "",
+def _finding(
+    context: RuleContext,
+    reason: str,
+    severity: Severity = Severity.CRITICAL,
+    facts: dict[str, str] | None = None,
+) -> Finding:
+    facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
+    finding = report(
+        context,
+        NAME,
+        severity,
+        QueryState.STALLED,
+        reason,
+        does="is stalled",
+        facts=facts,
+        coded=True,
     )
+    return replace(finding, cause=SHARED_SILENCE) if context.driver_is_silent else finding
 
 
 def _is_continuous(context: RuleContext) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...core.states import QueryState
 from ...listener.probe import Context
 from ...listener.query import Outcome
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext, is_restarted
 
@@ -37,16 +39,9 @@ def check(context: RuleContext) -> Finding | None:
         return None
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.CRITICAL,
-        state=QueryState.STOPPED_UNEXPECTEDLY,
-        reason=reason,
-        summary=f"{context.label} is not running: {reason}",
-        evidence=evidence(context),
-        cause=CONTEXT_GONE if with_context else "",
-    )
+    state = QueryState.STOPPED_UNEXPECTEDLY
+    finding = report(context, NAME, Severity.CRITICAL, state, reason, does="is not running")
+    return replace(finding, cause=CONTEXT_GONE) if with_context else finding
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.query import Query, has_uncounted_rows
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -32,15 +32,8 @@ def check(context: RuleContext) -> Finding | None:
     if seconds <= max(allowed, context.window.seconds):
         return None
     reason = f"no rows read for {seconds:.0f} s{_meanwhile(query)} ({allowed:.0f} s allowed)"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.WARNING,
-        state=QueryState.IDLE if query.activity_seen else QueryState.STARTING,
-        reason=reason,
-        summary=f"{context.label} gets no data: {reason}",
-        evidence=evidence(context),
-    )
+    state = QueryState.IDLE if query.activity_seen else QueryState.STARTING
+    return report(context, NAME, Severity.WARNING, state, reason, does="gets no data")
 
 
 def _meanwhile(query: Query) -> str:

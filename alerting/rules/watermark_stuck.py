@@ -7,7 +7,7 @@ Spark's watermark is that of the slowest source.
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ..evidence import evidence
+from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -27,12 +27,11 @@ def check(context: RuleContext) -> Finding | None:
         return None
     rows = f"{watermark.batches} batches with rows"
     reason = f"the watermark has not advanced for {seconds:.0f} s and {rows}"
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.WARNING,
-        state=QueryState.WATERMARK_STUCK,
-        reason=reason,
-        summary=f"{context.label} makes no event-time progress: {reason}",
-        evidence=evidence(context),
+    return report(
+        context,
+        NAME,
+        Severity.WARNING,
+        QueryState.WATERMARK_STUCK,
+        reason,
+        does="makes no event-time progress",
     )

@@ -21,10 +21,9 @@ from querypulse.alerting.alert_text import (
     alert_of,
     code_last,
     details,
-    headline,
     headline_of,
     ordered,
-    resolved_headline,
+    summary_of,
 )
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers.pagerduty import trigger_event
@@ -118,9 +117,9 @@ def finding(summary: str, query: str = "billing") -> Finding:
 
 
 def test_headline_names_job_and_cause():
-    assert headline(finding("billing failed: ValueError: no"), "orders") == (
-        "[orders] billing failed: ValueError: no"
-    )
+    alert = alert_of(finding("billing failed: ValueError: no"), "orders", GUIDANCE, BEGAN)
+
+    assert summary_of(alert) == "[orders] billing failed: ValueError: no"
 
 
 def test_headline_is_short_for_a_long_error():
@@ -148,7 +147,7 @@ def over(**notes: str):
     ],
 )
 def test_resolve_states_the_outcome_of_the_query(notes, text):
-    assert resolved_headline(over(**notes)) == text
+    assert summary_of(over(**notes)) == text
 
 
 @pytest.mark.parametrize(
@@ -166,7 +165,7 @@ def test_resolve_states_the_outcome_of_the_query(notes, text):
 def test_resolve_of_a_driver_or_group_alert_states_what_is_healthy(name, query, notes, text):
     one = alert(query, name=name, starts_at=BEGAN, ends_at=BEGAN + LASTED, **notes)
 
-    assert resolved_headline(one) == f"Resolved: [etl] {text} after 4 min"
+    assert summary_of(one) == f"Resolved: [etl] {text} after 4 min"
 
 
 def test_group_with_different_outcomes_names_no_outcome():
