@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from ..core.files import HangDetector, write_whole
 from ..core.guard import Guard
-from ..core.threads import HangDetector, Loop
-from ..core.whole_file import write_whole
+from ..core.threads import Loop
 from ..listener.past_failures import FailedQuery
 from .active_alert import FlapHistory
 from .outbox_entry import OutboxEntry, essence

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from .. import dashboards
+from ..core.files import write_whole
 from ..core.text import listed
-from ..core.whole_file import write_whole
 from ..settings.links import runbook_base_url
 from ..settings.loading import load_strictly
 from ..settings.settings import DEFAULT_RUNBOOKS, Settings, SettingsError

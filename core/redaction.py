@@ -148,35 +148,6 @@ def _is_property(name: re.Match[str]) -> bool:
 # gitleaks and detect-secrets.
 
 
-WHOLE = (
-    re.compile(r"(?s)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY.*?(?:-----END[^-]{0,100}-----|\Z)"),
-    # AWS key ids; Google API keys, OAuth tokens and client secrets; Databricks
-    re.compile(r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}"),
-    re.compile(r"AIza[\w-]{35,}"),
-    re.compile(r"ya29\.[\w-]{20,}"),
-    re.compile(r"GOCSPX-[\w-]{20,}"),
-    re.compile(r"d(?:api|ose|kea)[a-f0-9]{32,}(?:-\d)?"),
-    # Azure: the client secret of an application; an account key, which is 64 bytes of base64
-    re.compile(r"[\w~.]{3}\dQ~[\w~.-]{31,}"),
-    re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}=="),
-    # GitHub, GitLab, Slack, Grafana, Vault
-    re.compile(r"gh[a-z]_[0-9A-Za-z]{36,}"),
-    re.compile(r"github_pat_\w{20,}"),
-    re.compile(r"glpat-[\w-]{16,}"),
-    re.compile(r"xox[a-z]-[\w-]{8,}"),
-    re.compile(r"xapp-[\w-]{8,}"),
-    re.compile(r"gl(?:sa|c)_[\w=+/-]{8,}"),
-    re.compile(r"hv[sb]\.[\w-]{20,}"),
-    # OpenAI, Anthropic; Stripe; npm; SendGrid
-    re.compile(r"(?<![A-Za-z0-9])sk-[\w-]{20,}"),
-    re.compile(r"(?<![A-Za-z0-9])[rs]k_(?:live|test)_[0-9A-Za-z]{10,}"),
-    re.compile(r"npm_[0-9A-Za-z]{36,}"),
-    re.compile(r"(?<![A-Za-z0-9])SG\.[\w-]{16,}\.[\w-]{16,}"),
-    # JWT, signed or encrypted
-    re.compile(r"(?<![\w-])ey[\w-]{8,}\.ey[\w-]{8,}(?:\.[\w-]*){0,3}"),
-)
-"""Secret from the first character to the last."""
-
 _SEPARATOR = r"(?:\\{0,4}[\"'])?\s{0,3}[:=]\s{0,3}(?:\\{0,4}[\"'])?"
 # After a host and a semicolon comes a property, not userinfo: ://host:1433;user=u@tenant
 _USER = r"(://[^\s/?#@:;]*:)(?!\d{1,5}(?:[/?#]|;\s?[\w.-]{1,64}=|$))"
@@ -204,7 +175,32 @@ _TWICE = (
     re.compile(r"(\"(?:GET|HEAD|POST|PUT) )[^\s\"]+(?= HTTP/)"),
 )
 """Applied before the names and after them, because the value of one may contain the other."""
-PREFIXED = (
+SHAPES = (
+    re.compile(r"(?s)-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY.*?(?:-----END[^-]{0,100}-----|\Z)"),
+    # AWS key ids; Google API keys, OAuth tokens and client secrets; Databricks
+    re.compile(r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16,}"),
+    re.compile(r"AIza[\w-]{35,}"),
+    re.compile(r"ya29\.[\w-]{20,}"),
+    re.compile(r"GOCSPX-[\w-]{20,}"),
+    re.compile(r"d(?:api|ose|kea)[a-f0-9]{32,}(?:-\d)?"),
+    # Azure: the client secret of an application; an account key, which is 64 bytes of base64
+    re.compile(r"[\w~.]{3}\dQ~[\w~.-]{31,}"),
+    re.compile(r"(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{86}=="),
+    # GitHub, GitLab, Slack, Grafana, Vault
+    re.compile(r"gh[a-z]_[0-9A-Za-z]{36,}"),
+    re.compile(r"github_pat_\w{20,}"),
+    re.compile(r"glpat-[\w-]{16,}"),
+    re.compile(r"xox[a-z]-[\w-]{8,}"),
+    re.compile(r"xapp-[\w-]{8,}"),
+    re.compile(r"gl(?:sa|c)_[\w=+/-]{8,}"),
+    re.compile(r"hv[sb]\.[\w-]{20,}"),
+    # OpenAI, Anthropic; Stripe; npm; SendGrid
+    re.compile(r"(?<![A-Za-z0-9])sk-[\w-]{20,}"),
+    re.compile(r"(?<![A-Za-z0-9])[rs]k_(?:live|test)_[0-9A-Za-z]{10,}"),
+    re.compile(r"npm_[0-9A-Za-z]{36,}"),
+    re.compile(r"(?<![A-Za-z0-9])SG\.[\w-]{16,}\.[\w-]{16,}"),
+    # JWT, signed or encrypted
+    re.compile(r"(?<![\w-])ey[\w-]{8,}\.ey[\w-]{8,}(?:\.[\w-]*){0,3}"),
     re.compile(
         r"(?i)(authorization" + _SEPARATOR + r")(?:[a-z-]{1,20}\s{1,3})?[^\s\"',;\\]+"
         r"(?:(?<==)\\{0,4}[\"'][^\"'\r\n]+)?"
@@ -232,7 +228,7 @@ PREFIXED = (
     ),
     re.compile(r"(?i)((?:password|passwd|pwd|identified by)\s{1,3}\\{0,16}['\"])[^'\"]+"),
 )
-"""Secret from the end of group 1 on."""
+"""Secret from the end of group 1 on; without a group, from the first character to the last."""
 
 AFTER_NAMES = (
     *_TWICE,
@@ -398,10 +394,8 @@ class Redactor:
     def _replace(self, text: str) -> str:
         for secret in self._own:
             text = text.replace(secret, REDACTED)
-        for pattern in WHOLE:
-            text = pattern.sub(REDACTED, text)
-        for pattern in PREFIXED:
-            text = pattern.sub(rf"\g<1>{REDACTED}", text)
+        for pattern in SHAPES:
+            text = pattern.sub(rf"\g<1>{REDACTED}" if pattern.groups else REDACTED, text)
         if self._names or self._options or SECRET_NAME.search(text):
             text = hide_values(text, self._is_secret, REDACTED)
         for pattern in AFTER_NAMES:

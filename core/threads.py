@@ -9,10 +9,6 @@ from collections.abc import Callable
 
 from .guard import Guard
 
-# -- loop -------------------------------------------------------------------------------------
-# The one class that owns threads.
-
-
 PAUSE_AFTER_ERROR_SECONDS = 0.2
 
 
@@ -75,12 +71,8 @@ class Loop:
         return True
 
 
-# -- deadline ---------------------------------------------------------------------------------
-# One time budget for several waits.
-
-
 class Deadline:
-    """Ends ``seconds`` from now."""
+    """One time budget for several waits: it ends ``seconds`` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._ends_at = time.monotonic() + seconds
@@ -89,64 +81,3 @@ class Deadline:
     def left(self) -> float:
         """Seconds left, at least 0."""
         return max(0.0, self._ends_at - time.monotonic())
-
-
-# -- file loop --------------------------------------------------------------------------------
-# Reads files in threads of their own, because on a hanging mount a read may never return.
-
-
-END_SECONDS = 0.2
-"""How long the end of a thread that reads files is waited for."""
-HANGS_SECONDS = 10.0
-
-
-class HangDetector:
-    """``with detector:`` surrounds work that may never return; any thread may read ``problem``."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._began_at: float | None = None
-
-    def __enter__(self) -> None:
-        self._began_at = self._clock()
-
-    def __exit__(self, *_: object) -> None:
-        self._began_at = None
-
-    @property
-    def problem(self) -> str:
-        """How long the work has not returned; empty unless that is long."""
-        began_at = self._began_at
-        waited = 0.0 if began_at is None else self._clock() - began_at
-        return f"no answer for {waited:.0f} s" if waited > HANGS_SECONDS else ""
-
-
-class FileLoop:
-    """An unstarted thread that calls ``read`` every ``seconds``."""
-
-    def __init__(self, name: str, read: Callable[[], object], seconds: float, guard: Guard) -> None:
-        self._name = name
-        self._read = read
-        self._seconds = seconds
-        self._guard = guard
-        self._hang = HangDetector()
-        self._loop = Loop(name, self._step, guard)
-
-    @property
-    def problem(self) -> str:
-        """That a read does not return; empty without a problem."""
-        return self._hang.problem
-
-    def start(self) -> None:
-        """Start the thread; a second call does nothing."""
-        self._loop.start()
-
-    def end(self) -> None:
-        """Stop the thread and wait briefly: a hanging read must not delay a close."""
-        self._loop.stop()
-        self._loop.join(END_SECONDS)
-
-    def _step(self) -> None:
-        with self._hang:
-            self._guard.attempt(self._name, self._read)
-        self._loop.stopping.wait(self._seconds)

@@ -18,9 +18,8 @@ import msgspec
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.rules import ALERT_NAMES
 from ..alerting.silences import Silence
+from ..core.files import FileLoop, write_whole
 from ..core.guard import Guard
-from ..core.threads import FileLoop
-from ..core.whole_file import write_whole
 from .mistakes import suggest
 from .settings import SilenceSettings
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from ..core.files import FileLoop
 from ..core.guard import Guard
-from ..core.threads import FileLoop
 from ..exporter.server import HttpServer
 from ..settings.wiring import Components, HttpAccess
 

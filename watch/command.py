@@ -18,9 +18,10 @@ import msgspec
 from ..alerting.alert import Incident
 from ..alerting.notifier import Notifier
 from ..alerting.silences import why_muted
+from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
-from ..core.threads import Deadline, FileLoop
+from ..core.threads import Deadline
 from ..settings import receivers as receivers_from_settings
 from ..settings import wiring
 from ..settings.links import guidance_from_outside

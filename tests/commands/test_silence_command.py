@@ -48,17 +48,14 @@ def test_command_silences_a_pattern_for_a_duration(path, silence):
     assert output.endswith("left): backfill\n")
 
 
-def test_alertname_option_silences_one_alert(path, silence):
-    silence("*", "--for", "1h", "--alertname", "StreamingQueryLagging")
-
-    assert read_silences(path)[0].alertname == "StreamingQueryLagging"
-
-
-def test_file_option_selects_the_file(path, tmp_path, silence):
-    silence("a", "--for", "1h", "--app", "*", "--file", str(tmp_path / "other"))
+def test_options_select_alert_app_and_file(path, tmp_path, silence):
+    other = tmp_path / "other"
+    options = ("--alertname", "StreamingQueryLagging", "--app", "shop*", "--file", str(other))
+    silence("a", "--for", "1h", *options)
+    (one,) = read_silences(other)
 
     assert not path.exists()
-    assert len(read_silences(tmp_path / "other")) == 1
+    assert (one.alertname, one.app) == ("StreamingQueryLagging", "shop*")
 
 
 def test_duration_has_days_hours_minutes_and_seconds(path, silence):
@@ -89,11 +86,9 @@ def test_invalid_duration_is_refused(path, silence, capsys):
     assert not path.exists()
 
 
-def test_empty_list_prints_nothing_is_silenced(path, silence):
-    assert silence() == (0, "nothing is silenced\n", "")
-
-
 def test_list_shows_active_silences(path, silence):
+    path.write_text('{"queries": "old", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
+    assert silence() == (0, "nothing is silenced\n", "")
     silence("a", "--for", "1h")
     silence("b", "--for", "2h", "--reason", "why")
     code, output, _ = silence()
@@ -117,20 +112,6 @@ def test_silence_with_the_latest_possible_end_is_listed_and_ended(path, silence,
     assert silence("--end", "a") == (0, "ended: 1 of a\n", "")
 
 
-def test_expired_silence_is_not_listed(path, silence):
-    path.write_text('{"queries": "a", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
-
-    assert silence()[1] == "nothing is silenced\n"
-
-
-def test_end_option_ends_a_silence(path, silence):
-    silence("a*", "--for", "1h")
-    silence("b", "--for", "1h")
-
-    assert silence("--end", "a*") == (0, "ended: 1 of a*\n", "")
-    assert [one.queries for one in read_silences(path)] == ["b"]
-
-
 def test_ending_an_unknown_silence_lists_the_active_ones(path, silence):
     silence("b", "--for", "1h")
     code, output, errors = silence("--end", "a")
@@ -138,12 +119,6 @@ def test_ending_an_unknown_silence_lists_the_active_ones(path, silence):
     assert (code, output) == (1, "")
     assert "no silence of 'a'" in errors
     assert "['etl/b']" in errors
-
-
-def test_app_option_overrides_the_setting(path, silence):
-    silence("a", "--for", "1h", "--app", "shop*")
-
-    assert read_silences(path)[0].app == "shop*"
 
 
 def test_app_name_of_the_settings_is_not_a_pattern(path, silence, monkeypatch):
@@ -155,12 +130,13 @@ def test_app_name_of_the_settings_is_not_a_pattern(path, silence, monkeypatch):
     assert not one.covers(alert("shop p x"), 0.0)
 
 
-def test_end_option_with_app_ends_only_that_app(path, silence):
-    silence("a", "--for", "1h", "--app", "shop")
-    silence("a", "--for", "1h", "--app", "etl")
+def test_end_option_ends_silences_of_a_pattern_and_of_an_app(path, silence):
+    for queries, app in (("a*", "shop"), ("a*", "etl"), ("b", "etl"), ("b", "shop")):
+        silence(queries, "--for", "1h", "--app", app)
 
-    assert silence("--end", "a", "--app", "shop") == (0, "ended: 1 of a\n", "")
-    assert [one.app for one in read_silences(path)] == ["etl"]
+    assert silence("--end", "a*") == (0, "ended: 2 of a*\n", "")
+    assert silence("--end", "b", "--app", "shop") == (0, "ended: 1 of b\n", "")
+    assert [(one.app, one.queries) for one in read_silences(path)] == [("etl", "b")]
 
 
 def test_silence_without_an_app_is_refused(path, silence, monkeypatch):

@@ -8,9 +8,9 @@ import pytest
 from support.clock import Clock
 from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.core import threads
+from querypulse.core import files
+from querypulse.core.files import HANGS_SECONDS, FileLoop, HangDetector
 from querypulse.core.guard import Guard
-from querypulse.core.threads import HANGS_SECONDS, FileLoop, HangDetector
 
 
 def test_work_that_takes_long_is_a_problem_until_it_returns():
@@ -36,7 +36,7 @@ def test_pause_between_reads_is_no_problem():
 
 
 def test_hanging_read_is_reported_and_does_not_delay_the_end(monkeypatch):
-    monkeypatch.setattr(threads, "HANGS_SECONDS", 0.05)
+    monkeypatch.setattr(files, "HANGS_SECONDS", 0.05)
     free = threading.Event()
     loop = FileLoop("test", lambda: free.wait(PATIENCE_SECONDS), 1.0, Guard())
     loop.start()

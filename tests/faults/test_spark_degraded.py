@@ -13,7 +13,7 @@ from support.patience import PATIENCE_SECONDS
 from support.queries import Trap, commits, rate, start, until
 
 from querypulse.alerting.spool import SpoolFile
-from querypulse.core import threads
+from querypulse.core import files
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough, pytest.mark.contains_errors]
 
@@ -101,7 +101,7 @@ FAULTS = {
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setattr(threads, "HANGS_SECONDS", 0.5)
+    monkeypatch.setattr(files, "HANGS_SECONDS", 0.5)
     with monkeypatch.context() as patch:
         made = FaultyPlace(tmp_path, patch)
         yield made

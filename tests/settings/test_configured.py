@@ -176,33 +176,6 @@ def test_receiver_that_would_never_be_notified_is_rejected():
     assert "'severities'" in message
 
 
-# -- wording of errors --------------------------------------------------------------------------
-
-
-def test_error_about_a_short_form_uses_the_names_of_the_settings():
-    (one,) = configured(Settings(webhook_url=URL))
-
-    assert one.reworded("webhook_url must be https") == "webhook_url must be https"
-    assert one.called("url_file") == "webhook_url_file"
-
-
-def test_error_about_a_table_names_the_table_and_its_fields():
-    (one,) = configured(Settings(receivers=[hook("oncall")]))
-
-    assert one.reworded("webhook_url must be https") == "receiver 'oncall': url must be https"
-    assert one.reworded("webhook_secret_file: x") == "receiver 'oncall': secret_files: x"
-    assert one.called("url_file") == "url_file"
-
-
-def test_longer_of_two_setting_names_is_replaced_first():
-    settings = Settings(receivers=[{"type": "pagerduty", "name": "a", "routing_key_file": "/k"}])
-    (one,) = configured(settings)
-
-    assert one.reworded("pagerduty_routing_key_file is empty") == (
-        "receiver 'a': routing_key_file is empty"
-    )
-
-
 @pytest.mark.parametrize(
     ("settings", "severities"),
     [

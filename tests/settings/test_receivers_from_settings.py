@@ -252,9 +252,14 @@ def test_secret_file_without_a_secret_is_refused(file, tmp_path, name):
 
 
 def test_error_names_the_secret_file_of_a_receiver_table():
-    tables = [{"type": "webhook", "name": "a", "url": HOOK, "secret_files": ["/nowhere"]}]
-
-    assert refused(receivers=tables).startswith("receiver 'a': secret_files: cannot read /nowhere")
+    fields = {
+        "secret_files": {"type": "webhook", "url": HOOK, "secret_files": ["/nowhere"]},
+        "url_file": {"type": "webhook", "url_file": "/nowhere"},
+        "routing_key_file": {"type": "pagerduty", "routing_key_file": "/nowhere"},
+    }
+    for field, table in fields.items():
+        message = refused(receivers=[{"name": "a", **table}])
+        assert message.startswith(f"receiver 'a': {field}: cannot read /nowhere")
 
 
 # -- routes -------------------------------------------------------------------------------------
