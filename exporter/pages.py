@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-import threading
-import time
+from base64 import b64encode
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
-from functools import partial
+from functools import cache, partial
+from hashlib import sha256
+from importlib.resources import files
 from typing import Any
 
 import msgspec
@@ -18,19 +21,11 @@ from . import exposition
 from .metrics import all_families
 from .published_state import PublishedState
 from .status import readiness, status
-from .status_page.assembly import policy, status_page
-
-# -- shutdown notice --------------------------------------------------------------------------
-# Notifies external watchers that this server shuts down, and why.
-
 
 WAIT_SECONDS = 20.0
-"""How long one request may wait; short enough for any proxy in between."""
-MAX_WAITING = 4
-"""How many requests may wait at once; half of the server's slots stay free for others. One
-more ends the oldest, so that nobody keeps all places."""
-MAX_PAGES = 2
-"""How many of them may be status pages, of which a person can open any number."""
+"""How long one request to ``/watch`` may wait; short enough for any proxy in between."""
+MAX_WATCHERS = 64
+"""How many may wait at once; one more ends the oldest, so that nobody keeps all places."""
 RETURN_SECONDS = 0.5
 """A watcher whose request has ended asks again within this time."""
 
@@ -45,99 +40,115 @@ class Notice(str, Enum):
 
 
 class ShutdownNotice:
-    """``say`` gives the notice once; every current and later ``wait`` returns it.
+    """``say`` gives the notice once; every present and later ``wait`` returns it.
 
-    After ``end`` without a notice, none waits either.
+    Both run in the event loop of the server.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._said: Notice | None = None
-        self._is_over = False
-        self._waiting: deque[object] = deque()
-        """Oldest first."""
-        self._pages = 0
-        self._came_late = 0
-        self._released_at = self._displaced_at = -math.inf
-        self._changed = threading.Condition()
-
-    @property
-    def said(self) -> Notice | None:
+    def __init__(self) -> None:
+        self.said: Notice | None = None
         """Why the server is shutting down; None while it runs."""
-        return self._said
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        """Oldest first."""
+        self._left_at = -math.inf
+        self._came_late = asyncio.Event()
 
-    def wait(self) -> Notice | None:
-        """Wait up to ``WAIT_SECONDS`` for the notice; None if none was given.
-
-        If ``MAX_WAITING`` requests wait already, the oldest of them returns at once.
-        """
-        with self._changed:
-            if self._said:
-                self._came_late += 1
-                self._changed.notify_all()
-            elif not self._is_over:
-                place = self._take_place()
-                self._changed.wait_for(
-                    lambda: self._is_over or place not in self._waiting, WAIT_SECONDS
-                )
-                self._leave(place)
-            return self._said
-
-    def wait_as_page(self) -> Notice | None:
-        """Wait like ``wait``, but only on a free place; a new watcher takes that place."""
-        with self._changed:
-            if not self._is_over and self._pages < MAX_PAGES and self._places_left() > 0:
-                self._pages += 1
-                self._changed.wait_for(
-                    lambda: self._is_over or self._places_left() < 0, WAIT_SECONDS
-                )
-                self._pages -= 1
-            return self._said
-
-    def say(self, notice: Notice, timeout: float) -> bool:
-        """Give the notice; True if a client receives it.
-
-        A watcher whose request just ended is about to ask again. Waits for it up to ``timeout``
-        seconds, and at most ``RETURN_SECONDS``. If its place was taken, others may come first, so
-        all of this time passes.
-        """
-        with self._changed:
-            waiting, self._said = len(self._waiting) + self._pages, notice
-            self.end()
-            since = self._clock() - max(self._released_at, self._displaced_at)
-            displaced = self._clock() - self._displaced_at < RETURN_SECONDS
-            self._changed.wait_for(
-                lambda: self._came_late and not displaced,
-                min(timeout, max(0.0, RETURN_SECONDS - since)),
-            )
-            return waiting + self._came_late > 0
-
-    def end(self) -> None:
-        """End every wait."""
-        with self._changed:
-            self._is_over = True
-            self._changed.notify_all()
-
-    def _take_place(self) -> object:
-        place = object()
+    async def wait(self) -> Notice | None:
+        """Wait up to ``WAIT_SECONDS`` for the notice; None if none was given."""
+        if self.said:
+            self._came_late.set()
+            return self.said
+        loop = asyncio.get_running_loop()
+        place = loop.create_future()
         self._waiting.append(place)
-        if len(self._waiting) > MAX_WAITING:
-            self._waiting.popleft()
-            self._displaced_at = self._clock()
-        self._changed.notify_all()
-        return place
+        if len(self._waiting) > MAX_WATCHERS:
+            self._waiting.popleft().set_result(None)
+        try:
+            await asyncio.wait([place], timeout=WAIT_SECONDS)
+        finally:
+            with suppress(ValueError):
+                self._waiting.remove(place)
+            self._left_at = loop.time()
+        return self.said
 
-    def _leave(self, place: object) -> None:
-        if place in self._waiting:
-            self._waiting.remove(place)
-        self._released_at = self._clock()
+    async def say(self, notice: Notice, timeout: float) -> None:
+        """Give the notice to those who wait.
 
-    def _places_left(self) -> int:
-        return MAX_WAITING - len(self._waiting) - self._pages
+        A watcher whose request just ended is about to ask again: it is waited for, up to
+        ``timeout`` seconds, and at most ``RETURN_SECONDS``.
+        """
+        returns_in = self._left_at + RETURN_SECONDS - asyncio.get_running_loop().time()
+        self.said = notice
+        for place in self._waiting:
+            place.set_result(None)
+        self._waiting.clear()
+        if returns_in > 0:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._came_late.wait(), min(timeout, returns_in))
+
+
+# -- status page ------------------------------------------------------------------------------
+# One document without external assets and without data; its script polls ``/status``. The policy
+# allows only this script and this style, by their hashes (Content Security Policy 3, "script-src").
+
+
+SCRIPTS = (
+    "words.js",
+    "symbols.js",
+    "dom.js",
+    "meters.js",
+    "queries.js",
+    "flow.js",
+    "alerts.js",
+    "monitor.js",
+    "driver.js",
+    "page.js",
+)
+"""In the order in which they are joined: each file uses only names of earlier files."""
+_STYLE_MARK = "/* page.css */"
+_SCRIPT_MARK = "/* page.js */"
+
+
+@cache
+def status_page() -> bytes:
+    """The document in UTF-8."""
+    page = _read("page.html").replace(_STYLE_MARK, _style())
+    return page.replace(_SCRIPT_MARK, _script()).encode()
+
+
+@cache
+def policy() -> tuple[tuple[str, str], ...]:
+    """The page's HTTP headers."""
+    rules = (
+        "default-src 'none'",
+        f"script-src {_hash(_script())}",
+        f"style-src {_hash(_style())}",
+        "img-src data:",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+    )
+    return (("Content-Security-Policy", "; ".join(rules)), ("Referrer-Policy", "no-referrer"))
+
+
+def _style() -> str:
+    return _read("page.css")
+
+
+def _script() -> str:
+    return "\n".join(_read(name) for name in SCRIPTS)
+
+
+def _read(name: str) -> str:
+    return files(__package__).joinpath("status_page").joinpath(name).read_text("utf-8")
+
+
+def _hash(source: str) -> str:
+    return f"'sha256-{b64encode(sha256(source.encode()).digest()).decode()}'"
 
 
 # -- pages ------------------------------------------------------------------------------------
-# The answer to each HTTP path, without sockets.
 
 
 TEXT = "text/plain; charset=utf-8"
@@ -146,6 +157,8 @@ HTML = "text/html; charset=utf-8"
 SILENCES = "/silences"
 """Accepts a POST, only with the token, because a silence suppresses pages."""
 RUNBOOKS = "/runbooks/"
+WATCH = ("/watch", "/watch/page")
+"""Long polls by which external watchers and the status page receive the shutdown notice."""
 _OPENMETRICS = "application/openmetrics-text"
 
 
@@ -164,7 +177,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Content(msgspec.Struct, frozen=True):
-    """What the pages show; the threads of the requests call all of it.
+    """What the pages show; the server's thread calls all of it, and none of it waits.
 
     ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
     ``runbook`` an alert's runbook. ``silence`` handles the body of ``POST /silences``.
@@ -189,8 +202,6 @@ class Pages:
             "/status": self._status,
             "/livez": self._livez,
             "/readyz": self._readyz,
-            "/watch": self._watch,
-            "/watch/page": self._watch_as_page,
         }
 
     def get(self, path: str, accept: str) -> Reply:
@@ -199,8 +210,13 @@ class Pages:
         if path.startswith(RUNBOOKS):
             page = partial(self._runbook, path.removeprefix(RUNBOOKS))
         if page is None:
-            return Reply(404, f"not found; there is {', '.join(self._pages)}\n".encode())
+            return Reply(404, f"not found; there is {', '.join((*self._pages, *WATCH))}\n".encode())
         return self._guarded(lambda: page(accept))
+
+    async def watch(self) -> Reply:
+        """Answer a GET of a path of ``WATCH``, once there is a notice or the wait is over."""
+        notice = await self._shutdown_notice.wait()
+        return _json(200, {"status": "running" if notice is None else notice.value})
 
     def post(self, body: bytes) -> Reply:
         """Answer a POST to ``SILENCES`` from a client with the token."""
@@ -245,18 +261,6 @@ class Pages:
         if text is None:
             return Reply(404, b"no such runbook\n")
         return Reply(200, text.encode())
-
-    def _watch(self, _accept: str) -> Reply:
-        """A long poll by which external watchers receive the shutdown notice."""
-        return _running(self._shutdown_notice.wait())
-
-    def _watch_as_page(self, _accept: str) -> Reply:
-        """The same for the status page, which gives up its place to watchers."""
-        return _running(self._shutdown_notice.wait_as_page())
-
-
-def _running(notice: Notice | None) -> Reply:
-    return _json(200, {"status": "running" if notice is None else notice.value})
 
 
 def _json(code: int, value: Any) -> Reply:

@@ -1,244 +1,69 @@
-"""A small threaded HTTP server that a single slow client cannot block.
+"""A small HTTP server in one thread, which no silent, slow or greedy client can block.
 
-The server of ``prometheus_client`` answers 200 on every path and does the TLS handshake in its
-only accepting thread, without a timeout.
+The thread runs an event loop. A client that waits or is waited for costs a socket and the bytes
+received so far, and has a limited time for each step. The server of ``prometheus_client`` answers
+200 on every path and does the TLS handshake in its only accepting thread, without a timeout.
 """
 
 from __future__ import annotations
 
+import asyncio
+import gzip
+import math
 import os
 import re
 import socket
 import ssl
-import threading
 import weakref
-from collections import Counter, deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import partial
+from hashlib import sha256
+from hmac import compare_digest
+from http.server import BaseHTTPRequestHandler
+from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
+from prometheus_client.exposition import gzip_accepted
 
 from ..core.guard import Guard
 from ..core.threads import Loop
-from .http_requests import Admission, Reception, Request, RequestHandler
-from .pages import Content, Notice, Pages, ShutdownNotice
+from .pages import SILENCES, WATCH, Content, Notice, Pages, Reply, ShutdownNotice, is_public
 
-__all__ = ["Content", "HttpServer", "Tls"]
-
-
-# -- slots ------------------------------------------------------------------------------------
-# A bounded number of threads with a bounded queue; no client can take all of either.
-
-
-MAX_WAITING = 64
-"""Of one client; all clients together have twice as much."""
-
-
-class RequestTask(msgspec.Struct, frozen=True):
-    """What to run, and the address of the client that it is for."""
-
-    run: Callable[[], None]
-    client: str
-
-
-class RequestSlots:
-    """Runs at most ``limit`` tasks at once, each in a thread, and queues more.
-
-    One client gets all slots but one and half of the queue, and the next slot goes to the client
-    with the fewest: if one reads slowly or asks for much, the others still get their answers.
-    """
-
-    def __init__(self, limit: int, guard: Guard) -> None:
-        self._limit = limit
-        self._guard = guard
-        self._running: Counter[str] = Counter()
-        """How many tasks run, by client."""
-        self._waiting: deque[RequestTask] = deque()
-        self._changed = threading.Condition()
-
-    def offer(self, task: RequestTask) -> bool:
-        """Run ``task`` now or queue it; False if it will not run. Never waits."""
-        with self._changed:
-            if not self._may_run(task):
-                has_room = self._has_room_for(task)
-                if has_room:
-                    self._waiting.append(task)
-                return has_room
-            self._running[task.client] += 1
-        if self._guard.attempt("exporter", lambda: self._start(task), default=False):
-            return True
-        with self._changed:
-            self._ended(task)
-        return False
-
-    def finish(self, seconds: float) -> None:
-        """Wait until no task runs, for at most ``seconds``."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._running, seconds)
-
-    def _may_run(self, task: RequestTask) -> bool:
-        own = self._running[task.client]
-        return self._running.total() < self._limit and own < max(1, self._limit - 1)
-
-    def _has_room_for(self, task: RequestTask) -> bool:
-        own = sum(one.client == task.client for one in self._waiting)
-        return len(self._waiting) < 2 * MAX_WAITING and own < MAX_WAITING
-
-    def _start(self, task: RequestTask) -> bool:
-        thread = threading.Thread(
-            target=self._run, args=(task,), name="querypulse-http-request", daemon=True
-        )
-        thread.start()
-        return True
-
-    def _run(self, first: RequestTask) -> None:
-        task: RequestTask | None = first
-        while task is not None:
-            self._guard.attempt("exporter", task.run)
-            task = self._next(task)
-
-    def _next(self, done: RequestTask) -> RequestTask | None:
-        """The next task that may run, by client and age; without one the slot becomes free."""
-        with self._changed:
-            self._ended(done)
-            ready = filter(self._may_run, self._waiting)
-            task = min(ready, key=lambda one: self._running[one.client], default=None)
-            if task is not None:
-                self._waiting.remove(task)
-                self._running[task.client] += 1
-            return task
-
-    def _ended(self, task: RequestTask) -> None:
-        self._running[task.client] -= 1
-        # Forget clients without a task: the addresses are not bounded.
-        self._running += Counter()
-        self._changed.notify_all()
-
-
-# -- threaded server --------------------------------------------------------------------------
-# Accepts and serves requests: one thread receives, another one serves each request.
-
-
+HANDSHAKE_SECONDS = 3.0
+"""How long a client may take for the TLS handshake."""
+HEAD_SECONDS = 1.0
+"""How long it may take for the request line and the headers after that."""
+IO_SECONDS = 5.0
+"""How long it may take to send a body, and to receive the answer."""
+DRAIN_SECONDS = 1.0
+"""How long an unused request body may take to arrive."""
+TICK_SECONDS = 0.1
+SENDING_SECONDS = 0.5
+"""How long a close waits for answers that are being sent, such as the shutdown notice."""
+YIELD_SECONDS = 0.002
+"""Between two pages, so that ``/livez`` never waits for many of them."""
+HEAD_BYTES = 64 * 1024
+BODY_BYTES = 16 * 1024
+MAX_INCOMING = 64
+"""Connections without a complete request; one more closes the oldest of the busiest client."""
 MAX_REQUESTS = 8
-"""Requests served at once; more wait in a queue."""
-KEPT_FOR_LIVENESS = 2
-"""Extra slots for ``/livez``, because Kubernetes restarts a driver that does not answer there."""
+"""Requests whose answers are made and sent at once; more wait in a queue."""
+MAX_WAITING = 64
+"""In the queue, of one client; all clients together have twice as many."""
+GZIP_FROM_BYTES = 1024
+GZIP_LEVEL = 3
+"""A fifth of the work of the default 9, for a fifth more bytes."""
 BACKLOG = 64
-_LIVENESS = re.compile(rb"(GET|HEAD) /livez(\?\S*)? HTTP/1\.[01]\r?\n")
-
-
-class ThreadedServer:
-    """Calls ``handler`` with each request; every wait is bounded or ends with ``wake``.
-
-    Raises:
-        OSError: the port is taken, or the host has no address.
-
-    """
-
-    def __init__(
-        self,
-        host: str,
-        port: int,
-        handler: Callable[[Request], object],
-        context: ssl.SSLContext | None,
-        guard: Guard,
-    ) -> None:
-        self._handler = handler
-        self._socket = _listening(host, port)
-        self._reception = Reception(self._socket, context)
-        self._slots = RequestSlots(MAX_REQUESTS, guard)
-        self._kept = RequestSlots(KEPT_FOR_LIVENESS, guard)
-        self._serving: set[socket.socket] = set()
-        myself = weakref.ref(self)
-        os.register_at_fork(after_in_child=lambda: _leave(myself()))
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """The IP address and port that it listens on."""
-        host, port = self._socket.getsockname()[:2]
-        return host, port
-
-    def step(self) -> None:
-        """Wait briefly for clients, or until woken; hand their requests to threads."""
-        for request in self._reception.step():
-            slots = self._kept if _LIVENESS.match(request.head) else self._slots
-            self._serving.add(request.connection)
-            task = RequestTask(partial(self._answer, request), str(request.peer[0]))
-            if not slots.offer(task):
-                self._end(request.connection)
-
-    def renew(self, context: ssl.SSLContext) -> None:
-        """Use ``context`` for connections accepted from now on."""
-        self._reception.context = context
-
-    def wake(self) -> None:
-        """Make every ``step`` from now on return without waiting."""
-        self._reception.wake()
-
-    def finish_requests(self, seconds: float) -> None:
-        """Wait until no request is being served; only after the last ``step``."""
-        self._slots.finish(seconds)
-
-    def cut_requests(self) -> None:
-        """End the connections of all requests, so that their clients get no answer."""
-        for connection in list(self._serving):
-            with suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
-
-    def close(self) -> None:
-        """Stop listening; only after the last ``step``."""
-        self._socket.close()
-        self._reception.close()
-
-    def leave(self) -> None:
-        """Close the sockets that a fork inherited, which would keep the port taken."""
-        for connection in (self._socket, *self._reception.connections, *self._serving):
-            connection.close()
-
-    def _answer(self, request: Request) -> None:
-        try:
-            # A client that is gone or too slow is not our error.
-            with suppress(OSError):
-                request.connection.setblocking(True)
-                self._handler(request)
-        finally:
-            self._end(request.connection)
-
-    def _end(self, connection: socket.socket) -> None:
-        self._serving.discard(connection)
-        with suppress(OSError):
-            connection.shutdown(socket.SHUT_WR)
-        connection.close()
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    address: Any
-    family, _, _, _, address = found[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
-def _leave(server: ThreadedServer | None) -> None:
-    if server is not None:
-        server.leave()
-
-
-# -- tls --------------------------------------------------------------------------------------
-# TLS for the HTTP server: its certificate and the clients it accepts.
+_CHUNK_BYTES = 16 * 1024
+_LENGTH = re.compile(r"[0-9]+")
+_LONGEST_LENGTH = 5
+"""Digits of ``BODY_BYTES``; Python refuses to read a number of thousands of digits."""
 
 
 class Tls(msgspec.Struct, frozen=True):
@@ -282,19 +107,12 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 # -- host check -------------------------------------------------------------------------------
-# Which Host names a server on loopback accepts.
-#
 # A page in a user's browser can point its own host name at 127.0.0.1 and read from there (DNS
 # rebinding). The Host header then still holds that name.
 
 
 LOCAL_NAMES = ("localhost", "internal")
 """Names that nobody can register: RFC 6761; ``.internal`` is reserved by ICANN."""
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an IP address belongs to this machine only."""
-    return ip_address(address).is_loopback
 
 
 def is_own_name(host: str, own: str) -> bool:
@@ -318,20 +136,129 @@ def is_own_name(host: str, own: str) -> bool:
     return True
 
 
+# -- requests ---------------------------------------------------------------------------------
+
+
+class Request(BaseHTTPRequestHandler):
+    """One request, read from its head; the answer is written in memory.
+
+    An invalid head is answered already.
+    """
+
+    def __init__(self, head: bytes) -> None:
+        self.rfile = BytesIO(head)
+        self.wfile = self._answer = BytesIO()
+        self.command = ""
+        self.raw_requestline = self.rfile.readline()
+        self.is_valid = self.parse_request()
+        self.page = self.path.partition("?")[0] if self.is_valid else ""
+
+    @property
+    def answer(self) -> bytes:
+        """The whole answer; empty if there is none."""
+        return self._answer.getvalue()
+
+    @property
+    def reads(self) -> bool:
+        """Whether it only reads."""
+        return self.command in ("GET", "HEAD")
+
+    def send(self, reply: Reply) -> None:
+        """Write the answer."""
+        body = reply.body
+        self.send_response(reply.code)
+        self.send_header("Content-Type", reply.content_type)
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        if len(body) >= GZIP_FROM_BYTES and gzip_accepted(self.headers.get("Accept-Encoding", "")):
+            body = gzip.compress(body, GZIP_LEVEL)
+            self.send_header("Content-Encoding", "gzip")
+        for name, value in reply.headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def version_string(self) -> str:
+        """The Server header, without a version that would help an attacker."""
+        return "querypulse"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base's name
+        """Log nothing: standard error belongs to the host."""
+
+
+class Slots:
+    """Lets a bounded number of answers be made and sent at once: they take memory.
+
+    One client gets all slots but one and half of the queue, and the next slot goes to the client
+    with the fewest: if one reads slowly or asks for much, the others still get their answers.
+    """
+
+    def __init__(self) -> None:
+        self._busy: Counter[str] = Counter()
+        """How many slots each client has."""
+        self._waiting: Counter[str] = Counter()
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def taken_by(self, client: str) -> AsyncIterator[None]:
+        """Wait for a slot and keep it.
+
+        Raises:
+            OSError: too many requests wait already.
+
+        """
+        if self._waiting[client] >= MAX_WAITING or self._waiting.total() >= 2 * MAX_WAITING:
+            raise OSError("the queue is full")
+        self._waiting[client] += 1
+        async with self._changed:
+            try:
+                await self._changed.wait_for(lambda: self._is_next(client))
+            finally:
+                # A counter forgets clients without any: the addresses are not bounded.
+                self._waiting -= Counter([client])
+                self._changed.notify_all()
+            self._busy[client] += 1
+        try:
+            yield
+        finally:
+            self._busy -= Counter([client])
+            async with self._changed:
+                self._changed.notify_all()
+
+    def _is_next(self, client: str) -> bool:
+        own = self._busy[client]
+        is_free = self._busy.total() < MAX_REQUESTS and own < MAX_REQUESTS - 1
+        return is_free and own <= min(self._busy[other] for other in self._waiting)
+
+
+class Connection:
+    """A client's connection, and the time that it has left for what it does now.
+
+    Time counts in ticks of the event loop, so a paused driver does not count against clients.
+    """
+
+    def __init__(self, client: socket.socket, address: str) -> None:
+        self.socket = client
+        self.address = address
+        self.is_incoming = True
+        """Whether its request is not complete."""
+        self.seconds_left = math.inf
+        self.transport: asyncio.WriteTransport | None = None
+        """Once the TLS handshake is over, if there is one."""
+
+
 # -- server -----------------------------------------------------------------------------------
-
-
-SENDING_SECONDS = 0.5
-"""How long a close waits until the shutdown notice is sent."""
 
 
 class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
     ``/runbooks/<alertname>``.
 
-    ``token`` returns the bearer token that readers must present now, if any; the threads of the
-    requests call it. Port 0 takes any free port. On loopback, only names of this machine,
-    ``external_name`` and IP addresses are accepted as Host. All threads are daemons.
+    ``token`` returns the bearer token that readers must present now, if any. Port 0 takes any free
+    port. On loopback, only names of this machine, ``external_name`` and IP addresses are accepted
+    as Host. What it calls must not wait, because its one thread, a daemon, serves everybody.
     """
 
     def __init__(
@@ -347,15 +274,12 @@ class HttpServer:
     ) -> None:
         self._host = host
         self._port = port
-        self._shutdown_notice = ShutdownNotice()
-        pages = Pages(content, self._shutdown_notice, guard)
-        self._handler = partial(RequestHandler, pages, Admission(token, self._knows))
         self._guard = guard
+        self._token = token
         self._tls = tls
-        self._server: ThreadedServer | None = None
         self._names = [name for name in (host, external_name) if name]
-        self._is_local = False
-        self._signature: tuple[object, ...] = ()
+        self._shutdown_notice = ShutdownNotice()
+        self._pages = Pages(content, self._shutdown_notice, guard)
         self._loop: Loop | None = None
 
     @property
@@ -372,14 +296,23 @@ class HttpServer:
             OSError: the port is taken, the host has no address, or a TLS file is not usable.
 
         """
-        context = None
+        self._context: ssl.SSLContext | None = None
+        self._signature: tuple[object, ...] = ()
         if self._tls is not None:
-            self._signature, context = self._tls.signature(), self._tls.context()
-        self._server = ThreadedServer(self._host, self._port, self._handler, context, self._guard)
-        address, self._port = self._server.address
-        self._is_local = is_loopback(address)
-        # The thread that waits on the sockets closes them, even if close() has little time.
-        self._loop = Loop("http", self._server.step, self._guard, self._server.close)
+            self._signature, self._context = self._tls.signature(), self._tls.context()
+        self._listener = _listening(self._host, self._port)
+        address, self._port = self._listener.getsockname()[:2]
+        self._is_local = ip_address(address).is_loopback
+        self._connections: dict[Connection, asyncio.Task[None]] = {}
+        """Oldest first."""
+        self._slots = Slots()
+        self._rendering = asyncio.Lock()
+        # A job may have set a policy that makes other event loops.
+        self._events = asyncio.SelectorEventLoop()
+        self._events.set_exception_handler(lambda _, context: self._report(context))
+        myself = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _leave(myself()))
+        self._loop = Loop("http", self._run, self._guard, last=self._finish)
         self._loop.start()
 
     def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
@@ -388,19 +321,13 @@ class HttpServer:
         Clients waiting at ``/watch`` first receive the ``notice``, which takes up to 1 s. A crash
         sends none: their connections end without an answer.
         """
-        server, self._server = self._server, None
-        if server is None or self._loop is None:
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_forked:
             return
-        received = notice is not None and self._shutdown_notice.say(notice, timeout)
-        server.wake()
-        self._loop.stop()
-        self._loop.join(timeout)
-        if notice is None:
-            server.cut_requests()
-            self._shutdown_notice.end()
-        elif received:
-            # Even with little time left: without the notice, watchers report a crash.
-            server.finish_requests(SENDING_SECONDS)
+        loop.stop()
+        asyncio.run_coroutine_threadsafe(self._end(notice, timeout), self._events)
+        # Even with little time left: without the notice, watchers report a crash.
+        loop.join(max(timeout, 2 * SENDING_SECONDS))
 
     def renew(self) -> bool:
         """Read the certificate files again if they have changed, for new connections.
@@ -411,14 +338,210 @@ class HttpServer:
             OSError: they cannot be read or do not match; the old certificate stays in use.
 
         """
-        if self._tls is None or self._server is None:
+        if self._tls is None or self._loop is None:
             return False
         signature = self._tls.signature()
         if signature == self._signature:
             return False
-        self._server.renew(self._tls.context())
+        self._context = self._tls.context()
         self._signature = signature
         return True
 
+    def _report(self, context: dict[str, Any]) -> None:
+        """Count an error of ours; a client that is gone is none."""
+        error = context.get("exception")
+        if isinstance(error, Exception) and not isinstance(error, OSError):
+            self._guard.report("exporter", error)
+
+    def leave(self) -> None:
+        """Close every socket, also those that a fork inherited and would keep the port taken."""
+        self._listener.close()
+        for connection in self._connections:
+            connection.socket.close()
+
+    def _finish(self) -> None:
+        self.leave()
+        self._events.close()
+
+    def _run(self) -> None:
+        self._events.run_until_complete(self._serve())
+
+    async def _serve(self) -> None:
+        self._serving = asyncio.gather(self._accept(), self._tick())
+        try:
+            with suppress(asyncio.CancelledError):
+                await self._serving
+        finally:
+            tasks = list(self._connections.values())
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            # The event loop closes their sockets now.
+            await asyncio.sleep(YIELD_SECONDS)
+
+    async def _end(self, notice: Notice | None, timeout: float) -> None:
+        if notice is not None:
+            await self._shutdown_notice.say(notice, timeout)
+            served = [task for one, task in self._connections.items() if not one.is_incoming]
+            if served:
+                await asyncio.wait(served, timeout=SENDING_SECONDS)
+        self._serving.cancel()
+
+    async def _accept(self) -> None:
+        while True:
+            try:
+                client, address = await self._events.sock_accept(self._listener)
+            except OSError:
+                # Without free file descriptors this fails at once, repeatedly.
+                await asyncio.sleep(TICK_SECONDS)
+                continue
+            self._make_room()
+            connection = Connection(client, str(address[0]))
+            task = self._events.create_task(self._handle(connection))
+            self._connections[connection] = task
+            # Also for a task that is cancelled before it begins.
+            task.add_done_callback(partial(self._drop, connection))
+
+    def _make_room(self) -> None:
+        incoming = [connection for connection in self._connections if connection.is_incoming]
+        if len(incoming) >= MAX_INCOMING:
+            busiest, _ = Counter(one.address for one in incoming).most_common(1)[0]
+            oldest = next(one for one in incoming if one.address == busiest)
+            oldest.is_incoming = False
+            self._connections[oldest].cancel()
+
+    async def _tick(self) -> None:
+        """End the connections whose time is over."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            for connection, task in list(self._connections.items()):
+                connection.seconds_left -= TICK_SECONDS
+                if connection.seconds_left < 0:
+                    task.cancel()
+
+    def _drop(self, connection: Connection, _: asyncio.Task[None]) -> None:
+        del self._connections[connection]
+        if connection.transport is not None:
+            connection.transport.abort()
+        else:
+            connection.socket.close()
+
+    async def _handle(self, connection: Connection) -> None:
+        reader = asyncio.StreamReader(HEAD_BYTES, self._events)
+        protocol = asyncio.StreamReaderProtocol(reader, loop=self._events)
+        is_tls = self._context is not None
+        connection.seconds_left = HANDSHAKE_SECONDS if is_tls else HEAD_SECONDS
+        # A client that is gone, does not use TLS, is too slow or sends too much is not our error.
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            transport, _ = await self._events.connect_accepted_socket(
+                lambda: protocol, connection.socket, ssl=self._context
+            )
+            connection.transport = transport
+            writer = asyncio.StreamWriter(transport, protocol, reader, self._events)
+            await self._exchange(connection, reader, writer)
+
+    async def _exchange(
+        self, connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        connection.seconds_left = HEAD_SECONDS
+        request = Request(await reader.readuntil(b"\r\n\r\n"))
+        connection.is_incoming = False
+        connection.seconds_left = math.inf
+        is_light = request.reads and request.page in ("/livez", *WATCH)
+        async with nullcontext() if is_light else self._slots.taken_by(connection.address):
+            if request.is_valid:
+                request.send(await self._reply(connection, request, reader))
+            connection.seconds_left = IO_SECONDS
+            writer.write(request.answer)
+            await writer.drain()
+            if request.command and not request.reads:
+                await _let_arrive(connection, reader, writer)
+            writer.close()
+            await writer.wait_closed()
+
+    def _refusal(self, request: Request) -> Reply | None:
+        host = request.headers.get("Host")
+        if host is not None and not self._knows(host):
+            return Reply(421, b"unknown host: read from localhost or from an IP address\n")
+        if not self._may_read(request) and not (request.reads and is_public(request.page)):
+            challenge = (("WWW-Authenticate", "Bearer"),)
+            return Reply(401, b"a bearer token is needed\n", headers=challenge)
+        if not request.reads and (request.command, request.page) != ("POST", SILENCES):
+            return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
+        return None
+
+    async def _reply(
+        self, connection: Connection, request: Request, reader: asyncio.StreamReader
+    ) -> Reply:
+        if refusal := self._refusal(request):
+            return refusal
+        if not request.reads:
+            return await self._silence(connection, request, reader)
+        if request.page in WATCH:
+            return await self._pages.watch()
+        if request.page == "/livez":
+            return self._pages.get(request.page, "")
+        async with self._rendering:
+            await asyncio.sleep(YIELD_SECONDS)
+            return self._pages.get(request.page, request.headers.get("Accept", ""))
+
+    async def _silence(
+        self, connection: Connection, request: Request, reader: asyncio.StreamReader
+    ) -> Reply:
+        if self._token() is None:
+            return Reply(403, b"silences need a token: set http_token_file\n")
+        length = request.headers.get("Content-Length", "")
+        if not _LENGTH.fullmatch(length):
+            return Reply(400, b"a body with its Content-Length is needed\n")
+        if len(length) > _LONGEST_LENGTH or int(length) > BODY_BYTES:
+            return Reply(413, b"a body may have 16 KiB\n")
+        connection.seconds_left = IO_SECONDS
+        return self._pages.post(await reader.readexactly(int(length)))
+
     def _knows(self, host: str) -> bool:
         return not self._is_local or any(is_own_name(host, name) for name in self._names)
+
+    def _may_read(self, request: Request) -> bool:
+        wanted = self._token()
+        if wanted is None:
+            return True
+        scheme, _, token = request.headers.get("Authorization", "").partition(" ")
+        right = _is_same(token.strip().encode("latin-1", "replace"), wanted.encode())
+        return right and scheme.lower() == "bearer"
+
+
+def _is_same(given: bytes, wanted: bytes) -> bool:
+    """Compare in a time that shows neither content nor length of ``wanted``."""
+    return compare_digest(sha256(given).digest(), sha256(wanted).digest())
+
+
+async def _let_arrive(
+    connection: Connection, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> None:
+    """Discard the body until the client closes; closing first could destroy the answer."""
+    if writer.can_write_eof():
+        writer.write_eof()
+    connection.seconds_left = DRAIN_SECONDS
+    while await reader.read(_CHUNK_BYTES):
+        pass
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    address: Any
+    family, _, _, _, address = addresses[0]
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _leave(server: HttpServer | None) -> None:
+    if server is not None:
+        server.leave()

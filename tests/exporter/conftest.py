@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.exporter import http_requests
+from querypulse.exporter import server
 
 LONG_SECONDS = 3600.0
 
@@ -13,4 +13,4 @@ LONG_SECONDS = 3600.0
 def patient_server(monkeypatch):
     """The server never cuts a client off for being slow; a test of such a limit sets it itself."""
     for limit in ("HEAD_SECONDS", "HANDSHAKE_SECONDS", "IO_SECONDS", "DRAIN_SECONDS"):
-        monkeypatch.setattr(http_requests, limit, LONG_SECONDS)
+        monkeypatch.setattr(server, limit, LONG_SECONDS)

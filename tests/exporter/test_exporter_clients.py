@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
-import threading
+import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
-from support.clock import Clock
 from support.exporter_http import address, get, our_threads, raw, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
-from querypulse.exporter import http_requests
+from querypulse.exporter import server as server_module
 
 MALFORMED = [
     b"\r\n\r\n",
@@ -67,13 +68,13 @@ def test_requests_leave_nothing_on_standard_error(capfd, caplog):
 
 
 def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
-    monkeypatch.setattr(http_requests, "MAX_INCOMING", 8)
+    monkeypatch.setattr(server_module, "MAX_INCOMING", 8)
     with serving(full_published()) as server, ExitStack() as silent:
         other = silent.enter_context(socket.socket())
         other.bind(("127.0.0.2", 0))
         other.connect(address(server))
         other.settimeout(PATIENCE_SECONDS)
-        for _ in range(2 * http_requests.MAX_INCOMING):
+        for _ in range(2 * server_module.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
@@ -81,16 +82,16 @@ def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
 
 
 def test_excess_silent_clients_are_dropped(monkeypatch):
-    monkeypatch.setattr(http_requests, "MAX_INCOMING", 8)
+    monkeypatch.setattr(server_module, "MAX_INCOMING", 8)
     with serving(full_published()) as server, ExitStack() as silent:
-        for _ in range(2 * http_requests.MAX_INCOMING):
+        for _ in range(2 * server_module.MAX_INCOMING):
             silent.enter_context(socket.create_connection(address(server)))
         assert get(server, "/livez").status_code == 200
-        assert len(server._server._reception.connections) < http_requests.MAX_INCOMING
+        until(lambda: len(server._connections) <= server_module.MAX_INCOMING, "the rest is dropped")
 
 
 def test_silent_client_is_dropped(monkeypatch):
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
     with (
         serving(full_published()) as server,
         socket.create_connection(address(server), PATIENCE_SECONDS) as client,
@@ -99,52 +100,69 @@ def test_silent_client_is_dropped(monkeypatch):
 
 
 def test_paused_process_does_not_count_the_pause_against_clients(monkeypatch):
-    clock = Clock(100.0)
-    monkeypatch.setattr(http_requests.time, "monotonic", clock)
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 1.0)
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        received = http_requests.Reception(listener, None)
-        with socket.create_connection(listener.getsockname()):
-            assert received.step() == []
-            clock.now += 30
-            received.step()
-            assert len(received.connections) == 1
-            steps = 0
-            while received.connections:
-                clock.now += 0.25
-                received.step()
-                steps += 1
-            assert steps == 4
-        received.close()
+    """However long the pause was, it is one tick of the server."""
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.5)
+    with serving(full_published()) as server, ExitStack() as clients:
+        client = clients.enter_context(socket.create_connection(address(server), PATIENCE_SECONDS))
+        until(lambda: server._connections, "the client is known")
+        server._events.call_soon_threadsafe(time.sleep, 1.0)
+        client.sendall(b"GET /livez HTTP/1.1\r\n\r\n")
+        assert client.recv(12) == b"HTTP/1.0 200"
 
 
-@contextmanager
-def busy_server():
-    """A server with twenty requests, seven of which wait for ``go_on``; and their answers."""
-    shown, busy, go_on = full_published(), [], threading.Event()
-
-    def newest():
-        busy.append(threading.current_thread())
-        go_on.wait(PATIENCE_SECONDS)
-        return shown
-
-    with serving(newest) as server, ThreadPoolExecutor(20) as pool:
-        answers = [pool.submit(get, server, "/status") for _ in range(20)]
-        until(lambda: len(busy) == 7, "seven of them are served")
-        yield server, go_on, answers
+LARGE = {"runbook": lambda _: "x" * 20_000_000}
+"""An answer larger than the buffers of both sockets."""
 
 
 @pytest.mark.fault(
     "Readers over HTTP",
-    "Twenty requests that take long",
-    "`/livez` answers; at most eight run at once, seven of them for one client",
+    "Twenty clients that do not read their answers",
+    "`/livez` answers; at most eight answers are made at once, seven of them for one client",
 )
-def test_livez_has_reserved_slots():
-    with busy_server() as (server, go_on, answers):
+def test_livez_needs_no_slot():
+    with serving(None, **LARGE) as server, ExitStack() as clients:
+        for _ in range(20):
+            client = clients.enter_context(
+                socket.create_connection(address(server), PATIENCE_SECONDS)
+            )
+            client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
+        until(lambda: server._slots._busy.total() == 7, "seven of them are served")
+        until(lambda: server._slots._waiting.total() == 13, "the others wait")
         assert get(server, "/livez").status_code == 200
-        go_on.set()
-        assert {answer.result().status_code for answer in answers} == {200}
+        assert len(our_threads()) == 1
+
+
+def test_slots_go_to_the_client_with_the_fewest():
+    async def order():
+        slots, got, hold = server_module.Slots(), [], asyncio.Event()
+
+        async def request(client):
+            async with slots.taken_by(client):
+                got.append(client)
+                await hold.wait()
+
+        tasks = [asyncio.create_task(request(client)) for client in "a" * 10 + "b" * 10 + "c"]
+        await asyncio.sleep(0.01)
+        first = Counter(got)
+        hold.set()
+        await asyncio.gather(*tasks)
+        return first, Counter(got), slots
+
+    first, all_of_them, slots = asyncio.run(order())
+    assert first == {"a": 7, "b": 1}
+    assert all_of_them == {"a": 10, "b": 10, "c": 1}
+    assert (slots._busy, slots._waiting) == ({}, {})
+
+
+def test_full_queue_refuses_a_request():
+    async def refused():
+        slots = server_module.Slots()
+        slots._waiting["a"] = server_module.MAX_WAITING
+        async with slots.taken_by("b"):
+            with pytest.raises(OSError, match="full"):
+                await slots.taken_by("a").__aenter__()
+
+    asyncio.run(refused())
 
 
 @pytest.mark.parametrize(
@@ -168,7 +186,7 @@ def test_body_or_malformed_request_for_livez_takes_no_reserved_slot(request_byte
 
 @pytest.mark.fault("Readers over HTTP", "A client that sends one byte at a time", "It is cut off")
 def test_dripping_client_is_cut_off(monkeypatch):
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
 
     def is_cut_off(client):
         try:
@@ -186,21 +204,13 @@ def test_dripping_client_is_cut_off(monkeypatch):
 
 @pytest.mark.fault("Readers over HTTP", "A client that does not read its answer", "It is dropped")
 def test_client_that_does_not_read_its_answer_is_dropped(monkeypatch):
-    """Its answer is larger than the buffers of both sockets."""
-    monkeypatch.setattr(http_requests, "IO_SECONDS", 0.1)
-    with serving(None, runbook=lambda _: "x" * 20_000_000) as server:
+    monkeypatch.setattr(server_module, "IO_SECONDS", 0.1)
+    with serving(None, **LARGE) as server:
         with socket.create_connection(address(server), PATIENCE_SECONDS) as client:
             client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
             assert client.recv(1)
-            until(lambda: len(our_threads()) == 1, "the thread that serves it has ended")
+            until(lambda: not server._connections, "it is dropped")
         assert get(server, "/livez").status_code == 200
-
-
-def test_seven_requests_of_a_client_are_served_at_once_and_the_others_wait():
-    with busy_server() as (_, go_on, answers):
-        assert len(our_threads()) == 8
-        go_on.set()
-        assert {answer.result().status_code for answer in answers} == {200}
 
 
 def test_concurrent_scrapes_get_the_same_answer():

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 
 import pytest
-import requests
 from support.exporter_http import address, get, our_threads, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
@@ -21,30 +19,8 @@ def test_all_threads_are_our_daemons():
     seen = []
     with serving(None, alive=lambda: bool(seen.extend(our_threads())) or True) as server:
         get(server, "/livez")
-    assert {thread.name for thread in seen} == {"querypulse-http", "querypulse-http-request"}
+    assert {thread.name for thread in seen} == {"querypulse-http"}
     assert all(thread.daemon for thread in seen)
-
-
-@pytest.mark.fault(
-    "Readers over HTTP", "No thread can be started", "One answer is lost; the server goes on"
-)
-@pytest.mark.contains_errors
-def test_driver_out_of_threads_loses_only_one_answer(monkeypatch):
-    guard = Guard()
-    start = threading.Thread.start
-    java_errors = [RuntimeError("can't start new thread")]
-
-    def refuse_once(thread):
-        if thread.name == "querypulse-http-request" and java_errors:
-            raise java_errors.pop()
-        start(thread)
-
-    with serving(None, guard=guard) as server:
-        monkeypatch.setattr(threading.Thread, "start", refuse_once)
-        with pytest.raises(requests.ConnectionError):
-            get(server, "/livez")
-        assert guard.errors["exporter"] == 1
-        assert get(server, "/livez").status_code == 200
 
 
 def test_live_fork_of_the_driver_does_not_keep_the_port():
@@ -131,7 +107,7 @@ def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
     ):
         client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         notice = server._shutdown_notice
-        until(lambda: notice._waiting or notice._pages, "the client waits")
+        until(lambda: notice._waiting, "the client waits")
         server.close(PATIENCE_SECONDS, notice=None)
         assert client.recv(1) == b""
         until(lambda: not our_threads(), "its thread ends")

@@ -23,7 +23,7 @@ from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter import http_requests
+from querypulse.exporter import server as server_module
 from querypulse.exporter.pages import Content
 from querypulse.exporter.server import HttpServer, Tls
 
@@ -72,7 +72,7 @@ def test_long_answer_arrives_whole(files):
     "Readers over HTTP", "A client that never starts its TLS handshake", "It is dropped"
 )
 def test_client_that_starts_no_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", 0.1)
     with (
         serving(full_published(), tls=tls(files)) as server,
         socket.create_connection(address(server), PATIENCE_SECONDS) as client,
@@ -96,7 +96,7 @@ def test_new_certificate_is_used_once_it_is_reloaded(files, tmp_path):
 
 
 def test_client_silent_after_the_handshake_is_dropped(files, monkeypatch):
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", 0.1)
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", 0.1)
     context = ssl.create_default_context(cafile=files["ca"])
     with (
         serving(full_published(), tls=tls(files)) as server,

@@ -16,9 +16,9 @@ from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
 from querypulse.core.states import STATES
-from querypulse.exporter.status_page import assembly
+from querypulse.exporter import pages
 
-FOLDER = Path(assembly.__file__).parent
+FOLDER = Path(pages.__file__).parent / "status_page"
 
 
 @cache
@@ -115,11 +115,11 @@ def test_scripts_insert_data_only_as_text():
 
 
 def test_page_includes_every_script_of_the_folder():
-    assert sorted(assembly.SCRIPTS) == sorted(name for name in sources() if name.endswith(".js"))
+    assert sorted(pages.SCRIPTS) == sorted(name for name in sources() if name.endswith(".js"))
 
 
 def test_page_has_order_colour_and_shape_for_each_state():
-    script = "\n".join(sources()[name] for name in assembly.SCRIPTS)
+    script = "\n".join(sources()[name] for name in pages.SCRIPTS)
     table = re.search(r"const STATES = {(.*?)};", script, re.DOTALL)[1]
     shapes = re.search(r"const SHAPES = {(.*?)};", script, re.DOTALL)[1]
     assert tuple(re.findall(r"^  (\w+):", table, re.MULTILINE)) == STATES

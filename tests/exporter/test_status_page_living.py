@@ -64,7 +64,7 @@ def fail(living, name):
 
 def test_page_shows_a_dead_driver_and_marks_its_data_as_stale(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
+        until(lambda: server._shutdown_notice._waiting, "the page waits for the shutdown notice")
         # Only after a second does the page trust that a notice would have arrived.
         page.wait_for_timeout(1100)
         server.close(notice=None)
@@ -77,7 +77,7 @@ def test_page_shows_a_dead_driver_and_marks_its_data_as_stale(windows):
 
 def test_page_distinguishes_a_shutdown_from_a_dead_driver(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
+        until(lambda: server._shutdown_notice._waiting, "the page waits for the shutdown notice")
         server.close()
         notice(page, "The monitor was shut down")
         for _ in range(2):
@@ -128,7 +128,7 @@ def test_page_reports_a_proxy_that_answers_for_the_driver(windows):
 
 def test_proxy_errors_do_not_replace_the_shutdown_message(windows):
     with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._pages, "the page waits for the shutdown notice")
+        until(lambda: server._shutdown_notice._waiting, "the page waits for the shutdown notice")
         page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
         server.close()
         notice(page, "The monitor was shut down")
@@ -378,16 +378,3 @@ def test_update_of_two_hundred_queries_reuses_their_elements(windows):
             "[...document.querySelectorAll('.query')].filter((node) => node.mine).length"
         )
         assert kept == 200
-
-
-def test_page_gives_its_slot_to_watchers(windows):
-    with status_page(windows, at_work("a")) as (_, server):
-        shutdown_notice = server._shutdown_notice
-        until(lambda: shutdown_notice._pages == 1, "the page waits")
-        watchers = [threading.Thread(target=shutdown_notice.wait, daemon=True) for _ in range(4)]
-        for watcher in watchers:
-            watcher.start()
-        until(
-            lambda: len(shutdown_notice._waiting) == 4 and shutdown_notice._pages == 0,
-            "the page has given up its slot",
-        )

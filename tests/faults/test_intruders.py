@@ -12,7 +12,7 @@ from support.exporter_http import address, our_threads, raw, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
-from querypulse.exporter import http_requests
+from querypulse.exporter import server as server_module
 from querypulse.exporter.server import Tls
 from querypulse.settings.links import runbook
 
@@ -114,13 +114,13 @@ def test_with_the_token_a_trick_reads_no_file():
 def test_guesses_of_the_token_are_compared_in_constant_time(monkeypatch):
     """In a time that shows neither the content of the token nor its length."""
     compared = []
-    compare = http_requests.compare_digest
+    compare = server_module.compare_digest
 
     def record(given, wanted):
         compared.append((len(given), len(wanted)))
         return compare(given, wanted)
 
-    monkeypatch.setattr(http_requests, "compare_digest", record)
+    monkeypatch.setattr(server_module, "compare_digest", record)
     with serving(full_published(), token=SECRET) as server:
         codes = {guess: answer_to(server, "/livez", token=guess)[0] for guess in GUESSES}
 
@@ -135,7 +135,7 @@ def test_guesses_of_the_token_are_compared_in_constant_time(monkeypatch):
 )
 def test_a_hundred_hanging_handshakes_delay_no_answer(tmp_path, monkeypatch):
     """They hang for longer than the test lasts, so nothing has waited for one of them."""
-    monkeypatch.setattr(http_requests, "HANDSHAKE_SECONDS", NEVER)
+    monkeypatch.setattr(server_module, "HANDSHAKE_SECONDS", NEVER)
     authority = trustme.CA()
     cert = tmp_path / "cert.pem"
     authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(cert)

@@ -11,20 +11,19 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.exporter_http import address, get, our_threads, serving
+from support.exporter_http import address, get, our_threads, raw, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
-from querypulse.exporter import http_requests
-from querypulse.exporter.http_requests import Admission, Request, RequestHandler
-from querypulse.exporter.pages import Content, Pages, ShutdownNotice
+from querypulse.exporter import server as server_module
 from querypulse.settings.silencing import Silencing
 from querypulse.sidecar.runtime import post_silence
 
-IDLE_CONNECTIONS = 5 * http_requests.MAX_INCOMING
+IDLE_CONNECTIONS = 5 * server_module.MAX_INCOMING
 """More than wait at once: one more closes an older one."""
 BODY_BYTES = 100_000_000
+SHOWN = full_published()
 NEVER = 10 * PATIENCE_SECONDS
 
 
@@ -36,7 +35,7 @@ NEVER = 10 * PATIENCE_SECONDS
 )
 def test_idle_connections_delay_no_answer_and_take_no_thread(monkeypatch):
     """They may idle for longer than the test lasts, so nothing has waited for one of them."""
-    monkeypatch.setattr(http_requests, "HEAD_SECONDS", NEVER)
+    monkeypatch.setattr(server_module, "HEAD_SECONDS", NEVER)
     with serving(full_published()) as server, ExitStack() as idle:
         for _ in range(IDLE_CONNECTIONS):
             idle.enter_context(socket.create_connection(address(server)))
@@ -175,13 +174,6 @@ def test_any_posted_body_is_a_silence_or_a_bad_request(body):
 
 def answered(head, body, *, token, silence=None):
     """What a client receives that sends no more than this, and the guard of the server."""
-    shown, guard = full_published(), Guard()
-    pages = Pages(Content(lambda: shown, lambda: True, silence=silence), ShutdownNotice(), guard)
-    admission = Admission(lambda: token, lambda host: True)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(body)
-        theirs.shutdown(socket.SHUT_WR)
-        RequestHandler(pages, admission, Request(ours, ("127.0.0.1", 1), head))
-        ours.close()
-        return b"".join(iter(lambda: theirs.recv(65536), b"")), guard
+    guard = Guard()
+    with serving(SHOWN, token=token, guard=guard, silence=silence) as server:
+        return raw(server, head + body, is_all=True), guard

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -11,15 +10,15 @@ from math import isfinite
 from pathlib import Path
 
 import msgspec
+from support.exporter_http import raw, serving
 from support.published_states import full_published, published
 from support.story import Story
 
 from querypulse.alerting.alert import Alert
 from querypulse.core.guard import Guard
 from querypulse.exporter import exposition
-from querypulse.exporter.http_requests import Admission, Incoming, Request, RequestHandler
 from querypulse.exporter.metrics import all_families
-from querypulse.exporter.pages import Content, Notice, Pages, ShutdownNotice
+from querypulse.exporter.pages import Notice
 from querypulse.exporter.status import status
 from querypulse.listener.commit_log import LogReport
 from querypulse.listener.events import (
@@ -173,40 +172,26 @@ def _require_of_the_jvm(value: object) -> None:
 def http(data: bytes) -> None:
     """What a client sends before it sends no more: an answer or none, and no data without a token."""
     guard, silencing, uses = Guard(), Silencing((), None, Guard()), []
-    notice = ShutdownNotice()
-    notice.say(Notice.STOPPED, 0.0)
-    content = Content(
-        lambda: uses.append("the published state") or SHOWN,
-        lambda: uses.append("the worker's state") or True,
-        runbook,
-        lambda body: uses.append("a silence") or post_silence(body, silencing, ("billing",)),
-    )
-    answer = _answered(Pages(content, notice, guard), data[:60_000])
+    content = {
+        "alive": lambda: uses.append("the worker's state") or True,
+        "runbook": runbook,
+        "silence": lambda body: (
+            uses.append("a silence") or post_silence(body, silencing, ("billing",))
+        ),
+    }
+
+    def shown():
+        uses.append("the published state")
+        return SHOWN
+
+    with serving(shown, guard=guard, host="0.0.0.0", token=TOKEN, **content) as server:
+        server._shutdown_notice.said = Notice.STOPPED
+        answer = raw(server, data[:60_000], is_all=True)
     _require(not guard.errors, f"an error of ours: {guard.errors}")
     _require(b"Traceback" not in answer, "a traceback")
     _require(not uses or TOKEN.encode() in data, f"{uses} without the token")
     if answer.startswith(b"HTTP/1."):
         _require(int(answer.split()[1]) != 500, "an answer of 500")
-
-
-def _answered(pages: Pages, data: bytes) -> bytes:
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        theirs.sendall(data)
-        theirs.shutdown(socket.SHUT_WR)
-        ours.setblocking(False)
-        incoming = Incoming(ours, ("127.0.0.1", 1))
-        with suppress(OSError):
-            if incoming.receive():
-                ours.setblocking(True)
-                request = Request(ours, incoming.peer, incoming.head)
-                RequestHandler(pages, Admission(lambda: TOKEN, lambda _: True), request)
-        ours.close()
-        try:
-            return b"".join(iter(lambda: theirs.recv(65536), b""))
-        except ConnectionResetError:
-            # A socket that is closed with unread data in it.
-            return b""
 
 
 # -- the settings -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from support.repository import ROOT, fenced
 
 from querypulse.alerting.receivers import email
 from querypulse.alerting.receivers.http import MAX_IDLE_SECONDS, TOTAL_SECONDS
-from querypulse.exporter.http_requests import HEAD_SECONDS
+from querypulse.exporter.server import HEAD_SECONDS
 from querypulse.settings.receivers import receivers, routes
 from querypulse.settings.settings import Settings
 

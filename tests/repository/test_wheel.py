@@ -29,13 +29,13 @@ sys.path.insert(0, sys.argv[1])
 import querypulse
 from querypulse import Settings, SettingsError
 from querypulse.commands import cli
-from querypulse.exporter.status_page import assembly
+from querypulse.exporter import pages
 from querypulse.launch import process, startup
 from querypulse.listener.spark import jvm
 from querypulse.settings import links
 assert sys.argv[1] in querypulse.__file__, querypulse.__file__
 assert "SparkListener" in jvm._source("EventQueue")
-assert assembly._style() and assembly._script()
+assert pages._style() and pages._script()
 assert "StreamingQueryFailed" in links.runbook("StreamingQueryFailed")
 assert "StreamingQueryFailed" in links.next_steps()
 startup.start()

@@ -17,7 +17,7 @@ from support.published_states import full_published
 from querypulse.alerting.rules import ALERT_NAMES, ORDER
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
-from querypulse.exporter.http_requests import BODY_BYTES
+from querypulse.exporter.server import BODY_BYTES
 from querypulse.settings.silencing import Silencing, silence_until
 from querypulse.sidecar.runtime import post_silence
 

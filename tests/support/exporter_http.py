@@ -17,7 +17,8 @@ from querypulse.exporter.server import HttpServer
 @contextmanager
 def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1", port=0, **access):
     """A started server of ``published``: a state, None or a function; ``token`` may be text."""
-    if isinstance(token := access.get("token"), str):
+    token = access.get("token")
+    if not callable(token):
         access["token"] = lambda: token
     newest = published if callable(published) else lambda: published
     served = {name: access.pop(name) for name in ("runbook", "silence") if name in access}
@@ -43,8 +44,14 @@ def get(server, path, **headers):
     return requests.get(server.url + path, headers=headers, timeout=PATIENCE_SECONDS)
 
 
-def raw(server, request: bytes) -> bytes:
-    """The answer of the server to exactly these bytes."""
+def raw(server, request: bytes, *, is_all: bool = False) -> bytes:
+    """The answer of the server to exactly these bytes; if ``is_all``, it knows that no more come."""
     with socket.create_connection(address(server), timeout=PATIENCE_SECONDS) as connection:
         connection.sendall(request)
-        return b"".join(iter(lambda: connection.recv(65536), b""))
+        if is_all:
+            connection.shutdown(socket.SHUT_WR)
+        try:
+            return b"".join(iter(lambda: connection.recv(65536), b""))
+        except ConnectionResetError:
+            # It has closed with unread data.
+            return b""

@@ -210,15 +210,9 @@ def test_old_alerts_of_a_healthy_driver_are_resolved():
 
 
 def test_a_driver_without_the_watch_page_is_still_watched(monkeypatch):
-    from querypulse.exporter import pages
+    from querypulse.exporter import server
 
-    make = pages.Pages.__init__
-
-    def without_watch(self, *args, **kwargs):
-        make(self, *args, **kwargs)
-        del self._pages["/watch"]
-
-    monkeypatch.setattr(pages.Pages, "__init__", without_watch)
+    monkeypatch.setattr(server, "WATCH", ())
     with serving() as server, watching(server.url) as reported:
         seen(reported)
         server.close()

@@ -1,1 +1,0 @@
-"""The status page at ``/``: HTML, style and script in one document."""
