@@ -16,7 +16,7 @@ from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
 from ..alerting.rules import driver_down, monitoring_degraded
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
-from .client import Poll, Said
+from .client import Said
 from .tracker import Key, TargetTracker, WatchedDriver
 
 # -- reasons ----------------------------------------------------------------------------------
@@ -81,12 +81,9 @@ def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
     return facts | {
         "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
         "last_heartbeat": "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock",
-        "unhealthy_before": _unhealthy(seen),
+        "unhealthy_before": listed(seen.unhealthy, MAX_UNHEALTHY)
+        or "none: every query was healthy",
     }
-
-
-def _unhealthy(poll: Poll) -> str:
-    return listed(poll.unhealthy, MAX_UNHEALTHY) or "none: every query was healthy"
 
 
 # -- blindness --------------------------------------------------------------------------------
@@ -202,14 +199,6 @@ FRESH_SECONDS = 1.0
 """How long a poll proves that nothing is wrong: later, the driver may have raised an alert."""
 
 
-class DriverAlertSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """When to resolve and to remind, and the guidance; each as in ``Settings``."""
-
-    resolve_after_seconds: float
-    repeat_interval_seconds: float
-    guidance: Guidance
-
-
 class DriverIncidents(msgspec.Struct, frozen=True):
     """What to send and to log now.
 
@@ -240,14 +229,23 @@ class _Open(msgspec.Struct, frozen=True):
 class DriverAlerts:
     """Opens an alert for each driver of ``tracker`` that is down; resolves it when it is back."""
 
-    def __init__(self, tracker: TargetTracker, terms: DriverAlertSettings) -> None:
+    def __init__(
+        self,
+        tracker: TargetTracker,
+        *,
+        resolve_after_seconds: float,
+        repeat_interval_seconds: float,
+        guidance: Guidance,
+    ) -> None:
         self.tracker = tracker
-        self._terms = terms
+        self._resolve_after = resolve_after_seconds
+        self._repeat_interval = repeat_interval_seconds
+        self._guidance = guidance
         self._open: dict[Key, _Open] = {}
         self._restored: dict[str, _Open] = {}
         self._alerted: set[Key] = set()
         self._statuses: dict[Key, str] = {}
-        self._blindness = Blindness(terms.guidance, terms.repeat_interval_seconds)
+        self._blindness = Blindness(guidance, repeat_interval_seconds)
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
         """Restore the open alerts of an earlier watcher; each resolves with a healthy driver."""
@@ -265,11 +263,11 @@ class DriverAlerts:
         names = self.tracker.names()
         for key, driver in self.tracker.drivers.items():
             if key not in self._open and self._is_gone(driver):
-                alert = gone(driver, names[key], now, wall, self._terms.guidance)
+                alert = gone(driver, names[key], now, wall, self._guidance)
                 self._open[key] = _Open(alert, now)
         incidents = {alert.key: Incident((alert,)) for alert in over}
         for one in (*self._open.values(), *self._restored.values()):
-            reminders = int((now - one.fired_at) // self._terms.repeat_interval_seconds)
+            reminders = int((now - one.fired_at) // self._repeat_interval)
             revision = one.revision + reminders
             incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
         blind = self._blindness.update(self.tracker, now, wall, muted)
@@ -294,7 +292,7 @@ class DriverAlerts:
         It may also run on after the last poll.
         """
         healthy, unseen = self._healthy_seconds(driver), 2 * self.tracker.interval_seconds
-        return healthy is not None and healthy + unseen > self._terms.resolve_after_seconds
+        return healthy is not None and healthy + unseen > self._resolve_after
 
     def _claim_restored(self) -> None:
         """Treat a restored alert of a listed URL as if this watcher had opened it."""
@@ -344,8 +342,7 @@ class DriverAlerts:
             if key not in self._alerted and self._is_healthy(driver) and driver.last is not None:
                 late = now - driver.last.at
                 names = self._closed_names(driver) if late <= FRESH_SECONDS else ()
-                guidance = self._terms.guidance
-                found += [closing(name, wall - late, guidance) for name in names]
+                found += [closing(name, wall - late, self._guidance) for name in names]
         stale_resolves = {alert.key: Incident((alert,)) for alert in found}
         still_open = {*self._restored, *(one.alert.key for one in self._open.values())}
         return [one for key, one in stale_resolves.items() if key not in still_open]
@@ -394,7 +391,7 @@ class DriverAlerts:
         healthy = self._healthy_seconds(driver)
         if healthy is None:
             return False
-        return driver.resolved_own or healthy >= self._terms.resolve_after_seconds
+        return driver.resolved_own or healthy >= self._resolve_after
 
     @staticmethod
     def _healthy_seconds(driver: WatchedDriver) -> float | None:

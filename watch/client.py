@@ -126,13 +126,6 @@ class Access(msgspec.Struct, frozen=True):
     context: ssl.SSLContext | None = None
 
 
-class HttpResponse(msgspec.Struct, frozen=True):
-    """One HTTP answer; redirects are not followed."""
-
-    code: int
-    body: bytes
-
-
 class Client:
     """Sends requests to one endpoint over new connections; another thread may ``cut`` them."""
 
@@ -149,8 +142,10 @@ class Client:
         """End the request in progress, and any later one, soon."""
         self._wire.cut()
 
-    def get(self, path: str, seconds: float) -> HttpResponse:
-        """GET ``path``; all steps may take ``seconds``, except the lookup, which has no limit.
+    def get(self, path: str, seconds: float) -> tuple[int, bytes]:
+        """GET ``path``: status and body; redirects are not followed.
+
+        All steps may take ``seconds``, except the lookup, which has no limit.
 
         Raises:
             NoAnswer: the driver or the network gave no HTTP answer.
@@ -173,7 +168,7 @@ class Client:
                 body = b""
                 while len(body) < MAX_ANSWER_BYTES and (chunk := response.read(CHUNK_BYTES)):
                     body += chunk
-                return HttpResponse(response.status, body)
+                return response.status, body
         except (HTTPError, OSError) as error:
             if self._wire.is_cut:
                 raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
@@ -307,14 +302,15 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
     """
     began, deadline = clock(), Deadline(POLL_SECONDS)
     try:
-        answer = client.get("/livez", deadline.left)
+        code, _ = client.get("/livez", deadline.left)
     except NoAnswer as error:
         return Poll(began_at=began, at=clock(), said=error.said, detail=str(error))
-    said, detail = _evaluated(answer)
+    detail = f"GET /livez answered {code}"
+    said = Said.BARRED if code in BARS else Said.HEALTHY if code == OK else Said.STUCK
     if said is not Said.HEALTHY:
         return Poll(began_at=began, at=clock(), said=said, detail=detail)
-    found = _page(client, "/status", _Status, deadline)
-    status = found or _Status()
+    page = _page(client, "/status", _Status, deadline)
+    status = page or _Status()
     readiness = _page(client, "/readyz", _Readiness, deadline) or _Readiness()
     return Poll(
         began_at=began,
@@ -323,8 +319,10 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
         detail=detail,
         app=status.app[:MAX_APP_CHARACTERS],
         heartbeat=status.monitor.heartbeat_timestamp,
-        reports_gone=_reports_gone(found),
-        unhealthy=tuple(f"{one.query}: {one.state}" for one in readiness.reasons if one.query),
+        reports_gone=None if page is None else _reports_gone(page),
+        unhealthy=tuple(
+            f"{reason.query}: {reason.state}" for reason in readiness.reasons if reason.query
+        ),
     )
 
 
@@ -336,30 +334,21 @@ def await_notice(client: Client) -> WatchAnswer:
         OSError: this machine lacks a resource, such as sockets.
 
     """
-    answer = client.get("/watch", WAIT_SECONDS)
+    _, body = client.get("/watch", WAIT_SECONDS)
     try:
-        return msgspec.json.decode(answer.body, type=_Watch).status
+        return msgspec.json.decode(body, type=_Watch).status
     except UNREADABLE:
         return WatchAnswer.NOTHING
 
 
-def _evaluated(answer: HttpResponse) -> tuple[Said, str]:
-    detail = f"GET /livez answered {answer.code}"
-    if answer.code in BARS:
-        return Said.BARRED, detail
-    return (Said.HEALTHY if answer.code == OK else Said.STUCK), detail
-
-
-def _reports_gone(status: _Status | None) -> bool | None:
-    if status is None:
-        return None
-    return any(one.labels.get("alertname") == driver_down.NAME for one in status.alerts)
+def _reports_gone(status: _Status) -> bool:
+    return any(alert.labels.get("alertname") == driver_down.NAME for alert in status.alerts)
 
 
 def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T | None:
     """The content of a page; None if it cannot be read: the driver is up in either case."""
     with suppress(NoAnswer, *UNREADABLE):
-        answer = client.get(path, deadline.left)
-        if answer.code in (OK, NOT_READY):
-            return msgspec.json.decode(answer.body, type=kind)
+        code, body = client.get(path, deadline.left)
+        if code in (OK, NOT_READY):
+            return msgspec.json.decode(body, type=kind)
     return None

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from types import FrameType
 
 import msgspec
 
@@ -29,17 +28,13 @@ from ..settings.loading import load_strictly
 from ..settings.secrets import Redacting
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import Silencing
-from .alerts import APP, DriverAlerts, DriverAlertSettings
+from .alerts import APP, DriverAlerts
 from .client import Access
 from .targets import Targets, receiver_hosts
 from .tracker import TERMINATED_AFTER_SECONDS, TargetTracker
 from .watcher import Watcher
 
 log = logging.getLogger("querypulse")
-
-
-# -- arguments --------------------------------------------------------------------------------
-# The arguments of ``querypulse watch``.
 
 
 SHORTEST_INTERVAL_SECONDS = 0.1
@@ -139,37 +134,31 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     redacting, guard = Redacting(settings), Guard()
     silencing = Silencing(settings.silences, settings.silence_file, guard)
     access = access_of(request)
-    tracker = TargetTracker(request.gone_after, request.interval, request.terminated_after)
-    terms = DriverAlertSettings(
+    evaluate = DriverAlerts(
+        TargetTracker(request.gone_after, request.interval, request.terminated_after),
         resolve_after_seconds=settings.resolve_after_seconds,
         repeat_interval_seconds=settings.repeat_interval_seconds,
         guidance=guidance_from_outside(settings),
     )
-    evaluate = DriverAlerts(tracker, terms)
     notifier = make_notifier(settings, evaluate, guard)
-    watcher = make_watcher(
-        request,
-        settings,
-        access=access,
-        silencing=silencing,
-        notifier=notifier,
+    watcher = Watcher(
+        targets=Targets(request.urls, request.targets, request.dns),
         evaluate=evaluate,
+        access=access,
+        interval_seconds=request.interval,
+        hosts=receiver_hosts(settings),
+        sink=notifier,
         guard=guard,
+        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))
     ended = threading.Event()
-
-    def end(*_: int | FrameType | None) -> None:
-        ended.set()
-
     for number in ENDING_SIGNALS:
-        signal.signal(number, end)
+        signal.signal(number, lambda *_: ended.set())
     files = FileLoop("secret-files", partial(_read_again, redacting, access), FILES_SECONDS, guard)
-    files.start()
-    silencing.start()
-    notifier.start()
-    watcher.start()
+    for part in (files, silencing, notifier, watcher):
+        part.start()
     ended.wait()
     close(watcher, notifier)
     silencing.stop()
@@ -200,34 +189,6 @@ def make_notifier(settings: Settings, evaluate: DriverAlerts, guard: Guard) -> N
     )
     restore(notifier.restored)
     return notifier
-
-
-def make_watcher(
-    request: WatchRequest,
-    settings: Settings,
-    *,
-    access: Access,
-    silencing: Silencing,
-    notifier: Notifier,
-    evaluate: DriverAlerts,
-    guard: Guard,
-) -> Watcher:
-    """Make the watcher; nothing runs yet.
-
-    Raises:
-        SettingsError: there is nothing to watch, or a file of the request cannot be used.
-
-    """
-    return Watcher(
-        targets=Targets(request.urls, request.targets, request.dns),
-        evaluate=evaluate,
-        access=access,
-        interval_seconds=request.interval,
-        hosts=receiver_hosts(settings),
-        sink=notifier,
-        guard=guard,
-        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
-    )
 
 
 def _read_again(redacting: Redacting, access: Access) -> None:

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
@@ -22,15 +23,11 @@ from .client import Endpoint
 ALLOWED = "http:// or https://, a host, and optionally a port"
 
 
-class TargetError(SettingsError):
-    """A target cannot be watched; the message says which, where, and what is allowed."""
-
-
 class Targets:
     """The endpoints to watch; each call of ``now`` reads the file and resolves the names again.
 
     Raises:
-        TargetError: there is nothing to watch, a URL is not allowed, or the file cannot be read.
+        SettingsError: there is nothing to watch, a URL is not allowed, or the file cannot be read.
 
     """
 
@@ -41,7 +38,7 @@ class Targets:
         self._found: dict[Endpoint, list[Endpoint]] = {}
         self._from_file()
         if not (self._urls or self._file or self._names):
-            raise TargetError("nothing to watch: give URLs, --targets FILE or --dns URL")
+            raise SettingsError("nothing to watch: give URLs, --targets FILE or --dns URL")
 
     def now(self) -> list[Endpoint]:
         """All endpoints; resolving the names may take a while.
@@ -49,13 +46,14 @@ class Targets:
         A name that cannot be resolved keeps its last addresses.
 
         Raises:
-            TargetError: the file no longer exists, or one of its lines is not a URL.
+            SettingsError: the file no longer exists, or one of its lines is not a URL.
 
         """
         endpoints = [*self._urls, *self._from_file()]
         for name in self._names:
             self._found[name] = addresses(name) or self._found.get(name, [])
-            endpoints += self._found[name] or [_unresolved(name)]
+            # A name that never had an address has an endpoint, so that its driver counts as down.
+            endpoints += self._found[name] or [msgspec.structs.replace(name, group=name.url)]
         return list(dict.fromkeys(endpoints))
 
     def _from_file(self) -> list[Endpoint]:
@@ -64,7 +62,7 @@ class Targets:
         try:
             lines = self._file.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise TargetError(f"--targets {self._file}: {error}") from None
+            raise SettingsError(f"--targets {self._file}: {error}") from None
         texts = [(number, line.partition("#")[0].strip()) for number, line in enumerate(lines, 1)]
         return [endpoint_of(text, f"{self._file} line {number}") for number, text in texts if text]
 
@@ -73,18 +71,18 @@ def endpoint_of(url: str, where: str) -> Endpoint:
     """The endpoint of a URL, without its path.
 
     Raises:
-        TargetError: it is not the URL of a driver, or holds a password.
+        SettingsError: it is not the URL of a driver, or holds a password.
 
     """
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         host, port = parts.hostname, parts.port
     except ValueError:
-        raise TargetError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
+        raise SettingsError(f"{where}: not a URL to watch; allowed: {ALLOWED}") from None
     if parts.scheme not in {"http", "https"} or not host:
-        raise TargetError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
+        raise SettingsError(f"{where}: {url!r} is not a URL to watch; allowed: {ALLOWED}")
     if parts.username is not None or parts.password is not None:
-        raise TargetError(f"{where}: no user or password in a URL; a token goes to --token-file")
+        raise SettingsError(f"{where}: no user or password in a URL; a token goes to --token-file")
     shown = f"[{host}]" if ":" in host else host
     base = f"{parts.scheme}://{shown}{f':{port}' if port else ''}"
     return Endpoint(base, loopback=is_loopback(host))
@@ -99,11 +97,6 @@ def addresses(name: Endpoint) -> list[Endpoint]:
         return []
     unique = sorted({str(entry[4][0]) for entry in found})
     return [Endpoint(name.url, one, name.url, is_loopback(one)) for one in unique]
-
-
-def _unresolved(name: Endpoint) -> Endpoint:
-    """The endpoint of a name that never had an address, so that its driver counts as down."""
-    return Endpoint(name.url, group=name.url, loopback=name.loopback)
 
 
 # -- hosts ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The expected drivers, and what the polls say about each.
+"""The expected drivers, and what the polls say about each. No clock, no socket.
 
 All times are monotonic seconds of the watcher.
 """
@@ -6,19 +6,13 @@ All times are monotonic seconds of the watcher.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ..exporter.pages import Notice
 from .client import Endpoint, Poll, Said
-
-# -- memory -----------------------------------------------------------------------------------
-# The state of each endpoint and of each driver. No clock, no socket.
-#
-# All times are monotonic seconds of the watcher.
-
 
 HEARTBEAT_SECONDS = 5.0
 """How long a heartbeat may not advance; a worker evaluates about once a second."""
@@ -108,14 +102,10 @@ class WatchedDriver(msgspec.Struct):
         return f"{self.app}@{self.address}" if self.app else self.address
 
     @property
-    def replaced(self) -> bool:
-        """Whether another driver was found in its place."""
-        return self.last is not None and self.last.said is Said.REPLACED
-
-    @property
     def may_expire(self) -> bool:
         """Whether it may never come back: only DNS named it, or another driver took its place."""
-        return bool(self.endpoint.group) or self.replaced
+        replaced = self.last is not None and self.last.said is Said.REPLACED
+        return bool(self.endpoint.group) or replaced
 
     @property
     def unsure(self) -> bool:
@@ -171,9 +161,6 @@ class WatchedDriver(msgspec.Struct):
         self.terminated, self.healthy_since = True, None
 
 
-# -- target tracker ---------------------------------------------------------------------------
-
-
 NEVER_SEEN_FACTOR = 4
 """How many times longer a driver may be down that was never seen: it may still be starting."""
 TERMINATED_AFTER_SECONDS = 300.0
@@ -190,7 +177,8 @@ Key = tuple[str, str]
 class TargetTracker:
     """Remembers what was seen of each driver; ``drivers`` are the expected ones.
 
-    ``is_listed`` says whether the targets have been read; a driver is polled once in each
+    ``endpoint_states`` has the endpoints to poll: those listed, and those that left DNS without a
+    notice. ``is_listed`` says whether the targets have been read; a driver is polled once in each
     ``interval_seconds``.
     """
 
@@ -204,26 +192,11 @@ class TargetTracker:
         self._terminated_after = max(gone_after_seconds, terminated_after_seconds)
         self.interval_seconds = interval_seconds
         self._longest_pause = interval_seconds + SLACK_SECONDS
-        self._endpoint_states: dict[Endpoint, EndpointState] = {}
+        self.endpoint_states: dict[Endpoint, EndpointState] = {}
         self._listed: frozenset[Endpoint] = frozenset()
         self.is_listed = False
         self._proof_at: float | None = None
         self.drivers: dict[Key, WatchedDriver] = {}
-
-    @property
-    def endpoints(self) -> frozenset[Endpoint]:
-        """The endpoints to poll: those listed, and those that left DNS without a notice."""
-        return frozenset(self._endpoint_states)
-
-    @property
-    def endpoint_states(self) -> Mapping[Endpoint, EndpointState]:
-        """The state of each endpoint that is polled."""
-        return self._endpoint_states
-
-    @property
-    def unsure(self) -> bool:
-        """Whether a driver is unreachable, so that a proof of the network is needed."""
-        return any(driver.unsure for driver in self.drivers.values())
 
     def listed(self, endpoints: Iterable[Endpoint]) -> None:
         """Watch these endpoints from now on; a driver that is no longer listed is not expected.
@@ -232,8 +205,8 @@ class TargetTracker:
         """
         self._listed = frozenset(endpoints)
         self.is_listed = True
-        for endpoint in self._listed - self._endpoint_states.keys():
-            self._endpoint_states[endpoint] = EndpointState()
+        for endpoint in self._listed - self.endpoint_states.keys():
+            self.endpoint_states[endpoint] = EndpointState()
             if not any(key[0] == endpoint.listed_as for key in self.drivers):
                 self.drivers[endpoint.listed_as, ""] = WatchedDriver(endpoint)
         names = {endpoint.listed_as for endpoint in self._listed}
@@ -257,7 +230,7 @@ class TargetTracker:
                 known = name != driver.address
                 app = name.removesuffix(f"@{driver.address}") if known else driver.app
                 if not driver.app:
-                    driver.app = self._endpoint_states[endpoint].app = app
+                    driver.app = self.endpoint_states[endpoint].app = app
                 return (endpoint.listed_as, "") if driver.app == app else None
         return None
 
@@ -265,7 +238,7 @@ class TargetTracker:
         """Whether the listed endpoint ``shown`` is down, but not after a graceful shutdown."""
         return any(
             endpoint.shown == shown
-            and (endpoint_state := self._endpoint_states[endpoint]).poll is not None
+            and (endpoint_state := self.endpoint_states[endpoint]).poll is not None
             and endpoint_state.stopped_at is None
             and not endpoint_state.lives
             for endpoint in self._listed
@@ -273,7 +246,7 @@ class TargetTracker:
 
     def polled(self, endpoint: Endpoint, poll: Poll) -> None:
         """Apply one poll."""
-        endpoint_state = self._endpoint_states.get(endpoint)
+        endpoint_state = self.endpoint_states.get(endpoint)
         if endpoint_state is None or (
             endpoint_state.stopped_at is not None and poll.began_at <= endpoint_state.stopped_at
         ):
@@ -292,7 +265,7 @@ class TargetTracker:
 
     def closes(self, endpoint: Endpoint, at: float, notice: Notice) -> None:
         """Apply the shutdown notice of the driver at ``endpoint``, received at ``at``."""
-        endpoint_state = self._endpoint_states.get(endpoint)
+        endpoint_state = self.endpoint_states.get(endpoint)
         if endpoint_state is None:
             return
         endpoint_state.stopped_at = at
@@ -339,7 +312,7 @@ class TargetTracker:
         """Apply a poll of ``endpoint`` to one driver of its target."""
         own = self._endpoints_of(driver)
         if self._lives(driver):
-            if endpoint in own and self._endpoint_states[endpoint].lives:
+            if endpoint in own and self.endpoint_states[endpoint].lives:
                 driver.note_healthy(endpoint, poll)
         elif endpoint in own:
             driver.note_failing(endpoint, poll, self._longest_pause)
@@ -373,18 +346,18 @@ class TargetTracker:
         name = driver.endpoint.listed_as
         return [
             endpoint
-            for endpoint, endpoint_state in self._endpoint_states.items()
+            for endpoint, endpoint_state in self.endpoint_states.items()
             if endpoint.listed_as == name and driver.app in ("", endpoint_state.app)
         ]
 
     def _lives(self, driver: WatchedDriver) -> bool:
-        return any(self._endpoint_states[endpoint].lives for endpoint in self._endpoints_of(driver))
+        return any(self.endpoint_states[endpoint].lives for endpoint in self._endpoints_of(driver))
 
     def _drop_endpoint_states(self) -> None:
         """Stop polling endpoints that are not listed and whose driver is not down."""
         wanted = self._listed | set(self._endpoints_down())
-        for endpoint in [one for one in self._endpoint_states if one not in wanted]:
-            del self._endpoint_states[endpoint]
+        for endpoint in [one for one in self.endpoint_states if one not in wanted]:
+            del self.endpoint_states[endpoint]
 
     def _endpoints_down(self) -> Iterator[Endpoint]:
         """The last endpoints of expected drivers that are not up at a listed endpoint."""
@@ -392,7 +365,7 @@ class TargetTracker:
             if driver.app and not driver.stopped:
                 own = self._endpoints_of(driver)
                 if not any(
-                    endpoint in self._listed and self._endpoint_states[endpoint].lives
+                    endpoint in self._listed and self.endpoint_states[endpoint].lives
                     for endpoint in own
                 ):
                     yield from own

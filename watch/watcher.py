@@ -8,16 +8,16 @@ import time
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 
-import msgspec
-
 from ..alerting.alert import Alert
 from ..alerting.notifier import Notifier
 from ..core.guard import Guard
 from ..core.threads import Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
+from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS
+from ..settings.settings import SettingsError
 from .alerts import DriverAlerts
-from .client import Access, Client, Endpoint, NoAnswer, Poll, Said, WatchAnswer, await_notice, poll
-from .targets import Host, TargetError, Targets, answers
+from .client import Access, Client, Endpoint, NoAnswer, WatchAnswer, await_notice, poll
+from .targets import Host, Targets, answers
+from .tracker import TargetTracker
 
 log = logging.getLogger("querypulse")
 
@@ -35,22 +35,8 @@ DISPLACED_SECONDS = RETURN_SECONDS / 2
 """How soon to ask again after another watcher took this one's place."""
 
 
-class Polled(msgspec.Struct, frozen=True):
-    """The result of a poll."""
-
-    endpoint: Endpoint
-    poll: Poll
-
-
-class ShuttingDown(msgspec.Struct, frozen=True):
-    """The driver sent its shutdown notice at ``at``, in monotonic seconds."""
-
-    endpoint: Endpoint
-    at: float
-    notice: Notice
-
-
-Observation = Polled | ShuttingDown
+Observation = Callable[[TargetTracker], None]
+"""What a thread has found out, for the thread that owns the tracker to apply."""
 
 
 class DriverPoller:
@@ -91,8 +77,8 @@ class DriverPoller:
 
     def _poll(self) -> None:
         seen = poll(self._polling)
-        self._report(Polled(self._endpoint, seen))
-        if seen.said in (Said.HEALTHY, Said.BARRED):
+        self._report(lambda tracker: tracker.polled(self._endpoint, seen))
+        if seen.is_up:
             self._bad_since = None
         elif self._bad_since is None:
             self._bad_since = seen.began_at
@@ -109,18 +95,16 @@ class DriverPoller:
                 # The connection broke: the driver may have been killed.
                 self._poll_now.set()
             self._broken = True
-            self._rest(REST_SECONDS)
+            self._loops[1].stopping.wait(REST_SECONDS)
             return
         self._broken = False
-        if received.notice is not None:
-            self._report(ShuttingDown(self._endpoint, time.monotonic(), received.notice))
+        if (notice := received.notice) is not None:
+            at = time.monotonic()
+            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice))
         if received is not WatchAnswer.RUNNING:
-            self._rest(self._interval)
+            self._loops[1].stopping.wait(self._interval)
         elif time.monotonic() - began < WAIT_SECONDS / 2:
-            self._rest(DISPLACED_SECONDS)
-
-    def _rest(self, seconds: float) -> None:
-        self._loops[1].stopping.wait(seconds)
+            self._loops[1].stopping.wait(DISPLACED_SECONDS)
 
 
 def pause(bad_since: float | None, now: float, interval_seconds: float) -> float:
@@ -139,18 +123,6 @@ ALONE = (
 )
 TICK_SECONDS = 0.5
 PROOF_SECONDS = 1.0
-
-
-class Listed(msgspec.Struct, frozen=True):
-    """The endpoints to watch from now on."""
-
-    endpoints: tuple[Endpoint, ...]
-
-
-class Proved(msgspec.Struct, frozen=True):
-    """A host answered over the network at ``at``, in monotonic seconds."""
-
-    at: float
 
 
 class Watcher:
@@ -180,7 +152,7 @@ class Watcher:
         self._sink = sink
         self._guard = guard
         self._muted = muted
-        self._observations: SimpleQueue[Observation | Listed | Proved] = SimpleQueue()
+        self._observations: SimpleQueue[Observation] = SimpleQueue()
         self._pollers: dict[Endpoint, DriverPoller] = {}
         self._unsure = threading.Event()
         self._problem = ""
@@ -205,36 +177,25 @@ class Watcher:
     def _step(self) -> None:
         """Apply all observations, evaluate, and hand over the incidents."""
         for observation in self._waiting_observations():
-            self._take(observation)
+            observation(self._tracker)
         found = self._evaluate.update(time.monotonic(), time.time(), self._muted)
         for line in found.news:
             log.info("%s", line)
         self._sink.offer(found.incidents, found.stale_resolves)
-        if self._tracker.unsure:
+        if any(driver.unsure for driver in self._tracker.drivers.values()):
             self._unsure.set()
         else:
             self._unsure.clear()
         self._update_pollers()
 
-    def _waiting_observations(self) -> list[Observation | Listed | Proved]:
-        observations: list[Observation | Listed | Proved] = []
+    def _waiting_observations(self) -> list[Observation]:
+        observations: list[Observation] = []
         try:
             observations.append(self._observations.get(timeout=TICK_SECONDS))
             while True:
                 observations.append(self._observations.get_nowait())
         except Empty:
             return observations
-
-    def _take(self, observation: Observation | Listed | Proved) -> None:
-        if isinstance(observation, Polled):
-            self._tracker.polled(observation.endpoint, observation.poll)
-        elif isinstance(observation, ShuttingDown):
-            self._tracker.closes(observation.endpoint, observation.at, observation.notice)
-        elif isinstance(observation, Listed):
-            self._warn_if_alone(observation.endpoints)
-            self._tracker.listed(observation.endpoints)
-        else:
-            self._tracker.proved(observation.at)
 
     def _warn_if_alone(self, endpoints: Iterable[Endpoint]) -> None:
         if not (self._hosts or self._warned or all(endpoint.loopback for endpoint in endpoints)):
@@ -243,7 +204,7 @@ class Watcher:
 
     def _update_pollers(self) -> None:
         """Run exactly one poller for each endpoint."""
-        wanted = self._tracker.endpoints
+        wanted = self._tracker.endpoint_states.keys()
         for endpoint in self._pollers.keys() - wanted:
             self._pollers.pop(endpoint).stop()
         for endpoint in wanted - self._pollers.keys():
@@ -260,9 +221,11 @@ class Watcher:
     def _list(self) -> None:
         """Read the targets again; an error is logged once, and the last good list stays."""
         try:
-            self._observations.put(Listed(tuple(self._targets.now())))
+            endpoints = self._targets.now()
+            self._warn_if_alone(endpoints)
+            self._observations.put(lambda tracker: tracker.listed(endpoints))
             self._problem = ""
-        except TargetError as error:
+        except SettingsError as error:
             if str(error) != self._problem:
                 self._problem = str(error)
                 log.error("querypulse: %s; keeping the last list", error)  # noqa: TRY400 - one line
@@ -272,4 +235,5 @@ class Watcher:
         """While a driver is unreachable, find out whether any host is reachable."""
         self._loops[1].stopping.wait(PROOF_SECONDS)
         if self._unsure.is_set() and answers(self._hosts):
-            self._observations.put(Proved(time.monotonic()))
+            at = time.monotonic()
+            self._observations.put(lambda tracker: tracker.proved(at))

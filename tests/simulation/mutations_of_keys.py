@@ -53,7 +53,7 @@ def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
 
 
 def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
-    return (self._healthy_seconds(driver) or 0.0) >= self._terms.resolve_after_seconds
+    return (self._healthy_seconds(driver) or 0.0) >= self._resolve_after
 
 
 def _renewed_by_health(self: alerts_module.DriverAlerts, key: Any, one: Any) -> Any:

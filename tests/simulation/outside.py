@@ -11,7 +11,7 @@ from querypulse.alerting.delivery import Dispatch
 from querypulse.alerting.rules import driver_down
 from querypulse.core.guard import Guard
 from querypulse.watch import alerts
-from querypulse.watch.alerts import DriverAlerts, DriverAlertSettings
+from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said
 from querypulse.watch.tracker import TargetTracker
 
@@ -45,12 +45,12 @@ class SimWatch:
         self._queries = queries
         self._endpoints: dict[str, Endpoint] = {}
         self._tracker = TargetTracker(GONE_AFTER_SECONDS, POLL_SECONDS)
-        terms = DriverAlertSettings(
+        self._evaluate = DriverAlerts(
+            self._tracker,
             resolve_after_seconds=30.0,
             repeat_interval_seconds=4 * 3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
         )
-        self._evaluate = DriverAlerts(self._tracker, terms)
         self.couriers = [
             Courier(one, guard, time=time, driver="watch", about=self._about,
                     is_alive=lambda: True)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import Guidance
 from querypulse.exporter.pages import Notice
-from querypulse.watch.alerts import APP, DriverAlerts, DriverAlertSettings, DriverIncidents
+from querypulse.watch.alerts import APP, DriverAlerts, DriverIncidents
 from querypulse.watch.client import Endpoint, Poll, Said
 from querypulse.watch.tracker import TargetTracker
 
@@ -19,11 +17,14 @@ B = Endpoint("http://b:9719")
 HERE = Endpoint("http://127.0.0.1:9719", loopback=True)
 BAD = (Said.REFUSED, Said.SILENT, Said.STUCK, Said.BROKEN, Said.REPLACED)
 
-TERMS = DriverAlertSettings(
-    resolve_after_seconds=0.0,
-    repeat_interval_seconds=3600.0,
-    guidance=Guidance("https://runbooks.example/{alertname}.md"),
-)
+
+def driver_alerts(tracker: TargetTracker, resolve_after: float = 0.0) -> DriverAlerts:
+    return DriverAlerts(
+        tracker,
+        resolve_after_seconds=resolve_after,
+        repeat_interval_seconds=3600.0,
+        guidance=Guidance("https://runbooks.example/{alertname}.md"),
+    )
 
 
 def pod(number: int) -> Endpoint:
@@ -40,8 +41,7 @@ class WatchHarness:
         self.now = 1000.0
         self.muted = ""
         self.tracker = TargetTracker(gone_after, interval)
-        terms = msgspec.structs.replace(TERMS, resolve_after_seconds=resolve_after)
-        self.evaluate = DriverAlerts(self.tracker, terms)
+        self.evaluate = driver_alerts(self.tracker, resolve_after)
         self.tracker.listed(endpoints or (A,))
         self.all: list[DriverIncidents] = []
 

@@ -21,7 +21,7 @@ from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.exporter.published_state import Monitor, PublishedState
 from querypulse.listener.snapshot import Snapshot
-from querypulse.watch.alerts import DriverAlerts, DriverAlertSettings
+from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
 from querypulse.watch.targets import Targets
 from querypulse.watch.tracker import TargetTracker
@@ -153,10 +153,10 @@ def watching(*urls, file=None, names=(), interval=0.3, gone_after=1.0, hosts=(),
     reported, tracker = RecordingSink(), TargetTracker(gone_after, interval)
     watcher = Watcher(
         targets=Targets(urls, file, names),
-        evaluate=DriverAlerts(tracker, DriverAlertSettings(
-            resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
+        evaluate=DriverAlerts(
+            tracker, resolve_after_seconds=0.0, repeat_interval_seconds=3600.0,
             guidance=Guidance("https://runbooks.example/{alertname}.md"),
-        )),
+        ),
         access=Access(None if token is None else Secret(token)),
         interval_seconds=interval,
         hosts=hosts,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from support.watch_harness import BAD, TERMS, A, B, WatchHarness, pod
+from support.watch_harness import BAD, A, B, WatchHarness, driver_alerts, pod
 from support.watching import serving, watching
 
 from querypulse.watch import alerts
-from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Said
 from querypulse.watch.tracker import TargetTracker
 
@@ -167,7 +166,7 @@ def test_the_next_watcher_does_not_resolve_the_alert_before_it_knows_its_targets
     left = WatchHarness().polls(Said.BARRED, 17).all[-1].incidents[0]
     successor = WatchHarness()
     successor.tracker = TargetTracker(15.0, 5.0)
-    successor.evaluate = DriverAlerts(successor.tracker, TERMS)
+    successor.evaluate = driver_alerts(successor.tracker)
     successor.evaluate.restore([left], successor.now)
 
     assert len(successor.update().blind) == 1

@@ -30,24 +30,24 @@ def test_a_replacement_at_another_address_resolves_the_alert():
 
 def test_an_address_removed_from_dns_is_polled_while_its_driver_is_expected():
     watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
-    assert watch_harness.tracker.endpoints == {ONE, TWO}
+    assert watch_harness.tracker.endpoint_states.keys() == {ONE, TWO}
     assert watch_harness.polls(Said.REFUSED, 17, ONE).reported == ["etl"]
 
 
 def test_an_address_removed_from_dns_is_dropped_when_its_driver_has_moved():
     watch_harness = WatchHarness(ONE).poll(ONE).listed(TWO).poll(TWO)
-    assert watch_harness.tracker.endpoints == {TWO}
+    assert watch_harness.tracker.endpoint_states.keys() == {TWO}
 
 
 def test_an_address_removed_from_dns_is_dropped_after_a_shutdown_notice():
     watch_harness = WatchHarness(ONE).poll(ONE).stopped(ONE).listed(TWO)
-    assert watch_harness.tracker.endpoints == {TWO}
+    assert watch_harness.tracker.endpoint_states.keys() == {TWO}
     assert watch_harness.poll(TWO, app="other").ever_reported == set()
 
 
 def test_an_address_removed_from_dns_that_never_answered_is_dropped():
     watch_harness = WatchHarness(ONE, TWO).poll(ONE).polls(Said.REFUSED, 100, TWO).listed(ONE)
-    assert watch_harness.tracker.endpoints == {ONE}
+    assert watch_harness.tracker.endpoint_states.keys() == {ONE}
     assert watch_harness.ever_reported == set()
 
 
@@ -125,12 +125,12 @@ def test_a_pod_without_an_app_name_is_not_expected_yet():
 def test_the_last_address_of_a_name_stays_watched_when_dns_fails():
     """``Targets`` keeps the last list then; an empty name would be another list."""
     watch_harness = WatchHarness(ONE).poll(ONE).listed(NAME)
-    assert watch_harness.tracker.endpoints == {ONE, NAME}
+    assert watch_harness.tracker.endpoint_states.keys() == {ONE, NAME}
 
 
 def test_a_driver_found_by_dns_and_not_seen_for_a_day_is_forgotten():
     watch_harness = WatchHarness(ONE, TWO).poll(ONE).poll(TWO, app="other").listed(TWO)
     watch_harness.polls(Said.REFUSED, 17, ONE)
     assert watch_harness.update(24 * 3600.0 + 1).ended == ["etl"]
-    assert watch_harness.tracker.endpoints == {TWO}
+    assert watch_harness.tracker.endpoint_states.keys() == {TWO}
     assert watch_harness.update().reported == []

@@ -6,6 +6,7 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from unittest.mock import Mock
 
 import pytest
 import requests
@@ -19,7 +20,7 @@ from querypulse.exporter.pages import MAX_WATCHERS, Notice
 from querypulse.watch import watcher as watcher_module
 from querypulse.watch.client import Access
 from querypulse.watch.targets import endpoint_of
-from querypulse.watch.watcher import DriverPoller, Polled, ShuttingDown
+from querypulse.watch.watcher import DriverPoller
 
 
 @pytest.fixture(autouse=True)
@@ -134,18 +135,22 @@ def test_neighbours_at_many_places_hide_no_shutdown_notice(again, monkeypatch):
             endpoint_of(server.url, "here"), Access(), 5.0, observations.append, Guard()
         )
         poller.start()
-        until(lambda: any(isinstance(one, Polled) for one in observations), "the driver is polled")
+        until(lambda: observations, "the driver is polled")
         assert asked.wait(PATIENCE_SECONDS)
         until(lambda: waiting(server, MAX_WATCHERS // 2 + 1), "it waits, too")
         server.close(PATIENCE_SECONDS)
         until(lambda: notices(observations), "the shutdown notice arrives")
         over.set()
         poller.stop()
-    assert notices(observations)[0].notice is Notice.STOPPED
+    assert notices(observations) == [Notice.STOPPED]
 
 
 def notices(observations):
-    return [one for one in observations if isinstance(one, ShuttingDown)]
+    """The notices among what the tracker is told."""
+    tracker = Mock()
+    for observation in observations:
+        observation(tracker)
+    return [call.args[2] for call in tracker.closes.call_args_list]
 
 
 @pytest.mark.usefixtures("short_wait", "long_return")
