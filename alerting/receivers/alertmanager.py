@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -84,11 +84,26 @@ def still_open(stale_resolves: Iterable[Incident], alerts: Iterable[Shown]) -> t
 
     An alert that began after its resolve was made is another occurrence of another process.
     """
-    known: dict[tuple[str, ...], list[Shown]] = {}
+    by_identity: dict[tuple[str, ...], list[Shown]] = {}
     for alert in alerts:
-        known.setdefault(_identity(alert.labels), []).append(alert)
-    found = (_left_open(one, known) for one in stale_resolves)
-    return tuple(one for one in found if one is not None)
+        by_identity.setdefault(_identity(alert.labels), []).append(alert)
+    left_open = []
+    for stale_resolve in stale_resolves:
+        (ours,) = stale_resolve.alerts
+        ends_at = ours.ends_at or ours.starts_at
+        matching = [
+            alert
+            for alert in by_identity.get(_identity(ours.labels), [])
+            if alert.startsAt.timestamp() <= ends_at
+        ]
+        if matching:
+            ended = tuple(
+                Alert(alert.labels, ours.annotations, alert.startsAt.timestamp(), ends_at)
+                for alert in matching
+            )
+            posted_at = max(alert.updatedAt.timestamp() for alert in matching)
+            left_open.append(LeftOpen(Incident(ended, opened_as=stale_resolve.key), posted_at))
+    return tuple(left_open)
 
 
 def _identity(labels: dict[str, str]) -> tuple[str, ...]:
@@ -98,23 +113,6 @@ def _identity(labels: dict[str, str]) -> tuple[str, ...]:
         for name, value in sorted(labels.items())
         if name not in {"severity", OCCURRENCE}
     )
-
-
-def _left_open(
-    stale_resolve: Incident, known: Mapping[tuple[str, ...], list[Shown]]
-) -> LeftOpen | None:
-    (ours,) = stale_resolve.alerts
-    ends_at = ours.ends_at or ours.starts_at
-    matching = [
-        one for one in known.get(_identity(ours.labels), []) if one.startsAt.timestamp() <= ends_at
-    ]
-    if not matching:
-        return None
-    alerts = (
-        Alert(one.labels, ours.annotations, one.startsAt.timestamp(), ends_at) for one in matching
-    )
-    posted_at = max(one.updatedAt.timestamp() for one in matching)
-    return LeftOpen(Incident(tuple(alerts), opened_as=stale_resolve.key), posted_at)
 
 
 def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:
@@ -198,18 +196,20 @@ class Alertmanager:
             )
             for url in urls
         ]
-        self._refused: dict[int, str] = {}
+        self._refused = [""] * len(urls)
 
     def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
         alerts = api_alerts(incident, wall, self._external_url)
-        errors = [self._send(index, alerts, wall) for index in range(len(self._members))]
-        failed = [error for error in errors if error is not None]
-        if len(failed) < len(errors):
+        answers = [_error(member, alerts, wall) for member in self._members]
+        if len(self._members) > 1:
+            self._log_new(answers)
+        errors = [answer for answer in answers if answer is not None]
+        if len(errors) < len(answers):
             return
-        failed.sort(key=lambda error: SOONEST_FIRST.index(error.answer))
-        failed[0].may_have_arrived = any(error.may_have_arrived for error in failed)
-        raise failed[0]
+        soonest = min(errors, key=lambda error: SOONEST_FIRST.index(error.answer))
+        soonest.may_have_arrived = any(error.may_have_arrived for error in errors)
+        raise soonest
 
     def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
         """The incidents that any member has open; see ``Asked.left_open``."""
@@ -224,28 +224,21 @@ class Alertmanager:
     def _shown(self, app: str, wall: float) -> tuple[Shown, ...]:
         """The open alerts of one app; each member may know alerts that the others do not."""
         answers = [_get(member, app, wall) for member in self._members]
-        errors = [one for one in answers if isinstance(one, HttpError)]
+        errors = [answer for answer in answers if isinstance(answer, HttpError)]
         if len(errors) == len(answers):
             raise errors[0]
-        lists = [one for one in answers if not isinstance(one, HttpError)]
-        found = sorted((one for some in lists for one in some), key=lambda one: one.updatedAt)
-        unique = {tuple(sorted(one.labels.items())): one for one in found}
-        return tuple(unique.values())
+        alerts = [
+            alert for answer in answers if not isinstance(answer, HttpError) for alert in answer
+        ]
+        alerts.sort(key=lambda alert: alert.updatedAt)
+        return tuple({tuple(sorted(alert.labels.items())): alert for alert in alerts}.values())
 
-    def _send(self, index: int, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
-        """What one member answered: its error, or None."""
-        try:
-            _post(self._members[index], alerts, wall)
-        except HttpError as error:
-            self._note(index, error)
-            return error
-        self._refused.pop(index, None)
-        return None
-
-    def _note(self, index: int, error: HttpError) -> None:
-        if len(self._members) > 1 and self._refused.get(index) != str(error):
-            self._refused[index] = str(error)
-            log.warning("querypulse: %s: a member did not take an alert: %s", self.name, error)
+    def _log_new(self, answers: Sequence[HttpError | None]) -> None:
+        texts = ["" if error is None else str(error) for error in answers]
+        for text, before in zip(texts, self._refused, strict=True):
+            if text not in ("", before):
+                log.warning("querypulse: %s: a member did not take an alert: %s", self.name, text)
+        self._refused = texts
 
 
 def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpError:
@@ -270,27 +263,30 @@ def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None
     except HttpError as error:
         if error.answer is not DeliveryOutcome.REJECTED or len(alerts) == 1:
             raise
-        _post_singly(member, alerts, wall)
+        refusals = [_refusal(member, alert, wall) for alert in alerts]
+        errors = [refusal for refusal in refusals if refusal is not None]
+        if len(errors) == len(alerts):
+            raise errors[0] from None
 
 
-def _post_singly(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
-    refusals = [_refusal(member, alert, wall) for alert in alerts]
-    errors = [error for error in refusals if error is not None]
-    if len(errors) == len(alerts):
-        raise errors[0]
+def _error(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
+    """Why the member has accepted none of the alerts; None if it has accepted one."""
+    try:
+        _post(member, alerts, wall)
+    except HttpError as error:
+        return error
+    return None
 
 
 def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpError | None:
     """Why this alert is refused, None if it is accepted; raises any error but a refusal."""
-    try:
-        not_a_page(member.post(to_json([alert]), wall), member.place)
-    except HttpError as error:
+    error = _error(member, [alert], wall)
+    if error is not None:
         if error.answer is not DeliveryOutcome.REJECTED:
-            raise
+            raise error
         name, query = alert["labels"]["alertname"], alert["labels"]["query"]
         log.warning("querypulse: %s of %s is not taken: %s", name, query, error)
-        return error
-    return None
+    return error
 
 
 def make(given: AlertmanagerSettings, context: ReceiverContext) -> Alertmanager:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ...core.secret import Secret
-from ..alert import Incident
 from .http import HttpPoster, post_or_less
 from .receiver import (
     HttpOptions,
+    Receiver,
     ReceiverCapabilities,
     ReceiverContext,
     ReceiverType,
@@ -17,7 +16,7 @@ from .receiver import (
 )
 
 
-class Channel(ABC):
+class Channel:
     """One channel of a chat. Such webhooks take about one message a second."""
 
     capabilities = ReceiverCapabilities(per_minute=60.0)
@@ -42,37 +41,29 @@ class Channel(ABC):
         self._external_url = external_url
         self._poster = HttpPoster(url, setting=self.setting, http=http)
 
-    def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``."""
-        full, less = self._bodies(incident)
-        post_or_less(lambda body: self._checked(self._poster.post(body, wall)), full, less)
+    def post(
+        self, full: bytes, less: bytes, wall: float, check: Callable[[bytes, str], bytes]
+    ) -> None:
+        """Post ``full``, or ``less`` if the chat refuses it.
+
+        ``check`` raises ``HttpError`` for the body of a 2xx answer that is not from the chat.
+        """
+        place = self._poster.place
+        post_or_less(lambda body: check(self._poster.post(body, wall), place), full, less)
 
     def close(self) -> None:
         """Close the connection."""
         self._poster.close()
 
-    @abstractmethod
-    def _bodies(self, incident: Incident) -> tuple[bytes, bytes]:
-        """The message, and the one that is sent when the chat refuses it."""
-
-    @abstractmethod
-    def _checked(self, answer: bytes) -> bytes:
-        """The body of a 2xx answer, if it comes from the chat.
-
-        Raises:
-            HttpError: it comes from something else.
-
-        """
-
 
 def channel_type(
     settings: type[UrlReceiverSettings],
-    kind: type[Channel],
+    kind: Callable[..., Receiver],
     short_form: Mapping[str, str] | None = None,
 ) -> ReceiverType:
     """The declaration of a chat's receiver."""
 
-    def make(given: UrlReceiverSettings, context: ReceiverContext) -> Channel:
+    def make(given: UrlReceiverSettings, context: ReceiverContext) -> Receiver:
         return kind(
             context.secret("url"),
             name=given.name,

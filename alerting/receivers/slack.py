@@ -146,19 +146,19 @@ class Slack(Channel):
 
     setting = "slack_webhook_url"
 
-    def _bodies(self, incident: Incident) -> tuple[bytes, bytes]:
+    def send(self, incident: Incident, wall: float) -> None:
+        """Send one incident; see ``Receiver.send``."""
         full = to_json(slack_message(incident, self._external_url))
-        return full, to_json(minimal_message(incident))
+        self.post(full, to_json(minimal_message(incident)), wall, _accepted)
 
-    def _checked(self, answer: bytes) -> bytes:
-        """A 2xx counts only with the body "ok": any other body is not from Slack."""
-        answer = answer.strip()
-        if answer == ACCEPTED:
-            return answer
-        # An empty answer is a broken connection; another body comes from another server.
-        meant = DeliveryOutcome.MISCONFIGURED if answer else DeliveryOutcome.TRANSIENT
-        text = f"{self._poster.place} answered 2xx without Slack's 'ok'"
-        raise HttpError(text, meant, may_have_arrived=True)
+
+def _accepted(answer: bytes, place: str) -> bytes:
+    """A 2xx counts only with the body "ok": any other body is not from Slack."""
+    if answer.strip() == ACCEPTED:
+        return answer
+    # An empty answer is a broken connection; another body comes from another server.
+    meant = DeliveryOutcome.MISCONFIGURED if answer.strip() else DeliveryOutcome.TRANSIENT
+    raise HttpError(f"{place} answered 2xx without Slack's 'ok'", meant, may_have_arrived=True)
 
 
 TYPE = channel_type(

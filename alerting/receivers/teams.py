@@ -35,14 +35,11 @@ class Teams(Channel):
     https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
     """
 
-    def _bodies(self, incident: Incident) -> tuple[bytes, bytes]:
+    def send(self, incident: Incident, wall: float) -> None:
+        """Send one incident; see ``Receiver.send``. A workflow never answers with HTML."""
         full = to_json(teams_message(incident, self._external_url))
         less = to_json(minimal_message(incident))
-        return full if len(full) <= MAX_MESSAGE_BYTES else less, less
-
-    def _checked(self, answer: bytes) -> bytes:
-        """A workflow never answers with HTML."""
-        return not_a_page(answer, self._poster.place)
+        self.post(full if len(full) <= MAX_MESSAGE_BYTES else less, less, wall, not_a_page)
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:

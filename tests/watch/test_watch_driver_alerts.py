@@ -120,15 +120,6 @@ def test_a_driver_that_starts_slowly_is_not_reported():
     assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 60).ever_reported == set()
 
 
-def test_a_seen_driver_that_rejects_the_watcher_counts_as_up():
-    watch_harness = WatchHarness().poll().polls(Said.BARRED, 600)
-    assert watch_harness.ever_reported == set()
-
-
-def test_a_driver_that_always_rejects_the_watcher_counts_as_up():
-    assert WatchHarness().polls(Said.BARRED, 600).ever_reported == set()
-
-
 def test_a_driver_that_starts_slowly_and_rejects_the_watcher_counts_as_up():
     assert WatchHarness().polls(Said.REFUSED, 60).polls(Said.BARRED, 600).ever_reported == set()
 

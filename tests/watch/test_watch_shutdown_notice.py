@@ -146,7 +146,7 @@ def test_neighbours_at_many_places_hide_no_shutdown_notice(again, monkeypatch):
 
 
 def notices(observations):
-    """The notices among what the tracker is told."""
+    """The notices among the observations."""
     tracker = Mock()
     for observation in observations:
         observation(tracker)

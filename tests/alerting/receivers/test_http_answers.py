@@ -9,6 +9,7 @@ from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.slack import Slack
+from querypulse.alerting.receivers.teams import Teams
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
@@ -24,6 +25,7 @@ MAKE = {
     "pagerduty": lambda url: PagerDuty(Secret("R" * 32), url=url),
     "alertmanager": lambda url: Alertmanager([url]),
     "slack": lambda url: Slack(Secret(url)),
+    "teams": lambda url: Teams(Secret(url)),
 }
 
 

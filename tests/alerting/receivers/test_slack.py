@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.http_double import HttpDouble, reply
-from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, alert, incident
+from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
 from support.slack_double import SlackDouble, problems
 
 from querypulse.alerting.alert import Incident
@@ -184,28 +184,3 @@ def test_200_without_ok_is_not_a_delivery(body, answer):
 
     assert caught.value.answer is answer
     assert caught.value.may_have_arrived
-
-
-def test_retry_after_is_obeyed(double):
-    """A webhook accepts about one message per second."""
-    double.otherwise = reply(429, {"Retry-After": "30"})
-    with pytest.raises(HttpError) as caught:
-        slack(double).send(ENDED_ONE, time.time())
-
-    assert caught.value.retry_after == 30
-    assert Slack.capabilities.per_minute == 60
-
-
-def test_url_is_logged_nowhere(caplog):
-    """Its path is the secret."""
-    with HttpDouble(otherwise=reply(404, body=b"no_service")) as double:
-        receiver = slack(double)
-        with caplog.at_level("DEBUG"), pytest.raises(HttpError) as caught:
-            receiver.send(ONE, time.time())
-
-    assert "T0/B0" not in f"{receiver!r}{caught.value!r}{caplog.text}"
-
-
-def test_invalid_url_is_refused_with_the_setting_name():
-    with pytest.raises(ValueError, match="slack_webhook_url must be https"):
-        Slack(Secret("http://hooks.slack.com/services/T0/B0/x"))
