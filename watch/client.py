@@ -136,6 +136,9 @@ class Client:
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._address = endpoint.address or self._host
         self._access = access
+        self._context = access.context
+        if url.scheme == "https" and access.context is None:
+            self._context = ssl.create_default_context()
         self._wire = SocketDeadline()
 
     def cut(self) -> None:
@@ -180,8 +183,9 @@ class Client:
         pool = self._wire.pools()[self._scheme]
         if self._scheme == "http":
             return pool(self._address, self._port)
-        context = self._access.context or ssl.create_default_context()
-        return pool(self._address, self._port, ssl_context=context, server_hostname=self._host)
+        return pool(
+            self._address, self._port, ssl_context=self._context, server_hostname=self._host
+        )
 
     def _headers(self) -> dict[str, str]:
         host = f"[{self._host}]" if ":" in self._host else self._host
