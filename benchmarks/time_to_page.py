@@ -135,9 +135,10 @@ def _check(
     monitor = sidecar.snapshot().monitor
     if monitor.listener_path != BusPath.name or monitor.internal_errors:
         raise RuntimeError(f"not our normal way: {monitor}")
-    senders = {candidate for candidate, *_ in pages}
-    if senders != set(CANDIDATES[CLOGGED]) or (PROMETHEUS, WATCHDOG, "") not in pages:
-        raise RuntimeError(f"not every candidate sent a page: {sorted(senders)}")
+    sent = {(candidate, alertname) for candidate, alertname, _ in pages}
+    candidates = {candidate for candidate, _ in sent}
+    if candidates != set(CANDIDATES[CLOGGED]) or (PROMETHEUS, WATCHDOG) not in sent:
+        raise RuntimeError(f"not every candidate sent a page: {sorted(sent)}")
     if waited[IDLE] > MOST_IDLE or waited[CLOGGED] < LEAST_CLOGGED:
         raise RuntimeError(f"not an idle and then a slow bus: {waited}")
 

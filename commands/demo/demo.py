@@ -12,10 +12,10 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -27,11 +27,8 @@ from ...listener.python_frames import current_frames
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar, attach
 from ..exit_code import INTERRUPTED
-from .pipeline import BRONZE, POLL_SECONDS, FilePipeline, Pipeline, made
+from .pipeline import ALERTS, BRONZE, POLL_SECONDS, FilePipeline, Pipeline, made
 from .scenarios import SCENARIOS, DemoSettings
-
-# -- page receiver ----------------------------------------------------------------------------
-# A loopback webhook receiver that keeps the pages it receives.
 
 
 class ReceivedAlert(msgspec.Struct, frozen=True):
@@ -44,7 +41,7 @@ class ReceivedAlert(msgspec.Struct, frozen=True):
 
 
 class PageReceiver:
-    """Listens on a free loopback port from construction to ``close``."""
+    """A webhook on a free loopback port, from construction to ``close``; keeps what it gets."""
 
     def __init__(self) -> None:
         self.pages: list[ReceivedAlert] = []
@@ -53,7 +50,12 @@ class PageReceiver:
         class PageHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                pages.extend(_pages(json.loads(body), time.time()))
+                pages.extend(
+                    ReceivedAlert(
+                        time.time(), alert["status"], alert["labels"], alert["annotations"]
+                    )
+                    for alert in json.loads(body)["alerts"]
+                )
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -75,17 +77,6 @@ class PageReceiver:
         self._thread.join()
 
 
-def _pages(body: dict[str, Any], now: float) -> list[ReceivedAlert]:
-    return [
-        ReceivedAlert(now, alert["status"], alert["labels"], alert["annotations"])
-        for alert in body["alerts"]
-    ]
-
-
-# -- demo output ------------------------------------------------------------------------------
-# Prints the demo's events in the terminal as they happen.
-
-
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _FEW = 2
 _SHOWN = (
@@ -101,7 +92,7 @@ _SHOWN = (
 
 
 class DemoOutput:
-    """Prints lines with the seconds since the beginning."""
+    """Prints what happens, in lines with the seconds since the beginning."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -163,10 +154,6 @@ def _by_state(queries: Sequence[QueryStatus]) -> str:
     )
 
 
-# -- spark session ----------------------------------------------------------------------------
-# A local Spark for the demo that logs nothing to the terminal.
-
-
 # Spark ignores a configuration without appenders, and would log.
 SILENT_LOG4J = """\
 appender.none.type = Null
@@ -223,64 +210,7 @@ def _event_log(name: str | None) -> dict[str, str]:
     }
 
 
-# -- waiting ----------------------------------------------------------------------------------
-# Where the job's main thread waits while its queries run: for one query, or for any failure.
-
-
-class Waiting(Protocol):
-    """What a main thread does until the job is over."""
-
-    where: str
-    """The call in which it blocks."""
-
-    def wait(self) -> QueryFailure | None:
-        """Block; returns the failure that ends the job, if any."""
-
-    def let_go(self) -> None:
-        """End the wait, from another thread."""
-
-
-class Blocked:
-    """The trap of the incident: a job that waits for one query does not see another fail."""
-
-    where = "awaitTermination"
-
-    def __init__(self, pipeline: Pipeline, query: str = BRONZE) -> None:
-        self._pipeline = pipeline
-        self._query = query
-
-    def wait(self) -> QueryFailure | None:
-        """Block until the query ends, whatever happens to the others."""
-        self._pipeline.queries[self._query].awaitTermination()
-        return None
-
-    def let_go(self) -> None:
-        """Stop the query."""
-        self._pipeline.queries[self._query].stop()
-
-
-class Supervised:
-    """The solution: any failed query ends the job, and its scheduler starts it again."""
-
-    where = "await_any_failure"
-
-    def __init__(self, sidecar: Sidecar) -> None:
-        self._sidecar = sidecar
-
-    def wait(self) -> QueryFailure | None:
-        """Block until any query fails or disappears."""
-        try:
-            self._sidecar.await_any_failure()
-        except QueryFailure as failure:
-            return failure
-        return None
-
-    def let_go(self) -> None:
-        """Close the sidecar."""
-        self._sidecar.close()
-
-
-def main_thread_stuck_in(function: str) -> bool:
+def is_main_thread_in(function: str) -> bool:
     """Whether the main thread is in a call of this function now."""
     ident = threading.main_thread().ident
     frame = current_frames().get(ident) if ident is not None else None
@@ -291,10 +221,6 @@ def main_thread_stuck_in(function: str) -> bool:
     return False
 
 
-# -- demo run ---------------------------------------------------------------------------------
-# Runs the demo: waits until all queries commit, runs the scenario, checks the alerts.
-
-
 OUTAGE_SECONDS = 120.0
 """How long a delivery to the user's own webhook may take."""
 HEALTHY_SECONDS = 60.0
@@ -302,26 +228,18 @@ OTHERS_SECONDS = 60.0
 """How long it may take until every other query has committed once more."""
 
 
-class DemoSetup(msgspec.Struct, frozen=True):
-    """The receiver and the output of the demo, and two events that end it early."""
-
-    receiver: PageReceiver
-    output: DemoOutput
-    interrupted: threading.Event = msgspec.field(default_factory=threading.Event)
-    over: threading.Event = msgspec.field(default_factory=threading.Event)
-    """The job has ended by itself, after sending its alerts."""
-
-
 class DemoRun:
-    """Runs the scenario in its own thread, beside the job's waiting main thread."""
+    """Waits as the job does, while the scenario runs in a thread, and checks what is reported."""
 
     def __init__(
         self,
         settings: DemoSettings,
         sidecar: Sidecar,
         pipeline: Pipeline,
-        waiting: Waiting,
-        setup: DemoSetup,
+        receiver: PageReceiver,
+        output: DemoOutput,
+        *,
+        interrupted: threading.Event,
     ) -> None:
         self.as_expected = False
         """Whether exactly the expected alerts were reported."""
@@ -329,24 +247,53 @@ class DemoRun:
         self._scenario = SCENARIOS[settings.scenario]
         self._sidecar = sidecar
         self._pipeline = pipeline
-        self._waiting = waiting
-        self._receiver = setup.receiver
-        self._output = setup.output
-        self._interrupted = setup.interrupted
-        self._over = setup.over
+        self._receiver = receiver
+        self._output = output
+        self._interrupted = interrupted
+        self._over = threading.Event()  # the job has ended by itself, after sending its alerts
+        self._awaited = ALERTS if self._scenario.query == BRONZE else BRONZE
         self._pages: list[ReceivedAlert] = []
         self._struck_at = 0.0
         # Alerts that an earlier start of the job left open do not count.
         self._began_at = time.time()
         self._commits_before: dict[str | None, int | None] = {}
 
-    def run(self) -> None:
-        """Run to the end, then release the job's main thread."""
+    def wait_with_job(self, spark: Any) -> QueryFailure | None:
+        """Start the job and wait as its main thread does, until the scenario is over.
+
+        Returns the failure that ended a supervised job.
+        """
+        thread = threading.Thread(target=self._run, name="demo-run", daemon=True)
+        thread.start()
+        self._pipeline.start(spark)
+        failure = self._wait()
+        if failure is not None:
+            self._output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
+            self._over.set()
+        thread.join()
+        return failure
+
+    def _wait(self) -> QueryFailure | None:
+        """Wait for any failure, or for one query, which is the trap of the incident."""
+        if not self._settings.supervised:
+            self._pipeline.queries[self._awaited].awaitTermination()
+            return None
+        try:
+            self._sidecar.await_any_failure()
+        except QueryFailure as failure:
+            return failure
+        return None
+
+    def _run(self) -> None:
+        """Run the scenario to its end, then release the main thread."""
         try:
             self._play()
         finally:
-            self._pipeline.lock.give_back()
-            self._waiting.let_go()
+            self._pipeline.lock.unlink(missing_ok=True)
+            if self._settings.supervised:
+                self._sidecar.close()
+            else:
+                self._pipeline.queries[self._awaited].stop()
 
     def _play(self) -> None:
         if not self._watch(self._pipeline.startup_seconds, self._all_committing):
@@ -358,7 +305,7 @@ class DemoRun:
         if self._interrupted.is_set():
             return
         self._output.say(f"now {self._scenario.description}")
-        self._struck_at = self._scenario.strike(self._pipeline)
+        self._struck_at = self._scenario.strike(self._pipeline) or time.time()
         self._commits_before = self._commits()
         if not self._watch(self._patience(), self._paged) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, self._paged)
@@ -368,8 +315,7 @@ class DemoRun:
         self._output.facts(self._facts())
 
     def _reported_as_expected(self) -> bool:
-        firing = [page for page in self._pages if page.status == "firing"]
-        fired = [(page.labels["alertname"], page.labels["query"]) for page in firing]
+        fired = [(page.labels["alertname"], page.labels["query"]) for page in self._firing()]
         alertname = self._scenario.alertname
         ended = self._settings.supervised and self._scenario.ends_supervised
         reported = fired == ([] if alertname is None else [(alertname, self._scenario.query)])
@@ -377,11 +323,10 @@ class DemoRun:
 
     def _starving_as_expected(self) -> bool:
         """Whether all others are named as starving, if the query that broke feeds them."""
-        if self._scenario.query != BRONZE:
+        if self._scenario.query != BRONZE or self._over.is_set():
             return True
         others = set(self._pipeline.names) - {BRONZE}
-        listing = self._firing().annotations.get(DOWNSTREAM, "")
-        return self._over.is_set() or (self._starving() == others and listing != "")
+        return self._starving() == others and DOWNSTREAM in self._firing()[0].annotations
 
     def _starving(self) -> set[str]:
         """The queries that are idle because bronze failed."""
@@ -389,11 +334,11 @@ class DemoRun:
         queries = self._sidecar.snapshot().queries
         return {query.name for query in queries if (query.state, query.reason) == ("idle", reason)}
 
-    def _firing(self) -> ReceivedAlert:
-        return next(page for page in self._pages if page.status == "firing")
+    def _firing(self) -> list[ReceivedAlert]:
+        return [page for page in self._pages if page.status == "firing"]
 
     def _paged(self) -> bool:
-        return any(page.status == "firing" for page in self._pages)
+        return bool(self._firing())
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Print what happens until ``done()``; False when ``seconds`` passed before."""
@@ -452,8 +397,7 @@ class DemoRun:
 
     def _facts(self) -> dict[str, str]:
         facts = {"scenario": f"{self._scenario.name}: {self._scenario.description}", "page": "none"}
-        page = next((page for page in self._pages if page.status == "firing"), None)
-        if page is not None:
+        for page in self._firing()[:1]:
             seconds = page.arrived_at - self._struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
             facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
@@ -467,16 +411,14 @@ class DemoRun:
 
     def _job(self) -> str:
         """The state of the job, without its queries: what a scheduler would see."""
-        if not main_thread_stuck_in(self._waiting.where):
+        call = "await_any_failure" if self._settings.supervised else "awaitTermination"
+        if not is_main_thread_in(call):
             return "ended by its own await_any_failure()"
         active = sum(query.isActive for query in self._pipeline.queries.values())
         return (
             f"RUNNING all the time, {active} of {len(self._pipeline.queries)} queries active; "
-            f"Python waits in {self._waiting.where}()"
+            f"Python waits in {call}()"
         )
-
-
-# -- run --------------------------------------------------------------------------------------
 
 
 GONE_GRACE_SECONDS = 10.0
@@ -489,70 +431,60 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
 
     What prevents a pipeline of this kind from starting is raised.
     """
-    output = DemoOutput()
+    output, interrupted = DemoOutput(), threading.Event()
     output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
-    with _folder(settings.folder) as folder:
-        pipeline = kind(folder, settings.queries, output.say)
-        setup = DemoSetup(PageReceiver(), output)
+    with (
+        _folder(settings.folder) as folder,
+        closing(kind(folder, settings.queries, output.say)) as pipeline,
+        closing(PageReceiver()) as receiver,
+    ):
+        spark = local_spark(folder, pipeline.prepare(), settings.event_log)
+        # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: interrupted.set())
         try:
-            spark = local_spark(folder, pipeline.prepare(), settings.event_log)
-            # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
-            for number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(number, lambda *_: setup.interrupted.set())
+            sidecar = _attach(settings, spark, pipeline, receiver, output)
+            demo = DemoRun(settings, sidecar, pipeline, receiver, output, interrupted=interrupted)
             try:
-                code = _play(settings, spark, pipeline, setup)
+                failure = demo.wait_with_job(spark)
             finally:
-                spark.stop()
+                sidecar.close()
+                pipeline.stop()
+            if failure is not None:
+                output.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
         finally:
-            setup.receiver.close()
-            pipeline.close()
-    if setup.interrupted.is_set():
+            spark.stop()
+    if interrupted.is_set():
         output.say("interrupted")
         return INTERRUPTED
-    return code
-
-
-def _play(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> int:
-    sidecar = _attach(settings, spark, pipeline, setup)
-    awaited = SCENARIOS[settings.scenario].waits_for
-    waiting = Supervised(sidecar) if settings.supervised else Blocked(pipeline, awaited)
-    demo = DemoRun(settings, sidecar, pipeline, waiting, setup)
-    thread = threading.Thread(target=demo.run, name="demo-run", daemon=True)
-    try:
-        thread.start()
-        pipeline.start(spark)
-        failure = waiting.wait()
-        if failure is not None:
-            setup.output.say(f"{waiting.where}() raises QueryFailure: {failure.reason}")
-            setup.over.set()
-        thread.join()
-    finally:
-        sidecar.close()
-        pipeline.stop()
-    if failure is not None:
-        setup.output.say(f"the job ends with {ENDED_BY_FAILURE}; its scheduler starts it again")
-    return _exit_code(demo.as_expected, failed=failure is not None)
-
-
-def _exit_code(as_expected: bool, *, failed: bool) -> int:
-    if not as_expected:
+    if not demo.as_expected:
         return NOT_REPORTED
-    return ENDED_BY_FAILURE if failed else REPORTED
+    return REPORTED if failure is None else ENDED_BY_FAILURE
 
 
-def _attach(settings: DemoSettings, spark: Any, pipeline: Pipeline, setup: DemoSetup) -> Sidecar:
-    folder = None if settings.folder is None else str(Path(settings.folder).resolve() / "spool")
+def _attach(
+    settings: DemoSettings,
+    spark: Any,
+    pipeline: Pipeline,
+    receiver: PageReceiver,
+    output: DemoOutput,
+) -> Sidecar:
+    spool = (
+        {}
+        if settings.folder is None
+        else {"spool_dir": str(Path(settings.folder).resolve() / "spool")}
+    )
     sidecar = attach(
         spark,
-        webhook_url=settings.webhook_url or setup.receiver.url,
+        webhook_url=settings.webhook_url or receiver.url,
         http_port=settings.http_port,
         stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
-        **({} if folder is None else {"spool_dir": folder}),
+        **spool,
     )
-    setup.output.say(f"Spark {spark.version}")
+    output.say(f"Spark {spark.version}")
     if sidecar.url is not None:
-        setup.output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
+        output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
     return sidecar
 
 

@@ -16,10 +16,6 @@ from pathlib import Path
 from typing import Any
 
 # -- alert table ------------------------------------------------------------------------------
-# A small table with optimistic concurrency, for the demo without Delta Lake.
-#
-# Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
-
 
 Rows = dict[str, str]
 
@@ -29,7 +25,10 @@ class ConcurrentAppendException(Exception):  # noqa: N818 - Delta's name for it
 
 
 class AlertTable:
-    """Alert id -> ``open`` or ``resolved``, in numbered versions."""
+    """Alert id -> ``open`` or ``resolved``, with optimistic concurrency, without Delta Lake.
+
+    Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.rival: Callable[[], None] = lambda: None
@@ -80,9 +79,7 @@ class AlertTable:
         self.commit(version + 1, rows)
 
 
-# -- telemetry --------------------------------------------------------------------------------
-# A fleet of vehicles that keeps sending telemetry.
-
+# -- telemetry of a fleet of vehicles ---------------------------------------------------------
 
 SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
 KINDS = ("position", "battery", "trip", "engine", "door", "tire")
@@ -140,25 +137,7 @@ class Fleet:
                 return
 
 
-class FileDrop:
-    """Writes readings to a folder, each time as a new file of JSON lines."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._number = len(list(folder.iterdir()))
-
-    def __call__(self, rows: list[dict[str, object]]) -> None:
-        """Write one file."""
-        name = f"{self._number:06}.json"
-        self._number += 1
-        # Spark must never see half a file.
-        hidden = self._folder / f".{name}"
-        hidden.write_text("\n".join(json.dumps(row) for row in rows))
-        hidden.rename(self._folder / name)
-
-
 # -- pipeline ---------------------------------------------------------------------------------
-
 
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
@@ -182,7 +161,8 @@ class Pipeline(ABC):
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         self.names = [BRONZE, *domain_names(queries - 2), ALERTS]
         self.queries: dict[str, Any] = {}
-        self.lock = WriterLock(made(folder / "locks") / ALERTS)
+        self.lock = made(folder / "locks") / ALERTS
+        """While this file exists, another writer holds the chosen query's table."""
         self._folder = folder
         self._say = say
         self._failed = threading.Event()
@@ -190,9 +170,9 @@ class Pipeline(ABC):
         self._stopping = threading.Event()
         self._second_writer: threading.Thread | None = None
 
-    @abstractmethod
     def prepare(self) -> dict[str, str]:
         """Fetch what is needed before Spark starts; returns the Spark conf to set."""
+        return {}
 
     @abstractmethod
     def start(self, spark: Any) -> None:
@@ -241,7 +221,7 @@ class Pipeline(ABC):
         self._stopping.set()
         if self._second_writer is not None:
             self._second_writer.join(PATIENCE_SECONDS)
-        self.lock.give_back()
+        self.lock.unlink(missing_ok=True)
         for name in reversed(self.queries):
             self.stop_query(name)
             log = self._commits_of(name)
@@ -249,8 +229,7 @@ class Pipeline(ABC):
                 log.unlink()
                 log.with_name(SAVED).rename(log)
 
-    @abstractmethod
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - only what prepare() has fetched needs it
         """Clean up after ``prepare``, once Spark has ended."""
 
     @abstractmethod
@@ -267,11 +246,11 @@ class Pipeline(ABC):
         self.queries[name] = writer.start()
 
     def _write_alerts(self, rows: Any) -> None:
-        """Start the chosen query."""
         self.queries[ALERTS] = self._writer(ALERTS, rows).foreachBatch(self._pair).start()
 
     def _pair(self, batch: Any, _batch_id: int) -> None:
-        self.lock.wait()
+        while self.lock.exists():
+            time.sleep(0.1)
         try:
             self._merge(batch)
         except Exception:
@@ -285,13 +264,10 @@ class Pipeline(ABC):
             time.sleep(0.01)
 
     def _commits_of(self, name: str) -> Path:
-        return self._checkpoint(name) / "commits"
-
-    def _checkpoint(self, name: str) -> Path:
-        return self._folder / "checkpoints" / name
+        return self._folder / "checkpoints" / name / "commits"
 
     def _writer(self, name: str, rows: Any) -> Any:
-        checkpoint = str(self._checkpoint(name))
+        checkpoint = str(self._folder / "checkpoints" / name)
         writer = rows.writeStream.queryName(name).option("checkpointLocation", checkpoint)
         return writer.trigger(processingTime=TRIGGER)
 
@@ -314,46 +290,19 @@ def made(folder: Path) -> Path:
     return folder
 
 
-class WriterLock:
-    """A lock file: while it exists, somebody is writing."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def take(self) -> None:
-        """Make every other writer wait."""
-        self._path.touch()
-
-    def give_back(self) -> None:
-        """Release the lock."""
-        self._path.unlink(missing_ok=True)
-
-    def wait(self) -> None:
-        """Wait until nobody holds it."""
-        while self._path.exists():
-            time.sleep(0.1)
-
-
-# -- file pipeline ----------------------------------------------------------------------------
-# The job on files: it needs only Spark.
-
-
 STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
 
 
 class FilePipeline(Pipeline):
-    """JSON files -> Parquet tables; alerts are paired in a small table of our own."""
+    """JSON files -> Parquet tables; alerts are paired in a small table of our own: only Spark."""
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)
         self.table = AlertTable(made(folder / "tables" / ALERTS))
         self._landing = made(folder / "landing")
         self._bronze = made(folder / "tables" / BRONZE)
-        self._fleet = Fleet(FileDrop(self._landing))
-
-    def prepare(self) -> dict[str, str]:
-        """Nothing is needed."""
-        return {}
+        self._number = len(list(self._landing.iterdir()))
+        self._fleet = Fleet(self.drop)
 
     def start(self, spark: Any) -> None:
         """Start telemetry and every query."""
@@ -370,8 +319,13 @@ class FilePipeline(Pipeline):
         self._fleet.stop()
         super().stop()
 
-    def close(self) -> None:
-        """There is nothing to clean up."""
+    def drop(self, rows: list[dict[str, object]]) -> None:
+        """Write readings as a new file of JSON lines, of which Spark must never see half."""
+        name = f"{self._number:06}.json"
+        self._number += 1
+        hidden = self._landing / f".{name}"
+        hidden.write_text("\n".join(json.dumps(row) for row in rows))
+        hidden.rename(self._landing / name)
 
     def _commit_as_another(self) -> None:
         self.table.rival = self.table.compact

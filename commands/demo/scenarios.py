@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,111 +11,74 @@ import msgspec
 
 from .pipeline import ALERTS, BRONZE, Pipeline
 
-# -- scenarios --------------------------------------------------------------------------------
-# The scenarios: what goes wrong with query 8, or with the first one.
-
-
 NONE = "healthy"
 
 
-class Scenario(msgspec.Struct, frozen=True):
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One way to go wrong: its trigger, the expected alert, and how soon it must fire (seconds)."""
 
     name: str
     event: str
-    alertname: str | None
+    alertname: str | None = None
     description: str
-    within_seconds: float
-    ends_supervised: bool
+    within_seconds: float = 0.0
+    ends_supervised: bool = False
     """Whether it ends ``await_any_failure``; a query that hangs has not failed."""
-    strike: Callable[[Pipeline], float]
-    """Triggers the scenario; returns the Unix time at which it happened."""
+    strike: Callable[[Pipeline], float | None]
+    """Triggers the scenario; returns the Unix time at which it happened, if that is not now."""
     query: str = ALERTS
     """What goes wrong."""
-
-    @property
-    def waits_for(self) -> str:
-        """The query that the job's main thread waits for: one that does not end by itself."""
-        return ALERTS if self.query == BRONZE else BRONZE
-
-
-def _fails(pipeline: Pipeline) -> float:
-    """A second writer commits to alert_resolution's table until that query fails."""
-    return pipeline.conflict()
-
-
-def _hangs(pipeline: Pipeline) -> float:
-    """Another writer takes the table's lock and never releases it."""
-    pipeline.lock.take()
-    return time.time()
-
-
-def _stops(pipeline: Pipeline) -> float:
-    """Somebody stops the query and does not start it again."""
-    pipeline.stop_query(ALERTS)
-    return time.time()
-
-
-def _starves(pipeline: Pipeline) -> float:
-    """Bronze can no longer write its checkpoint; seven queries read what it writes."""
-    pipeline.block_commits(BRONZE)
-    return time.time()
-
-
-def _nothing(_pipeline: Pipeline) -> float:
-    return time.time()
 
 
 SCENARIOS = {
     scenario.name: scenario
     for scenario in (
         Scenario(
-            "failure",
-            "death",
-            "StreamingQueryFailed",
-            "a second writer commits to the table that alert_resolution is merging into",
-            30.0,
-            True,
-            _fails,
+            name="failure",
+            event="death",
+            alertname="StreamingQueryFailed",
+            description=(
+                "a second writer commits to the table that alert_resolution is merging into"
+            ),
+            within_seconds=30.0,
+            ends_supervised=True,
+            strike=lambda pipeline: pipeline.conflict(),
         ),
         Scenario(
-            "hang",
-            "hang",
-            "StreamingQueryStalled",
-            "a second writer takes the lock of alert_resolution's table and keeps it",
-            120.0,
-            False,
-            _hangs,
+            name="hang",
+            event="hang",
+            alertname="StreamingQueryStalled",
+            description="a second writer takes the lock of alert_resolution's table and keeps it",
+            within_seconds=120.0,
+            strike=lambda pipeline: pipeline.lock.touch(),
         ),
         Scenario(
-            "stop",
-            "stop",
-            "StreamingQueryStopped",
-            "somebody calls stop() on alert_resolution",
-            60.0,
-            True,
-            _stops,
+            name="stop",
+            event="stop",
+            alertname="StreamingQueryStopped",
+            description="somebody calls stop() on alert_resolution",
+            within_seconds=60.0,
+            ends_supervised=True,
+            strike=lambda pipeline: pipeline.stop_query(ALERTS),
         ),
         Scenario(
-            "upstream",
-            "failure",
-            "StreamingQueryFailed",
-            "bronze can no longer write its checkpoint; the others read what bronze writes",
-            60.0,
-            True,
-            _starves,
-            BRONZE,
+            name="upstream",
+            event="failure",
+            alertname="StreamingQueryFailed",
+            description=(
+                "bronze can no longer write its checkpoint; the others read what bronze writes"
+            ),
+            within_seconds=60.0,
+            ends_supervised=True,
+            strike=lambda pipeline: pipeline.block_commits(BRONZE),
+            query=BRONZE,
         ),
-        Scenario(NONE, "nothing", None, "nothing happens", 0.0, False, _nothing),
+        Scenario(name=NONE, event="nothing", description="nothing happens", strike=lambda _: None),
     )
 }
 
-
-# -- demo arguments ---------------------------------------------------------------------------
-# The arguments of ``querypulse demo``, and the record they become.
-
-
 AFTERMATH_SECONDS = 5.0
+MIN_QUERIES = 2
 
 
 class DemoSettings(msgspec.Struct, frozen=True):
@@ -139,9 +101,6 @@ class DemoSettings(msgspec.Struct, frozen=True):
     def remaining(self, elapsed: float) -> float:
         """How long to go on after the report; ``elapsed`` counts from the commits, as above."""
         return max(AFTERMATH_SECONDS, (self.duration or 0.0) - elapsed)
-
-
-MIN_QUERIES = 2
 
 
 def add_demo_arguments(demo: argparse.ArgumentParser) -> None:

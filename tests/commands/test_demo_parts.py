@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from itertools import islice
+from types import SimpleNamespace
 
 import pytest
 import requests
@@ -12,24 +14,32 @@ from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.commands.demo import demo as demo_module
 from querypulse.commands.demo import pipeline as telemetry_module
-from querypulse.commands.demo.demo import DemoOutput, PageReceiver, ReceivedAlert
+from querypulse.commands.demo.demo import (
+    DemoOutput,
+    DemoRun,
+    PageReceiver,
+    ReceivedAlert,
+    is_main_thread_in,
+)
 from querypulse.commands.demo.pipeline import (
     ALERTS,
     BRONZE,
     KINDS,
     SCHEMA,
     STATUS,
-    FileDrop,
     FilePipeline,
     Fleet,
     domain_names,
     kind_of,
     telemetry,
 )
+from querypulse.commands.demo.scenarios import DemoSettings
 from querypulse.core.secret import Secret
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline
 from querypulse.exporter.status import QueryStatus
+from querypulse.sidecar import QueryFailure
 
 # -- telemetry --------------------------------------------------------------------------------
 
@@ -84,23 +94,16 @@ def test_fleet_that_never_started_can_be_stopped():
     Fleet(print).stop()
 
 
-def test_readings_are_written_as_whole_files(tmp_path):
-    drop, batches = FileDrop(tmp_path), list(islice(telemetry(), 3))
-    for rows in batches:
-        drop(rows)
-    files = sorted(tmp_path.iterdir())
+def test_readings_are_written_as_whole_files_also_by_the_next_start(tmp_path):
+    batches = list(islice(telemetry(), 3))
+    for batch in batches:
+        FilePipeline(tmp_path, 2, print).drop(batch)
+    files = sorted((tmp_path / "landing").iterdir())
 
     assert [path.name for path in files] == ["000000.json", "000001.json", "000002.json"]
     assert [
         [json.loads(line) for line in path.read_text().splitlines()] for path in files
     ] == batches
-
-
-def test_new_file_drop_overwrites_no_file(tmp_path):
-    FileDrop(tmp_path)([{"kind": "trip"}])
-    FileDrop(tmp_path)([{"kind": "door"}])
-
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -129,14 +132,6 @@ def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind):
         names = kind(tmp_path, queries, print).names
 
         assert (names[0], names[-1], len(set(names))) == (BRONZE, ALERTS, queries)
-
-
-def test_file_pipeline_needs_no_preparation(tmp_path):
-    messages = []
-    pipeline = FilePipeline(tmp_path, 2, messages.append)
-
-    assert (pipeline.prepare(), messages) == ({}, [])
-    pipeline.close()
 
 
 # -- the page receiver --------------------------------------------------------------------------
@@ -174,6 +169,7 @@ def test_our_own_webhook_arrives_as_a_page(receiver):
 
 
 def test_several_alerts_of_one_message_are_several_pages(receiver):
+    assert receiver.url.startswith("http://127.0.0.1:")
     alerts = [{"status": "firing", "labels": {"query": name}, "annotations": {}} for name in "ab"]
     answer = requests.post(receiver.url, json={"alerts": alerts}, timeout=PATIENCE_SECONDS)
 
@@ -186,10 +182,6 @@ def test_get_request_creates_no_page(receiver):
 
     assert answer.status_code == 501
     assert receiver.pages == []
-
-
-def test_only_this_machine_can_page(receiver):
-    assert receiver.url.startswith("http://127.0.0.1:")
 
 
 def test_closed_receiver_accepts_no_connection():
@@ -209,39 +201,29 @@ def query(name, state):
     return QueryStatus(**{**blank, "name": name, "state": state})
 
 
-def test_each_line_starts_with_the_seconds_since_the_start(capsys):
-    DemoOutput().say("hello")
-
-    assert re.fullmatch(r"\[ +\d+\.\d s\] hello\n", capsys.readouterr().out)
-
-
 def test_number_of_healthy_queries_is_printed_only_when_it_changes(capsys):
     output = DemoOutput()
     healthy = [query("a", "running"), query("b", "idle")]
-    for queries in ([], healthy, healthy, [*healthy[:1], query("b", "failed")], healthy):
+    starting = [query(name, "starting") for name in "abc"]
+    for queries in (
+        [],
+        healthy,
+        healthy,
+        [*healthy[:1], query("b", "failed")],
+        [query("a", "stalled")],
+        [*starting, query("d", "failed")],
+    ):
         output.queries(queries)
-    lines = [line.partition("] ")[2] for line in capsys.readouterr().out.splitlines()]
+    lines = capsys.readouterr().out.splitlines()
 
-    assert lines == [
+    assert all(re.match(r"\[ +\d+\.\d s\] job", line) for line in lines)
+    assert [line.partition("] ")[2] for line in lines] == [
         "job RUNNING, 0 of 0 queries healthy",
         "job RUNNING, 2 of 2 queries healthy",
         "job RUNNING, 1 of 2 queries healthy (b failed)",
-        "job RUNNING, 2 of 2 queries healthy",
+        "job RUNNING, 0 of 1 queries healthy (a stalled)",
+        "job RUNNING, 0 of 4 queries healthy (3 starting, d failed)",
     ]
-
-
-def test_unhealthy_query_is_named(capsys):
-    for state in ("failed", "missing", "stalled", "starting", "stopped"):
-        DemoOutput().queries([query("a", state)])
-
-        assert capsys.readouterr().out.endswith(f"0 of 1 queries healthy (a {state})\n")
-
-
-def test_many_queries_in_one_state_are_counted(capsys):
-    queries = [query(name, "starting") for name in "abc"] + [query("d", "failed")]
-    DemoOutput().queries(queries)
-
-    assert capsys.readouterr().out.endswith("0 of 4 queries healthy (3 starting, d failed)\n")
 
 
 def page(**annotations):
@@ -289,18 +271,102 @@ def test_long_reason_is_wrapped_not_cut(capsys):
     assert max(map(len, printed.splitlines())) <= 82
 
 
-def test_page_without_annotations_is_printed(capsys):
-    DemoOutput().page(page(), 0)
-
-    assert "StreamingQueryFailed" in capsys.readouterr().out
-
-
 def test_facts_are_printed_in_the_given_order(capsys):
     DemoOutput().facts({"scenario": "failure", "page": "none"})
-    lines = capsys.readouterr().out.split("\n")
 
-    assert [line.split() for line in lines if line] == [
-        ["The", "facts"],
-        ["scenario", "failure"],
-        ["page", "none"],
-    ]
+    assert capsys.readouterr().out == (
+        "\nThe facts\n  scenario           failure\n  page               none\n"
+    )
+
+
+# -- where the main thread waits ----------------------------------------------------------------
+
+
+class QueryAndSidecar:
+    """A query and a sidecar in one; the demo waits for either."""
+
+    def __init__(self, failure=None):
+        self.failure = failure
+        self.over = threading.Event()
+
+    def awaitTermination(self):
+        assert self.over.wait(PATIENCE_SECONDS)
+
+    def await_any_failure(self):
+        if self.failure is not None:
+            raise self.failure
+        assert self.over.wait(PATIENCE_SECONDS)
+
+    def stop(self):
+        self.over.set()
+
+    close = stop
+
+
+@pytest.fixture
+def demo_of(tmp_path, receiver, monkeypatch):
+    """A demo whose scenario only waits until the main thread does."""
+
+    def make(job, *, supervised):
+        settings = DemoSettings(scenario="healthy", supervised=supervised)
+        pipeline = SimpleNamespace(
+            queries={BRONZE: job}, lock=tmp_path / "lock", start=lambda _: None
+        )
+        return DemoRun(
+            settings, job, pipeline, receiver, DemoOutput(), interrupted=threading.Event()
+        )
+
+    monkeypatch.setattr(DemoRun, "_play", lambda _: None)
+    return make
+
+
+@pytest.mark.parametrize(
+    ("supervised", "call"), [(False, "awaitTermination"), (True, "await_any_failure")]
+)
+def test_job_without_a_failure_waits_until_the_scenario_is_over(
+    demo_of, monkeypatch, supervised, call
+):
+    job, was_over = QueryAndSidecar(), []
+
+    def play(_):
+        until(lambda: is_main_thread_in(call), "the main thread waits")
+        was_over.append(job.over.is_set())
+
+    demo = demo_of(job, supervised=supervised)
+    monkeypatch.setattr(DemoRun, "_play", play)
+
+    assert demo.wait_with_job(None) is None
+    assert was_over == [False]
+    assert not is_main_thread_in(call)
+
+
+def test_failure_ends_the_wait_of_a_supervised_job(demo_of, capsys):
+    failure = QueryFailure("alerts", "boom")
+
+    assert demo_of(QueryAndSidecar(failure), supervised=True).wait_with_job(None) is failure
+    assert "await_any_failure() raises QueryFailure: boom" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("as_expected", "failure", "code"),
+    [
+        (True, None, 0),
+        (True, QueryFailure("alerts", "boom"), 3),
+        (False, None, 1),
+        (False, QueryFailure("alerts", "boom"), 1),
+    ],
+)
+def test_exit_code_shows_the_result_and_whether_the_job_failed(
+    monkeypatch, as_expected, failure, code
+):
+    def wait(demo, _):
+        demo.as_expected = as_expected
+        return failure
+
+    spark = SimpleNamespace(stop=lambda: None)
+    monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
+    monkeypatch.setattr(demo_module, "_attach", lambda *_: QueryAndSidecar())
+    monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(DemoRun, "wait_with_job", wait)
+
+    assert demo_module.run(DemoSettings()) == code
