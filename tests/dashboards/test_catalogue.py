@@ -6,7 +6,6 @@ import re
 
 from support.metrics_page import labels_of, page
 from support.repository import (
-    DASHBOARDS,
     METRIC,
     ROOT,
     families,
@@ -63,15 +62,6 @@ def test_every_metric_is_queried():
     used = {series()[name] for names in used_metrics().values() for name in names}
 
     assert set(families()) - used == set()
-
-
-def test_manifest_queries_the_same_metrics_as_the_rules():
-    rules, manifest = (
-        metrics_in((DASHBOARDS / "prometheus" / name).read_text())
-        for name in ("rules.yaml", "prometheus-rule.yaml")
-    )
-
-    assert manifest == rules
 
 
 def test_labels_in_selectors_are_labels_of_the_metric():
