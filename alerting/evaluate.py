@@ -16,7 +16,7 @@ from ..listener.query import Outcome, Query
 from ..listener.snapshot import Snapshot
 from .finding import Finding, QueryHealth, Severity
 from .incidents import gather, with_neighbours, with_upstream
-from .policy import Policy, batch_window, stall_window
+from .policy import Policy, stall_window
 from .restarts import was_flapping_already
 from .rule_context import RuleContext, is_restarted
 from .rules import (
@@ -71,10 +71,14 @@ class Stages:
         try:
             return stage(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - the other stages must still run
-            module = stage.__module__.rpartition(".")[2]
-            name = stage.__name__.strip("_") if stage.__module__ == __name__ else module
-            self.errors.setdefault(name, error)
+            self.note(stage, error)
             return None
+
+    def note(self, stage: Callable[..., object], error: Exception) -> None:
+        """Keep the error if it is the first of this stage."""
+        module = stage.__module__.rpartition(".")[2]
+        name = stage.__name__.strip("_") if stage.__module__ == __name__ else module
+        self.errors.setdefault(name, error)
 
 
 def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
@@ -184,7 +188,6 @@ def rule_context(
         query=query,
         limits=limits,
         window=window,
-        batch_window=batch_window(query, limits),
         trend_seconds=max(window.seconds, limits.trend_window_seconds),
         is_running=query.alive and snapshot.context is Context.RUNNING,
         batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
@@ -227,10 +230,13 @@ def _worst(context: RuleContext, stages: Stages) -> Finding | None:
     for rule in ORDER:
         if worst is not None and rule in INDEPENDENT_RULES:
             continue
-        found = stages.run(rule, context)
-        if found is None:
+        # As ``stages.run``, without its call: this is most of an evaluation.
+        try:
+            found = rule(context)
+        except Exception as error:  # noqa: BLE001 - the other rules must still run
+            stages.note(rule, error)
             continue
-        if found.severity is Severity.CRITICAL:
+        if found is not None and found.severity is Severity.CRITICAL:
             return found
         worst = worst or found
     return worst

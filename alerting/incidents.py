@@ -21,6 +21,8 @@ from .rules.query_stalled import SHARED_SILENCE
 
 MAX_LISTED = 10
 """The most unnamed queries that one alert lists, the newest first."""
+MAX_SIBLINGS = 20
+"""The most unhealthy queries that each alert lists: all would be 25 KB for each of a thousand."""
 
 
 def gather(
@@ -108,7 +110,7 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
 def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
     """How many of the driver's queries are healthy: "7 of 8 queries healthy; not: bronze"."""
     text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
-    return f"{text}; not: {', '.join(unhealthy)}" if unhealthy else text
+    return f"{text}; not: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else text
 
 
 # -- starving ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import msgspec
 
 from ..listener.query import Query
 from ..listener.snapshot import Snapshot
-from .policy import Limits, Window
+from .policy import Limits, Window, batch_window
 
 # -- rule context -----------------------------------------------------------------------------
 # The input of a rule: one query, its limits, and the time.
@@ -19,8 +19,6 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     query: Query
     limits: Limits
     window: Window
-    batch_window: Window
-    """The window of a batch in flight."""
     trend_seconds: float
     """How long a trend must last, in seconds; at least the window."""
     is_running: bool
@@ -33,6 +31,11 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     now: float
     received_at: float | None = None
     """When the last signal of any query of the driver was received."""
+
+    @property
+    def batch_window(self) -> Window:
+        """The window of a batch in flight."""
+        return batch_window(self.query, self.limits)
 
     def watched_since(self, at: float) -> float:
         """Seconds since ``at``, without the time in which querypulse was paused."""

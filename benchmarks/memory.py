@@ -101,6 +101,8 @@ def _run(pipeline: EventPipeline, ids: Sequence[str], batches: int) -> None:
     """A new run of each query, an hour later: what came before is over and resolved."""
     fleet = RecordedRuns(ids)
     pipeline.now += 3600.0
+    for number, (query_id, run_id) in enumerate(zip(ids, fleet.run_ids, strict=True)):
+        pipeline.state.apply_event(Started(query_id, run_id, f"query-{number}"), pipeline.now)
     for batch in range(batches):
         pipeline.now += 1.0
         pipeline.feed(pipeline.answers(fleet.batch(batch)))

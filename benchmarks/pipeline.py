@@ -14,9 +14,9 @@ from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Policy
 from querypulse.core.guard import Guard
 from querypulse.exporter.published_state import Monitor, PublishedState
-from querypulse.listener.event_reader import Arrived, EventReader
+from querypulse.listener.event_reader import EventReader
 from querypulse.listener.events import EventKind
-from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.spark.event_queue import EventQueue
 from querypulse.listener.state import State
@@ -119,9 +119,11 @@ class RecordedRuns:
     """Runs of so many queries, of all recorded shapes; ``batch`` gives one event of each."""
 
     def __init__(self, query_ids: Sequence[str]) -> None:
+        self.run_ids = new_ids(len(query_ids))
         self._texts = []
-        for number, (query_id, progress) in enumerate(zip(query_ids, cycle(_shapes()))):
-            ids = {"id": query_id, "runId": str(uuid.uuid4()), "name": f"query-{number}"}
+        runs = zip(query_ids, self.run_ids, cycle(_shapes()))
+        for number, (query_id, run_id, progress) in enumerate(runs):
+            ids = {"id": query_id, "runId": run_id, "name": f"query-{number}"}
             text = json.dumps({"progress": {**progress, **ids, "batchId": _BATCH_ID}})
             self._texts.append(text.split(json.dumps(_BATCH_ID)))
 

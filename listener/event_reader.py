@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ..core.guard import Guard
 from .events import DecodeError, Event, Started, Terminated, decode
-from .mailbox import Mailbox, Received
+from .mailbox import Arrived, Mailbox, Received
 from .probe import Context
 from .spark.event_queue import EventQueue
 from .spark.jvm import NETWORK_ERRORS
@@ -27,14 +27,6 @@ MAX_ANSWERS = 1000
 """A marker follows at most this many answers, so that constant events cannot hold it back."""
 REMEMBERED = 1024
 """How many events are remembered to recognise duplicates."""
-
-
-class Arrived(msgspec.Struct, frozen=True):
-    """An event, when it arrived, and the state of the SparkContext when it was read."""
-
-    event: Event
-    at: float
-    context: Context = Context.RUNNING
 
 
 class Marker:

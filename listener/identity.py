@@ -63,7 +63,8 @@ from msgspec.structs import replace
 from .events import Event, Idle, Started, Terminated
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
-from .probe import Context, ProbedRun, ProbeReport
+from .mailbox import Arrived
+from .probe import ProbedRun, ProbeReport
 from .query import (
     BASELINE_BATCHES,
     RECENT_BATCHES,
@@ -181,19 +182,11 @@ MAX_EVENTS = 1000
 """Far more than a few restarts produce within ``UNDECIDED_SECONDS``."""
 
 
-class Observed(msgspec.Struct, frozen=True):
-    """One event, when it arrived, and the SparkContext's state when it was read."""
-
-    event: Event
-    at: float
-    context: Context = Context.RUNNING
-
-
 class Undecided:
     """Holds events by query id, in their order."""
 
     def __init__(self) -> None:
-        self._held: dict[str, list[Observed]] = {}
+        self._held: dict[str, list[Arrived]] = {}
         self._count = 0
 
     def __contains__(self, query_id: str) -> bool:
@@ -204,12 +197,12 @@ class Undecided:
         """Whether all held events must be decided now."""
         return self._count >= MAX_EVENTS
 
-    def add(self, seen: Observed) -> None:
+    def add(self, seen: Arrived) -> None:
         """Hold an event after those of the same query."""
         self._held.setdefault(seen.event.query_id, []).append(seen)
         self._count += 1
 
-    def take(self, query_id: str) -> list[Observed]:
+    def take(self, query_id: str) -> list[Arrived]:
         """Remove and return the held events of a query, oldest first."""
         held = self._held.pop(query_id, [])
         self._count -= len(held)

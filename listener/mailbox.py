@@ -7,7 +7,10 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from .events import EventKind
+import msgspec
+
+from .events import Event, EventKind
+from .probe import Context
 
 T = TypeVar("T")
 
@@ -110,3 +113,11 @@ class Received(NamedTuple):
     at: float
     session: str = ""
     trigger: str = ""
+
+
+class Arrived(msgspec.Struct, frozen=True, gc=False):
+    """An event, when it arrived, and the state of the SparkContext when it was read."""
+
+    event: Event
+    at: float
+    context: Context = Context.RUNNING

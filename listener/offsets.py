@@ -33,7 +33,7 @@ def parse_offsets(value: Any) -> Offsets | None:
             return None if value == "None" else str(value)
     if value is None:
         return None
-    known = _single(value) or _kafka(value) or _delta(value) or _iceberg(value)
+    known = _positions(value)
     return known if known is not None else msgspec.json.encode(value, order="sorted").decode()
 
 
@@ -69,17 +69,20 @@ def is_before(one: Position, other: Position) -> bool:
     return False
 
 
-def _single(value: Any) -> dict[str, Position] | None:
-    """An integer, or a record of one integer (``logOffset``; most Python data sources)."""
-    if isinstance(value, dict) and len(value) == 1:
-        value = next(iter(value.values()))
-    number = _integer(value)
-    return None if number is None else {WHOLE: number}
+def _positions(value: Any) -> dict[str, Position] | None:
+    """The positions of a known shape; None for any other."""
+    if not isinstance(value, dict):
+        number = _integer(value)
+        return None if number is None else {WHOLE: number}
+    if len(value) == 1:
+        # ``logOffset``, and most Python data sources.
+        number = _integer(next(iter(value.values())))
+        if number is not None:
+            return {WHOLE: number}
+    return _table(value) or _kafka(value)
 
 
-def _kafka(value: Any) -> dict[str, Position] | None:
-    if not isinstance(value, dict) or not value:
-        return None
+def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
     positions: dict[str, Position] = {}
     for topic, partitions in value.items():
         if not isinstance(partitions, dict):
@@ -92,24 +95,19 @@ def _kafka(value: Any) -> dict[str, Position] | None:
     return positions or None
 
 
-def _delta(value: Any) -> dict[str, Position] | None:
-    """Delta's ``DeltaSourceOffset``: the version of its table, then the file within it."""
-    if not isinstance(value, dict):
-        return None
+def _table(value: dict[str, Any]) -> dict[str, Position] | None:
+    """Delta's ``DeltaSourceOffset`` and Iceberg's ``StreamingOffset``.
+
+    Delta: the version of its table, then the file within it. Iceberg: snapshots have no order, the
+    files in a snapshot do.
+    """
     version, index = _integer(value.get("reservoirVersion")), _integer(value.get("index"))
-    if version is None or index is None:
-        return None
-    return {str(value.get("reservoirId", WHOLE)): (version, index)}
-
-
-def _iceberg(value: Any) -> dict[str, Position] | None:
-    """Iceberg's ``StreamingOffset``: snapshots have no order, the files in a snapshot do."""
-    if not isinstance(value, dict):
-        return None
+    if version is not None and index is not None:
+        return {str(value.get("reservoirId", WHOLE)): (version, index)}
     snapshot, position = _integer(value.get("snapshot_id")), _integer(value.get("position"))
-    if snapshot is None or position is None:
-        return None
-    return {str(snapshot): (position,)}
+    if snapshot is not None and position is not None:
+        return {str(snapshot): (position,)}
+    return None
 
 
 def _integer(value: Any) -> int | None:

@@ -194,8 +194,12 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def last_activity_at(self) -> float:
         """The last commit or idle trigger of this run, else its start."""
-        seen = (self.last_commit_at, self.last_idle_at)
-        return max((self.started_at, *(at for at in seen if at is not None)))
+        at = self.started_at
+        if self.last_commit_at is not None and self.last_commit_at > at:
+            at = self.last_commit_at
+        if self.last_idle_at is not None and self.last_idle_at > at:
+            at = self.last_idle_at
+        return at
 
     @property
     def activity_seen(self) -> bool:

@@ -219,3 +219,17 @@ class Snapshot(msgspec.Struct, frozen=True):
     def labels(self) -> dict[str, Query]:
         """Queries by the label they are shown under."""
         return {query.label: query for query in self.queries}
+
+
+def add_poll(driver: Snapshot, report: ProbeReport) -> Snapshot:
+    """Add a poll, and keep what later polls do not show any more."""
+    before = driver.probe.listener.dropped_events if driver.probe is not None else None
+    dropped = report.listener.dropped_events
+    if before is not None and dropped is not None and dropped > before:
+        driver = replace(driver, events_dropped_at=report.at)
+    if report.context is Context.RUNNING:
+        # A Spark Connect server can be reached again after it seemed to have ended.
+        driver = replace(driver, context_ran_at=report.began_at, context_stopped_at=None)
+    elif driver.context_stopped_at is None:
+        driver = replace(driver, context_stopped_at=report.at)
+    return replace(driver, probe=report)

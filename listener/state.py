@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
-import msgspec
 from msgspec.structs import replace
 
 from .commit_log import LogReport
@@ -16,45 +15,15 @@ from .identity import (
     UNNAMED,
     Identity,
     Newcomer,
-    Observed,
     Undecided,
     UndecidedError,
 )
+from .mailbox import Arrived
 from .past_failures import PastFailures
 from .probe import Context, ProbedRun, ProbeReport
 from .query import Outcome, Query
-from .snapshot import ALONE, Ownership, Pause, Snapshot, SupervisedQuery
+from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 from .source_polls import SourceReport
-
-# -- driver facts -----------------------------------------------------------------------------
-# What the polls of a driver have shown of it as a whole.
-
-
-class DriverFacts(msgspec.Struct, frozen=True):
-    """The newest poll, and times (monotonic seconds) that later polls do not show any more.
-
-    The fields have the names and the meanings of ``Snapshot``.
-    """
-
-    probe: ProbeReport | None = None
-    context_stopped_at: float | None = None
-    context_ran_at: float | None = None
-    events_dropped_at: float | None = None
-
-
-def with_poll(known: DriverFacts, report: ProbeReport) -> DriverFacts:
-    """Add a poll."""
-    before = known.probe.listener.dropped_events if known.probe is not None else None
-    dropped = report.listener.dropped_events
-    if before is not None and dropped is not None and dropped > before:
-        known = replace(known, events_dropped_at=report.at)
-    if report.context is Context.RUNNING:
-        # A Spark Connect server can be reached again after it seemed to have ended.
-        known = replace(known, context_ran_at=report.began_at, context_stopped_at=None)
-    elif known.context_stopped_at is None:
-        known = replace(known, context_stopped_at=report.at)
-    return replace(known, probe=report)
-
 
 # -- forgetting -------------------------------------------------------------------------------
 # Which queries are forgotten, so that memory stays bounded.
@@ -66,6 +35,7 @@ MAX_GONE_UNNAMED = 20
 """Each restart of a query without a name and a checkpoint leaves one more of them."""
 MAX_BEFORE_FORGETTING = 2000
 FORGET_EVERY = 100
+"""Queries are forgotten at each hundredth above 2,000, and not only once a minute."""
 
 
 def to_forget(
@@ -80,9 +50,11 @@ def to_forget(
     it. Neither an expected query (by name) nor a supervised one (by label) is ever forgotten.
     """
     gone = [
-        one
-        for one in queries
-        if one.gone_at is not None and one.name not in expected and one.label not in supervised
+        query
+        for query in queries
+        if query.gone_at is not None
+        and query.name not in expected
+        and query.label not in supervised
     ]
     gone.sort(key=lambda query: (_worth(query), query.gone_at))
     unnamed = [query for query in gone if query.is_unnamed]
@@ -96,12 +68,7 @@ def to_forget(
     ]
 
 
-def is_crowded(count: int) -> bool:
-    """Whether to forget queries now, at each hundredth above 2,000, and not only once a minute."""
-    return count > MAX_BEFORE_FORGETTING and count % FORGET_EVERY == 0
-
-
-def is_called(query: Query, name: str) -> bool:
+def has_name(query: Query, name: str) -> bool:
     """Whether ``name`` refers to this query."""
     return name in (query.name, query.label) or (name == UNNAMED and query.is_unnamed)
 
@@ -132,7 +99,6 @@ MAX_PAUSES = 100
 class State:
     """Folds observations into queries and publishes immutable snapshots of them.
 
-    Neither ``expected`` queries (by name) nor ``supervised`` ones (by label) are forgotten.
     ``Identity`` decides which query an observation belongs to.
     """
 
@@ -145,15 +111,13 @@ class State:
         self._undecided = Undecided()
         self._has_ended = False
         self._queries: dict[str, Query] = {}
-        self._driver = DriverFacts()
-        self._log: LogReport | None = None
-        self._pauses: tuple[Pause, ...] = ()
-        self._ownership = ALONE
+        self._driver = Snapshot(at=began_at, began_at=began_at)
+        """What is known of the driver as a whole; ``snapshot`` adds the queries."""
 
     def apply_event(self, event: Event, at: float, context: Context = Context.RUNNING) -> None:
         """Apply an event that arrived at ``at``; ``context`` is the state when it was read."""
         self.events[KIND_OF[type(event)].value] += 1
-        self._apply(Observed(event, at, context), wait=True)
+        self._apply(Arrived(event, at, context), wait=True)
         self._settle()
 
     def apply_probe(self, report: ProbeReport) -> None:
@@ -161,7 +125,7 @@ class State:
 
         After the JVM has ended nothing more is known and its runs keep their state.
         """
-        self._driver = with_poll(self._driver, report)
+        self._driver = add_poll(self._driver, report)
         if report.context is Context.JVM_GONE:
             return
         for run in report.runs:
@@ -179,7 +143,7 @@ class State:
 
     def apply_commit_log(self, report: LogReport) -> None:
         """Apply a round of checkpoint reading; entries without a current run are ignored."""
-        self._log = report
+        self._driver = replace(self._driver, log=report)
         for query in self._queries.values():
             self._put(fold_logs(query, report))
 
@@ -201,24 +165,28 @@ class State:
 
     def expect_stop(self, name: str) -> None:
         """Record that the current run of ``name`` will be stopped, or just was."""
-        called = [one for one in self._queries.values() if is_called(one, name)]
+        named = [query for query in self._queries.values() if has_name(query, name)]
         # If several queries have the name, only active ones are meant.
-        for query in [one for one in called if one.alive] or called:
+        for query in [query for query in named if query.alive] or named:
             self._put(expect_stop(query))
 
     def pause(self, at: float, seconds: float) -> None:
         """Record that this process was paused for ``seconds`` before ``at`` (GC, SIGSTOP, CPU)."""
-        self._pauses = (*self._pauses, Pause(at, seconds))[-MAX_PAUSES:]
+        pauses = (*self._driver.pauses, Pause(at, seconds))[-MAX_PAUSES:]
+        self._driver = replace(self._driver, pauses=pauses)
 
     def own(self, ownership: Ownership) -> None:
         """Set which queries this process alerts for.
 
         A process that closes has reported all ends up to then; others take over its other queries.
         """
-        self._ownership = ownership
-        for one in self._queries.values():
-            if not one.reported_elsewhere and ownership.was_reported(one.session, one.gone_at):
-                self._put(replace(one, reported_elsewhere=True))
+        self._driver = replace(self._driver, ownership=ownership)
+        if not ownership.left:
+            return
+        for query in self._queries.values():
+            was_reported = ownership.was_reported(query.session, query.gone_at)
+            if was_reported and not query.reported_elsewhere:
+                self._put(replace(query, reported_elsewhere=True))
 
     def forget(self, now: float) -> None:
         """Drop queries completed some time ago, and the oldest ended ones above the limit."""
@@ -227,27 +195,21 @@ class State:
 
     def forget_name(self, name: str) -> None:
         """Drop the ended queries of this name, which will not return."""
-        called = [one for one in self._queries.values() if is_called(one, name)]
-        if not any(one.alive for one in called):
-            self.expected -= {name, *(one.name for one in called)}
-        for query in [one for one in called if not one.alive]:
+        named = [query for query in self._queries.values() if has_name(query, name)]
+        ended = [query for query in named if not query.alive]
+        if ended == named:
+            self.expected -= {name, *(query.name for query in named)}
+        for query in ended:
             self._drop(query)
 
     def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""
         self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
-        return Snapshot(
+        return replace(
+            self._driver,
             at=now,
-            began_at=self.began_at,
             queries=tuple(self._queries.values()),
-            probe=self._driver.probe,
-            log=self._log,
-            context_stopped_at=self._driver.context_stopped_at,
-            context_ran_at=self._driver.context_ran_at,
-            events_dropped_at=self._driver.events_dropped_at,
-            pauses=self._pauses,
-            ownership=self._ownership,
             expected=self.expected,
             supervised=self.supervised,
         )
@@ -276,7 +238,7 @@ class State:
         self._apply_known(run, report)
         self._decide([new.query_id], wait=False)
 
-    def _apply(self, seen: Observed, *, wait: bool) -> None:
+    def _apply(self, seen: Arrived, *, wait: bool) -> None:
         event = seen.event
         known = self.query(event.query_id)
         is_present = known is not None and known.run_id == event.run_id
@@ -300,7 +262,7 @@ class State:
             self._has_ended = False
             self._decide(self._undecided.all(), wait=True)
 
-    def _hold(self, seen: Observed) -> None:
+    def _hold(self, seen: Arrived) -> None:
         self._undecided.add(seen)
         if self._undecided.is_full:
             self._decide(self._undecided.all(), wait=False)
@@ -310,7 +272,7 @@ class State:
             for seen in self._undecided.take(query_id):
                 self._apply(seen, wait=wait)
 
-    def _route(self, seen: Observed, *, wait: bool) -> Query | None:
+    def _route(self, seen: Arrived, *, wait: bool) -> Query | None:
         """The query of an event; None for an event of an old run or one that introduces none."""
         event = seen.event
         known = self.query(event.query_id)
@@ -335,7 +297,9 @@ class State:
         query = self._identity.introduce(new, self._queries, wait=wait)
         is_new = query.label not in self._queries
         self._put(query)
-        if is_new and (query.is_unnamed or is_crowded(len(self._queries))):
+        count = len(self._queries)
+        is_crowded = count > MAX_BEFORE_FORGETTING and count % FORGET_EVERY == 0
+        if is_new and (query.is_unnamed or is_crowded):
             self.forget(new.at)
         return query
 

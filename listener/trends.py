@@ -6,7 +6,9 @@ times are monotonic seconds.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
+from operator import attrgetter
 
 import msgspec
 from msgspec.structs import replace
@@ -16,6 +18,7 @@ from .offsets import Offsets, Position, behind, is_before
 from .source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
+_LAG = attrgetter("lag")
 
 
 class StuckPartition(msgspec.Struct, frozen=True, gc=False):
@@ -180,7 +183,8 @@ def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[La
 def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
     """Add a point; a fall within the noise removes only higher points."""
     fell = bool(rise) and point.lag < rise[-1].lag - point.noise
-    lower = () if fell else tuple(known for known in rise if known.lag <= point.lag)
+    # No earlier point is higher than a later one.
+    lower = () if fell else rise[: bisect_right(rise, point.lag, key=_LAG)]
     rise = (*lower, point)
     return rise if len(rise) <= MAX_POINTS else _thinned(rise)
 

@@ -189,13 +189,13 @@ def _replay_here(
     progress = ProgressBar(applications)
     replays = []
     for application in applications:
-        one = Replay(application, policy(settings), settings.app_name)
-        for change in one.changes(progress.add):
+        replay = Replay(application, policy(settings), settings.app_name)
+        for change in replay.changes(progress.add):
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")
-        replays.append(one.replayed)
+        replays.append(replay.replayed)
         progress.clear()
-        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replays[-1]))
+        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replay.replayed))
     sys.stdout.flush()
     sys.stderr.write(f"{summary(replays)}\n")
     return UNREADABLE if any(one.error is not None for one in replays) else 0

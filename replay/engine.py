@@ -22,7 +22,7 @@ from ..listener.snapshot import Snapshot
 from ..listener.state import State
 from .log_files import Application, ReplayError, read_lines
 from .recording import Began, Entry, Reader, Stopped
-from .results import Change, Replayed, Stall, iso, longest
+from .results import Change, Replayed, Stall, iso, longer
 
 # -- engine -----------------------------------------------------------------------------------
 # Evaluates one application as if live, by the clock of its log.
@@ -171,9 +171,10 @@ class ReplayEngine:
         """Remember the longest stall."""
         for finding in evaluation.findings:
             if finding.alertname == query_stalled.NAME:
+                queries = snapshot.labels()
                 for label in finding.members or (finding.query,):
-                    stall = Stall(label, at - snapshot.labels()[label].last_activity_at)
-                    self.longest_stall = longest((self.longest_stall, stall))
+                    stall = Stall(label, at - queries[label].last_activity_at)
+                    self.longest_stall = longer(self.longest_stall, stall)
 
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
         """The alerts that opened or resolved since the last evaluation.
@@ -207,13 +208,13 @@ def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
 
 
 def _seconds(policy: Policy) -> list[float]:
-    """Every time limit that is set."""
+    """Every time limit that is set; at an end, to which a grace of 0 applies, all is evaluated."""
     limits = [msgspec.structs.asdict(policy.defaults), *(own for _, own in policy.overrides)]
     return [
         value
         for own in limits
         for name, value in own.items()
-        if name.endswith("_seconds") and value is not None
+        if name.endswith("_seconds") and value
     ]
 
 
@@ -225,18 +226,13 @@ class Replay:
     """One application, to be replayed once; ``app_name`` overrides its name."""
 
     def __init__(self, application: Application, policy: Policy, app_name: str | None) -> None:
-        self._application = application
+        self.replayed = Replayed(app_name or application.label, application.path)
+        """The counts and times so far."""
+        self._files = application.files
         self._policy = policy
         self._app_name = app_name
-        self._app = app_name or application.label
         self._reader = Reader()
         self._engine: ReplayEngine | None = None
-        self._began_at: float | None = None
-        self._ended_at: float | None = None
-        self._events = 0
-        self._opened = 0
-        self._longest: Stall | None = None
-        self._error: str | None = None
 
     def changes(self, on_read: Callable[[int], object]) -> Iterator[Change]:
         """Replay from beginning to end; ``on_read`` receives the number of bytes of each read.
@@ -245,40 +241,25 @@ class Replay:
             NotInstalledError: a file's codec needs a package that is not installed.
 
         """
+        replayed, reader = self.replayed, self._reader
         try:
-            for file in self._application.files:
-                for entry in self._reader.entries(read_lines(Path(file), on_read)):
+            for file in self._files:
+                for entry in reader.entries(read_lines(Path(file), on_read)):
                     yield from self._take(entry)
         except ReplayError as error:
-            self._error = str(error)
+            replayed.error = str(error)
         if self._engine is not None:
-            yield from self._engine.wait(self._reader.newest_time() or self._engine.now)
+            yield from self._engine.wait(reader.newest_time() or self._engine.now)
             yield from self._finish(self._engine)
-
-    @property
-    def replayed(self) -> Replayed:
-        """The counts and times of the replayed application."""
-        reader = self._reader
-        error = self._error
-        if error is None and reader.unread and not reader.understood:
-            error = f"{self._application.path}: neither an event log nor recorded events"
-        return Replayed(
-            app=self._app,
-            path=self._application.path,
-            events=self._events,
-            unread=reader.unread,
-            began_at=self._began_at,
-            ended_at=self._ended_at,
-            opened=self._opened,
-            longest_stall=self._longest,
-            error=error,
-        )
+        replayed.unread = reader.unread
+        if replayed.error is None and reader.unread and not reader.understood:
+            replayed.error = f"{replayed.path}: neither an event log nor recorded events"
 
     def _take(self, entry: Entry) -> list[Change]:
         engine = self._engine
         if isinstance(entry, Began):
             changes = self._finish(engine) if engine is not None else []
-            self._app = self._app_name or entry.name or self._app
+            self.replayed.app = self._app_name or entry.name or self.replayed.app
             self._engine = None if entry.at is None else self._start(entry.at)
             return changes
         at = entry.at if entry.at is not None or engine is None else engine.now
@@ -287,19 +268,19 @@ class Replay:
         engine = engine or self._start(at)
         if isinstance(entry, Stopped):
             return engine.stop(at)
-        self._events += 1
+        self.replayed.events += 1
         return engine.apply(entry.event, at)
 
     def _start(self, at: float) -> ReplayEngine:
         """Start an evaluation; a file with several applications has several."""
-        self._engine = ReplayEngine(self._policy, self._app, at)
-        self._began_at = min(at, self._began_at or at)
+        self._engine = ReplayEngine(self._policy, self.replayed.app, at)
+        self.replayed.began_at = min(at, self.replayed.began_at or at)
         return self._engine
 
     def _finish(self, engine: ReplayEngine) -> list[Change]:
         """Evaluate the last events, and add up the totals."""
-        changes = engine.evaluate()
-        self._ended_at = max(engine.now, self._ended_at or engine.now)
-        self._opened += engine.opened
-        self._longest = longest((self._longest, engine.longest_stall))
+        changes, replayed = engine.evaluate(), self.replayed
+        replayed.ended_at = max(engine.now, replayed.ended_at or engine.now)
+        replayed.opened += engine.opened
+        replayed.longest_stall = longer(replayed.longest_stall, engine.longest_stall)
         return changes

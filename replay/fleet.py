@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from msgspec.structs import asdict, astuple, replace
+from msgspec.structs import asdict, astuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import array_sort, collect_set, count, explode, to_date
@@ -87,13 +87,13 @@ def _evaluated(
 
 def _evaluate(policy: Policy, app_name: str | None, application: Application) -> tuple[Any, ...]:
     """Runs in a task; returns a row of ``EVALUATED``."""
-    one = Replay(application, policy, app_name)
+    replay = Replay(application, policy, app_name)
+    replayed = replay.replayed
+    changes = []
     try:
-        changes = [_row(change) for change in one.changes(lambda _: None)]
-        replayed = one.replayed
+        changes = [_row(change) for change in replay.changes(lambda _: None)]
     except NotInstalledError as error:
-        changes = []
-        replayed = replace(one.replayed, error=str(error))
+        replayed.error = str(error)
     stall = replayed.longest_stall
     known = asdict(replayed) | {"longest_stall": None if stall is None else astuple(stall)}
     return (*known.values(), changes)

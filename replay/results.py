@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 
 import msgspec
@@ -31,26 +31,28 @@ class Stall(msgspec.Struct, frozen=True):
     seconds: float
 
 
-def longest(stalls: Iterable[Stall | None]) -> Stall | None:
-    """The longest stall; None if there is none."""
-    return max((stall for stall in stalls if stall), key=lambda stall: stall.seconds, default=None)
+def longer(first: Stall | None, second: Stall | None) -> Stall | None:
+    """The longer of two stalls; None if there is none."""
+    if first is None or second is None:
+        return first or second
+    return second if second.seconds > first.seconds else first
 
 
-class Replayed(msgspec.Struct, frozen=True):
-    """One evaluated application; times in Unix seconds, None if the log has none.
+class Replayed(msgspec.Struct):
+    """One application, while it is evaluated and after; times in Unix seconds, None if unknown.
 
     ``error`` says why the log could not be read to its end.
     """
 
     app: str
     path: str
-    events: int
-    unread: int
-    began_at: float | None
-    ended_at: float | None
-    opened: int
-    longest_stall: Stall | None
-    error: str | None
+    events: int = 0
+    unread: int = 0
+    began_at: float | None = None
+    ended_at: float | None = None
+    opened: int = 0
+    longest_stall: Stall | None = None
+    error: str | None = None
 
 
 def iso(seconds: float) -> str:

@@ -21,7 +21,7 @@ from ..core.threads import Deadline
 from ..exporter.status import Status, status
 from ..listener.query import Query
 from ..listener.spark.health_listener import HealthListener
-from ..listener.state import is_called
+from ..listener.state import has_name
 from ..settings.loading import check_arguments
 from ..settings.settings import Settings, SettingsError, SilenceSettings
 from ..settings.silencing import Silencing, silence_until, unmatched
@@ -168,7 +168,7 @@ def _can_be_forgotten(runtime: Runtime, name: str) -> bool:
 
 
 def _called(runtime: Runtime, name: str) -> list[Query]:
-    return [query for query in runtime.evaluated.snapshot.queries if is_called(query, name)]
+    return [query for query in runtime.evaluated.snapshot.queries if has_name(query, name)]
 
 
 def _known(runtime: Runtime | None) -> list[str]:

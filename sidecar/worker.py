@@ -19,8 +19,9 @@ from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.end_to_end import EndToEnd
-from ..listener.event_reader import Arrived, Ending, ExpectStop, Forget, Inbox, Item, Marker
+from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated
+from ..listener.mailbox import Arrived
 from ..listener.probe import ProbeReport
 from ..listener.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
 from ..listener.source_polls import SourceReport

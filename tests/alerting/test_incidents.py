@@ -5,8 +5,12 @@ from __future__ import annotations
 from support.rules_table import asynchronous, hung_batch, lagging, steady
 from support.story import CONFLICT, Story, processing, run, source
 
+from querypulse.alerting.finding import Finding, Severity
+from querypulse.alerting.incidents import gather
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.restarts import is_flapping, poison_batch
+from querypulse.alerting.rules.query_failed import NAME
+from querypulse.core.states import QueryState
 from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import SourceReport
 
@@ -27,6 +31,20 @@ def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
     assert finding.reason == "the SparkContext stopped by itself: a, b"
     assert finding.evidence["siblings"] == "0 of 2 queries healthy; not: a, b"
     assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
+
+
+def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
+    names = [f"q{number:03}" for number in range(100)]
+    found = [
+        Finding(NAME, name, Severity.CRITICAL, QueryState.FAILED, "failed", "failed", {})
+        for name in names
+    ]
+
+    gathered = gather(found, names)
+
+    assert {finding.evidence["siblings"] for finding in gathered} == {
+        f"0 of 100 queries healthy; not: {', '.join(names[:20])} and 80 more"
+    }
 
 
 def test_query_stopped_before_its_context_keeps_its_own_incident():

@@ -7,7 +7,7 @@ import pytest
 from querypulse.listener.connect.client import CallFailure, failure_of
 from querypulse.listener.connect.probe import LATE_CALLS, REFUSED_SECONDS, ServerState
 from querypulse.listener.probe import Context, ProbeReport
-from querypulse.listener.state import DriverFacts, with_poll
+from querypulse.listener.snapshot import Snapshot, add_poll
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
 
@@ -75,10 +75,10 @@ def test_session_that_answers_again_runs_again():
 
 def test_polls_of_a_server_that_runs_again_forget_its_end():
     polls = [Context.RUNNING, Context.JVM_GONE, Context.JVM_GONE, Context.RUNNING]
-    facts, ends = DriverFacts(), []
+    driver, ends = Snapshot(at=0, began_at=0), []
     for at, context in enumerate(polls):
-        facts = with_poll(facts, ProbeReport(at, at, runs=(), context=context))
-        ends.append(facts.context_stopped_at)
+        driver = add_poll(driver, ProbeReport(at, at, runs=(), context=context))
+        ends.append(driver.context_stopped_at)
 
     assert ends == [None, 1, 1, None]
 

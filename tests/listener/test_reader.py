@@ -19,12 +19,11 @@ from querypulse.listener.event_reader import (
     REMEMBERED,
     RETRY_SECONDS,
     TAKE_SECONDS,
-    Arrived,
     EventReader,
     Marker,
 )
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
-from querypulse.listener.mailbox import Mailbox, Received
+from querypulse.listener.mailbox import Arrived, Mailbox, Received
 from querypulse.listener.probe import Context, Prober
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import NETWORK_ERRORS

@@ -11,8 +11,9 @@ from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.silences import Silence
 from querypulse.core.redaction import Redactor
-from querypulse.listener.event_reader import Arrived, Ending, Marker
+from querypulse.listener.event_reader import Ending, Marker
 from querypulse.listener.events import Started, Terminated
+from querypulse.listener.mailbox import Arrived
 from querypulse.listener.probe import Context
 from querypulse.listener.state import KEEP_COMPLETED_SECONDS
 from querypulse.settings.secrets import redacted

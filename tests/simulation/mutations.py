@@ -54,7 +54,7 @@ EVALUATION = import_module("querypulse.alerting.evaluate")
 _gather = incidents.gather
 _covers = silences.Silence.covers
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
-_with_poll = state.with_poll
+_add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 _suppressor = inhibition.Inhibition.suppressor
@@ -129,7 +129,11 @@ def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
 def _counts_old_drops(known: Any, report: Any) -> Any:
     if known.probe is None and report.listener.dropped_events:
         known = replace(known, events_dropped_at=report.at)
-    return _with_poll(known, report)
+    return _add_poll(known, report)
+
+
+def _raises(_self: Any, _stage: Any, error: Exception) -> None:
+    raise error
 
 
 def _of_any_app(self: silences.Silence, alert: Any, wall: float) -> bool:
@@ -153,9 +157,9 @@ OF_NOTIFYING = (
     Mutation("the end of the application explains no end of a query", "P2",
              Context, "explains_ends", property(lambda _: False), plan=plan_of("the application stops its SparkContext, which takes longer than the grace")),
     Mutation("events that Spark dropped before the attach count", "P2",
-             state, "with_poll", _counts_old_drops, plan=plan_of("Spark dropped events before the attach")),
+             state, "add_poll", _counts_old_drops, plan=plan_of("Spark dropped events before the attach")),
     Mutation("an error in one rule ends the evaluation", "P1|P8",
-             EVALUATION.Stages, "run", lambda _, rule, *args, **more: rule(*args, **more),
+             EVALUATION.Stages, "note", _raises,
              plan=plan_of("a rule raises, and a query fails"), essential=True),
     Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,

@@ -56,7 +56,7 @@ def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
 
 
 def _any_called(self: state.State, name: str) -> None:
-    for one in [one for one in self._queries.values() if state.is_called(one, name)]:
+    for one in [one for one in self._queries.values() if state.has_name(one, name)]:
         self._put(replace(one, stop_expected=True))
 
 

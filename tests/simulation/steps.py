@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from querypulse.listener.event_reader import ExpectStop
 from querypulse.listener.probe import Context
-from querypulse.listener.state import is_called
+from querypulse.listener.state import has_name
 
 from .plan import Step
 from .queries import SimQuery
@@ -83,7 +83,7 @@ def _plan_stop(driver: SimDriver, query: SimQuery, _: Step) -> None:
     if run is None or run.spec.name is None:
         return
     # ``expect_stop`` accepts only a name that the driver has seen.
-    known = any(is_called(one, run.spec.name) for one in driver.worker.evaluated.snapshot.queries)
+    known = any(has_name(one, run.spec.name) for one in driver.worker.evaluated.snapshot.queries)
     if known and driver.awake and not dead:
         query.wanted = False
         driver.inbox.put(ExpectStop(run.spec.name), lifecycle=True)

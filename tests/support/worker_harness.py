@@ -14,9 +14,9 @@ from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.silences import Silence
-from querypulse.listener.event_reader import Arrived, Marker
+from querypulse.listener.event_reader import Marker
 from querypulse.listener.events import Event, Started, Terminated
-from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import ProbedRun, ProbeReport
 from querypulse.sidecar.worker import TICK_SECONDS, Inputs, Worker
 
