@@ -319,15 +319,8 @@ def received_events(message: Any, at: float, session: str) -> list[Received]:
     ]
 
 
-class StartedRun(msgspec.Struct, frozen=True):
-    """A run that the job has started: its facts, and its start as an event."""
-
-    facts: RunFacts
-    event: Received
-
-
-def started_run(start: Any, answer: Any, at: float, session: str) -> StartedRun:
-    """A run, from ``WriteStreamOperationStart`` and its result."""
+def started_run(start: Any, answer: Any, at: float, session: str) -> tuple[RunFacts, Received]:
+    """A run's facts, and its start, from ``WriteStreamOperationStart`` and its result."""
     query_id, run_id = answer.query_id.id, answer.query_id.run_id
     name = answer.name or None
     trigger = trigger_text(start)
@@ -344,7 +337,7 @@ def started_run(start: Any, answer: Any, at: float, session: str) -> StartedRun:
         checkpoint=dict(start.options).get("checkpointLocation", ""),
         session=session,
     )
-    return StartedRun(facts, Received(EventKind.STARTED, text, at, session, trigger))
+    return facts, Received(EventKind.STARTED, text, at, session, trigger)
 
 
 def trigger_text(start: Any) -> str:

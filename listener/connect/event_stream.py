@@ -27,7 +27,6 @@ from .client import (
     EventCall,
     SeenBatches,
     ServerSilentError,
-    StartedRun,
     received_events,
     started_run,
 )
@@ -217,19 +216,27 @@ class ClientTap:
     ``pass_on`` takes events in the job's threads, so it must not wait.
     """
 
-    def __init__(self, spark: Any, pass_on: Callable[[Received], object]) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        pass_on: Callable[[Received], object],
+        make_way: Callable[[], object],
+    ) -> None:
         self._client = spark.client
         self._session_id: str = self._client._session_id  # noqa: SLF001 - public only from 4.0
         self._spark = spark
         self._pass_on = pass_on
-        self._make_way: Callable[[], object] = lambda: None
-        self._starts: deque[StartedRun] = deque(maxlen=KEPT_STARTS)
+        self._make_way = make_way
+        self._starts: deque[RunFacts] = deque(maxlen=KEPT_STARTS)
+        self._wrappers = {
+            "execute_command": self._execute_command,
+            "execute_command_as_iterator": self._execute_command_as_iterator,
+        }
         self._originals: dict[str, Callable[..., Any]] = {}
 
-    def wrap(self, make_way: Callable[[], object]) -> None:
+    def wrap(self) -> None:
         """Start watching."""
-        self._make_way = make_way
-        for name, wrapper in self._wrappers:
+        for name, wrapper in self._wrappers.items():
             # Spark 3.5 has no event stream, and not the method that opens it.
             original = getattr(self._client, name, None)
             if original is not None:
@@ -238,7 +245,7 @@ class ClientTap:
 
     def release(self) -> None:
         """Restore the client's methods, unless somebody else has wrapped ours meanwhile."""
-        for name, wrapper in self._wrappers:
+        for name, wrapper in self._wrappers.items():
             if vars(self._client).get(name) == wrapper:
                 delattr(self._client, name)
                 # Somebody else may have wrapped it before us.
@@ -246,26 +253,27 @@ class ClientTap:
                     setattr(self._client, name, self._originals[name])
 
     @property
-    def _wrappers(self) -> tuple[tuple[str, Callable[..., Any]], ...]:
-        return (
-            ("execute_command", self._execute_command),
-            ("execute_command_as_iterator", self._execute_command_as_iterator),
-        )
-
-    @property
     def job_listens(self) -> bool:
         """Whether the job has listeners of its own, and with them the session's event stream."""
         bus = getattr(getattr(self._spark, "_sqm", None), "_sqlb", None)
         return bool(getattr(bus, "_listener_bus", None))
 
-    def take_starts(self) -> list[StartedRun]:
-        """The runs that were started since the last call."""
+    def take_starts(self) -> list[RunFacts]:
+        """The runs that the job has started since the last call."""
         return [self._starts.popleft() for _ in range(len(self._starts))]
 
     def _execute_command(self, command: Any, *args: Any, **kwargs: Any) -> Any:
         answer = self._originals["execute_command"](command, *args, **kwargs)
         with suppress(Exception):
-            self._note_start(command, answer[1])
+            if command.HasField("write_stream_operation_start"):
+                facts, event = started_run(
+                    command.write_stream_operation_start,
+                    answer[1]["write_stream_operation_start_result"],
+                    time.monotonic(),
+                    self._session_id,
+                )
+                self._starts.append(facts)
+                self._pass_on(event)
         return answer
 
     def _execute_command_as_iterator(self, command: Any, *args: Any, **kwargs: Any) -> Any:
@@ -277,15 +285,6 @@ class ClientTap:
                 self._make_way()
         answers = self._originals["execute_command_as_iterator"](command, *args, **kwargs)
         return self._read_along(answers) if opens_stream else answers
-
-    def _note_start(self, command: Any, properties: Any) -> None:
-        if not command.HasField("write_stream_operation_start"):
-            return
-        start = command.write_stream_operation_start
-        answer = properties["write_stream_operation_start_result"]
-        run = started_run(start, answer, time.monotonic(), self._session_id)
-        self._starts.append(run)
-        self._pass_on(run.event)
 
     def _read_along(self, answers: Iterator[Any]) -> Iterator[Any]:
         for answer in answers:
@@ -329,10 +328,11 @@ class ConnectPath(EventPath):
         try:
             self.version = self.client.version()
             require_supported(self.version)
-            self._tap = ClientTap(spark, self._pass_on)
+            self._tap = ClientTap(spark, self._pass_on, self._make_way)
         except BaseException:
             self.client.close()
             raise
+        self.new_starts = self._tap.take_starts
         self._seen = SeenBatches()
         self._reads_along = False
         self._held: list[Received] = []
@@ -345,7 +345,7 @@ class ConnectPath(EventPath):
     def listen(self, *, by_hand: bool) -> None:
         """Watch what the job starts; the stream's own thread opens the stream."""
         del by_hand
-        self._tap.wrap(self._make_way)
+        self._tap.wrap()
         if not self.has_stream:
             log.warning("querypulse: %s", NO_STREAM.format(version=self.version))
 
@@ -373,10 +373,6 @@ class ConnectPath(EventPath):
         if self.has_events:
             return (*lost, *MISSING)
         return (JOB_LISTENS if self._tap.job_listens else POLLED_NOW, *lost, *MISSING)
-
-    def new_starts(self) -> list[RunFacts]:
-        """The runs that the job has started since the last call."""
-        return [run.facts for run in self._tap.take_starts()]
 
     def pass_on_polled(self, text: str) -> None:
         """Take a progress that the probe has read.

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache, partial
 from typing import Any
 
 import msgspec
@@ -35,20 +36,14 @@ class KafkaJava:
     """Java classes by name, each resolved once, and the containers that calls need."""
 
     def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
-        self._found: dict[str, Any] = {}
+        self.java = cache(partial(getattr, jvm))
+        """A class by its full name."""
         self._package = "org.apache.kafka"
         self._seconds = self.java("java.util.concurrent.TimeUnit").SECONDS
 
     def use_package_of(self, client: Any) -> None:
         """Use the package of a client's class for all classes: a vendor may have moved them."""
         self._package = str(client.getClass().getName()).partition(".clients.")[0]
-
-    def java(self, name: str) -> Any:
-        """A class by its full name."""
-        if name not in self._found:
-            self._found[name] = getattr(self._jvm, name)
-        return self._found[name]
 
     def kafka(self, name: str) -> Any:
         """A class by its name within Kafka's packages."""
@@ -198,13 +193,6 @@ CONSUMERS_ONLY = (
 """Options that admin clients ignore (``ConsumerConfig``), and the client's name, which we set."""
 
 
-class Retention(msgspec.Struct, frozen=True):
-    """How long, and how much of, each topic is kept; ``missing_reason``: why it is unknown."""
-
-    by_topic: dict[str, Kept] = {}
-    missing_reason: str = ""
-
-
 def admin_config(java: KafkaJava, params: Any) -> Any:
     """A query's options for an admin client; sources with equal maps may share a client."""
     config = java.java("java.util.HashMap")(params)
@@ -283,11 +271,11 @@ class KafkaAdmin:
         level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
         self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
         self._partitions: tuple[str, ...] = ()
-        self._from: Any = None
-        self._to: Any = None
+        self._asked: tuple[Any, Any] = (None, None)
         self._topics: tuple[str, ...] = ()
         self._reported_at = 0.0
-        self._retention = Retention()
+        self._kept: dict[str, Kept] = {}
+        self._refusal = ""
 
     def led(self, topics: Sequence[str]) -> set[str]:
         """The partitions of the topics that have a leader; a deleted topic has none.
@@ -300,33 +288,45 @@ class KafkaAdmin:
 
     def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
         """The first offset of each partition that is still kept."""
-        self._prepare(partitions)
-        return self._listed(self._from)
+        return self._listed(self._specs(partitions)[0])
 
     def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
         """The offset after the last record of each partition visible at the isolation level."""
-        self._prepare(partitions)
-        return self._listed(self._to)
+        return self._listed(self._specs(partitions)[1])
 
-    def _prepare(self, partitions: tuple[str, ...]) -> None:
+    def _specs(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
+        """The maps from every partition to its earliest, and to its latest offset."""
         if partitions != self._partitions:
             spec = self._java.kafka("clients.admin.OffsetSpec")
-            self._from, self._to = self._each(partitions, spec.earliest(), spec.latest())
-            self._partitions = partitions
+            earliest, latest = spec.earliest(), spec.latest()
+            first, last = (self._java.java("java.util.HashMap")() for _ in range(2))
+            for partition in partitions:
+                key = self._java.partition(partition)
+                first.put(key, earliest)
+                last.put(key, latest)
+            self._partitions, self._asked = partitions, (first, last)
+        return self._asked
 
     def _listed(self, specs: Any) -> dict[str, int]:
         answer = self._client().listOffsets(specs, self._options).all()
         return offsets_in(self._java.text(answer))
 
-    def retention(self, topics: tuple[str, ...], now: float) -> Retention:
-        """How long topics are kept, read every few minutes; the user may lack permission."""
-        if topics != self._topics or now - self._reported_at >= CONFIG_EVERY_SECONDS:
-            self._topics, self._reported_at = topics, now
+    def with_retention(self, poll: SourcePoll, topics: tuple[str, ...]) -> SourcePoll:
+        """Add how long topics are kept, read every few minutes; the user may lack permission."""
+        if topics != self._topics or poll.at - self._reported_at >= CONFIG_EVERY_SECONDS:
+            self._topics, self._reported_at = topics, poll.at
+            self._kept, self._refusal = {}, ""
             try:
-                self._retention = Retention(kept_in(self._configs(topics)))
+                self._kept = kept_in(self._configs(topics))
             except Py4JError as error:
-                self._retention = Retention(missing_reason=short_reason(str(error)))
-        return self._retention
+                self._refusal = short_reason(str(error))
+        kept = self._kept.items()
+        return replace(
+            poll,
+            retention_seconds={t: one.seconds for t, one in kept if one.seconds is not None},
+            bounded_by_size=frozenset(topic for topic, one in kept if one.bounded_by_size),
+            missing_reason=self._refusal,
+        )
 
     def _described(self, future: Any) -> str:
         try:
@@ -335,15 +335,6 @@ class KafkaAdmin:
             if "UnknownTopicOrPartitionException" in str(error):
                 return ""
             raise
-
-    def _each(self, partitions: tuple[str, ...], *specs: Any) -> list[Any]:
-        """One map for each of ``specs``, from every partition to that spec."""
-        asked = [self._java.java("java.util.HashMap")() for _ in specs]
-        for partition in partitions:
-            key = self._java.partition(partition)
-            for one, spec in zip(asked, specs, strict=True):
-                one.put(key, spec)
-        return asked
 
     def _configs(self, topics: tuple[str, ...]) -> str:
         resource = self._java.kafka("common.config.ConfigResource")
@@ -569,8 +560,7 @@ class KafkaSource:
         latest = admin.ends(partitions)
         poll = replace(poll, committed=committed, earliest=earliest, latest=latest)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
-        poll = _with_retention(poll, admin.retention(topics, poll.at))
-        return self._with_records(poll)
+        return self._with_records(admin.with_retention(poll, topics))
 
     def _connect(self) -> KafkaAdmin:
         if self._admin is None:
@@ -609,13 +599,3 @@ class KafkaSource:
             params = self._strategy.setAuthenticationConfigIfNeeded(self._params)
             self._records = KafkaRecords(self._java, params, self._client_id)
         return self._records
-
-
-def _with_retention(poll: SourcePoll, retention: Retention) -> SourcePoll:
-    kept = retention.by_topic
-    return replace(
-        poll,
-        retention_seconds={t: one.seconds for t, one in kept.items() if one.seconds is not None},
-        bounded_by_size=frozenset(topic for topic, one in kept.items() if one.bounded_by_size),
-        missing_reason=retention.missing_reason,
-    )

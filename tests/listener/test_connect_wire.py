@@ -98,12 +98,12 @@ def test_start_of_a_run_is_an_event_and_facts(has_event):
         query_started_event_json=text if has_event else "",
     )
 
-    run = started_run(start, answer, 1.0, "session")
+    facts, event = started_run(start, answer, 1.0, "session")
 
-    assert decode(run.event.kind, run.event.payload) == Started("q", "r", "bronze")
-    assert run.event.trigger == "AvailableNowTrigger"
-    assert (run.facts.sink, run.facts.checkpoint, run.facts.session) == ("delta", "/c", "session")
-    assert run.facts.trigger.ends_by_itself
+    assert decode(event.kind, event.payload) == Started("q", "r", "bronze")
+    assert event.trigger == "AvailableNowTrigger"
+    assert (facts.sink, facts.checkpoint, facts.session) == ("delta", "/c", "session")
+    assert facts.trigger.ends_by_itself
 
 
 def test_batch_is_passed_on_once():
