@@ -40,13 +40,6 @@ OpenCheckpoint = Callable[[str, str], "SparkCheckpoint"]
 # Chooses the checkpoints to read: those whose logs affect an alert.
 
 
-class ChosenRun(msgspec.Struct, frozen=True):
-    """A run whose logs are read; ``since`` is when its current batch began."""
-
-    facts: RunFacts
-    since: float
-
-
 class _Batch(msgspec.Struct, frozen=True):
     """The part of a run's activity that the choice depends on, and since when."""
 
@@ -72,12 +65,12 @@ class LogChoice:
         self._patience = patience_seconds
         self._batches: dict[str, _Batch] = {}
 
-    def choose(self, runs: Iterable[ProbedRun], now: float) -> list[ChosenRun]:
-        """The runs whose logs are to be read."""
+    def choose(self, runs: Iterable[ProbedRun], now: float) -> list[tuple[RunFacts, float]]:
+        """The runs whose logs are to be read, and when the current batch of each began."""
         known = [run for run in runs if run.active and run.facts.checkpoint]
         self._batches = {run.facts.run_id: self._follow(run, now) for run in known}
         return [
-            ChosenRun(run.facts, self._batches[run.facts.run_id].since)
+            (run.facts, self._batches[run.facts.run_id].since)
             for run in known
             if _needs_its_log(run) or self._may_stall(run, now)
         ]
@@ -136,18 +129,18 @@ class StartingPoints:
 
     def lacks(self, runs: Iterable[ProbedRun]) -> bool:
         """Whether one of these has not been read."""
-        return any(one.facts.run_id not in self._known for one in runs if _is_read(one.facts))
+        return any(run.facts.run_id not in self._known for run in runs if _is_read(run.facts))
 
     def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
         """The starting points of these runs by run id, at monotonic ``now``; drops all others."""
         if self._ahead is None:
             self._ahead = self._wall() - now
         before, self._known = self._known, {}
-        for one in runs:
-            run_id = one.facts.run_id
-            if _is_read(one.facts):
-                known = run_id in before
-                self._known[run_id] = before[run_id] if known else self._point(one.facts, now)
+        for run in runs:
+            run_id = run.facts.run_id
+            if _is_read(run.facts):
+                is_read = run_id in before
+                self._known[run_id] = before[run_id] if is_read else self._point(run.facts, now)
         return {run_id: point for run_id, point in self._known.items() if point is not None}
 
     def _point(self, facts: RunFacts, now: float) -> StartingPoint | None:
@@ -319,13 +312,11 @@ class LogReader:
     def _follow(self, runs: Iterable[ProbedRun], at: float) -> list[_Run]:
         """Keep the state of the runs chosen now and drop all other state."""
         chosen = self._choice.choose(runs, at)
-        self._runs = {one.facts.run_id: self._run(one) for one in chosen}
+        before, self._runs = self._runs, {}
+        for facts, since in chosen:
+            run = before.get(facts.run_id) or _Run(facts, self._longest_rest)
+            self._runs[facts.run_id], run.since = run, since
         return list(self._runs.values())
-
-    def _run(self, chosen: ChosenRun) -> _Run:
-        run = self._runs.get(chosen.facts.run_id) or _Run(chosen.facts, self._longest_rest)
-        run.since = chosen.since
-        return run
 
 
 class _Run:

@@ -47,12 +47,12 @@ def mark_of(name: str | None) -> str:
     return sha256(name.encode(errors="surrogatepass")).hexdigest()[:MARK_CHARACTERS] if name else ""
 
 
-def shifted(one: FailedQuery, seconds: float) -> FailedQuery:
+def shifted(failed: FailedQuery, seconds: float) -> FailedQuery:
     """Convert the times to a clock that is ``seconds`` ahead."""
     return replace(
-        one,
-        deaths=tuple(replace(died, at=died.at + seconds) for died in one.deaths),
-        gone_at=None if one.gone_at is None else one.gone_at + seconds,
+        failed,
+        deaths=tuple(replace(died, at=died.at + seconds) for died in failed.deaths),
+        gone_at=None if failed.gone_at is None else failed.gone_at + seconds,
     )
 
 
@@ -74,13 +74,14 @@ class PastFailures:
         A failure in the future counts as just now if clocks may differ by that much; otherwise it
         is dropped.
         """
-        found = [shifted(one, now - wall) for one in kept]
-        for one in found[:MAX_KEPT]:
-            deaths = _believable(one.deaths, now, began_at - LEAST_AGE_SECONDS)
-            unrecovered = min(max(0, one.unrecovered_deaths), len(deaths))
-            past = replace(one, deaths=deaths, unrecovered_deaths=unrecovered)
-            self._kept[one.query_id] = past
-        if found:
+        stored = [shifted(failed, now - wall) for failed in kept]
+        for failed in stored[:MAX_KEPT]:
+            deaths = _believable(failed.deaths, now, began_at - LEAST_AGE_SECONDS)
+            unrecovered = min(max(0, failed.unrecovered_deaths), len(deaths))
+            self._kept[failed.query_id] = replace(
+                failed, deaths=deaths, unrecovered_deaths=unrecovered
+            )
+        if stored:
             self._met.clear()
 
     def restored(self, queries: Mapping[str, Query]) -> list[Query]:
@@ -89,37 +90,38 @@ class PastFailures:
             return []
         new = [query for label, query in queries.items() if label not in self._met]
         self._met.update(query.label for query in new)
-        found = [(query, self._kept.pop(query.query_id, None)) for query in new]
+        # All ids first: a namesake must not take what belongs to another query's id.
+        by_id = [(query, self._kept.pop(query.query_id, None)) for query in new]
         return [
             _with_past(query, past)
-            for query, one in found
-            if (past := one or self._namesake(query, queries)) is not None
+            for query, own in by_id
+            if (past := own or self._namesake(query, queries)) is not None
         ]
 
     def _namesake(self, query: Query, queries: Mapping[str, Query]) -> FailedQuery | None:
         """The stored query of the same name that ran last; one still active counts as last."""
         if not query.name or any(
-            one.alive and one.name == query.name and one.label != query.label
-            for one in queries.values()
+            other.alive and other.name == query.name and other.label != query.label
+            for other in queries.values()
         ):
             return None
         mark = mark_of(query.name)
-        namesakes = [one for one in self._kept.values() if one.mark == mark]
+        namesakes = [failed for failed in self._kept.values() if failed.mark == mark]
         last = max(namesakes, key=_gone_at, default=None)
         return None if last is None else self._kept.pop(last.query_id)
 
 
-def _gone_at(one: FailedQuery) -> float:
-    return float("inf") if one.gone_at is None else one.gone_at
+def _gone_at(failed: FailedQuery) -> float:
+    return float("inf") if failed.gone_at is None else failed.gone_at
 
 
 def _believable(deaths: Iterable[Died], now: float, latest: float) -> tuple[Died, ...]:
-    known = [
+    believed = [
         replace(died, at=min(died.at, latest))
         for died in deaths
         if -CLOCKS_DIFFER_SECONDS <= now - died.at <= KEEP_SECONDS
     ]
-    return tuple(sorted(known, key=lambda died: died.at)[-PAST_DEATHS:])
+    return tuple(sorted(believed, key=lambda died: died.at)[-PAST_DEATHS:])
 
 
 def _with_past(query: Query, past: FailedQuery) -> Query:

@@ -323,8 +323,10 @@ class KafkaAdmin:
         kept = self._kept.items()
         return replace(
             poll,
-            retention_seconds={t: one.seconds for t, one in kept if one.seconds is not None},
-            bounded_by_size=frozenset(topic for topic, one in kept if one.bounded_by_size),
+            retention_seconds={
+                topic: limit.seconds for topic, limit in kept if limit.seconds is not None
+            },
+            bounded_by_size=frozenset(topic for topic, limit in kept if limit.bounded_by_size),
             missing_reason=self._refusal,
         )
 

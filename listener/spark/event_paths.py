@@ -23,7 +23,7 @@ from ..probe import CountedJobs, ListenerHealth
 from ..snapshot import ALONE, Ownership
 from .event_queue import EventQueue
 from .health_listener import HealthListener
-from .jvm import NETWORK_ERRORS, THROWN, reason_of
+from .jvm import FIELD, NETWORK_ERRORS, THROWN, reason_of
 
 log = logging.getLogger("querypulse")
 
@@ -125,7 +125,7 @@ class BusPath(EventPath):
         """Every few seconds: ask the bus, and register again if it dropped our listener."""
         if self._checked_at is None or now - self._checked_at >= CHECK_EVERY_SECONDS:
             self._checked_at = now
-            registered, dropped = str(self.source.java.busHealth()).split("\x1f")
+            registered, dropped = str(self.source.java.busHealth()).split(FIELD)
             again = self._health.reregistrations
             if registered != "true":
                 log.warning("querypulse: the listener is not on Spark's bus; it is added again")

@@ -13,7 +13,7 @@ from ..events import EventKind
 from ..mailbox import Received
 from ..probe import CountedJobs, JobCounts
 from ..snapshot import ALONE, Ownership, parse_watchers
-from .jvm import compile_in_driver
+from .jvm import FIELD, RECORD, compile_in_driver, parse_flag
 
 PROGRESS_CAPACITY = 2000
 LIFECYCLE_CAPACITY = 10_000
@@ -21,8 +21,6 @@ NANOS = 1e9
 PROCESS = uuid4().hex
 """Names this process among those that monitor the same JVM."""
 _SOURCES = ("EventQueue", "JobCounter", "Watchers", "BusQueueName")
-_FIELD = "\x1f"
-_RECORD = "\x1e"
 
 
 class QueueBatch(msgspec.Struct, frozen=True):
@@ -134,8 +132,8 @@ def parse_answer(text: str) -> QueueBatch:
         ValueError: it is no such answer.
 
     """
-    head, *records = text.split(_RECORD)[:-1]
-    now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(_FIELD)
+    head, *records = text.split(RECORD)[:-1]
+    now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(FIELD)
     return QueueBatch(
         now=int(now),
         waiting=int(waiting),
@@ -143,9 +141,9 @@ def parse_answer(text: str) -> QueueBatch:
         dropped_progress=int(progress),
         dropped_lifecycle=int(lifecycle),
         failed=int(failed),
-        terminated=_flag(terminated),
+        terminated=parse_flag(terminated),
         watchers=watchers,
-        events=[record.split(_FIELD) for record in records],
+        events=[record.split(FIELD) for record in records],
     )
 
 
@@ -156,18 +154,12 @@ def parse_job_counts(text: str) -> CountedJobs:
         ValueError: it is no such answer.
 
     """
-    first_job, *records = text.split(_RECORD)[:-1]
+    first_job, *records = text.split(RECORD)[:-1]
     counts = {}
     for record in records:
-        query_id, started, active, completed, tasks = record.split(_FIELD)
+        query_id, started, active, completed, tasks = record.split(FIELD)
         counts[query_id] = JobCounts(int(started), int(active), int(completed), int(tasks))
     return CountedJobs(counts, int(first_job))
-
-
-def _flag(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"true or false, given {text!r}")
-    return text == "true"
 
 
 def _received(fields: list[str], offset: float) -> Received:

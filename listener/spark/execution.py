@@ -11,14 +11,17 @@ from msgspec.structs import replace
 from ...core.redaction import MAX_CHARACTERS, redact
 from ..flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from ..probe import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
-from .jvm import OptionalCalls, compile_in_driver, is_connection_lost
+from .jvm import (
+    FIELD,
+    RECORD,
+    OptionalCalls,
+    compile_in_driver,
+    is_connection_lost,
+    parse_flag,
+)
 
 # -- living runs ------------------------------------------------------------------------------
 # The status of all active runs, parsed from the text that ``LivingRuns.java`` writes.
-
-
-FIELD = "\x1f"
-RUN = "\x1e"
 
 
 class RunStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -72,8 +75,8 @@ def parse_living_runs(text: str) -> LivingRuns:
         ValueError: a line names no run, or the last line is missing.
 
     """
-    *lines, stopped, _ = text.split(RUN)
-    return LivingRuns(dict(_parsed(line.split(FIELD)) for line in lines), _flag(stopped))
+    *lines, stopped, _ = text.split(RECORD)
+    return LivingRuns(dict(_parsed(line.split(FIELD)) for line in lines), parse_flag(stopped))
 
 
 def parse_status(text: str) -> RunStatus:
@@ -98,19 +101,13 @@ def _described(run_id: str, fields: list[str]) -> LivingRun:
     active, message, has_data, triggered, batch_id, session, offsets, idle_progress = fields
     return LivingRun(
         run_id=run_id,
-        active=_flag(active),
-        status=RunStatus(message, _flag(has_data), _flag(triggered)),
+        active=parse_flag(active),
+        status=RunStatus(message, parse_flag(has_data), parse_flag(triggered)),
         batch_id=int(batch_id) if batch_id else None,
         session=int(session) if session else None,
         offsets=offsets,
         idle_progress=idle_progress,
     )
-
-
-def _flag(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(f"neither true nor false: {text!r}")
-    return text == "true"
 
 
 # -- spark living runs ------------------------------------------------------------------------

@@ -227,6 +227,23 @@ def _source(name: str) -> str:
     return files(__package__).joinpath(f"{name}.java").read_text(encoding="utf-8")
 
 
+FIELD = "\x1f"
+RECORD = "\x1e"
+"""They end the fields and the records in what our Java classes write."""
+
+
+def parse_flag(text: str) -> bool:
+    """Read a Java boolean.
+
+    Raises:
+        ValueError: it is none.
+
+    """
+    if text not in ("true", "false"):
+        raise ValueError(f"neither true nor false: {text!r}")
+    return text == "true"
+
+
 # -- spark versions ---------------------------------------------------------------------------
 # The Spark versions that querypulse runs on.
 #

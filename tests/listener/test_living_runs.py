@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
 
 from querypulse.listener.spark.execution import (
-    FIELD,
     RETRY_SECONDS,
-    RUN,
     LivingRun,
     LivingRuns,
     RunStatus,
@@ -20,7 +18,7 @@ from querypulse.listener.spark.execution import (
     UnreadRun,
     parse_living_runs,
 )
-from querypulse.listener.spark.jvm import OptionalCalls
+from querypulse.listener.spark.jvm import FIELD, RECORD, OptionalCalls
 
 MESSAGE = "Waiting for data to arrive"
 STATUS = RunStatus(MESSAGE, is_data_available=False, is_trigger_active=True)
@@ -28,12 +26,13 @@ STATUS = RunStatus(MESSAGE, is_data_available=False, is_trigger_active=True)
 
 def line(*, query="id", run="run", active="true", flag="false", batch="7", session="", offsets="", idle=""):  # fmt: skip
     return (
-        FIELD.join((query, run, active, MESSAGE, flag, "true", batch, session, offsets, idle)) + RUN
+        FIELD.join((query, run, active, MESSAGE, flag, "true", batch, session, offsets, idle))
+        + RECORD
     )
 
 
 def answer(*lines, stopped="false"):
-    return "".join(lines) + stopped + RUN
+    return "".join(lines) + stopped + RECORD
 
 
 def parsed(*lines):
@@ -65,7 +64,7 @@ def test_answer_says_whether_the_context_is_stopped(stopped):
     assert parse_living_runs(text).context_stopped is stopped
 
 
-@given(st.text(st.characters(exclude_characters=FIELD + RUN)))
+@given(st.text(st.characters(exclude_characters=FIELD + RECORD)))
 def test_offsets_are_returned_unchanged(offsets):
     assert parsed(line(offsets=offsets))["id"].offsets == offsets
 
@@ -77,8 +76,8 @@ def test_malformed_line_does_not_affect_the_others():
         line(flag=""),
         line(active="perhaps"),
         line(offsets=FIELD),
-        FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN,
-        FIELD.join(("id", "run")) + RUN,
+        FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RECORD,
+        FIELD.join(("id", "run")) + RECORD,
     ]
 
     for odd in lines:
@@ -88,13 +87,20 @@ def test_malformed_line_does_not_affect_the_others():
 
 
 def test_run_that_threw_names_its_exception():
-    text = FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RUN
+    text = FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RECORD
 
     assert parsed(text)["id"] == UnreadRun("run", "java.lang.IllegalStateException")
 
 
 def test_malformed_answer_is_rejected():
-    for text in ("", "id", "id" + RUN, answer(line(), "id" + RUN), line(), answer(stopped="")):
+    for text in (
+        "",
+        "id",
+        "id" + RECORD,
+        answer(line(), "id" + RECORD),
+        line(),
+        answer(stopped=""),
+    ):
         with pytest.raises(ValueError, match=r"values|neither true nor false"):
             parse_living_runs(text)
 

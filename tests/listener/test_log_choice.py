@@ -120,7 +120,7 @@ def test_choice_states_since_when_the_run_is_in_its_batch():
     idle = with_facts(run(batch=5), async_progress=True)
     busy = with_facts(processing(batch=5), async_progress=True)
     begun = [
-        choice.choose([seen], at)[0].since
+        choice.choose([seen], at)[0][1]
         for at, seen in [(0, idle), (50, busy), (60, replace(busy, batch_id=6))]
     ]
 

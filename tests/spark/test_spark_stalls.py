@@ -58,7 +58,8 @@ def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages, ca
     assert stalled["tasks"].endswith(" 0 running (no Spark job)")
     assert in_flight >= FLOOR
     assert slowed.labels["severity"] == "warning"
-    assert slowed.annotations["reason"].endswith("its tasks still finish")
+    # After enough batches it also says that this one has run more jobs than usual.
+    assert "its tasks still finish" in slowed.annotations["reason"]
     assert {page.what for page in pages.pages} == {(STALLED, "hung"), (SLOW, "slow")}
     # Spark has answered every call of the probe.
     assert [record for record in caplog.records if "refuse" in record.message] == []

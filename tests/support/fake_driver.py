@@ -8,9 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from querypulse.listener.spark.health_listener import _WRAPPER
-from querypulse.listener.spark.jvm import COMPILER
+from querypulse.listener.spark.jvm import COMPILER, FIELD, RECORD
 
-FIELD, RECORD = "\x1f", "\x1e"
 GIVEN = "\x1d"
 """In an answer, a placeholder for the number of events given so far."""
 SHARED_QUEUE = "queue.streams.numDroppedEvents"

@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 from py4j.protocol import Py4JError
 
 from querypulse.listener.probe import CountedJobs, ListenerHealth
-from querypulse.listener.spark.execution import FIELD, RUN
+from querypulse.listener.spark.jvm import FIELD, RECORD
 from querypulse.listener.spark.probe import SparkProbe
 
 CLOSER_AFTER = 10.0
@@ -146,7 +146,7 @@ class FakeSpark:
         if self.refuse_all is not None:
             raise self.refuse_all
         lines = [self.lines.get(key) or self._line(key) for key in self.executions]
-        return RUN.join([*lines, str(self.stopped).lower(), ""])
+        return RECORD.join([*lines, str(self.stopped).lower(), ""])
 
     def _line(self, key):
         answers = self.executions[key].answers
