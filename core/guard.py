@@ -50,6 +50,21 @@ class Guard:
             log.error("querypulse: contained error in %s: %s\n%s", where, kind, _traceback(error))
 
 
+class Problem:
+    """What is wrong now, logged when it is new; the last ``%s`` of ``message`` is for it."""
+
+    def __init__(self, message: str, *arguments: object) -> None:
+        self.text = ""
+        self._message = message
+        self._arguments = arguments
+
+    def note(self, text: str) -> None:
+        """Remember the problem, empty when it is over."""
+        if text and text != self.text:
+            log.warning(self._message, *self._arguments, text)
+        self.text = text
+
+
 def _traceback(error: Exception) -> str:
     """The redacted traceback; errors of Spark and of HTTP clients quote secrets."""
     try:

@@ -1,9 +1,8 @@
-"""Which failure ends ``await_any_failure``, and the wait for it."""
+"""Which failure ends ``await_any_failure``."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from ..alerting.evaluate import Evaluation
@@ -14,10 +13,6 @@ from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe import Context
 from ..listener.snapshot import Snapshot
-
-# -- failure ----------------------------------------------------------------------------------
-# Which failure ends ``await_any_failure``.
-
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)
@@ -122,73 +117,3 @@ def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
     foreign, health = _foreign(snapshot), evaluation.health.items()
     states = [one.state for label, one in health if _counts(one) and label not in foreign]
     return bool(states) and all(state is QueryState.COMPLETED for state in states)
-
-
-# -- awaiting ---------------------------------------------------------------------------------
-# Waiting for the first failure, in the application's own thread.
-
-
-class FailureWait:
-    """Waits for a failure, with a timeout.
-
-    ``evaluated`` returns the newest evaluation, None before the first. Once ``closed`` returns
-    True, all waiting ends.
-    """
-
-    def __init__(
-        self, evaluated: Callable[[], Evaluated | None], closed: Callable[[], bool]
-    ) -> None:
-        self._evaluated = evaluated
-        self._closed = closed
-        self._news = threading.Condition()
-        self._streams: Any = None
-
-    def wake(self) -> None:
-        """Signal a new evaluation, or the end."""
-        with self._news:
-            self._news.notify_all()
-
-    @property
-    def is_in_spark(self) -> bool:
-        """Whether it waits in Spark, because nothing is watched."""
-        return self._streams is not None
-
-    def wait_in(self, spark: Any) -> None:
-        """Wait in this session's ``StreamingQueryManager`` from now on: nothing is watched.
-
-        Raises:
-            Py4JError: the JVM refuses to answer.
-
-        """
-        self._streams = spark.streams
-
-    def wait(self, timeout: float | None, *, on_stall: bool = False) -> None:
-        """Wait up to ``timeout`` seconds; with ``on_stall`` a critical stall is a failure, too.
-
-        Raises:
-            QueryFailure: a query failed or disappeared, or the JVM has ended.
-
-        """
-        if self._streams is not None:
-            wait_in_spark(self._streams, timeout)
-            return
-        with self._news:
-            self._news.wait_for(lambda: self._is_decided(on_stall=on_stall), timeout)
-            failure = self._failure(on_stall=on_stall)
-        if failure is not None:
-            raise failure
-
-    def _is_decided(self, *, on_stall: bool) -> bool:
-        evaluated = self._evaluated()
-        if self._closed() or evaluated is None:
-            return self._closed()
-        if self._failure(on_stall=on_stall) is not None:
-            return True
-        return nothing_left(evaluated.snapshot, evaluated.evaluation)
-
-    def _failure(self, *, on_stall: bool) -> QueryFailure | None:
-        evaluated = self._evaluated()
-        if evaluated is None:
-            return None
-        failure = first_failure(evaluated.snapshot, evaluated.evaluation)
-        return failure or (first_stall(evaluated) if on_stall else None)

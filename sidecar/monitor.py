@@ -23,7 +23,7 @@ from ..listener.probe import Prober
 from ..listener.snapshot import Snapshot
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.health_listener import HealthListener
-from .file_readers import FileReaders
+from .observers import FileReaders
 from .worker import Worker
 
 

@@ -1,13 +1,18 @@
-"""What observes Spark: the event reader, the probe, the commit-log and source readers."""
+"""The threads that read: Spark's events, the probe, commit logs, sources, and files that change."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from ..core.guard import Guard
+import msgspec
+
+from ..core.files import FileLoop
+from ..core.guard import Guard, Problem
 from ..core.threads import Loop
+from ..exporter.server import HttpServer
 from ..listener.checkpoints import LogReader
 from ..listener.commit_log import LogReport
 from ..listener.connect.event_stream import ConnectPath
@@ -23,179 +28,197 @@ from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..settings import wiring
 from ..settings.settings import Settings
+from ..settings.wiring import Components, HttpAccess
 
-# -- observers --------------------------------------------------------------------------------
+log = logging.getLogger("querypulse")
+
+CONNECT_POLL_SECONDS = 2.0
+"""The shortest pause of a Connect probe: each poll is two calls to the server for each query."""
+READ_SECONDS = 1.0
+"""The pause between two reads of a file that may change."""
 
 
-class Observers:
-    """Each has its own thread. Events go to ``arrived``; of the others the newest report counts."""
+class Observers(msgspec.Struct, frozen=True, kw_only=True):
+    """What reads Spark; each loop is a thread. Events go to the worker's inbox at once.
 
-    def __init__(
-        self,
-        settings: Settings,
-        spark: Any,
-        path: EventPath,
-        arrived: Inbox,
-        guard: Guard,
-        *,
-        latest_snapshot: Callable[[], Snapshot],
-    ) -> None:
-        self._guard = guard
-        self._arrived = arrived
-        self._interval = settings.source_interval_seconds
-        self._probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
-        gateway = spark.sparkContext._gateway  # noqa: SLF001 - there is no public way to the JVM
-        probe = jvm.ProbeOfLivingJvm(
-            self._probe,
-            gone=lambda: jvm.is_gone(gateway),
-            context=self._probe.context,
-            terminated=lambda: path.terminated,
-        )
-        self.prober = Prober(
-            probe,
-            settings.probe_interval_seconds,
-            self._on_report,
-            # On other paths only a poll shows that the JVM shuts down, for half a second.
-            calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
-        )
-        self._storage = SparkStorage(spark)
-        self.logs = LogReader(
-            self._storage.open,
-            lambda: self.prober.latest,
-            arrived.wake,
-            stall_floor_seconds=wiring.shortest_floor_seconds(settings),
-        )
-        self.sources = SourceReader(
-            SparkSources(spark), latest_snapshot, arrived.wake, interval_seconds=self._interval
-        )
-        self.reader = EventReader(
-            path.source,
-            arrived,
-            guard,
-            context=self._probe.context,
-            on_started=self.prober.poke,
-            on_lost=self.prober.poke,
-            jvm_ended=lambda: probe.ended,
-        )
+    Of the other reports the newest counts; each function returns None before the first.
+    """
 
-    def loops(self) -> list[Loop]:
-        """Their threads, not started."""
-        guard = self._guard
-        loops = [
-            Loop("reader", self.reader.step, guard),
-            Loop("probe", self.prober.step, guard, last=self._probe.release),
-            Loop("commit-log", self.logs.step, guard, last=self._storage.release),
-        ]
-        if self._interval:
-            loops.append(Loop("sources", self.sources.step, guard, last=self.sources.close))
-        return loops
+    reader: EventReader
+    prober: Prober
+    loops: list[Loop]
+    wake_calls: tuple[Callable[[], object], ...]
+    """What passes a marker on."""
+    end_calls: tuple[Callable[[], object], ...]
+    """What wakes the loops from their pauses."""
+    latest_log: Callable[[], LogReport | None] = lambda: None
+    latest_sources: Callable[[], SourceReport | None] = lambda: None
 
     def mark(self, marker: Marker) -> None:
         """Queue ``marker`` behind every event received so far, as soon as possible."""
         self.reader.mark(marker)
-        self.prober.poke()
+        for call in self.wake_calls:
+            call()
 
     def hasten_end(self) -> None:
-        """Wake all loops from their pauses, after they were asked to stop."""
-        self.prober.poke()
-        self.logs.poke()
-        self.sources.stop()
-
-    def _on_report(self) -> None:
-        """Pass on a probe's result. Waking calls the JVM, which the probe's thread may wait for."""
-        self._arrived.wake()
-        if self.prober.latest is not None:
-            self.logs.poke_for(self.prober.latest)
-        with suppress(*jvm.NETWORK_ERRORS):
-            self.reader.wake_if_marked()
+        """Wake all loops, after they were asked to stop."""
+        for call in self.end_calls:
+            call()
 
 
-# -- connect ----------------------------------------------------------------------------------
-# What observes Spark over Spark Connect: the event stream, the event reader and the probe.
-
-
-POLL_SECONDS = 2.0
-"""The shortest interval of the probe: each poll is two calls to the server for each query."""
-
-
-class NoLogs:
-    """Spark Connect shows no checkpoints."""
-
-    latest: LogReport | None = None
-
-
-class NoSources:
-    """Spark Connect shows no sources."""
-
-    latest: SourceReport | None = None
-
-
-class ConnectObservers:
-    """As ``Observers``, for a Spark Connect session; checkpoints and sources are not read."""
-
-    def __init__(
-        self, settings: Settings, spark: Any, path: ConnectPath, arrived: Inbox, guard: Guard
-    ) -> None:
-        self._guard = guard
-        self._arrived = arrived
-        self._stream = path.stream
-        self._has_stream = path.has_stream
-        self._probe = ConnectProbe(spark, path)
-        interval = max(POLL_SECONDS, settings.probe_interval_seconds)
-        self.prober = Prober(self._probe, interval, self._on_report)
-        self.logs, self.sources = NoLogs(), NoSources()
-        self.reader = EventReader(
-            path.source,
-            arrived,
-            guard,
-            context=self._probe.context,
-            on_started=self.prober.poke,
-        )
-
-    def loops(self) -> list[Loop]:
-        """Their threads, not started."""
-        loops = [
-            Loop("reader", self.reader.step, self._guard),
-            Loop("probe", self.prober.step, self._guard, last=self._probe.release),
-        ]
-        if self._has_stream:
-            stream = self._stream
-            loops.append(Loop("events", stream.step, self._guard, last=stream.close))
-        return loops
-
-    def mark(self, marker: Marker) -> None:
-        """Queue ``marker`` behind every event received so far, as soon as possible."""
-        self.reader.mark(marker)
-        self.reader.wake_if_marked()
-        self.prober.poke()
-
-    def hasten_end(self) -> None:
-        """Wake all loops from their pauses, after they were asked to stop."""
-        self._probe.stop()
-        self._stream.hasten_end()
-        self.prober.poke()
-        self.reader.source.wake()
-
-    def _on_report(self) -> None:
-        self._arrived.wake()
-        self.reader.wake_if_marked()
-
-
-def observers_of(
+def observe_classic(
     settings: Settings,
     spark: Any,
-    path: Any,
+    path: EventPath,
     arrived: Inbox,
     guard: Guard,
     *,
     latest_snapshot: Callable[[], Snapshot],
-) -> Observers | ConnectObservers:
-    """The observers for an event path."""
-    if isinstance(path, ConnectPath):
-        return ConnectObservers(settings, spark, path, arrived, guard)
-    return Observers(settings, spark, path, arrived, guard, latest_snapshot=latest_snapshot)
+) -> Observers:
+    """Read the Spark of this process; nothing is started."""
+    spark_probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
+    probe = _living(spark_probe, spark, path)
+
+    def pass_on_report() -> None:
+        arrived.wake()
+        if prober.latest is not None:
+            logs.poke_for(prober.latest)
+        # Waking calls the JVM, which the probe's thread may wait for.
+        with suppress(*jvm.NETWORK_ERRORS):
+            reader.wake_if_marked()
+
+    prober = Prober(
+        probe,
+        settings.probe_interval_seconds,
+        pass_on_report,
+        # On other paths only a poll shows that the JVM shuts down, for half a second.
+        calm_seconds=CALM_SECONDS if path.shows_shutdown else 0.0,
+    )
+    storage = SparkStorage(spark)
+    floor = wiring.shortest_floor_seconds(settings)
+    logs = LogReader(storage.open, lambda: prober.latest, arrived.wake, stall_floor_seconds=floor)
+    interval = settings.source_interval_seconds
+    reads = SparkSources(spark), latest_snapshot, arrived.wake
+    sources = SourceReader(*reads, interval_seconds=interval)
+    reader = EventReader(
+        path.source,
+        arrived,
+        guard,
+        context=spark_probe.context,
+        on_started=prober.poke,
+        on_lost=prober.poke,
+        jvm_ended=lambda: probe.ended,
+    )
+    loops = [
+        Loop("reader", reader.step, guard),
+        Loop("probe", prober.step, guard, last=spark_probe.release),
+        Loop("commit-log", logs.step, guard, last=storage.release),
+    ]
+    if interval:
+        loops.append(Loop("sources", sources.step, guard, last=sources.close))
+    return Observers(
+        reader=reader,
+        prober=prober,
+        loops=loops,
+        wake_calls=(prober.poke,),
+        end_calls=(prober.poke, logs.poke, sources.stop),
+        latest_log=lambda: logs.latest,
+        latest_sources=lambda: sources.latest,
+    )
 
 
-def spark_version(spark: Any, path: Any) -> str:
-    """The version of Spark that runs the queries; a server was asked when its path was opened."""
-    return path.version if isinstance(path, ConnectPath) else str(spark.version)
+def _living(probe: SparkProbe, spark: Any, path: EventPath) -> jvm.ProbeOfLivingJvm:
+    gateway = spark.sparkContext._gateway  # noqa: SLF001 - there is no public way to the JVM
+    return jvm.ProbeOfLivingJvm(
+        probe,
+        gone=lambda: jvm.is_gone(gateway),
+        context=probe.context,
+        terminated=lambda: path.terminated,
+    )
+
+
+def observe_connect(
+    settings: Settings, spark: Any, path: ConnectPath, arrived: Inbox, guard: Guard
+) -> Observers:
+    """Read a Spark Connect session, which shows neither checkpoints nor sources."""
+    probe, stream = ConnectProbe(spark, path), path.stream
+
+    def pass_on_report() -> None:
+        arrived.wake()
+        reader.wake_if_marked()
+
+    interval = max(CONNECT_POLL_SECONDS, settings.probe_interval_seconds)
+    prober = Prober(probe, interval, pass_on_report)
+    reader = EventReader(path.source, arrived, guard, context=probe.context, on_started=prober.poke)
+    loops = [
+        Loop("reader", reader.step, guard),
+        Loop("probe", prober.step, guard, last=probe.release),
+    ]
+    if path.has_stream:
+        loops.append(Loop("events", stream.step, guard, last=stream.close))
+
+    return Observers(
+        reader=reader,
+        prober=prober,
+        loops=loops,
+        wake_calls=(reader.wake_if_marked, prober.poke),
+        end_calls=(probe.stop, stream.hasten_end, prober.poke, reader.source.wake),
+    )
+
+
+class FileReaders:
+    """One thread per kind of file that is configured: on a hanging mount, a read hangs."""
+
+    def __init__(self, components: Components, server: HttpServer | None, guard: Guard) -> None:
+        self._silencing = components.silencing
+        self._redacting = components.redacting
+        self._token = None if server is None else components.access.token
+        self._server = server
+        self._certificate = Problem("querypulse: the HTTP server keeps its certificate: %s")
+        reads = {}
+        if self._redacting.reads_files:
+            reads["secrets"] = ("secret-files", self._redacting.refresh)
+        if server is not None and components.access != HttpAccess():
+            reads["http"] = ("http-files", self._renew_access)
+        self._loops = {
+            kind: FileLoop(thread, read, READ_SECONDS, guard)
+            for kind, (thread, read) in reads.items()
+        }
+
+    @property
+    def problems(self) -> dict[str, str]:
+        """By what the files hold: why what was read last may be old. Reads no file."""
+        problems = {
+            "silences": self._silencing.problem,
+            "secrets": self._redacting.problem,
+            "http": self._certificate.text or (self._token.problem if self._token else ""),
+        }
+        problems |= {kind: loop.problem for kind, loop in self._loops.items() if loop.problem}
+        return {kind: problem for kind, problem in problems.items() if problem}
+
+    def start(self) -> None:
+        """Start reading; the silences are known when this returns."""
+        self._silencing.start()
+        for loop in self._loops.values():
+            loop.start()
+
+    def stop(self) -> None:
+        """Stop reading."""
+        self._silencing.stop()
+        for loop in self._loops.values():
+            loop.end()
+
+    def _renew_access(self) -> None:
+        """Read the token and the certificates that have changed.
+
+        Where a file cannot be read, or does not match the others yet, the previous content holds:
+        a rotation may be half done.
+        """
+        if self._token is not None:
+            self._token.reveal()
+        try:
+            if self._server is not None and self._server.renew():
+                log.info("querypulse: the HTTP server has a new certificate")
+            self._certificate.note("")
+        except OSError as error:
+            self._certificate.note(str(error))

@@ -1,4 +1,20 @@
-"""The running components of a sidecar: threads, server, notifier, for one SparkContext."""
+"""What runs in one driver: built, started and stopped here.
+
+Each thread is named ``querypulse-...``:
+
+* ``attach`` adds our listener to Spark, and ends.
+* ``reader`` takes events from Spark to the worker's inbox; over Spark Connect, ``events`` receives
+  them first.
+* ``probe``, ``commit-log`` and ``sources`` read Spark, checkpoints and sources; of each the newest
+  report counts.
+* ``worker`` owns the state of all queries: it applies what arrived, evaluates, and publishes.
+* ``deliver-...``, ``heartbeat`` and ``push-...`` send, one thread for each receiver.
+* ``silence-file``, ``secret-files``, ``http-files`` and ``spool`` use files that may hang.
+* ``http`` and ``http-request`` serve what the worker has published.
+
+At the end, ``Runtime.end`` polls and evaluates once more, reports what waited for a grace period,
+sends, says how the process ends (``docs/ends.md``), and ends every thread.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
+from contextlib import ExitStack
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -27,105 +44,36 @@ from ..exporter.published_state import PublishedState
 from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import CheckpointWarnings
-from ..listener.connect.event_stream import open_connect_path
+from ..listener.connect.event_stream import ConnectPath, open_connect_path
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..listener.mailbox import Mailbox
 from ..listener.probe import Context
 from ..listener.python_frames import main_thread
-from ..listener.snapshot import Snapshot, SupervisedQuery
+from ..listener.snapshot import SupervisedQuery
 from ..listener.spark.event_paths import EventPath, open_path
-from ..listener.spark.event_queue import EventQueue
 from ..listener.spark.health_listener import HealthListener
-from ..listener.spark.jvm import THROWN, UnsupportedSparkError, require_supported
+from ..listener.spark.jvm import require_supported
 from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from ..settings.settings import Settings
 from ..settings.silencing import Silencing, silence_until, unmatched
-from ..settings.wiring import Components, HttpAccess, refused_address
-from .file_readers import FileReaders
+from ..settings.wiring import Components, refused_address
 from .monitor import MonitorFacts
-from .observers import observers_of, spark_version
-from .session import (
-    NoSessionError,
-    active_session,
-    app_name,
-    is_connect,
-    spark_ui_url,
-    warn_of_app_name,
-)
+from .observers import FileReaders, observe_classic, observe_connect
+from .session import app_name, is_connect, spark_ui_url, warn_of_app_name
 from .worker import Inputs, Worker
 
 log = logging.getLogger("querypulse")
 
-
-# -- serving ----------------------------------------------------------------------------------
-# Makes and starts the HTTP server, or logs why not: the job continues without it.
-
-
-def make_server(
-    settings: Settings, access: HttpAccess, content: Content, guard: Guard
-) -> HttpServer | None:
-    """The HTTP server, not started; None if it is off or its address is refused."""
-    refused = refused_address(settings)
-    if refused:
-        log.error("querypulse: no HTTP server: %s", refused)
-    if settings.http_port < 0 or refused:
-        return None
-    token = access.token
-    return HttpServer(
-        settings.http_host,
-        settings.http_port,
-        content,
-        guard,
-        token=lambda: token.known if token is not None else None,
-        tls=access.tls,
-        external_name=urlsplit(external_url(settings)).hostname,
-    )
-
-
-def serves(server: HttpServer, where: str, *, is_alone: bool) -> bool:
-    """Whether the server listens at ``where`` now.
-
-    Unless ``is_alone``, another process of the same JVM may hold the port.
-    """
-    try:
-        server.start()
-    except OSError as error:
-        if is_alone:
-            log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
-        else:
-            log.info("querypulse: another process that monitors this JVM serves %s", where)
-        return False
-    return True
-
-
-# -- notifying --------------------------------------------------------------------------------
-# The notifier of a sidecar, from its settings and components.
-
-
-def make_notifier(
-    app: str, settings: Settings, components: Components, lifecycle: Lifecycle, guard: Guard
-) -> Notifier:
-    """The notifier; ``lifecycle`` continues the alerts that its spool holds."""
-    receivers = components.receivers
-    spool = wiring.spool(settings, app, guard)
-    notifier = Notifier(
-        wiring.deliveries(settings, receivers, guard, spool),
-        spool,
-        heartbeat=components.heartbeat,
-        query_heartbeats=QueryHeartbeats(components.query_heartbeats),
-        restore=lambda found: lifecycle.restore(found, time.monotonic()),
-        redact=components.redacting.text,
-    )
-    lifecycle.restore(notifier.restored, time.monotonic())
-    return notifier
-
-
-# -- process end ------------------------------------------------------------------------------
-# How the process ends: closed, terminated or crashed; ``docs/ends.md`` has the table.
-
-
+MAILBOX_CAPACITY = 2000
+ALIVE_SECONDS = 5.0
+CREATED, BAD_REQUEST = 201, 400
+FLUSH_SHARE = 0.7
+"""The share of the time to close that notifying may use; the rest is for stopping."""
+INTERRUPTED_SECONDS = 0.5
+"""The time to close after a second Ctrl-C."""
+ROLLBACK_SECONDS = 2.0
 SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
@@ -140,13 +88,8 @@ class ProcessEnd(Enum):
     CRASHED = "crashed"
     """Everything else: problems are reported at once, and no planned end is announced."""
 
-    @property
-    def notice(self) -> Notice | None:
-        """The notice that ``querypulse watch`` receives; None for a crash."""
-        return _NOTICES.get(self)
 
-
-_NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
+NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
 
 
 def end_of(
@@ -177,14 +120,6 @@ def uncaught_exception() -> type[BaseException] | None:
     return None if interactive else getattr(sys, "last_type", None)
 
 
-# -- posted silence ---------------------------------------------------------------------------
-# ``POST /silences``: a silence for this driver, from any client that has its token.
-
-
-CREATED = 201
-BAD_REQUEST = 400
-
-
 class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The body of the request: the arguments of ``Sidecar.silence``, and an app pattern."""
 
@@ -212,22 +147,12 @@ def post_silence(
         return BAD_REQUEST, {"error": str(error)}
     until = silence.until.isoformat(timespec="seconds")
     log.info("querypulse: silenced over HTTP: %r until %s", silence.queries, until)
-    return CREATED, {**msgspec.structs.asdict(silence), "note": unmatched(silence, queries)}
-
-
-# -- runtime ----------------------------------------------------------------------------------
-
-
-MAILBOX_CAPACITY = 2000
-ALIVE_SECONDS = 5.0
-FLUSH_SHARE = 0.7
-"""The share of the time to close that notifying may use; the rest is for stopping."""
-INTERRUPTED_SECONDS = 0.5
-"""The time to close after a second Ctrl-C."""
+    note = unmatched(silence, queries)
+    return CREATED, {**msgspec.structs.asdict(silence), "note": note}
 
 
 class Runtime:
-    """Everything that runs, from ``start`` to ``stop``. Data flows one way:
+    """Everything that runs, from ``start`` to ``end``. Data flows one way:
 
     the event path's queue -> reader -> ``arrived`` -> worker -> published state and notifier;
     probe, commit-log reader and source reader -> their newest report -> worker.
@@ -235,42 +160,50 @@ class Runtime:
 
     def __init__(
         self,
-        *,
         settings: Settings,
-        spark: Any,
-        path: EventPath,
-        listener: HealthListener,
         components: Components,
+        spark: Any,
+        listener: HealthListener,
         guard: Guard,
+        *,
+        path: EventPath,
         on_evaluated: Callable[[], None],
-        supervised: Callable[[], Mapping[str, SupervisedQuery]] = dict,
+        supervised: Callable[[], Mapping[str, SupervisedQuery]],
     ) -> None:
-        self._settings = settings
         self.path = path
-        self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
-        self._components = components
+        self._settings = settings
+        self._silencing = components.silencing
         self._guard = guard
         self._on_evaluated = on_evaluated
-        self._supervised = supervised
+        self._arrived: Inbox = Mailbox(MAILBOX_CAPACITY)
         self._checkpoint_warnings = CheckpointWarnings()
-        self._observers = observers_of(
-            settings, spark, path, self._arrived, guard, latest_snapshot=self._latest_snapshot
-        )
         app = app_name(settings, spark)
         warn_of_app_name(app)
-        lifecycle = self._make_lifecycle(app, spark)
-        self._notifier = make_notifier(app, settings, components, lifecycle, guard)
-        self._worker = self._make_worker(lifecycle)
-        self._server = make_server(settings, components.access, self._content(), guard)
+        if isinstance(path, ConnectPath):
+            version = path.version
+            self._observers = observe_connect(settings, spark, path, self._arrived, guard)
+        else:
+            version = str(spark.version)
+            self._observers = observe_classic(
+                settings,
+                spark,
+                path,
+                self._arrived,
+                guard,
+                latest_snapshot=lambda: self.evaluated.snapshot,
+            )
+        guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
+        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
+        self._notifier = _make_notifier(app, settings, components, lifecycle, guard)
+        self._worker = self._make_worker(components, lifecycle, supervised)
+        self._server = self._make_server(components)
         self._files = FileReaders(components, self._server, guard)
-        interval = settings.push_interval_seconds
-        self._publishers = [
-            Publisher(target, self._pushed, guard, interval_seconds=interval)
-            for target in components.push_targets
-        ]
+        push = partial(Publisher, interval_seconds=settings.push_interval_seconds)
+        targets = components.push_targets
+        self._publishers = [push(target, self._pushed, guard) for target in targets]
         self._facts = MonitorFacts(
             app=app,
-            spark_version=spark_version(spark, path),
+            spark_version=version,
             lag_by_partition=settings.lag_by_partition,
             path=path,
             listener=listener,
@@ -282,7 +215,7 @@ class Runtime:
             files=self._files,
             publishers=self._publishers,
         )
-        self._loops = [*self._observers.loops(), Loop("worker", self._worker.step, guard)]
+        self._loops = [*self._observers.loops, Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
         self.published: PublishedState = self._facts.published(self.evaluated)
 
@@ -373,61 +306,84 @@ class Runtime:
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:
-                self._server.close(deadline.left, notice=end.notice)
+                self._server.close(deadline.left, notice=NOTICES.get(end))
         for loop in self._loops:
             loop.join(deadline.left)
         for publisher in self._publishers:
             publisher.join(deadline.left)
         self._files.stop()
 
-    def _make_lifecycle(self, app: str, spark: Any) -> Lifecycle:
-        guidance = replace(self._components.guidance, spark_ui_url=spark_ui_url(spark))
-        return Lifecycle(app, guidance, wiring.terms(self._settings))
-
-    def _make_worker(self, lifecycle: Lifecycle) -> Worker:
+    def _make_worker(
+        self,
+        components: Components,
+        lifecycle: Lifecycle,
+        supervised: Callable[[], Mapping[str, SupervisedQuery]],
+    ) -> Worker:
         inputs = Inputs(
             inbox=self._arrived,
             report=lambda: self._observers.prober.latest,
-            log=lambda: self._observers.logs.latest,
-            sources=lambda: self._observers.sources.latest,
+            log=self._observers.latest_log,
+            sources=self._observers.latest_sources,
             ownership=lambda: self.path.ownership,
-            silences=self._components.silencing,
+            silences=components.silencing,
             main_thread=main_thread,
-            supervised=self._supervised,
+            supervised=supervised,
         )
         return Worker(
             inputs,
-            self._components.policy,
+            components.policy,
             lifecycle,
             self._notifier,
             remembering=self._notifier.remembering,
-            redact=self._components.redacting,
+            redact=components.redacting,
             on_error=self._guard.report,
             on_evaluated=self._publish,
         )
 
-    def _content(self) -> Content:
-        return Content(
+    def _make_server(self, components: Components) -> HttpServer | None:
+        """The HTTP server, not started; None if it is off or its address is refused."""
+        settings, token = self._settings, components.access.token
+        refused = refused_address(settings)
+        if refused:
+            log.error("querypulse: no HTTP server: %s", refused)
+        if settings.http_port < 0 or refused:
+            return None
+        content = Content(
             published=lambda: self.published,
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,
         )
+        return HttpServer(
+            settings.http_host,
+            settings.http_port,
+            content,
+            self._guard,
+            token=lambda: token.known if token is not None else None,
+            tls=components.access.tls,
+            external_name=urlsplit(external_url(settings)).hostname,
+        )
 
-    def _latest_snapshot(self) -> Snapshot:
-        return self.evaluated.snapshot
+    def _listens(self, server: HttpServer) -> bool:
+        """Whether the server listens now; another process of the same JVM may hold the port."""
+        where = f"{self._settings.http_host}:{self._settings.http_port}"
+        try:
+            server.start()
+        except OSError as error:
+            if self.path.ownership.is_alone:
+                log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
+            else:
+                log.info("querypulse: another process that monitors this JVM serves %s", where)
+            return False
+        return True
 
     def _pushed(self) -> PublishedState | None:
         # Processes of one JVM would replace each other's figures.
         return self.published if self.path.ownership.is_eldest else None
 
     def _silence(self, body: bytes) -> tuple[int, dict[str, object]]:
-        known = {*self.evaluated.snapshot.labels(), *self.published.expected}
-        return post_silence(body, self._components.silencing, known)
-
-    def _listens(self, server: HttpServer) -> bool:
-        where = f"{self._settings.http_host}:{self._settings.http_port}"
-        return serves(server, where, is_alone=self.path.ownership.is_alone)
+        names = {*self.evaluated.snapshot.labels(), *self.published.expected}
+        return post_silence(body, self._silencing, names)
 
     def _publish(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
@@ -437,76 +393,70 @@ class Runtime:
         self._on_evaluated()
 
 
-# -- starting ---------------------------------------------------------------------------------
-# Starting a sidecar as one transaction: everything runs, or nothing is left behind.
-
-
-ROLLBACK_SECONDS = 2.0
+def _make_notifier(
+    app: str, settings: Settings, components: Components, lifecycle: Lifecycle, guard: Guard
+) -> Notifier:
+    """The notifier; ``lifecycle`` continues the alerts that its spool holds."""
+    spool = wiring.spool(settings, app, guard)
+    notifier = Notifier(
+        wiring.deliveries(settings, components.receivers, guard, spool),
+        spool,
+        heartbeat=components.heartbeat,
+        query_heartbeats=QueryHeartbeats(components.query_heartbeats),
+        restore=lambda alerts: lifecycle.restore(alerts, time.monotonic()),
+        redact=components.redacting.text,
+    )
+    lifecycle.restore(notifier.restored, time.monotonic())
+    return notifier
 
 
 def start_runtime(
+    settings: Settings,
+    components: Components,
     spark: Any,
     listener: HealthListener,
     guard: Guard,
-    make: Callable[..., Runtime],
     *,
     by_hand: bool,
+    on_evaluated: Callable[[], None],
+    supervised: Callable[[], Mapping[str, SupervisedQuery]],
 ) -> Runtime:
-    """Listen by the best available event path, then start the runtime that ``make`` returns.
+    """Listen by the best available event path, and start everything.
 
     Raises:
         Exception: what failed; the listener is removed from Spark again and no thread runs.
 
     """
-    path = _opened(spark, listener, guard, by_hand=by_hand)
-    try:
-        runtime = make(spark=spark, listener=listener, path=path)
-        try:
-            runtime.start()
-        except BaseException:
-            guard.attempt("attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS)))
-            raise
-    except BaseException:
-        guard.attempt("attach", path.release)
-        raise
+    path = _open_path(spark, listener, guard, by_hand=by_hand)
+    with ExitStack() as undo:
+        undo.callback(guard.attempt, "attach", path.release)
+        runtime = Runtime(
+            settings,
+            components,
+            spark,
+            listener,
+            guard,
+            path=path,
+            on_evaluated=on_evaluated,
+            supervised=supervised,
+        )
+        undo.callback(guard.attempt, "attach", lambda: runtime.stop(Deadline(ROLLBACK_SECONDS)))
+        runtime.start()
+        undo.pop_all()
     return runtime
 
 
-def report_unmonitored(guard: Guard, error: Exception) -> None:
-    """Log why ``attach`` watches nothing, and what it means for the job."""
-    if isinstance(error, UnsupportedSparkError):
-        log.error("querypulse: %s", error)
-    else:
-        guard.report("attach", error)
-    log.warning("querypulse: this job is not monitored; it continues without querypulse")
-
-
-def in_background(what: str, guard: Guard, call: Callable[[], None]) -> None:
-    """Run ``call`` in a thread of its own, and contain its errors."""
-    run = partial(guard.attempt, what, call)
-    threading.Thread(target=run, name=f"querypulse-{what}", daemon=True).start()
-
-
-def idle_listener(spark: Any | None, listener: HealthListener) -> Any:
-    """A Java listener that does nothing, for PySpark to add where nothing is watched.
-
-    Raises:
-        Py4JError: this driver refuses Java classes and Python listeners.
-
-    """
-    try:
-        return EventQueue(spark or active_session()).java.sessionListener()
-    except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
-        return listener.proxy()
-
-
-def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
+def _open_path(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool) -> EventPath:
     """Open the event path; an interrupt during the wait leaves no listener behind."""
     opening: Future[EventPath] = Future()
 
     def run() -> None:
         try:
-            opening.set_result(_path(spark, listener, by_hand=by_hand))
+            if is_connect(spark):
+                opening.set_result(open_connect_path(spark))
+            else:
+                require_supported(str(spark.version))
+                opening.set_result(open_path(spark, listener, by_hand=by_hand))
         except BaseException as error:  # noqa: BLE001 - raised where it is waited for
             opening.set_exception(error)
 
@@ -517,13 +467,6 @@ def _opened(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: bool
     except BaseException:
         opening.add_done_callback(partial(_release, guard))
         raise
-
-
-def _path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPath:
-    if is_connect(spark):
-        return open_connect_path(spark)
-    require_supported(str(spark.version))
-    return open_path(spark, listener, by_hand=by_hand)
 
 
 def _release(guard: Guard, opening: Future[EventPath]) -> None:

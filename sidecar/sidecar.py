@@ -1,4 +1,9 @@
-"""The public object ``Sidecar``: snapshot, alerts, flush, close, await_any_failure."""
+"""The public object ``Sidecar``, and ``attach(spark)``, the one line that users add to a job.
+
+A ``Sidecar`` has settings; once it is started, its ``Runtime`` has everything that runs. The
+application's threads come in here: none of them touches the state, which the worker owns. They
+read its newest evaluation, or put a request into its inbox.
+"""
 
 from __future__ import annotations
 
@@ -6,184 +11,52 @@ import atexit
 import logging
 import os
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+import weakref
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
+from html import escape
 from typing import Any
 
 from ..alerting.alert import Alert
 from ..alerting.lifecycle import Evaluated
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
+from ..core.text import duration
 from ..core.threads import Deadline
-from ..exporter.status import Status, status
+from ..exporter.status import QueryStatus, Status, status
 from ..listener.query import Query
+from ..listener.spark.event_queue import EventQueue
 from ..listener.spark.health_listener import HealthListener
+from ..listener.spark.jvm import THROWN, UnsupportedSparkError
 from ..listener.state import has_name
 from ..settings.loading import check_arguments
-from ..settings.settings import Settings, SettingsError, SilenceSettings
-from ..settings.silencing import Silencing, silence_until, unmatched
-from ..settings.wiring import Components, make_components
-from .failure import FailureWait
-from .notebook import SidecarView
-from .restarting import RestartTerms
-from .runtime import (
-    MAILBOX_CAPACITY,
-    Runtime,
-    idle_listener,
-    in_background,
-    report_unmonitored,
-    start_runtime,
-)
+from ..settings.settings import Settings, SettingsError
+from ..settings.silencing import silence_until, unmatched
+from ..settings.wiring import make_components
+from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
+from .runtime import MAILBOX_CAPACITY, Runtime, start_runtime
 from .session import (
     NoSessionError,
-    Registry,
     active_session,
     conf_reader,
     is_connect,
+    is_stopped,
     settings_of,
     watched_by,
 )
-from .supervise import Starts, Supervisor, check_starts, run_unwatched
+from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwatched
 
 log = logging.getLogger("querypulse")
 
-
-# -- announcing -------------------------------------------------------------------------------
-# What the application announces: planned stops, queries that will not come back, silences.
-
-
-class Announcements(ABC):
-    """The part of ``Sidecar`` through which the application announces."""
-
-    _runtime: Runtime | None
-    _components: Components
-    _supervisor: Supervisor
-
-    @abstractmethod
-    def flush(self, timeout: float = 5.0) -> bool:
-        """See ``Sidecar.flush``."""
-
-    def expect_stop(self, name: Any) -> None:
-        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
-
-        ``name`` is a query's name, or the ``StreamingQuery``.
-
-        Raises:
-            ValueError: no such query is known.
-
-        """
-        expect_stop(self._runtime, self.flush, name)
-
-    def forget(self, name: Any) -> None:
-        """Drop a query that will not come back: its alerts resolve, its series end.
-
-        It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
-        that has ended.
-
-        Raises:
-            ValueError: no query of this name is known, or it is still running.
-
-        """
-        forget(self._runtime, self.flush, name, self._supervisor.forget)
-
-    def silence(
-        self,
-        queries: str,
-        minutes: float | None = None,
-        until: datetime | None = None,
-        reason: str = "",
-        alertname: str = "*",
-    ) -> None:
-        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
-
-        Alerts sent before stay open, and their resolution is sent. The silence ends with this
-        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
-
-        Raises:
-            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
-
-        """
-        one = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
-        silence(self._runtime, self._components.silencing, one)
-
-
-def expect_stop(runtime: Runtime | None, flush: Callable[[], bool], query: Any) -> None:
-    """See ``Sidecar.expect_stop``."""
-    name = _name_of("expect_stop", runtime, query)
-    if runtime is None or not (_called(runtime, name) or (flush() and _called(runtime, name))):
-        raise ValueError(f"expect_stop: no query is named {name!r}; known: {_known(runtime)}")
-    runtime.expect_stop(name)
-
-
-def forget(
-    runtime: Runtime | None,
-    flush: Callable[[], bool],
-    query: Any,
-    end_supervision: Callable[[str], bool],
-) -> None:
-    """See ``Sidecar.forget``."""
-    name = _name_of("forget", runtime, query)
-    # The event of a query that stopped just now may not have arrived.
-    if runtime is not None and not _can_be_forgotten(runtime, name):
-        flush()
-    absent = runtime is None or not (_called(runtime, name) or name in runtime.published.expected)
-    if absent and end_supervision(name):
-        return
-    if runtime is None or absent:
-        raise ValueError(f"forget: no query is named {name!r}; known: {_known(runtime)}")
-    if not _can_be_forgotten(runtime, name):
-        raise ValueError(f"forget: {name!r} is still running; stop it first")
-    end_supervision(name)
-    runtime.forget(name)
-
-
-def silence(runtime: Runtime | None, silencing: Silencing, one: SilenceSettings) -> None:
-    """See ``Sidecar.silence``; a pattern that matches nothing now is logged."""
-    silencing.add(one)
-    note = unmatched(one, _known(runtime) if runtime is not None else None)
-    if note:
-        log.warning("querypulse: silence: %s", note)
-
-
-def _name_of(method: str, runtime: Runtime | None, query: Any) -> str:
-    """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
-    if isinstance(query, str):
-        return query
-    if not hasattr(query, "id") or not hasattr(query, "name"):
-        kind = type(query).__name__
-        raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
-    known = runtime.evaluated.snapshot.queries if runtime is not None else ()
-    labels = [one.label for one in known if one.query_id == str(query.id)]
-    return labels[0] if labels else str(query.name or query.id)
-
-
-def _can_be_forgotten(runtime: Runtime, name: str) -> bool:
-    called = _called(runtime, name)
-    if not called:
-        return name in runtime.published.expected
-    return any(not query.alive for query in called)
-
-
-def _called(runtime: Runtime, name: str) -> list[Query]:
-    return [query for query in runtime.evaluated.snapshot.queries if has_name(query, name)]
-
-
-def _known(runtime: Runtime | None) -> list[str]:
-    if runtime is None:
-        return []
-    return list(dict.fromkeys((*runtime.evaluated.snapshot.labels(), *runtime.published.expected)))
-
-
-# -- sidecar ----------------------------------------------------------------------------------
-
-
 EXIT_SECONDS = 8.0
+MAX_ROWS = 50
+"""How many queries a notebook's table shows."""
 
 
-class Sidecar(SidecarView, Announcements):
+class Sidecar:
     """Watches the queries of one driver from the moment it is started.
 
     ``spark.streams.addListener(Sidecar(webhook_url=...).listener)`` starts it, and so does
@@ -207,7 +80,10 @@ class Sidecar(SidecarView, Announcements):
         self._components = make_components(self.settings, self._guard)
         self._redacted_log = RedactedLog(self._components.redacting.text)
         self._runtime: Runtime | None = None
-        self._wait = FailureWait(self._evaluated, lambda: self._closed)
+        self._news = threading.Condition()
+        """Notified of each evaluation, and of the end."""
+        self._streams: Any = None
+        """Spark's own ``StreamingQueryManager``, to wait in where nothing is watched."""
         self._supervisor = Supervisor(
             lambda: self._require_runtime().evaluated.snapshot,
             closed=lambda: self._closed,
@@ -221,6 +97,24 @@ class Sidecar(SidecarView, Announcements):
             start=self._start_by_hand,
             start_on=self.start_or_stand_by,
         )
+
+    def __repr__(self) -> str:
+        if self._runtime is None or self._closed:
+            return f"<Sidecar {self._without_runtime}>"
+        published = self._runtime.published
+        count, alerts = len(published.snapshot.queries), len(self._runtime.evaluated.alerts)
+        app, url = published.app, self._runtime.url
+        return f"<Sidecar app={app!r} url={url!r} queries={count} alerts={alerts}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows for the last value of a cell."""
+        if self._runtime is None or self._closed:
+            return f"<div><p><b>querypulse</b> {self._without_runtime}</p></div>"
+        return notebook_page(status(self._runtime.published), self._runtime.url)
+
+    @property
+    def _without_runtime(self) -> str:
+        return "closed" if self._closed else "not started"
 
     @property
     def url(self) -> str | None:
@@ -272,8 +166,14 @@ class Sidecar(SidecarView, Announcements):
 
     def stand_by(self, error: Exception) -> None:
         """Watch nothing, because of an internal error."""
-        report_unmonitored(self._guard, error)
-        self._guard.attempt("attach", lambda: self._wait.wait_in(self._spark or active_session()))
+        if isinstance(error, UnsupportedSparkError):
+            log.error("querypulse: %s", error)
+        else:
+            self._guard.report("attach", error)
+        log.warning("querypulse: this job is not monitored; it continues without querypulse")
+        self._streams = self._guard.attempt(
+            "attach", lambda: (self._spark or active_session()).streams
+        )
         self.close()
 
     def close(self, timeout: float = 5.0) -> None:
@@ -298,8 +198,7 @@ class Sidecar(SidecarView, Announcements):
             self._ended.set()
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
-            self._wait.wake()
-            self._supervisor.wake()
+            self._wake()
 
     def await_any_failure(self, timeout: float | None = None, on_stall: bool = False) -> None:
         """Block until a query fails or disappears; use it in place of ``awaitAnyTermination``.
@@ -312,7 +211,14 @@ class Sidecar(SidecarView, Announcements):
             QueryFailure: a query failed or disappeared, or the JVM has ended (query ``*``).
 
         """
-        self._wait.wait(timeout, on_stall=on_stall)
+        if self._streams is not None:
+            wait_in_spark(self._streams, timeout)
+            return
+        with self._news:
+            self._news.wait_for(lambda: self._is_decided(on_stall=on_stall), timeout)
+            failure = self._failure(on_stall=on_stall)
+        if failure is not None:
+            raise failure
 
     def supervise(
         self,
@@ -337,18 +243,89 @@ class Sidecar(SidecarView, Announcements):
         """
         terms = RestartTerms(restarts, within_seconds, max_pause_seconds, same_batch_failures)
         check_starts(starts)
-        if self._wait.is_in_spark:
+        if self._streams is not None:
             run_unwatched(starts, self._components.redacting.text)
         else:
             self._require_runtime()
             self._supervisor.supervise(starts, terms)
 
+    def expect_stop(self, name: Any) -> None:
+        """Announce a planned stop of the current run, before ``query.stop()``; failures still page.
+
+        ``name`` is a query's name, or the ``StreamingQuery``.
+
+        Raises:
+            ValueError: no such query is known.
+
+        """
+        name = self._name_of("expect_stop", name)
+        if not (self._called(name) or (self.flush() and self._called(name))):
+            raise ValueError(f"expect_stop: no query is named {name!r}; known: {self._names()}")
+        self._require_runtime().expect_stop(name)
+
+    def forget(self, name: Any) -> None:
+        """Drop a query that will not come back: its alerts resolve, its series end.
+
+        It is no longer expected or supervised. ``"unnamed"`` drops every query without a name
+        that has ended.
+
+        Raises:
+            ValueError: no query of this name is known, or it is still running.
+
+        """
+        name = self._name_of("forget", name)
+        if not self._can_be_forgotten(name):
+            # The event of a query that stopped just now may not have arrived.
+            self.flush()
+        if self._called(name) or name in self._expected:
+            if not self._can_be_forgotten(name):
+                raise ValueError(f"forget: {name!r} is still running; stop it first")
+            self._supervisor.forget(name)
+            self._require_runtime().forget(name)
+        elif not self._supervisor.forget(name):
+            raise ValueError(f"forget: no query is named {name!r}; known: {self._names()}")
+
+    def silence(
+        self,
+        queries: str,
+        minutes: float | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        alertname: str = "*",
+    ) -> None:
+        """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
+
+        Alerts sent before stay open, and their resolution is sent. The silence ends with this
+        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
+
+        Raises:
+            ValueError: the end is missing, past or without time zone, or 1,000 are in force.
+
+        """
+        silence = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
+        self._components.silencing.add(silence)
+        note = unmatched(silence, self._names() if self._runtime is not None else None)
+        if note:
+            log.warning("querypulse: silence: %s", note)
+
     def _start_by_hand(self) -> Any:
-        """The Java listener, when PySpark adds or removes it; starts the sidecar."""
+        """The Java listener, when PySpark adds or removes it; starts the sidecar.
+
+        Where nothing is watched, it is one that does nothing.
+
+        Raises:
+            Py4JError: this driver refuses Java classes and Python listeners.
+
+        """
         spark = self._spark
         self.start_or_stand_by(by_hand=True)
-        known = self._runtime.path.java_listener if self._runtime else None
-        return known if known is not None else idle_listener(spark, self.listener)
+        listener = self._runtime.path.java_listener if self._runtime else None
+        if listener is not None:
+            return listener
+        try:
+            return EventQueue(spark or active_session()).java.sessionListener()
+        except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
+            return self.listener.proxy()
 
     def _start(self, *, by_hand: bool) -> None:
         with SIDECARS.lock:
@@ -357,10 +334,16 @@ class Sidecar(SidecarView, Announcements):
             spark = self._spark or active_session()
             SIDECARS.require_none(watched_by(spark))
             self._components.redacting.honour(conf_reader(spark))
-            make = partial(Runtime, settings=self.settings, components=self._components)
-            make = partial(make, guard=self._guard, on_evaluated=self._on_evaluated)
-            make = partial(make, supervised=self._supervisor.publish)
-            runtime = start_runtime(spark, self.listener, self._guard, make, by_hand=by_hand)
+            runtime = start_runtime(
+                self.settings,
+                self._components,
+                spark,
+                self.listener,
+                self._guard,
+                by_hand=by_hand,
+                on_evaluated=self._on_evaluated,
+                supervised=self._supervisor.publish,
+            )
             if not self._keep(runtime, watched_by(spark)):
                 runtime.stop(Deadline(EXIT_SECONDS))
 
@@ -374,6 +357,36 @@ class Sidecar(SidecarView, Announcements):
                 atexit.register(self._at_exit)
         return self._runtime is runtime
 
+    def _name_of(self, method: str, query: Any) -> str:
+        """The name we use for a query, given its name or the ``StreamingQuery`` itself."""
+        if isinstance(query, str):
+            return query
+        if not hasattr(query, "id") or not hasattr(query, "name"):
+            kind = type(query).__name__
+            raise ValueError(f"{method}: give a query's name or a StreamingQuery, not {kind}")
+        evaluated = self._evaluated()
+        labels = evaluated.snapshot.labels().items() if evaluated is not None else ()
+        same_id = (label for label, shown in labels if shown.query_id == str(query.id))
+        return next(same_id, str(query.name or query.id))
+
+    def _called(self, name: str) -> list[Query]:
+        evaluated = self._evaluated()
+        queries = evaluated.snapshot.queries if evaluated is not None else ()
+        return [query for query in queries if has_name(query, name)]
+
+    def _can_be_forgotten(self, name: str) -> bool:
+        called = self._called(name)
+        return any(not query.alive for query in called) if called else name in self._expected
+
+    @property
+    def _expected(self) -> tuple[str, ...]:
+        return self._runtime.published.expected if self._runtime is not None else ()
+
+    def _names(self) -> list[str]:
+        evaluated = self._evaluated()
+        labels = evaluated.snapshot.labels() if evaluated is not None else ()
+        return list(dict.fromkeys((*labels, *self._expected)))
+
     def _require_runtime(self) -> Runtime:
         if self._runtime is None:
             raise RuntimeError("querypulse has not started: add sidecar.listener to Spark")
@@ -382,24 +395,90 @@ class Sidecar(SidecarView, Announcements):
     def _evaluated(self) -> Evaluated | None:
         return self._runtime.evaluated if self._runtime else None
 
-    def _on_evaluated(self) -> None:
-        self._wait.wake()
+    def _wake(self) -> None:
+        """Signal a new evaluation, or the end, to the application's threads that wait."""
+        with self._news:
+            self._news.notify_all()
         self._supervisor.wake()
+
+    def _is_decided(self, *, on_stall: bool) -> bool:
+        evaluated = self._evaluated()
+        if self._closed or evaluated is None:
+            return self._closed
+        if self._failure(on_stall=on_stall) is not None:
+            return True
+        return nothing_left(evaluated.snapshot, evaluated.evaluation)
+
+    def _failure(self, *, on_stall: bool) -> QueryFailure | None:
+        evaluated = self._evaluated()
+        if evaluated is None:
+            return None
+        failure = first_failure(evaluated.snapshot, evaluated.evaluation)
+        return failure or (first_stall(evaluated) if on_stall else None)
+
+    def _on_evaluated(self) -> None:
+        self._wake()
         newest = None if self._closed else self._evaluated()
         if newest is not None and newest.snapshot.context.is_on_purpose:
             # The worker calls this and cannot wait for its own end.
-            in_background("close", self._guard, self.close)
+            close = partial(self._guard.attempt, "close", self.close)
+            threading.Thread(target=close, name="querypulse-close", daemon=True).start()
 
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):
             self.close(EXIT_SECONDS)
 
 
-SIDECARS: Registry[Sidecar] = Registry()
+class Registry:
+    """At most one open sidecar for each SparkContext."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        """Held from the search for a sidecar until a new one is recorded."""
+        self.automatic: weakref.WeakSet[Sidecar] = weakref.WeakSet()
+        """Those whose place a sidecar takes that the application starts."""
+        self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+
+    def find(self, context: Any) -> Sidecar | None:
+        """The open sidecar of a SparkContext."""
+        sidecar = self._sidecars.get(context)
+        return None if sidecar is None or sidecar.closed else sidecar
+
+    def require_none(self, context: Any) -> None:
+        """Require that no open sidecar watches this SparkContext; an automatic one is closed.
+
+        Those of SparkContexts that the application has stopped are closed: they would do so
+        themselves a moment later, but the new one may need their port now.
+
+        Raises:
+            SettingsError: another one watches it.
+
+        """
+        sidecar = self.find(context)
+        if sidecar is not None and not self.make_way(sidecar):
+            raise SettingsError("another sidecar watches this SparkContext: use or close that")
+        for watched, stale in list(self._sidecars.items()):
+            if is_stopped(watched):
+                stale.close(timeout=2.0)
+
+    def make_way(self, sidecar: Sidecar) -> bool:
+        """Close an automatic sidecar; False if it is not automatic."""
+        if sidecar in self.automatic:
+            sidecar.close()
+        return sidecar in self.automatic
+
+    def remember(self, context: Any, sidecar: Sidecar) -> None:
+        """Record the sidecar of a SparkContext."""
+        self._sidecars[context] = sidecar
+
+    def forget(self, sidecar: Sidecar) -> None:
+        """Remove a sidecar, and with it the reference to its SparkContext."""
+        for context, watching in list(self._sidecars.items()):
+            if watching is sidecar:
+                del self._sidecars[context]
 
 
-# -- attachment -------------------------------------------------------------------------------
-# ``attach(spark)``: the one line that users add to a job.
+SIDECARS = Registry()
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:
@@ -421,7 +500,7 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
     with SIDECARS.lock:
         known = SIDECARS.find(watched_by(spark))
         if known is not None and not _is_replaced(known, arguments):
-            SIDECARS.keep(known)
+            SIDECARS.automatic.discard(known)
             return known
         return _started(spark, arguments)
 
@@ -435,7 +514,7 @@ def attach_automatically(spark: Any) -> None:
         Exception: as ``attach``.
 
     """
-    SIDECARS.let_yield(attach(spark))
+    SIDECARS.automatic.add(attach(spark))
 
 
 def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
@@ -452,7 +531,7 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
 
 
 def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
-    """Whether settings differ from those of a sidecar that yields, which is closed.
+    """Whether settings differ from those of an automatic sidecar, which is closed.
 
     Raises:
         SettingsError: they differ from those of another sidecar.
@@ -466,3 +545,38 @@ def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
             "close the first sidecar, or give all settings to the first call"
         )
     return bool(other)
+
+
+def notebook_page(status: Status, url: str | None) -> str:
+    """The queries of a status, the unhealthy first, at most ``MAX_ROWS``; all text is escaped."""
+    alerts: dict[str, list[str]] = defaultdict(list)
+    for alert in status.alerts:
+        alerts[alert.labels["query"]].append(alert.labels["alertname"])
+    shown = {query.name for query in status.queries}
+    others = sorted({name for query in alerts.keys() - shown for name in alerts[query]})
+    queries = sorted(status.queries, key=lambda query: query.name not in alerts)
+    left_out = len(queries) - MAX_ROWS
+    parts = [_title(status.app, url), _table(queries[:MAX_ROWS], alerts)]
+    parts += [f"<p>and {left_out} more</p>"] if left_out > 0 else []
+    parts += [f"<p>other alerts: {escape(', '.join(others))}</p>"] if others else []
+    return f"<div>{''.join(parts)}</div>"
+
+
+def _title(app: str, url: str | None) -> str:
+    link = f' · <a href="{escape(url)}">{escape(url)}</a>' if url else ""
+    return f"<p><b>querypulse</b> {escape(app)}{link}</p>"
+
+
+def _table(queries: Iterable[QueryStatus], alerts: Mapping[str, list[str]]) -> str:
+    heads = ("query", "state", "reason", "last commit", "alerts")
+    head = "".join(f"<th>{text}</th>" for text in heads)
+    rows = [_row(query, alerts.get(query.name, [])) for query in queries]
+    body = "".join(rows) or f'<tr><td colspan="{len(heads)}">no query yet</td></tr>'
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _row(query: QueryStatus, alerts: list[str]) -> str:
+    age = query.last_commit_age_seconds
+    commit = "" if age is None else f"{duration(age)} ago"
+    cells = (query.name, query.state, query.reason, commit, ", ".join(alerts))
+    return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"

@@ -1,4 +1,9 @@
-"""Starts and restarts queries, in the thread that calls ``Sidecar.supervise``."""
+"""Starts queries and restarts them after failures, in the thread that calls ``Sidecar.supervise``.
+
+A restart comes after a pause that doubles with each failure. Two counts end the restarts: the
+failures within a period, and those since the query last committed or was idle; so a query that
+always fails ends, however long its pauses are. All times are monotonic seconds.
+"""
 
 from __future__ import annotations
 
@@ -6,37 +11,252 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
 from typing import Any
 
+import msgspec
+import tenacity
 from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
+from ..alerting.policy import Limits
+from ..alerting.restarts import poison_batch
+from ..alerting.retries import nth_wait
 from ..alerting.rules import driver_down, query_stopped
 from ..core.redaction import redact
 from ..listener.identity import base_label
 from ..listener.probe import Context
-from ..listener.snapshot import Snapshot, SupervisedQuery
+from ..listener.query import Outcome, Query
+from ..listener.snapshot import Ownership, Snapshot, SupervisedQuery
 from ..listener.spark.jvm import THROWN
-from . import restarting
 from .failure import QueryFailure
-from .restarting import Indexed, RestartTerms, Supervision, SupervisionEnd
 
 log = logging.getLogger("querypulse")
 
-
-# -- supervisions -----------------------------------------------------------------------------
-# The supervised queries of one sidecar, for the threads that supervise, evaluate and forget.
-
-
 Starts = Mapping[str, Callable[[], Any]]
 
+FIRST_PAUSE_SECONDS = 1.0
+JITTER = tenacity.wait_random(0.0, 1.0)
+"""Queries that fail together are not started together."""
+ROUND_SECONDS = 1.0
+UNSEEN_SECONDS = 10.0
+"""After this time without any signal of a new run, Spark is asked whether it is active."""
+MAX_ERROR_CHARACTERS = 300
 
-class SuperviseCall:
+
+class RestartTerms(msgspec.Struct, frozen=True):
+    """How often and how fast a query is started again.
+
+    Raises:
+        ValueError: a term is not allowed.
+
+    """
+
+    restarts: int = 10
+    """How many restarts it may use up within ``within_seconds``, or without a commit."""
+    within_seconds: float = 3600.0
+    max_pause_seconds: float = 300.0
+    same_batch_failures: int = 5
+    """So many failures of one batch with one error class end the restarts; at most 16."""
+
+    def __post_init__(self) -> None:
+        allowed = {
+            "restarts": (self.restarts, 0, 1000),
+            "within_seconds": (self.within_seconds, 1, float("inf")),
+            "max_pause_seconds": (self.max_pause_seconds, FIRST_PAUSE_SECONDS, 86400),
+            "same_batch_failures": (self.same_batch_failures, 2, 16),
+        }
+        for name, (value, least, most) in allowed.items():
+            if not isinstance(value, (int, float)) or not least <= value <= most:
+                raise ValueError(f"supervise: {name} must be {least:g} to {most:g}, given {value}")
+
+    def pause(self, failures: int) -> float:
+        """Seconds until the next start, after so many failures: 1, 2, 4, 8 ... and jitter."""
+        longest = self.max_pause_seconds
+        wait = tenacity.wait_exponential(multiplier=FIRST_PAUSE_SECONDS, max=longest)
+        return nth_wait(wait + JITTER, failures)
+
+
+class Indexed(msgspec.Struct, frozen=True):
+    """A snapshot, indexed once for all supervised queries."""
+
+    by_run: dict[str, Query]
+    by_label: dict[str, Query]
+    ownership: Ownership
+    polled_at: float | None
+    """When the last poll of the probe began."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> Indexed:
+        """Index a snapshot."""
+        by_run = {query.run_id: query for query in snapshot.queries}
+        polled_at = snapshot.probe.began_at if snapshot.probe is not None else None
+        return cls(by_run, snapshot.labels(), snapshot.ownership, polled_at)
+
+    def own(self, label: str) -> Query | None:
+        """The query of this label; None if another process on this JVM has started it."""
+        query = self.by_label.get(label)
+        return query if query is not None and self.ownership.is_own(query.session) else None
+
+
+class SupervisionEnd(str, Enum):
+    """Why a query is not supervised any more."""
+
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    GIVEN_UP = "given up"
+    FORGOTTEN = "forgotten"
+
+
+class Supervision(msgspec.Struct, frozen=True):
+    """One supervised query, from its first start to the end of its supervision.
+
+    Each method that changes it returns the changed one.
+    """
+
+    name: str
+    label: str
+    terms: RestartTerms
+    due_at: float | None
+    """Since when, or from when on, a start is due; None while a run is active."""
+    next_try_at: float | None = None
+    """When Spark is asked again, after it said that the run is active; None before that."""
+    run_id: str = ""
+    """The run that was started last."""
+    started_at: float | None = None
+    """When its start function last returned."""
+    seen: bool = False
+    """Whether a snapshot has shown that run."""
+    restarts: int = 0
+    failed_at: tuple[float, ...] = ()
+    """When it failed, within the period of the terms."""
+    in_a_row: int = 0
+    """The failures since it last committed or was idle."""
+    failure: str = ""
+    end: SupervisionEnd | None = None
+
+    @property
+    def start_at(self) -> float | None:
+        """When its next start is tried; None while a run is active."""
+        return None if self.due_at is None else max(self.due_at, self.next_try_at or 0.0)
+
+    def may_start(self, seen: Indexed, now: float) -> bool:
+        """Whether its start is due, and the probe has seen Spark running since its last failure.
+
+        A query that ended with its SparkContext must not be started again.
+        """
+        if self.end is not None or self.start_at is None or now < self.start_at:
+            return False
+        polled_at = seen.polled_at
+        return not self.failed_at or (polled_at is not None and polled_at > self.failed_at[-1])
+
+    def runs_again(self, seen: Indexed) -> bool:
+        """Whether somebody started it after it was given up, and that run works or has worked."""
+        query = seen.own(self.label)
+        if self.end is not SupervisionEnd.GIVEN_UP or query is None or query.run_id == self.run_id:
+            return False
+        is_later = self.started_at is not None and query.started_at > self.started_at
+        return query.activity_seen and (query.alive or is_later)
+
+    def published(self, advanced_at: float) -> SupervisedQuery:
+        """What rules and readers see; another start of the same thread began or ended last then.
+
+        It is not overdue while those starts advance. What waits for Spark is not in that queue.
+        """
+        due_at = self.due_at
+        if due_at is not None and self.next_try_at is None:
+            due_at = max(due_at, advanced_at)
+        given_up = self.failure if self.end is SupervisionEnd.GIVEN_UP else ""
+        return SupervisedQuery(
+            self.restarts, due_at, self.failure, given_up, started_at=self.started_at
+        )
+
+    def start(self, run_id: str, now: float) -> Supervision:
+        """Its start function has returned a query with this run."""
+        counted = self._count_restart()
+        return replace(
+            counted, run_id=run_id, started_at=now, seen=False, due_at=None, next_try_at=None
+        )
+
+    def fail_start(self, why: str, now: float) -> Supervision:
+        """Its start function has raised, which counts as a failure."""
+        return self._count_restart().fail(f"its start failed: {why}", now)
+
+    def give_up(self, why: str) -> Supervision:
+        """It is not started again."""
+        return replace(self, due_at=None, failure=why, end=SupervisionEnd.GIVEN_UP)
+
+    def forget(self) -> Supervision:
+        """The application says that it will not come back."""
+        return replace(self, due_at=None, end=SupervisionEnd.FORGOTTEN)
+
+    def wait_for_spark(self, now: float) -> Supervision:
+        """Spark says that its run is active after all: wait for the next snapshot."""
+        return replace(self, next_try_at=now + FIRST_PAUSE_SECONDS)
+
+    def observe(self, seen: Indexed, now: float) -> Supervision:
+        """What the newest snapshot says about its run.
+
+        A run of its name that somebody else has started is supervised like one that was started
+        here, but not one that another process on the same JVM has started.
+        """
+        query = self._query(seen)
+        if self.end is not None or query is None:
+            return self
+        after = replace(self, run_id=query.run_id, label=query.label, seen=True)
+        if query.alive:
+            in_a_row = 0 if query.activity_seen else self.in_a_row
+            return replace(after, due_at=None, next_try_at=None, in_a_row=in_a_row)
+        if query.stop_expected:
+            return replace(after, due_at=None, end=SupervisionEnd.STOPPED)
+        if query.ended is not None and query.ended.outcome is Outcome.COMPLETED:
+            return replace(after, due_at=None, end=SupervisionEnd.COMPLETED)
+        return after if after.due_at is not None else after.fail_run(query, now)
+
+    def _query(self, seen: Indexed) -> Query | None:
+        """The query of its run, or of a later run that somebody else has started."""
+        query = seen.by_run.get(self.run_id) if self.run_id else None
+        if query is not None:
+            return query
+        later = seen.own(self.label) if self.seen or not self.run_id else None
+        return later if later is not None and later.alive else None
+
+    def _count_restart(self) -> Supervision:
+        return replace(self, restarts=self.restarts + 1) if self.failure else self
+
+    def fail_run(self, query: Query, now: float) -> Supervision:
+        """Its run has ended, and not on purpose."""
+        times = self.terms.same_batch_failures
+        poison = poison_batch(query, Limits(restart_budget=times))
+        if poison is not None:
+            batch, error = poison.batch_id, poison.error_class
+            return self.give_up(f"batch {batch} failed {times} times with {error}")
+        if query.ended is None:
+            return self.fail("it disappeared without an end event", now)
+        failure = query.ended.failure
+        return self.fail(failure.reason if failure else "it stopped without an exception", now)
+
+    def fail(self, why: str, now: float) -> Supervision:
+        """It failed: it is started again after a pause, or given up."""
+        period = self.terms.within_seconds
+        failed_at = (*(at for at in self.failed_at if now - at <= period), now)
+        within, in_a_row = len(failed_at), self.in_a_row + 1
+        after = replace(self, failed_at=failed_at, in_a_row=in_a_row, failure=why)
+        if within > self.terms.restarts:
+            return after.give_up(f"{within} failures within {period:.0f} s, the last: {why}")
+        if in_a_row > self.terms.restarts:
+            return after.give_up(
+                f"{in_a_row} failures without a commit in between, the last: {why}"
+            )
+        due_at = now + self.terms.pause(max(within, in_a_row))
+        return replace(after, due_at=due_at, next_try_at=None)
+
+
+class _Call:
     """One call of ``supervise``, whose thread starts its queries one after the other."""
 
-    def __init__(self, starts: Starts, terms: RestartTerms, now: float) -> None:
+    def __init__(self, starts: Starts, now: float) -> None:
         self.starts = starts
-        self.terms = terms
         self.news = threading.Event()
         self.handles: dict[str, Any] = {}
         """What the start functions returned last."""
@@ -44,134 +264,12 @@ class SuperviseCall:
         """When a start function was last called or last returned."""
 
 
-class Supervisions:
-    """All supervised queries, and what was given up. ``redact_ours`` hides our own secrets.
-
-    Its lock is held for moments only: neither a log nor Spark is waited for.
-    """
-
-    def __init__(self, redact_ours: Callable[[str], str], clock: Callable[[], float]) -> None:
-        self._redact_ours = redact_ours
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._known: dict[str, Supervision] = {}
-        self._calls: dict[str, SuperviseCall] = {}
-        """By name: the call that is responsible for it."""
-        self._waiting: tuple[SuperviseCall, ...] = ()
-
-    def published(self) -> dict[str, SupervisedQuery]:
-        """By label: what rules and readers see."""
-        with self._lock:
-            known = [(one, self._calls.get(one.name)) for one in self._known.values()]
-        return {
-            one.label: (restarting.queued(one, call.advanced_at) if call else one).published
-            for one, call in known
-            if one.end in {SupervisionEnd.GIVEN_UP, None}
-        }
-
-    def wake(self) -> None:
-        """Signal a new evaluation, or the end, to every call; never blocks."""
-        for call in self._waiting:
-            call.news.set()
-
-    def begin(self, call: SuperviseCall) -> None:
-        """Supervise the queries of a call.
-
-        Raises:
-            ValueError: a query is supervised already.
-
-        """
-        with self._lock:
-            twice = sorted(set(self._calls).intersection(call.starts))
-            if twice:
-                raise ValueError(f"supervise: already supervised: {', '.join(twice)}")
-            for name in call.starts:
-                self._known[name] = restarting.begin(name, base_label(name), self._clock())
-                self._calls[name] = call
-            self._waiting = (*self._waiting, call)
-
-    def end(self, call: SuperviseCall) -> None:
-        """Leave only what was given up, so that its alert stays until somebody fixes it."""
-        with self._lock:
-            self._waiting = tuple(one for one in self._waiting if one is not call)
-            for name in [name for name in call.starts if self._calls.get(name) is call]:
-                del self._calls[name]
-                if self._known[name].end is not SupervisionEnd.GIVEN_UP:
-                    del self._known[name]
-
-    def of(self, call: SuperviseCall) -> list[Supervision]:
-        """The queries that a call is responsible for."""
-        with self._lock:
-            names = [name for name in call.starts if self._calls.get(name) is call]
-            return [self._known[name] for name in names]
-
-    def is_current(self, one: Supervision) -> bool:
-        """Whether nothing has changed since ``of`` returned it; ``forget`` may change it."""
-        return self._known.get(one.name) is one
-
-    def change(self, name: str, change: Callable[[Supervision], Supervision]) -> None:
-        """Change one query, for the thread that supervises it; what has ended stays as it is."""
-        before = self._known.get(name)
-        if before is None or before.end is not None:
-            return
-        after = change(before)
-        if after == before:
-            return
-        after = replace(after, failure=self._redact_ours(after.failure))
-        with self._lock:
-            if not self.is_current(before):  # forgotten meanwhile
-                return
-            self._known[name] = after
-        _log(before, after, self._clock())
-
-    def forget(self, name: str) -> bool:
-        """Drop a query that is not running; whether it was supervised or given up."""
-        with self._lock:
-            known = [one for one in self._known.values() if name in (one.name, one.label)]
-            for one in known:
-                if one.name in self._calls:
-                    self._known[one.name] = restarting.forgotten(one)
-                else:
-                    del self._known[one.name]
-        self.wake()
-        return bool(known)
-
-    def drop_recovered(self, snapshot: Callable[[], Snapshot]) -> None:
-        """Drop each query that was given up and now runs again, so that it can be supervised."""
-        known = list(self._known.values())
-        given_up = [one for one in known if one.end is SupervisionEnd.GIVEN_UP]
-        if not given_up:
-            return
-        seen = Indexed.of(snapshot())
-        recovered = [one for one in given_up if restarting.runs_again(one, seen)]
-        with self._lock:
-            for one in recovered:
-                if self.is_current(one):
-                    del self._known[one.name]
-                    self._calls.pop(one.name, None)
-
-
-def _log(before: Supervision, after: Supervision, now: float) -> None:
-    if after.end is SupervisionEnd.GIVEN_UP:
-        log.error("querypulse: %s is not restarted any more: %s", after.name, after.failure)
-    elif after.due_at is not None and after.failure and after.failed_at != before.failed_at:
-        pause = after.due_at - now
-        log.warning("querypulse: %s restarts in %.0f s: %s", after.name, pause, after.failure)
-
-
-# -- supervisor -------------------------------------------------------------------------------
-
-
-ROUND_SECONDS = 1.0
-UNSEEN_SECONDS = 10.0
-"""After this time without any signal of a new run, Spark is asked whether it is active."""
-MAX_ERROR_CHARACTERS = 300
-
-
 class Supervisor:
-    """Knows all supervised queries of one sidecar.
+    """All supervised queries of one sidecar, for the threads that supervise, evaluate and forget.
 
     ``snapshot`` returns the newest one; once ``closed`` returns True, all supervision ends.
+    ``redact_ours`` hides our own secrets. The lock is held for moments only: neither a log nor
+    Spark is waited for.
     """
 
     def __init__(
@@ -185,20 +283,39 @@ class Supervisor:
         self._closed = closed
         self._redact_ours = redact_ours
         self._clock = clock
-        self._supervisions = Supervisions(redact_ours, clock)
+        self._lock = threading.Lock()
+        self._known: dict[str, Supervision] = {}
+        """By name: what is supervised, and what was given up."""
+        self._calls: dict[str, _Call] = {}
+        """By name: the call that is responsible for it."""
 
     def publish(self) -> Mapping[str, SupervisedQuery]:
         """By label: what rules and readers see; what was given up ends once it runs again."""
-        self._supervisions.drop_recovered(self._snapshot)
-        return self._supervisions.published()
+        self._drop_recovered()
+        published = {}
+        with self._lock:
+            for query in self._known.values():
+                if query.end in {SupervisionEnd.GIVEN_UP, None}:
+                    call = self._calls.get(query.name)
+                    published[query.label] = query.published(call.advanced_at if call else 0.0)
+        return published
 
     def wake(self) -> None:
         """Signal a new evaluation, or the end; never blocks."""
-        self._supervisions.wake()
+        for call in list(self._calls.values()):
+            call.news.set()
 
     def forget(self, name: str) -> bool:
         """Drop a query that is not running; whether it was supervised or given up."""
-        return self._supervisions.forget(name)
+        with self._lock:
+            queries = [query for query in self._known.values() if name in (query.name, query.label)]
+            for query in queries:
+                if query.name in self._calls:
+                    self._known[query.name] = query.forget()
+                else:
+                    del self._known[query.name]
+        self.wake()
+        return bool(queries)
 
     def supervise(self, starts: Starts, terms: RestartTerms) -> None:
         """Start each query, and start it again after a failure, until none is left.
@@ -208,8 +325,7 @@ class Supervisor:
             QueryFailure: a query was given up, and no other is left; or Spark has ended.
 
         """
-        call = SuperviseCall(starts, terms, self._clock())
-        self._supervisions.begin(call)
+        call = self._begin(starts, terms)
         try:
             while True:
                 call.news.clear()
@@ -219,9 +335,66 @@ class Supervisor:
                 if not self._has_left(call, snapshot):
                     return
         finally:
-            self._supervisions.end(call)
+            self._end(call)
 
-    def _has_left(self, call: SuperviseCall, snapshot: Snapshot) -> bool:
+    def _begin(self, starts: Starts, terms: RestartTerms) -> _Call:
+        now = self._clock()
+        call = _Call(starts, now)
+        with self._lock:
+            twice = sorted(set(self._calls).intersection(starts))
+            if twice:
+                raise ValueError(f"supervise: already supervised: {', '.join(twice)}")
+            for name in starts:
+                self._known[name] = Supervision(name, base_label(name), terms, due_at=now)
+                self._calls[name] = call
+        return call
+
+    def _end(self, call: _Call) -> None:
+        """Leave only what was given up, so that its alert stays until somebody fixes it."""
+        with self._lock:
+            for name in self._names(call):
+                del self._calls[name]
+                if self._known[name].end is not SupervisionEnd.GIVEN_UP:
+                    del self._known[name]
+
+    def _names(self, call: _Call) -> list[str]:
+        return [name for name in call.starts if self._calls.get(name) is call]
+
+    def _queries(self, call: _Call) -> list[Supervision]:
+        with self._lock:
+            return [self._known[name] for name in self._names(call)]
+
+    def _drop_recovered(self) -> None:
+        """Drop each query that was given up and now runs again, so that it can be supervised."""
+        queries = list(self._known.values())
+        given_up = [query for query in queries if query.end is SupervisionEnd.GIVEN_UP]
+        if not given_up:
+            return
+        seen = Indexed.of(self._snapshot())
+        with self._lock:
+            for query in given_up:
+                if query.runs_again(seen) and self._known.get(query.name) is query:
+                    del self._known[query.name]
+                    self._calls.pop(query.name, None)
+
+    def _change(self, name: str, change: Callable[[Supervision], Supervision]) -> None:
+        """Change one query; what has ended stays as it is."""
+        with self._lock:
+            before = self._known.get(name)
+            if before is None or before.end is not None:
+                return
+            after = change(before)
+            if after == before:
+                return
+            after = replace(after, failure=self._redact_ours(after.failure))
+            self._known[name] = after
+        if after.end is SupervisionEnd.GIVEN_UP:
+            log.error("querypulse: %s is not restarted any more: %s", name, after.failure)
+        elif after.due_at is not None and after.failed_at != before.failed_at:
+            pause = after.due_at - self._clock()
+            log.warning("querypulse: %s restarts in %.0f s: %s", name, pause, after.failure)
+
+    def _has_left(self, call: _Call, snapshot: Snapshot) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -230,72 +403,75 @@ class Supervisor:
             QueryFailure: as ``supervise``.
 
         """
-        _require_spark(snapshot.context)
+        if snapshot.context is Context.JVM_GONE:
+            raise QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
+        if snapshot.context is Context.STOPPED:
+            raise QueryFailure(WHOLE_DRIVER, query_stopped.CONTEXT_GONE)
         seen = Indexed.of(snapshot)
-        for one in self._supervisions.of(call):
-            self._follow(call, one, seen)
-        known = self._supervisions.of(call)
-        if all(one.end is not None for one in known):
-            _require_none_given_up(known)
+        for query in self._queries(call):
+            self._follow(call, query, seen)
+        queries = self._queries(call)
+        if all(query.end is not None for query in queries):
+            for query in queries:
+                if query.end is SupervisionEnd.GIVEN_UP:
+                    raise QueryFailure(query.label, query.failure)
             return False
         now = self._clock()
-        due = [one for one in known if restarting.may_start(one, seen, now)]
+        due = [query for query in queries if query.may_start(seen, now)]
         self._start_in_turn(call, due, snapshot)
         if not due:
-            times = [one.start_at - now for one in known if one.start_at is not None]
-            call.news.wait(min([ROUND_SECONDS, *(one for one in times if one > 0)]))
+            pauses = [query.start_at - now for query in queries if query.start_at is not None]
+            call.news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
         return True
 
-    def _follow(self, call: SuperviseCall, one: Supervision, seen: Indexed) -> None:
+    def _follow(self, call: _Call, query: Supervision, seen: Indexed) -> None:
         """Change what is known of one query as the newest snapshot says."""
-        now, is_lost = self._clock(), self._is_lost(call, one)
+        now, is_lost = self._clock(), self._is_lost(call, query)
 
-        def changed(before: Supervision) -> Supervision:
-            after = restarting.observed(before, seen, now, call.terms)
-            lost = is_lost and not after.seen
-            return restarting.run_lost(after, now, call.terms) if lost else after
+        def observe(before: Supervision) -> Supervision:
+            after = before.observe(seen, now)
+            if not is_lost or after.seen:
+                return after
+            return after.fail("it ended, and no signal has shown its run", now)
 
-        self._supervisions.change(one.name, changed)
+        self._change(query.name, observe)
 
-    def _start_in_turn(
-        self, call: SuperviseCall, due: Sequence[Supervision], snapshot: Snapshot
-    ) -> None:
+    def _is_lost(self, call: _Call, query: Supervision) -> bool:
+        """Whether Spark says that a run which no signal has shown for a while is not active."""
+        handle, at = call.handles.get(query.name), query.started_at
+        runs = query.due_at is None and query.end is None
+        if handle is None or at is None or query.seen or not runs:
+            return False
+        return self._clock() - at > UNSEEN_SECONDS and not _is_active(handle)
+
+    def _start_in_turn(self, call: _Call, due: Sequence[Supervision], snapshot: Snapshot) -> None:
         """Start what is due, until a newer snapshot says more about it."""
-        for one in sorted(due, key=lambda one: one.start_at or 0.0):
-            if self._supervisions.is_current(one):
-                self._start(call, one.name)
+        for query in sorted(due, key=lambda query: query.start_at or 0.0):
+            if self._known.get(query.name) is query:  # else it was forgotten
+                self._start(call, query.name)
             if self._closed() or self._snapshot() is not snapshot:
                 return
 
-    def _start(self, call: SuperviseCall, name: str) -> None:
+    def _start(self, call: _Call, name: str) -> None:
         """Call the start function, without any lock: it may take as long as it likes."""
-        change = self._supervisions.change
         if name in call.handles and _is_active(call.handles[name]):
-            change(name, lambda one: restarting.still_active(one, self._clock()))
+            self._change(name, lambda query: query.wait_for_spark(self._clock()))
             return
         call.advanced_at = self._clock()
         try:
-            query = call.starts[name]()
-            run_id, called = str(query.runId), query.name
+            handle = call.starts[name]()
+            run_id, started_name = str(handle.runId), handle.name
         except Exception as error:  # noqa: BLE001 - a start function may raise anything
-            why, now = described(error, self._redact_ours), self._clock()
-            change(name, lambda one: restarting.start_failed(one, why, now, call.terms))
+            why, now = describe_error(error, self._redact_ours), self._clock()
+            self._change(name, lambda query: query.fail_start(why, now))
             return
         finally:
             call.advanced_at = self._clock()
-        call.handles[name] = query
-        change(name, lambda one: restarting.started(one, run_id, self._clock()))
-        if called != name:
-            why = f"its start function started a query named {called!r}"
-            change(name, lambda one: restarting.given_up(one, why))
-
-    def _is_lost(self, call: SuperviseCall, one: Supervision) -> bool:
-        """Whether Spark says that a run which no signal has shown for a while is not active."""
-        handle, at = call.handles.get(one.name), one.started_at
-        runs = one.due_at is None and one.end is None
-        if handle is None or at is None or one.seen or not runs:
-            return False
-        return self._clock() - at > UNSEEN_SECONDS and not _is_active(handle)
+        call.handles[name] = handle
+        self._change(name, lambda query: query.start(run_id, self._clock()))
+        if started_name != name:
+            why = f"its start function started a query named {started_name!r}"
+            self._change(name, lambda query: query.give_up(why))
 
 
 def check_starts(starts: Starts) -> None:
@@ -312,39 +488,22 @@ def check_starts(starts: Starts) -> None:
             raise ValueError(f"supervise: {name!r}: give a query's name and a start function")
 
 
-def described(error: Exception, redact_ours: Callable[[str], str]) -> str:
+def describe_error(error: Exception, redact_ours: Callable[[str], str]) -> str:
     """Class and first line of an error, without secrets."""
     text = redact(f"{type(error).__name__}: {error}").strip()
     return redact_ours(text).partition("\n")[0][:MAX_ERROR_CHARACTERS]
 
 
-def _is_active(query: Any) -> bool:
+def _is_active(handle: Any) -> bool:
     """Whether Spark says that the run is active; also if it does not answer."""
     try:
-        return bool(query.isActive)
+        return bool(handle.isActive)
     except (*THROWN, OSError):
         return True
 
 
-def _require_spark(context: Context) -> None:
-    if context is Context.JVM_GONE:
-        raise QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
-    if context is Context.STOPPED:
-        raise QueryFailure(WHOLE_DRIVER, query_stopped.CONTEXT_GONE)
-
-
-def _require_none_given_up(known: Sequence[Supervision]) -> None:
-    for one in known:
-        if one.end is SupervisionEnd.GIVEN_UP:
-            raise QueryFailure(one.label, one.failure)
-
-
-# -- unwatched --------------------------------------------------------------------------------
-# What ``supervise`` does where nothing is watched, because of an internal error.
-
-
 def run_unwatched(starts: Starts, redact_ours: Callable[[str], str]) -> None:
-    """Start each query once, and wait until none of them is active. Nothing is restarted.
+    """Start each query once, and wait until none is active, where nothing can be watched.
 
     Raises:
         QueryFailure: the first of those that did not start, or that failed.
@@ -356,15 +515,15 @@ def run_unwatched(starts: Starts, redact_ours: Callable[[str], str]) -> None:
         try:
             return action()
         except Exception as error:  # noqa: BLE001 - the other queries go on after any error
-            failure = QueryFailure(name, described(error, redact_ours))
+            failure = QueryFailure(name, describe_error(error, redact_ours))
             failure.__cause__ = error
             failures.append(failure)
             log.error("querypulse: %s, and nothing restarts it", failure)  # noqa: TRY400 - redacted
             return None
 
-    queries = {name: attempt(name, start) for name, start in starts.items()}
-    for name, query in queries.items():
-        if query is not None:
-            attempt(name, query.awaitTermination)
+    handles = {name: attempt(name, start) for name, start in starts.items()}
+    for name, handle in handles.items():
+        if handle is not None:
+            attempt(name, handle.awaitTermination)
     if failures:
         raise failures[0]

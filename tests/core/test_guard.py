@@ -10,7 +10,7 @@ from support.planted import HUNTER, PLANTED
 from urllib3.connectionpool import HTTPConnectionPool
 from urllib3.exceptions import MaxRetryError
 
-from querypulse.core.guard import Guard
+from querypulse.core.guard import Guard, Problem
 from querypulse.core.redaction import WITHHELD, RedactedLog, Redactor
 
 log = logging.getLogger("querypulse")
@@ -168,3 +168,14 @@ def test_percent_sign_in_a_message_survives(redacted_log, logged):
     log.warning("querypulse: %s", "100% of %s")
 
     assert logged().endswith("querypulse: 100% of %s")
+
+
+def test_problem_is_logged_when_it_is_new(caplog):
+    problem = Problem("querypulse: %s was not taken: %s", "heartbeat")
+    for text in ("", "refused", "refused", "silent", "", "silent"):
+        problem.note(text)
+        assert problem.text == text
+
+    assert [record.getMessage() for record in caplog.records] == [
+        f"querypulse: heartbeat was not taken: {text}" for text in ("refused", "silent", "silent")
+    ]

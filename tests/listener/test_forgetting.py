@@ -13,7 +13,7 @@ from querypulse.listener.event_reader import Forget
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.identity import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
 from querypulse.listener.state import MAX_GONE_UNNAMED, State
-from querypulse.sidecar import Settings, Sidecar, sidecar
+from querypulse.sidecar import Settings, Sidecar
 
 
 def names(harness):
@@ -78,23 +78,33 @@ def test_only_the_ended_query_of_two_with_one_name_is_forgotten():
     assert list(story.shown()) == ["q-22222222"]
 
 
-class Parts:
-    """The parts of the runtime that ``announcing`` needs."""
+class Running:
+    """The parts of a sidecar's runtime that ``forget`` needs."""
 
-    def __init__(self, harness, expected=()):
-        self.evaluated = harness.worker.evaluated
+    def __init__(self, harness, expected=(), flush=lambda: None):
+        self.harness = harness
         self.published = self
         self.expected = expected
+        self.on_flush = flush
         self.forgotten = []
+
+    @property
+    def evaluated(self):
+        return self.harness.worker.evaluated
+
+    def flush(self, deadline):
+        self.on_flush()
+        return False
 
     def forget(self, name):
         self.forgotten.append(name)
 
 
-def forgotten_by(harness, name, **settings):
-    parts = Parts(harness, **settings)
-    sidecar.forget(parts, lambda: False, name, lambda _: False)
-    return parts.forgotten
+def forgotten_by(harness, name, **parts):
+    sidecar = Sidecar(Settings(http_port=-1))
+    sidecar._runtime = running = Running(harness, **parts)
+    sidecar.forget(name)
+    return running.forgotten
 
 
 def test_ended_and_expected_queries_can_be_forgotten():
@@ -119,14 +129,8 @@ def test_query_that_cannot_be_forgotten_is_an_error_with_a_reason(name, message)
 
 def test_forget_waits_for_a_pending_end_event():
     harness = WorkerHarness().started().step()
-    parts = Parts(harness)
 
-    def flush():
-        parts.evaluated = harness.ended().step().worker.evaluated
-        return False
-
-    sidecar.forget(parts, flush, "a", lambda _: False)
-    assert parts.forgotten == ["a"]
+    assert forgotten_by(harness, "a", flush=lambda: harness.ended().step()) == ["a"]
 
 
 def test_sidecar_that_watches_nothing_knows_no_query():

@@ -252,7 +252,7 @@ PYSPARK = f"{LIBRARY}/pyspark/sql/streaming/query.py"
 SOCKET = f"{LIBRARY}/py4j/java_gateway.py"
 AWAITS = CodeLocation(PYSPARK, 221, "awaitTermination", "StreamingQuery")
 OWN = CodeLocation(JOB, 41, "main")
-OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
+OURS = CodeLocation(main_thread.__code__.co_filename, 7, "await_any_failure", "Sidecar")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ OURS = CodeLocation(main_thread.__code__.co_filename, 7, "wait", "FailureWait")
         ([CodeLocation(SOCKET, 9, "send", "Connection"), AWAITS, OWN],
          f"waits in StreamingQuery.awaitTermination(), job line {JOB}:41 in main"),
         ([CodeLocation(SOCKET, 9, "send_command"), OWN], f"waits in send_command(), job line {JOB}:41 in main"),
-        ([OURS, OWN], f"waits in FailureWait.wait(), job line {JOB}:41 in main"),
+        ([OURS, OWN], f"waits in Sidecar.await_any_failure(), job line {JOB}:41 in main"),
         ([OWN, CodeLocation(JOB, 90, "<module>")], f"runs job line {JOB}:41 in main"),
         ([AWAITS, CodeLocation("<stdin>", 1, "<module>")], "waits in StreamingQuery.awaitTermination(), job line <stdin>:1 in <module>"),
         ([AWAITS, CodeLocation("<frozen runpy>", 88, "_run_code")], ""),

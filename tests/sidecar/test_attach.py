@@ -28,7 +28,6 @@ from querypulse.sidecar import (
     SettingsError,
     Sidecar,
     attach,
-    file_readers,
     observers,
     runtime,
     session,
@@ -267,7 +266,7 @@ def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
 # -- internal errors ------------------------------------------------------------------------------
 
 
-def fail(*_):
+def fail(*_, **__):
     raise RuntimeError("an error of ours")
 
 
@@ -289,7 +288,7 @@ BREAK = {
     ),
     "no event path": refuse_everything,
     "the probe": lambda driver, patch: driver.java_errors.update(probe=RuntimeError("of ours")),
-    "the worker": lambda driver, patch: patch.setattr(runtime.Runtime, "_make_worker", fail),
+    "the worker": lambda driver, patch: patch.setattr(runtime, "Worker", fail),
     "the server": lambda driver, patch: patch.setattr(runtime.Runtime, "_listens", fail),
     "a thread": refuse_a_thread,
     "the settings": lambda driver, patch: patch.setattr(sidecar_module, "settings_of", fail),
@@ -577,7 +576,7 @@ def test_server_starts_with_anonymous_access_allowed(driver, caplog):
 
 
 def test_rotated_token_is_required_from_then_on(driver, tmp_path, monkeypatch):
-    monkeypatch.setattr(file_readers, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(observers, "READ_SECONDS", 0.05)
     path = tmp_path / "token"
     path.write_text("old")
     sidecar = attach(driver, http_port=0, http_token_file=str(path), source_interval_seconds=0)
@@ -600,7 +599,7 @@ def test_rotated_token_is_required_from_then_on(driver, tmp_path, monkeypatch):
 )
 def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path, monkeypatch):
     """Opening a FIFO without a writer blocks, like a file on a dead NFS server."""
-    monkeypatch.setattr(file_readers, "READ_SECONDS", 0.05)
+    monkeypatch.setattr(observers, "READ_SECONDS", 0.05)
     silences, key = tmp_path / "silences", tmp_path / "key"
     os.mkfifo(silences)
     key.write_text("k" * 32)

@@ -9,7 +9,7 @@ import pytest
 
 from querypulse.exporter.status import AlertStatus, QueryStatus, Status
 from querypulse.sidecar import Settings, Sidecar
-from querypulse.sidecar.notebook import MAX_ROWS, page
+from querypulse.sidecar.sidecar import MAX_ROWS, notebook_page
 
 
 def query(name, **values):
@@ -25,7 +25,7 @@ def alert(query, alertname="StreamingQueryFailed"):
 
 def shown(*queries, alerts=(), url=None, app="orders"):
     blank = dict.fromkeys(Status.__struct_fields__)
-    return page(Status(**{**blank, "app": app, "queries": queries, "alerts": alerts}), url)
+    return notebook_page(Status(**{**blank, "app": app, "queries": queries, "alerts": alerts}), url)
 
 
 class Cells(HTMLParser):
@@ -68,8 +68,9 @@ def test_a_row_has_state_reason_age_and_alerts():
     ]
 
 
-def test_a_query_without_commit_and_alert_leaves_both_empty():
+def test_what_is_not_there_is_empty():
     assert cells(shown(query("gold"))) == ["gold", "running", "", "", ""]
+    assert cells(shown()) == ["no query yet"]
 
 
 def test_the_unhealthy_come_first_and_the_order_stays():
@@ -106,10 +107,6 @@ def test_alerts_of_the_whole_driver_follow_the_table():
 
     assert re.search(r"other alerts: StreamingDriverDown</p>", text)
     assert "other alerts" not in shown(query("a"), alerts=(alert("a"),))
-
-
-def test_without_a_query_the_table_says_so():
-    assert cells(shown()) == ["no query yet"]
 
 
 @pytest.mark.usefixtures("clean_environment")

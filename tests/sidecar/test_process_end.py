@@ -13,7 +13,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
 from querypulse.sidecar import runtime
-from querypulse.sidecar.runtime import ProcessEnd, end_of, uncaught_exception
+from querypulse.sidecar.runtime import NOTICES, ProcessEnd, end_of, uncaught_exception
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -47,7 +47,7 @@ def test_jvm_that_does_not_answer_at_the_end_has_crashed():
 
 
 def test_crash_sends_no_shutdown_notice():
-    assert {end: end.notice for end in ProcessEnd} == {
+    assert {end: NOTICES.get(end) for end in ProcessEnd} == {
         ProcessEnd.CLOSED: Notice.STOPPED,
         ProcessEnd.TERMINATED: Notice.TERMINATED,
         ProcessEnd.CRASHED: None,

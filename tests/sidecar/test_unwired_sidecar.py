@@ -14,8 +14,8 @@ from support.fake_driver import FakeDriver, python_jvm
 from support.patience import PATIENCE_SECONDS
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
-from querypulse.sidecar.session import NoSessionError, Registry, active_session
-from querypulse.sidecar.sidecar import SIDECARS
+from querypulse.sidecar.session import NoSessionError, active_session
+from querypulse.sidecar.sidecar import SIDECARS, Registry
 
 HOOK = "https://hooks.example.com/services/hidden-path"
 KNOWN_SESSION = session._known_session
@@ -225,40 +225,16 @@ class FakeJavaContext:
         self._jsc = object()
 
 
-class FakeSidecar:
-    """Watches until it is closed."""
-
-    closed = False
-
-    def close(self, timeout=0.0):
-        self.closed = True
-
-
-def test_registry_finds_the_watcher_of_a_context():
-    registry, context, watcher = Registry(), FakeJavaContext(), FakeSidecar()
-    registry.remember(context, watcher)
-
-    assert registry.find(context) is watcher
+def test_registry_finds_the_open_sidecar_of_a_context_and_closes_those_of_stopped_ones():
+    registry, stopped, living = Registry(), FakeJavaContext(), FakeJavaContext()
+    sidecars = {context: Sidecar(Settings()) for context in (stopped, living)}
+    for context, sidecar in sidecars.items():
+        registry.remember(context, sidecar)
+    assert registry.find(living) is sidecars[living]
     assert registry.find(FakeJavaContext()) is None
+    stopped._jsc = None
+    registry.require_none(FakeJavaContext())
 
-
-def test_registry_does_not_find_a_closed_watcher():
-    registry, context, watcher = Registry(), FakeJavaContext(), FakeSidecar()
-    registry.remember(context, watcher)
-    watcher.close()
-
-    assert registry.find(context) is None
-
-
-def test_registry_closes_the_watcher_of_a_stopped_context():
-    registry, old, living = Registry(), FakeJavaContext(), FakeJavaContext()
-    watchers = FakeSidecar(), FakeSidecar(), FakeSidecar()
-    registry.remember(old, watchers[0])
-    registry.remember(living, watchers[1])
-    assert not watchers[0].closed
-    old._jsc = None
-    registry.close_stale()
-    registry.remember(FakeJavaContext(), watchers[2])
-
-    assert [watcher.closed for watcher in watchers] == [True, False, False]
-    assert registry.find(living) is watchers[1]
+    assert [sidecar.closed for sidecar in sidecars.values()] == [True, False]
+    assert registry.find(stopped) is None
+    assert registry.find(living) is sidecars[living]

@@ -1,0 +1,588 @@
+"""``supervise`` starts queries one after the other, restarts them, gives up, and says why it ends."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+from msgspec.structs import replace
+from support.clock import Clock
+from support.patience import PATIENCE_SECONDS, until
+from support.story import CONFLICT, Story, processing, run
+
+from querypulse.core.redaction import redact
+from querypulse.listener.probe import Context
+from querypulse.listener.snapshot import Ownership
+from querypulse.sidecar import QueryFailure
+from querypulse.sidecar.supervise import (
+    Indexed,
+    RestartTerms,
+    Supervision,
+    SupervisionEnd,
+    Supervisor,
+    check_starts,
+    run_unwatched,
+)
+
+ONCE = "AvailableNowTrigger"
+NEVER_AGAIN = RestartTerms(restarts=0)
+
+
+# -- decisions, on a fake clock ------------------------------------------------------------------
+
+
+def due(at=0.0, **terms):
+    """A query whose first start is due."""
+    return Supervision("a", "a", RestartTerms(**terms), due_at=at)
+
+
+def running(**terms):
+    """A supervised query whose run has started at 0 s."""
+    return due(**terms).start("a-1", 0.0)
+
+
+def follow(query, story, now):
+    return query.observe(Indexed.of(story.snapshot(now)), now)
+
+
+def can_start(query, story, now):
+    return query.may_start(Indexed.of(story.snapshot(now)), now)
+
+
+def runs_again(query, story, now):
+    return query.runs_again(Indexed.of(story.snapshot(now)))
+
+
+def failing(times, **terms):
+    """The supervision of a query that fails and is started again at each of these times."""
+    story, query = Story(), due(**terms)
+    for number, at in enumerate(times, 1):
+        query = query.start(f"a-{number}", at - 1)
+        story.started(run=number, at=at - 1).ended(run=number, at=at, exception=CONFLICT)
+        query = follow(query, story, at)
+    return query
+
+
+def test_first_start_is_due_at_once():
+    query = due(5.0)
+
+    assert can_start(query, Story(), 5.0)
+    assert query.restarts == 0
+
+
+def test_failed_run_is_started_again_after_a_pause():
+    query = follow(running(), Story().started(at=0).ended(at=10, exception=CONFLICT), 10)
+
+    assert 11.0 <= query.due_at <= 12.0
+    assert query.failure == "ConcurrentAppendException: Files were added"
+    assert query.start("a-2", 12).restarts == 1
+
+
+def test_pauses_double_up_to_the_limit_and_vary():
+    terms = RestartTerms(max_pause_seconds=20)
+    pauses = [terms.pause(failures) for failures in range(1, 8)]
+
+    assert [int(pause) for pause in pauses[:4]] == [1, 2, 4, 8]
+    assert all(20 <= pause <= 21 for pause in pauses[5:])
+    assert len({terms.pause(3) for _ in range(20)}) > 1
+
+
+def test_failures_beyond_the_restarts_of_a_period_are_the_end():
+    assert failing([10, 20, 30], restarts=3, same_batch_failures=16).end is None
+    query = failing([10, 20, 30, 40], restarts=3, same_batch_failures=16)
+
+    assert query.end is SupervisionEnd.GIVEN_UP
+    assert query.failure.startswith("4 failures within 3600 s, the last: ConcurrentAppendException")
+    assert query.published(0).given_up == query.failure
+
+
+def test_failures_of_earlier_periods_do_not_count_if_it_committed_since():
+    story, query = Story(), due(restarts=2, within_seconds=150)
+    for number in range(1, 10):
+        at = number * 100.0
+        query = query.start(f"a-{number}", at)
+        story.started(run=number, at=at).commit(run=number, batch=number, at=at + 10)
+        query = follow(query, story, at + 10)
+        story.ended(run=number, at=at + 20, exception=CONFLICT)
+        query = follow(query, story, at + 20)
+
+    assert query.end is None
+
+
+def test_query_that_never_commits_is_given_up_however_long_its_pauses_are():
+    query = failing([1000, 2000, 3000], restarts=2, within_seconds=500, same_batch_failures=16)
+
+    assert query.failure.startswith("3 failures without a commit in between")
+
+
+def test_same_batch_that_fails_again_and_again_is_given_up():
+    story, query = Story(), due(same_batch_failures=3)
+    for number in range(1, 4):
+        assert query.end is None
+        query = query.start(f"a-{number}", number * 10)
+        story.started(run=number, at=number * 10)
+        story.probe(processing("a", number, batch=7), at=number * 10 + 1)
+        story.ended(run=number, at=number * 10 + 2, exception=CONFLICT)
+        query = follow(query, story, number * 10 + 2)
+
+    assert query.failure == "batch 7 failed 3 times with ConcurrentAppendException"
+
+
+def test_start_function_that_raises_counts_as_a_failure():
+    query = due(restarts=2)
+    for number in range(3):
+        query = query.fail_start("ValueError: no", float(number))
+
+    assert query.end is SupervisionEnd.GIVEN_UP
+    assert query.failure.endswith("the last: its start failed: ValueError: no")
+    assert query.restarts == 2
+
+
+def test_end_on_purpose_is_no_failure():
+    def announced():
+        return Story().probe(run(), at=0).expect_stop()
+
+    completes = Story().probe(run(trigger=ONCE), at=0).ended(at=10)
+    ends = {
+        "announced stop": follow(running(), announced().ended(at=10), 10),
+        "failure after it": follow(running(), announced().ended(at=10, exception=CONFLICT), 10),
+        "availableNow completes": follow(running(), completes, 10),
+    }
+
+    assert {name: (query.end, query.due_at) for name, query in ends.items()} == {
+        "announced stop": (SupervisionEnd.STOPPED, None),
+        "failure after it": (SupervisionEnd.STOPPED, None),
+        "availableNow completes": (SupervisionEnd.COMPLETED, None),
+    }
+
+
+def test_stop_announced_while_a_restart_is_due_cancels_it():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    query = follow(running(), story, 10)
+    query = follow(query, story.expect_stop(), 11)
+
+    assert query.end is SupervisionEnd.STOPPED
+
+
+def test_stop_that_nobody_announced_is_a_failure():
+    query = follow(running(), Story().probe(run(), at=0).ended(at=10), 10)
+
+    assert query.failure == "it stopped without an exception"
+    assert query.due_at > 10
+
+
+def test_run_that_no_snapshot_shows_yet_is_waited_for():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    query = follow(running(), story, 10).start("a-2", 11)
+
+    assert follow(query, story, 12) == query
+
+
+def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
+    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
+    query = follow(running(), story, 10)
+    query = follow(query, story.started(run=2, at=11), 11)
+
+    assert (query.due_at, query.run_id) == (None, "a-2")
+
+
+def test_run_that_disappears_and_is_back_is_not_started_again():
+    story = Story().probe(run(), at=0).probe(at=5)
+    query = follow(running(), story, 5)
+    query = query.wait_for_spark(6.5)
+    assert not can_start(query, story.probe(run(), at=7), 7)
+
+    assert follow(query, story, 7).due_at is None
+
+
+def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure():
+    """A query that ended with its SparkContext must not be started again."""
+    story = Story().probe(run(), at=9).ended(at=10, exception=CONFLICT)
+    query = follow(running(), story, 10)
+
+    assert not can_start(query, story, 60)
+    assert can_start(query, story.probe(at=61), 61)
+
+
+def test_query_that_a_snapshot_lacks_is_still_restarted():
+    """Only ``Sidecar.forget`` ends its supervision; old queries are forgotten to save memory."""
+    story = Story().probe(run(), at=5).ended(at=10, exception=CONFLICT)
+    query = follow(running(), story, 10)
+    story.state.forget_name("a")
+
+    assert can_start(follow(query, story, 11), story.probe(at=15), 15)
+
+
+def test_restart_is_overdue_although_spark_calls_the_last_run_active():
+    query = follow(running(), Story().probe(run(), at=0).probe(at=5), 5)
+    due_at = query.due_at
+    for now in (7, 100, 1000):
+        query = query.wait_for_spark(now)
+
+    assert not can_start(query, Story(), 1000.5)
+    assert query.published(999).due_at == due_at < 8
+    assert query.start("a-2", 1001).next_try_at is None
+
+
+def test_start_that_waits_for_other_starts_is_due_since_the_last_of_them():
+    query = due()
+
+    assert query.published(90).due_at == 90
+    assert query.start("a-1", 91).published(90).due_at is None
+
+
+def owned(snapshot, session):
+    """The snapshot of a process that shares its JVM, and has claimed this session."""
+    return replace(snapshot, ownership=Ownership(own=frozenset({session}), has_others=True))
+
+
+@pytest.mark.parametrize(("session", "due_at"), [("theirs", 0.0), ("ours", None)])
+def test_query_of_another_process_is_not_taken_for_ours(session, due_at):
+    other = run()
+    other = replace(other, facts=replace(other.facts, session=session))
+    seen = Indexed.of(owned(Story().probe(other, at=1).snapshot(2), "ours"))
+    query = due().observe(seen, 2)
+
+    assert query.due_at == due_at
+
+
+def test_given_up_query_that_works_again_is_noticed():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    query = follow(running(restarts=0), story, 2)
+
+    assert query.end is SupervisionEnd.GIVEN_UP
+    assert not runs_again(query, story, 5)
+    assert not runs_again(query, story.started(run=2, at=10), 11)
+    assert runs_again(query, story.commit(run=2, batch=1, at=20), 21)
+    assert not runs_again(running(), story, 21)
+
+
+def test_given_up_query_whose_later_run_ended_within_one_evaluation_is_noticed():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    query = follow(running(restarts=0), story, 2)
+    story.probe(run(number=2, trigger=ONCE), at=10).commit(run=2, batch=1, at=20).ended(
+        run=2, at=20
+    )
+
+    assert runs_again(query, story, 21)
+
+
+def test_earlier_run_of_a_given_up_query_is_no_recovery():
+    story = Story().started(at=0).commit(batch=1, at=5).ended(at=10, exception=CONFLICT)
+    query = follow(running(restarts=1), story, 10).start("a-2", 12)
+    query = query.fail("it is lost", 30)
+
+    assert query.end is SupervisionEnd.GIVEN_UP
+    assert not runs_again(query, story, 31)
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ({"restarts": -1}, "restarts must be 0 to 1000, given -1"),
+        ({"within_seconds": 0}, "within_seconds must be 1 to inf"),
+        ({"max_pause_seconds": 0.1}, "max_pause_seconds must be 1 to 86400"),
+        ({"same_batch_failures": 17}, "same_batch_failures must be 2 to 16"),
+        ({"restarts": "many"}, "restarts must be"),
+    ],
+)
+def test_terms_that_are_not_allowed_raise(terms, message):
+    with pytest.raises(ValueError, match=message):
+        RestartTerms(**terms)
+
+
+# -- the calling thread --------------------------------------------------------------------------
+
+
+class Harness:
+    """A supervisor on a fake clock; the story goes on when a query starts."""
+
+    def __init__(self):
+        self.clock, self.story, self.is_closed = Clock(0.0), Story(), False
+        self.newest = lambda: self.story.snapshot(self.clock())
+        self.supervisor = Supervisor(
+            self.snapshot,
+            lambda: self.is_closed,
+            lambda text: redact(text).replace("K3Y", "[redacted]"),
+            clock=self.clock,
+        )
+
+    def handle(self, number=1, name="a", *, active=False):
+        return SimpleNamespace(runId=f"{name}-{number}", name=name, isActive=active)
+
+    def failing(self):
+        self.story.started(at=0).ended(at=1, exception=CONFLICT)
+        return self.handle()
+
+    def snapshot(self):
+        return self.newest()
+
+    def hold_snapshot(self):
+        """No evaluation follows."""
+        snapshot = self.snapshot()
+        self.newest = lambda: snapshot
+
+    def run(self, terms=NEVER_AGAIN, **starts):
+        self.supervisor.supervise(starts, terms)
+
+
+@pytest.fixture
+def harness():
+    return Harness()
+
+
+def test_given_up_query_ends_the_wait_with_its_reason_and_stays_published(harness):
+    with pytest.raises(QueryFailure, match="ConcurrentAppendException") as raised:
+        harness.run(a=harness.failing)
+
+    assert raised.value.query == "a"
+    assert harness.supervisor.publish()["a"].given_up
+
+
+def test_other_queries_go_on_after_one_is_given_up(harness):
+    def works():
+        assert harness.supervisor.publish()["a"].given_up
+        harness.story.started("b", at=0)
+        harness.story.expect_stop("b").ended("b", at=2)
+        return harness.handle(name="b")
+
+    def raises():
+        harness.clock.now += 1
+        raise ValueError("no")
+
+    with pytest.raises(QueryFailure, match="ValueError: no"):
+        harness.run(a=raises, b=works)
+    assert set(harness.supervisor.publish()) == {"a"}
+
+
+def test_secrets_in_the_error_of_a_start_function_are_redacted(harness):
+    def raises():
+        raise ValueError("password=hunter2")
+
+    with pytest.raises(QueryFailure) as raised:
+        harness.run(a=raises)
+
+    assert "hunter2" not in str(raised.value)
+
+
+def test_our_own_secrets_in_the_failure_of_a_run_are_redacted(harness):
+    """The snapshot has the failure as Spark reported it."""
+
+    def start():
+        harness.story.started(at=0).ended(at=1, exception="java.lang.RuntimeException: posting K3Y")
+        return harness.handle()
+
+    with pytest.raises(QueryFailure) as raised:
+        harness.run(a=start)
+
+    assert "posting [redacted]" in raised.value.reason
+    assert "K3Y" not in repr(harness.supervisor.publish())
+
+
+def test_queue_of_starts_that_advances_is_not_overdue(harness):
+    overdue = []
+
+    def start(name):
+        harness.clock.now += 1.5
+        harness.story.started(name, at=harness.clock.now)
+        waiting = harness.supervisor.publish().values()
+        overdue.extend(harness.clock.now - one.due_at for one in waiting if one.due_at is not None)
+        harness.is_closed = name == "q99"
+        return harness.handle(name=name, active=True)
+
+    harness.run(**{f"q{number}": partial(start, f"q{number}") for number in range(100)})
+
+    assert harness.clock.now == 150
+    assert max(overdue) == 1.5
+
+
+def test_start_that_hangs_makes_all_that_wait_overdue(harness):
+    def start():
+        harness.clock.now += 200
+        waiting = harness.supervisor.publish()
+        assert [harness.clock.now - one.due_at for one in waiting.values()] == [200, 200]
+        harness.is_closed = True
+        return harness.handle(active=True)
+
+    harness.run(a=start, b=start)
+
+
+def test_many_queries_are_followed_once_per_snapshot(harness, monkeypatch):
+    indexed = []
+    index = Indexed.of
+    monkeypatch.setattr(Indexed, "of", lambda snapshot: indexed.append(1) or index(snapshot))
+    harness.hold_snapshot()
+
+    def start(name):
+        harness.is_closed = name == "q199"
+        return harness.handle(name=name, active=True)
+
+    harness.run(**{f"q{number}": partial(start, f"q{number}") for number in range(200)})
+
+    assert len(indexed) == 1
+
+
+def test_query_that_is_forgotten_while_others_start_is_not_started(harness):
+    harness.hold_snapshot()
+
+    def start():
+        assert harness.supervisor.forget("b")
+        assert harness.supervisor.forget("a")
+        return harness.handle(active=True)
+
+    harness.run(a=start, b=lambda: pytest.fail("started"))
+
+
+def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness):
+    def works():
+        harness.story.started(run=2, at=2).commit(run=2, batch=1, at=3)
+        assert set(harness.supervisor.publish()) == {"b"}
+        harness.story.ended(run=2, at=86_000, exception=CONFLICT)
+        assert set(harness.supervisor.publish()) == {"b"}
+        with pytest.raises(QueryFailure, match="its start failed"):
+            harness.run(a=lambda: None)
+        harness.is_closed = True
+        return harness.handle(name="b", active=True)
+
+    harness.run(a=harness.failing, b=works)
+
+
+def test_function_that_starts_another_query_is_given_up(harness):
+    with pytest.raises(QueryFailure, match="started a query named 'b'"):
+        harness.run(a=lambda: harness.handle(name="b", active=True))
+
+
+def test_function_that_returns_no_query_has_failed(harness):
+    with pytest.raises(QueryFailure, match="its start failed: AttributeError"):
+        harness.run(a=lambda: None)
+
+
+def test_close_ends_the_wait_and_nothing_is_supervised_any_more(harness):
+    def start():
+        harness.is_closed = True
+        return harness.handle()
+
+    harness.run(a=start)
+
+    assert harness.supervisor.publish() == {}
+
+
+def test_application_that_stops_spark_ends_the_wait(harness):
+    harness.story.probe(at=0, context=Context.STOPPED_BY_APPLICATION)
+
+    harness.run(a=lambda: pytest.fail("started"))
+
+
+@pytest.mark.parametrize("context", [Context.JVM_GONE, Context.STOPPED])
+def test_end_of_spark_raises_and_nothing_starts(harness, context):
+    harness.story.probe(at=0, context=context)
+
+    with pytest.raises(QueryFailure) as raised:
+        harness.run(a=lambda: pytest.fail("started"))
+    assert raised.value.query == "*"
+
+
+def test_same_name_twice_is_an_error(harness):
+    def start():
+        with pytest.raises(ValueError, match="already supervised: a"):
+            harness.run(a=harness.handle)
+        harness.is_closed = True
+        return harness.handle()
+
+    harness.run(a=start)
+
+
+def test_query_can_be_supervised_again_after_it_was_given_up(harness):
+    for _ in range(2):
+        with pytest.raises(QueryFailure):
+            harness.run(a=lambda: None)
+
+
+def test_forgetting_a_given_up_query_ends_its_alert(harness):
+    with pytest.raises(QueryFailure):
+        harness.run(a=lambda: None)
+
+    assert harness.supervisor.forget("a")
+    assert harness.supervisor.publish() == {}
+    assert not harness.supervisor.forget("a")
+
+
+def test_forgetting_the_last_query_ends_the_wait(harness):
+    done = threading.Event()
+
+    def wait():
+        harness.run(RestartTerms(), a=lambda: None)
+        done.set()
+
+    threading.Thread(target=wait, daemon=True).start()
+    until(lambda: harness.supervisor.forget("a"), "it is supervised")
+
+    assert done.wait(PATIENCE_SECONDS)
+
+
+def test_run_that_spark_calls_active_is_not_started_again(harness):
+    """It only disappeared from one poll; its restart stays due, so an alert follows."""
+    calls, due = [], []
+
+    class ActiveHandle(SimpleNamespace):
+        @property
+        def isActive(self):
+            due.append(harness.supervisor.publish()["a"].due_at)
+            harness.is_closed = len(due) == 3
+            return True
+
+    def start():
+        calls.append(1)
+        harness.story.started(at=0).probe(at=1)
+        return ActiveHandle(runId="a-1", name="a")
+
+    def next_snapshot():
+        harness.clock.now += 5.0
+        assert harness.clock.now < 1000
+        harness.supervisor.wake()
+        return harness.story.probe(at=harness.clock.now).snapshot(harness.clock.now)
+
+    harness.newest = next_snapshot
+    harness.run(RestartTerms(), a=start)
+
+    assert calls == [1]
+    assert len(due) == 3
+    assert len(set(due)) == 1
+
+
+def test_where_nothing_is_watched_all_others_run_to_their_end_and_the_first_failure_is_raised():
+    """An internal error of querypulse must not end a job."""
+    ended = []
+
+    def query(name, error=None):
+        def wait():
+            ended.append(name)
+            if error is not None:
+                raise error
+
+        return lambda: SimpleNamespace(awaitTermination=wait)
+
+    def broken():
+        raise RuntimeError("password=hunter2")
+
+    failing = query("failing", ValueError("later"))
+    starts = {"broken": broken, "failing": failing, "finite": query("finite"), "endless": query("endless")}  # fmt: skip
+    with pytest.raises(QueryFailure, match="RuntimeError") as raised:
+        run_unwatched(starts, redact)
+
+    assert ended == ["failing", "finite", "endless"]
+    assert raised.value.query == "broken"
+    assert "hunter2" not in str(raised.value)
+    assert isinstance(raised.value.__cause__, RuntimeError)
+
+
+def test_where_nothing_is_watched_the_wait_ends_with_the_last_query():
+    run_unwatched({"a": lambda: SimpleNamespace(awaitTermination=lambda: None)}, redact)
+
+
+def test_what_is_no_start_function_by_name_is_refused():
+    for starts in ({}, None, {"": print}, {"a": 1}, {1: print}):
+        with pytest.raises(ValueError, match="supervise: "):
+            check_starts(starts)
