@@ -14,7 +14,7 @@ from querypulse.listener.state import MAX_GONE_UNNAMED
 from .courier import Courier
 from .driver import SimDriver
 from .spark import names_of
-from .stage import Violation, WorldView
+from .stage import Property, Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
 LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
@@ -27,11 +27,11 @@ FORGET_SECONDS = 65.0
 MOST_SHOWN_BESIDES = 4
 
 
-class Bookkeeping:
+class Bookkeeping(Property):
     """Checks every evaluation of every driver."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._totals: dict[tuple[SimDriver, str], Totals] = {}
         self._owners: dict[tuple[SimDriver, str], str] = {}
         self._names: dict[str, str] = {}

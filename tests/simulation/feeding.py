@@ -14,6 +14,7 @@ from .receivers import SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,
+    Property,
     Violation,
     WorldView,
     is_seen,
@@ -30,11 +31,11 @@ NOTIFIED_SECONDS = 14.0
 """The same as after any failure."""
 
 
-class Feeding:
+class Feeding(Property):
     """Checks findings of drivers and incidents of receivers, under ``QuerySpec.expected_input``."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._fed: dict[str, float] = {}
         """How long a query with an open alert has read rows."""
         self._unknown: dict[tuple[str, str], float] = {}

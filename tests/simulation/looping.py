@@ -11,7 +11,6 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
-from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
@@ -19,7 +18,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Violation, WorldView, is_of_unnamed, is_up
+from .stage import Property, Violation, WorldView, is_of_unnamed, is_up
 
 OLD_SECONDS = 130.0
 """Older than the window of a run that has not committed yet."""
@@ -37,11 +36,11 @@ MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch ends separately from one over restarts."""
 
 
-class Looping:
+class Looping(Property):
     """Checks queries that fail in each process (the steps ``bad_batch`` and ``bad_runs``)."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._probed: defaultdict[str, set[float]] = defaultdict(set)
         """When each query failed, as far as a probe showed the run in time: then its batch is known."""
         self._named_at: dict[tuple[str, str, float], float] = {}
@@ -49,15 +48,12 @@ class Looping:
         self._named: defaultdict[tuple[str, str, float], set[str]] = defaultdict(set)
         """How it named a batch."""
 
-    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing to check after an evaluation."""
-
     def tick(self) -> None:
         """Check the incidents of each receiver, and how often it has notified."""
         now = self._stage.time.now
         self._remember_named()
         for query in self._stage.queries.values():
-            probe = self._stage.drivers[query.spec.driver].probe
+            probe = self.driver_of(query).probe
             self._probed[query.key].add(probe.batches.get(query.key, inf))
             began_at = min((one.at for one in query.failures), default=now)
             receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
@@ -120,7 +116,7 @@ class Looping:
 
     def _must_say_so(self, query: SimQuery) -> bool:
         """Whether its driver knows that its batch failed, and that an earlier process planned it."""
-        driver, checkpoint = self._stage.drivers[query.spec.driver], query.checkpoint
+        driver, checkpoint = self.driver_of(query), query.checkpoint
         failed_at, planned_at = driver.probe.failures.get(query.key), checkpoint.planned_at
         if failed_at is None or not driver.attached or not self._can_be_known(failed_at, driver):
             return False
@@ -202,7 +198,7 @@ class Looping:
 
     def _is_spent(self, receiver: SimReceiver, failed_at: list[float], query: SimQuery) -> bool:
         """Whether the failure that spends the restart budget can be known and sent by now."""
-        budget, driver = Limits().restart_budget, self._stage.drivers[query.spec.driver]
+        budget, driver = Limits().restart_budget, self.driver_of(query)
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
             return False
         if self._is_silenced(query, query_flapping.NAME):

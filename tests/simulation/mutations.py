@@ -2,15 +2,17 @@
 
 A property that no mutation breaks is useless. Each entry replaces one attribute of the product, and
 names the terms under which, and the number of seeds within which, the simulator must fail.
-``mutations_of_identity`` has the mutations of query identity, ``mutations_of_batches`` those of a
-batch in flight.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting import (
@@ -21,10 +23,19 @@ from querypulse.alerting import (
     inhibition,
     lifecycle,
     outbox,
+    reconciliation,
+    recovery,
+    restarts,
     silences,
     spool,
+    stuck_batch,
 )
-from querypulse.alerting.recovery import DriverHealth
+from querypulse.alerting.alert import Incident
+from querypulse.alerting.finding import Severity
+from querypulse.alerting.grouping import Grouping
+from querypulse.alerting.outbox import StaleResolves
+from querypulse.alerting.outbox_entry import DeliveryState, PendingSend, SendReason
+from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     monitoring_degraded,
@@ -35,22 +46,99 @@ from querypulse.alerting.rules import (
     query_stopped,
     streaming_input_missing,
 )
-from querypulse.listener import event_reader, fold, identity, probe, query, state, trends
+from querypulse.listener import (
+    event_reader,
+    fold,
+    identity,
+    past_failures,
+    probe,
+    query,
+    state,
+    trends,
+)
+from querypulse.listener.events import Started
+from querypulse.listener.identity import began_after
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.runtime import ProcessEnd
-from querypulse.watch.tracker import TargetTracker
+from querypulse.watch import alerts as alerts_module
+from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
 from . import driver
-from .mutating import Mutation, only
-from .mutations_of_batches import BATCHES
-from .mutations_of_identity import IDENTITY
-from .mutations_of_keys import KEYS
-from .mutations_of_loops import LOOPS
+from .generate import generate
+from .plan import Plan
 from .scenarios import plan_of
+from .terms import PLAIN, Terms
+from .world import PlanOutcome, run
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
+
+
+class Mutation(msgspec.Struct, frozen=True):
+    """Replaces ``owner.name`` by ``by``.
+
+    It ``breaks`` one of these properties within ``seeds`` histories of ``terms``, or in ``plan``.
+    """
+
+    what: str
+    breaks: str
+    owner: Any
+    name: str
+    by: Any
+    terms: Terms = Terms()
+    seeds: int = 25
+    first: int = 1
+    """Where the search starts: at a seed that has shown the mutation before."""
+    plan: Plan | None = None
+    essential: bool = False
+    """Whether no other one covers its decision; the rest are tried at night."""
+
+
+def only(*kinds: str, around: tuple[str, ...] = (), **other: Any) -> Terms:
+    """Short histories with little besides the named steps."""
+    little: dict[str, Any] = {
+        "minutes": (5.0,), "queries": (2,), "steps": (2, 3), "finite": 0.0, "declares": 0.0,
+        "to_query": tuple((kind, 1.0) for kind in kinds or ("repeat",)),
+        "around": tuple((kind, 1.0) for kind in around or ("acknowledge",)),
+        "around_share": 0.5 if around else 0.0,
+    }  # fmt: skip
+    return replace(PLAIN, **{**little, **other})
+
+
+@contextmanager
+def applied(mutation: Mutation) -> Iterator[None]:
+    """Apply the mutation to the product within the block."""
+    before = mutation.owner.__dict__[mutation.name]
+    setattr(mutation.owner, mutation.name, mutation.by)
+    try:
+        yield
+    finally:
+        setattr(mutation.owner, mutation.name, before)
+
+
+def caught(mutation: Mutation) -> PlanOutcome | None:
+    """The first history that breaks the property, or None."""
+    with applied(mutation):
+        for plan in _plans(mutation):
+            outcome = run(plan)
+            if outcome.violation in mutation.breaks.split("|"):
+                return outcome
+    return None
+
+
+def _plans(mutation: Mutation) -> Iterator[Plan]:
+    """The histories in which the mutation must be detected."""
+    if mutation.plan is not None:
+        yield mutation.plan
+        return
+    for seed in range(mutation.first, mutation.first + mutation.seeds):
+        yield generate(seed, mutation.terms)
+
+
+# -- the product as it was -------------------------------------------------------------------------
+
+
 _gather = incidents.gather
 _covers = silences.Silence.covers
 _why_muted, _fold_log = grouping.why_muted, fold.fold_log
@@ -58,6 +146,13 @@ _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
 _suppressor = inhibition.Inhibition.suppressor
+_forget = state.to_forget
+_met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
+_remains = identity._remains
+_introduce, _named = identity.Identity.introduce, identity.Identity.named
+_begin = StaleResolves.__init__
+_wants = outbox.Outbox._wants
+_place, _offered = Grouping._place, outbox.offered
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
@@ -144,6 +239,138 @@ HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
 UNREPORTED = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
+
+
+def _no_namesakes(*_: Any) -> Iterator[Any]:
+    return iter(())
+
+
+def _newest_bearer(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
+    known = queries.get(self.label(new.query_id) or "")
+    namesakes = list(self._namesakes(new.name, queries)) if new.name else []
+    return known or (namesakes[-1] if namesakes else None)
+
+
+def _beside_none(self: identity.Identity, new: Any, queries: Any, *, wait: bool) -> Any:
+    return _introduce(self, replace(new, beside=frozenset()), queries, wait=wait)
+
+
+def _base_label(_: Any, new: Any, __: Any) -> str:
+    return identity.base_label(new.name, new.query_id)
+
+
+def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
+    if event.run_id in list(self._past._runs)[-16:] or isinstance(event, Started):
+        return _met_by_event(self, event, at, queries, wait=wait)
+    return identity.Newcomer(event.query_id, event.run_id, at)
+
+
+def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
+    facts = run.facts
+    known = self.present(facts.query_id, queries)
+    if run.active or (known is not None and known.query_id == facts.query_id):
+        return _met_by_probe(self, run, report, queries)
+    return identity.Newcomer(facts.query_id, facts.run_id, report.at)
+
+
+def _any_called(self: state.State, name: str) -> None:
+    for one in [one for one in self._queries.values() if state.has_name(one, name)]:
+        self._put(replace(one, stop_expected=True))
+
+
+def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
+    known = present.start.timestamp if present.start is not None else None
+    return known is not None and event.timestamp is not None and event.timestamp < known
+
+
+def _named_apart(self: identity.Identity, query: Any, queries: Any) -> Any:
+    if began_after(query, queries.values()) is not None:
+        return _named(self, query, queries)
+    new = identity.Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+    named = replace(query, label=self._free_label(new, queries))
+    self._past.rename(query.label, named.label)
+    self._labels[named.query_id] = named.label
+    return named
+
+
+def _only_failures_count(query: Any) -> int:
+    return 0 if query.failure is None else 2
+
+
+def _remains_without_counters(query: Any) -> Any:
+    return replace(_remains(query), totals=query.Totals())
+
+
+def _starting_is_calm(
+    self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
+) -> Any:
+    if self._is_unhealthy(label, severity):
+        return None
+    known = self.queries.get(label)
+    return before or RecoveryWindow(self.now, known.totals.commits if known is not None else 0)
+
+
+def _calm_while_one_starts(
+    self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
+) -> RecoveryWindow | None:
+    own = [label for label in self.queries if self.is_unnamed(label)]
+    if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
+        return None
+    return before or RecoveryWindow(self.now, 0)
+
+
+def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
+    return _forget(queries, now, (), supervised)
+
+
+def _open_as_the_first(self: Grouping, alerts: Any, _: str) -> None:
+    self._put(Incident(alerts))
+
+
+def _join_the_group(self: Grouping, kind: Any, alerts: Any) -> None:
+    page = self._pages.get(f"querypulse/etl/*/{kind[0]}")
+    if page is None:
+        _place(self, kind, alerts)
+    else:
+        members = (*page.incident.alerts, *alerts)
+        self._put(replace(page.incident, alerts=members, revision=page.incident.revision + 1))
+
+
+def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
+    found = _offered(one, incident, wall)
+    if found.earlier_end is None:
+        return found
+    return replace(found, state=DeliveryState.FIRING, sent_at=one.sent_at, earlier_end=None)
+
+
+def _asks_nobody(self: StaleResolves, *, asks: bool) -> None:
+    _begin(self, asks=False)
+
+
+def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
+    stale = self.stale_resolves.first_due
+    return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.STALE_RESOLVE)]
+
+
+def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
+    return (self._healthy_seconds(driver) or 0.0) >= self._resolve_after
+
+
+def _renewed_by_health(self: alerts_module.DriverAlerts, key: Any, one: Any) -> Any:
+    driver = self.tracker.drivers[key]
+    if one.was_back and self._is_gone(driver):
+        return replace(one, revision=one.revision + 1, was_back=False)
+    return replace(one, was_back=True) if self._is_almost_healthy(driver) else one
+
+
+def _keeps_labels(active: Any) -> Any:
+    return replace(active, is_relapse=False)
+
+
+def _moved_within_trigger(case: Any, flight: Any) -> bool:
+    return stuck_batch.still(case, flight) <= case.window.seconds
+
+
 OF_NOTIFYING = (
     Mutation("every end of a driver counts as planned", "P1",
              driver, "end_of", lambda *_: ProcessEnd.CLOSED,
@@ -269,6 +496,157 @@ OF_NOTIFYING = (
              only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60),
     Mutation("expect_stop is ignored", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop"), essential=True),
+)  # fmt: skip
+
+BATCHES = (
+    Mutation("a slow batch is never critical", "P1",
+             stuck_batch, "is_slow_for_long", lambda *_: False, plan=plan_of("the first batch of a run is retried for ever"), essential=True),
+    Mutation("a slow batch is never critical, in random histories", "P1",
+             stuck_batch, "is_slow_for_long", lambda *_: False,
+             only("crawl", minutes=(12.0,), slow_critical=(240.0,))),
+    Mutation("the trigger interval counts while a batch is in flight", "P1",
+             stuck_batch, "moved_lately", _moved_within_trigger, plan=plan_of("a batch hangs under a trigger of ten minutes")),
+    Mutation("a delayed batch is critical after its window", "P2",
+             stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
+             only("skew", "starve", minutes=(8.0,))),
+    Mutation("a delayed batch is never critical", "P1",
+             stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
+             only("skew", "starve", minutes=(12.0,))),
+)  # fmt: skip
+
+IDENTITY = (
+    Mutation("a new checkpoint under the same name is another query", "P3|P4",
+             identity.Identity, "_namesakes", _no_namesakes, only("new", named=1.0), first=10, essential=True),
+    Mutation("expect_stop, stop and a new checkpoint: the probe's memory brings the old one back", "P2|P5|P6",
+             identity.Identity, "met_by_probe", _memory_introduces,
+             only("new", "plan_stop", named=1.0), 60),
+    Mutation("two running queries of one name share a label", "P4|P6",
+             identity.Identity, "_free_label", _base_label, only("die", named=1.0, twins=1.0)),
+    Mutation("running namesakes merge: the commit of one recovers the other", "P4|P6",
+             identity.Identity, "_predecessor", _newest_bearer, only("die", named=1.0, twins=1.0, steps=(1,))),
+    Mutation("a query continues the one that a poll shows active beside it", "P4|P6",
+             identity.Identity, "introduce", _beside_none,
+             plan=plan_of("a namesake that a slow poll shows first, after the other one failed")),
+    Mutation("a query keeps the label of its id although its name is known", "P2",
+             identity.Identity, "named", lambda _, query, __: query, plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
+    Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
+             identity, "began_after", lambda _, __: None, plan=plan_of("the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name")),
+    Mutation("a label is as long as the name", "P7",
+             identity, "base_label", lambda name, query_id="": name or query_id[:8],
+             plan=plan_of("a query has a name of 10,000 characters, and fails")),
+    Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
+             state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("a new checkpoint, while the session of the first run is not known yet")),
+    Mutation("an event of a run more than sixteen runs ago replaces the present run", "P1|P2|P3",
+             identity.Identity, "met_by_event", _sixteen_past_runs,
+             plan=plan_of("a late event of a run more than sixteen runs ago replaces a failure")),
+    Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P6|P7",
+             identity.Identity, "_namesakes", _no_namesakes,
+             only("crash_loop", kept=0.0, named=1.0)),
+    Mutation("a forgotten query reappears through the probe's memory", "P2|P5|P6",
+             identity.Identity, "met_by_probe", _memory_introduces,
+             only("die and restart", "plan_stop", named=1.0, small_memory=1.0, memory=0, steps=(6,))),
+    Mutation("the counters of a forgotten query restart from zero", "P6",
+             identity, "_remains", _remains_without_counters,
+             only("restart", "plan_stop", small_memory=1.0, memory=0, steps=(6,)), essential=True),
+    Mutation("a run that completes does not recover an earlier failure", "P3",
+             fold, "recovered", lambda query: query,
+             only("fail_first", "dry", finite=1.0, steps=(6,))),
+    Mutation("an expected query is forgotten", "P2|P6",
+             state, "to_forget", _forget_expected,
+             only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
+    Mutation("each unnamed query has an alert of its own", "P5|P7",
+             incidents, "_of_unnamed", lambda found, _: list(found),
+             only("crash_loop", named=0.0, kept=0.0)),
+    Mutation("the time in which a query starts counts as health", "P3",
+             DriverHealth, "recovery", _starting_is_calm,
+             plan=plan_of("a stalled query restarts, stalls, and commits: resolved at once")),
+    Mutation("expect_stop excuses a namesake that ended before", "P1|P4",
+             state.State, "expect_stop", _any_called,
+             only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, first=13),
+    Mutation("a late start event replaces a run that the probe sees running", "P1|P2|P3|P4|P5",
+             identity, "_is_older", _by_its_own_time,
+             plan=plan_of("a late start event of a run that failed at once replaces the running one")),
+    Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",
+             DriverHealth, "_recovery_of_all", _calm_while_one_starts,
+             plan=plan_of("a failed unnamed query whose next process only starts it")),
+    Mutation("an alert of a namesake waits for its label, which no query has now", "P3",
+             recovery, "is_of_namesake", lambda *_: False,
+             plan=plan_of("a failed namesake whose label the next process gives to no query")),
+    Mutation("a query whose name is shown late never continues an ended one", "P6",
+             identity.Identity, "named", _named_apart,
+             plan=plan_of("a failure without a known start, of a query that failed before and is known by its name")),
+    Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
+             state, "_worth", _only_failures_count, plan=plan_of("memory for one ended query: one stops by surprise, and another as planned")),
+)  # fmt: skip
+
+KEYS = (
+    Mutation("a group has the key of its first alert", "P1|P3|P4",
+             Grouping, "_open", _open_as_the_first, plan=plan_of("a member of a group recovers and fails again: nobody is paged")),
+    Mutation("a query that fails later joins an open group", "P1|P4",
+             Grouping, "_place", _join_the_group,
+             only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60),
+    Mutation("a warning that becomes critical keeps its open key", "P1",
+             grouping, "_suffix", lambda _: (), plan=plan_of("a warning becomes critical, and its key is open")),
+    Mutation("an alert that lasts keeps its open key", "P1",
+             lifecycle.Lifecycle, "_suffix", lambda *_: "", plan=plan_of("a failure no longer recovers by itself, and its alert is held open")),
+    Mutation("an alert that lasts keeps its labels at Alertmanager", "P1|P3",
+             lifecycle, "as_news", _keeps_labels, plan=plan_of("the same at Alertmanager, whose alert has the same labels")),
+    Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
+             reconciliation, "is_generic", lambda _: False, plan=plan_of("a second driver with the same app name resolves the page of the first"), essential=True),
+    Mutation("an alert that another driver keeps posting is resolved at Alertmanager", "P3|P4",
+             outbox, "HELD_SECONDS", 0.0, plan=plan_of("at Alertmanager, a second driver with the same app name resolves the page of the first")),
+    Mutation("watch treats two drivers of one app as one", "P1",
+             WatchedDriver, "full_name", WatchedDriver.name, plan=plan_of("two drivers with one app name are killed, one after the other")),
+    Mutation("stale resolves are sent all at once", "P5",
+             outbox, "STALE_RESOLVE_SECONDS", 0.0, plan=plan_of("a start resolves all incidents at once, which were never open")),
+    Mutation("stale resolves are sent repeatedly", "P5",
+             StaleResolves, "settle", lambda *_: None, plan=plan_of("a start resolves all incidents at once, which were never open")),
+    Mutation("Alertmanager is not asked what is open", "P5",
+             StaleResolves, "__init__", _asks_nobody,
+             plan=plan_of("a start resolves incidents at Alertmanager that were never open")),
+    Mutation("watch does not ask Alertmanager what is open", "P5",
+             StaleResolves, "__init__", _asks_nobody, plan=plan_of("watch repeats its start-up resolve, and resolves what the driver itself reports")),
+    Mutation("watch resolves an incident that it saw recover some seconds ago", "P1",
+             alerts_module, "FRESH_SECONDS", math.inf, plan=plan_of("watch sends its start-up resolve late, after the driver has reported the end of its JVM")),
+    Mutation("the watcher does not believe a driver that resolves its own end", "P2",
+             alerts_module.DriverAlerts, "_is_healthy", _believes_only_itself,
+             plan=plan_of("an alert that the watcher repeats after its driver resolved it")),
+    Mutation("an incident waits as long as the stale resolve of its key", "P1",
+             outbox.SendSchedule, "renew", lambda *_: None,
+             plan=plan_of("a start-up resolve gets 410, and its query fails once the receiver works again")),
+    Mutation("stale resolves are sent before pages", "P1",
+             outbox.Outbox, "_wants", _stale_first, plan=plan_of("a query fails while stale resolves are being sent")),
+    Mutation("a driver that was paused counts as healthy only from then on", "P1",
+             alerts_module.DriverAlerts, "_renewed", _renewed_by_health,
+             plan=plan_of("a driver that is killed just after its pause, with a late resolve")),
+    Mutation("a rejected resolve is not sent again", "P3",
+             outbox, "leaves_open", lambda *_: False, plan=plan_of("a receiver answers 400 to a resolve")),
+    Mutation("a rejected alert is not sent again when another unnamed query joins", "P1",
+             Incident, "members", frozenset(), plan=plan_of("a receiver answers 400 to the shared alert of unnamed queries")),
+    Mutation("warnings of an earlier driver stay open", "P3",
+             reconciliation, "WARNINGS", (), plan=plan_of("without a spool, the warning of a slow batch stays open for ever")),
+    Mutation("groups of an earlier driver stay open", "P3",
+             reconciliation.Reconciliation, "_of_all", lambda *_, **__: iter(()),
+             plan=plan_of("without a spool, a group stays open")),
+    Mutation("an alert that fires again before its resolve was accepted is not sent", "P1|P4",
+             outbox, "offered", _known_is_known, plan=plan_of("a failure recurs before the receiver has accepted the resolve of the last one")),
+)  # fmt: skip
+
+LOOPS = (
+    Mutation("the age of the failing batch is not read", "P9",
+             restarts, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
+    Mutation("a stall over restarts resolves when the query fails", "P9",
+             inhibition, "ANNOTATION", "no such annotation", plan=plan_of("a batch hangs for longer than the window, and then fails, in each process")),
+    Mutation("the next process knows no earlier failure, and counts from zero", "P9",
+             failure_history.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
+    Mutation("the batch in which a process failed is not kept", "P9",
+             failure_history.Remembering, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
+    Mutation("a failure keeps its time although the clock was set since", "P9",
+             failure_history, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
+    Mutation("a failure with a time in the future does not count", "P9",
+             past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
+    Mutation("an open incident is not updated when one batch fails repeatedly", "P9",
+             grouping, "_more", lambda _: frozenset(), plan=plan_of("two failures in other batches, then one batch fails repeatedly")),
 )  # fmt: skip
 
 MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS + LOOPS

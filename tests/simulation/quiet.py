@@ -6,7 +6,6 @@ from collections import Counter
 from math import inf
 
 from querypulse.alerting import active_alert
-from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.outbox import STALE_RESOLVE_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
@@ -36,6 +35,7 @@ from .silencing import UNDER_WAY_SECONDS
 from .stage import (
     SAYS,
     TICK_SECONDS,
+    Property,
     Violation,
     WorldView,
     is_end_unreported,
@@ -67,11 +67,11 @@ OF_OFFSETS = {
 }
 
 
-class Quiet:
+class Quiet(Property):
     """Checks each notification once."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, int, str], Notification] = {}
         self._resolved: dict[str, int] = {}
@@ -82,9 +82,6 @@ class Quiet:
         """By driver: when it was last away, for any reason."""
         self._aways: Counter[str] = Counter()
         """By driver: how often it has gone away."""
-
-    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check new notifications and resolves."""
@@ -154,7 +151,7 @@ class Quiet:
     def _planned_before(self, query: SimQuery) -> float:
         """When an earlier process planned the present batch; now if this process did."""
         now, planned_at = self._stage.time.now, query.checkpoint.planned_at
-        born_at = self._stage.drivers[query.spec.driver].born_at
+        born_at = self.driver_of(query).born_at
         return planned_at if float("-inf") < planned_at < born_at else now
 
     def _check_silence(self, receiver: SimReceiver, one: Notification) -> None:
@@ -204,7 +201,7 @@ class Quiet:
         self, receiver: SimReceiver, query: SimQuery, name: str, at: float, *, held_up: bool
     ) -> float:
         """How long before a notification its problem may have been; a silence may hold it up."""
-        if at - self._stage.drivers[query.spec.driver].born_at < LATE_SECONDS:
+        if at - self.driver_of(query).born_at < LATE_SECONDS:
             # An earlier process may have found it, and its spool is sent now.
             return at
         late = BEFORE_SECONDS + self._stage.longest_delay + _waited_seconds(receiver, at)
@@ -218,7 +215,7 @@ class Quiet:
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:
         """Whether the monitor could not know that the query is healthy."""
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         if name == query_missing.NAME:
             seen = any(driver.attached_at <= run.started_at < at for run in query.runs)
             unseen = not seen or is_end_unreported(self._stage, query)
@@ -241,18 +238,18 @@ class Quiet:
         The announcement then means the namesake alone.
         """
         names = [one.spec.name for one in self._stage.queries.values()]
-        missed_at = self._stage.drivers[query.spec.driver].probe.missed.get(query.key, -inf)
+        missed_at = self.driver_of(query).probe.missed.get(query.key, -inf)
         recent = 2 * self._stage.plan.setup.polls + 2 * TICK_SECONDS
         lacked = query.truth.since - missed_at <= recent
         return lacked and query.truth.health is Health.STOPPED and names.count(query.spec.name) > 1
 
     def _was_nameless(self, query: SimQuery) -> bool:
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         early = any(driver.born_at <= run.started_at < driver.attached_at for run in query.runs)
         return self._is_unreported(query) or early
 
     def _is_unreported(self, query: SimQuery) -> bool:
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         unreported = query.key in driver.bus.lost_until or self._stage.longest_delay > 0
         # A failure that could not be reported to one process may be reported by its successor.
         unreported |= any(one.began_at < driver.born_at for one in query.truth.episodes)
@@ -271,7 +268,7 @@ class Quiet:
             if name == streaming_input_missing.NAME:
                 # Another problem suppresses it, and a new process counts from its own start: both end it.
                 ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
-                born_at = self._stage.drivers[query.spec.driver].born_at
+                born_at = self.driver_of(query).born_at
                 which = max(query.fed_at, born_at, *ends)
             if name == query_stopped.NAME and query.spec.name is None:
                 # Nothing shows which run follows a run without a name: each stop is a new problem.
@@ -324,7 +321,7 @@ class Quiet:
 
         The clock of the storage dates it, and that of the driver may have been set.
         """
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         # Of a query with another checkpoint now, the earlier one may have been that old.
         planned_at = query.checkpoint.planned_at - max(0.0, driver.time.jump)
         of_earlier = planned_at < driver.born_at or len(query.query_ids) > 1
@@ -341,7 +338,7 @@ class Quiet:
         That is another problem: the incident of the driver ends, and must not hide the query's own.
         """
         whole = (WHOLE_DRIVER, name)
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         if whole in one.named and whole not in before.named:
             # That the whole driver is stuck is news, if it is.
             living = [each for each in driver.queries if each.key in driver.spark.living]
@@ -365,7 +362,7 @@ class Quiet:
         ends = [end.at for end in receiver.closed if end.incident.key == one.key]
         ended = [at for at in ends if before.at <= at <= one.at]
         # Once the last run has ended, nothing shows that a late event is of a run before it.
-        lives = query.key in self._stage.drivers[query.spec.driver].spark.living
+        lives = query.key in self.driver_of(query).spark.living
         late = self._stage.longest_delay if ended and not lives else 0.0
         since = max(ended, default=one.at)
         return any(failed.at + (0.0 if failed.known else late) > since for failed in query.failures)

@@ -6,7 +6,6 @@ from math import inf
 
 from querypulse.alerting.active_alert import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.outbox import HELD_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping, query_stopped
@@ -31,6 +30,7 @@ from .stage import (
     SAYS,
     SEEN_SECONDS,
     TICK_SECONDS,
+    Property,
     Violation,
     WorldView,
     is_of_unnamed,
@@ -45,17 +45,14 @@ BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 DOWN_SECONDS = GONE_AFTER_SECONDS + 3 * POLL_SECONDS + 5.0
 
 
-class Reaching:
+class Reaching(Property):
     """Counts, per episode and receiver, the time in which a notification was possible."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._down: dict[str, float] = {}
         self._terminated: set[str] = set()
         """The names of drivers whose last but one process, or last, was ended by a signal."""
-
-    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check that each query that is unhealthy for longer than promised is reported."""
@@ -63,7 +60,7 @@ class Reaching:
             episode = query.truth.episode
             if episode is not None:
                 # The episode remembers the longest window, also when nothing asks for it now.
-                batch_window_seconds(self._stage.drivers[query.spec.driver], query, episode)
+                batch_window_seconds(self.driver_of(query), query, episode)
                 for receiver in self._stage.receivers:
                     self._check(query, episode, receiver)
                     if episode.health in BECOMES_CRITICAL:
@@ -81,7 +78,7 @@ class Reaching:
             episode.answered.add(answered)
             episode.notified |= self._is_notified(query, episode, receiver, critical=critical)
             return
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         if not self._can_see(driver, query, episode):
             return
         rejected = self._is_rejected(query, episode, receiver)
@@ -200,7 +197,7 @@ class Reaching:
 
         A person who reads that knows that every query is gone, also those that it does not list yet.
         """
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name
         return stopped and (WHOLE_DRIVER, query_stopped.NAME) in one.named
 
@@ -214,7 +211,7 @@ class Reaching:
         calm = recovery_seconds(query) + self._stage.longest_delay
         # It may have been opened a moment ago, by a monitor that could not see the query.
         before = min(episode.previous, episode.began_at - held.opened_at)
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         missed_at, born_at = driver.probe.missed.get(query.key, -inf), driver.born_at
         if missed_at < episode.began_at:
             # A poll that lacks a run begins its recovery again.
@@ -236,7 +233,7 @@ class Reaching:
 
     def _is_warning(self, query: SimQuery, episode: Episode, *, critical: bool) -> bool:
         """Whether it is reported as a warning first: a hang also looks like a wait for executors."""
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         bare = driver.spark.bare_until > driver.time.now
         hidden = bare and not critical and episode.health is Health.STUCK
         return episode.health in WARNINGS or hidden
@@ -266,7 +263,7 @@ class Reaching:
         Under a generic name for ever, because it may belong to another driver; at an
         Alertmanager until it is clear that no other driver of the same app posts it.
         """
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         if driver.inherits or held.opened_at >= driver.born_at:
             return 0.0
         if is_generic(driver.app):
@@ -415,7 +412,7 @@ class Reaching:
         return report is not None and report.began_at > episode.began_at
 
     def _knows_down(self, query: SimQuery, since: float) -> bool:
-        born_at = self._stage.drivers[query.spec.driver].born_at
+        born_at = self.driver_of(query).born_at
         # A driver killed again before its last alert has resolved opens no other incident.
         lasts = since - born_at < RESOLVE_SECONDS + DOWN_SECONDS
         # So does one that crashes as it wakes up from a pause.

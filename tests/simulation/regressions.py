@@ -7,21 +7,10 @@ from msgspec.structs import replace
 
 from .generate import generate
 from .plan import Plan
-from .terms import Terms
+from .terms import PLAIN, Terms
 
-BEFORE = Terms(
-    every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
-    jumps_back=0.0, late_kinds=("idle",), twins_end=False,
-    to_query=(
-        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
-        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
-        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
-        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
-        ("die unreported", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
-        ("silence", 1.5), ("die in silence", 1.0),
-        ("log_stuck", 1.0), ("unreadable", 1.0),
-        ("bad_batch", 1.0), ("fan_out", 1.0), ("skew", 2.0), ("starve", 1.0), ("lag", 1.5), ("stall", 1.0), ("rewind", 1.0),
-    ),
+BEFORE = replace(
+    PLAIN,
     around=(
         ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
         ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
@@ -32,23 +21,13 @@ BEFORE = Terms(
 )  # fmt: skip
 THEN = replace(
     BEFORE,
-    to_query=(
-        ("die", 5.0), ("die and restart", 5.0), ("fail_first", 1.0), ("restart", 1.0),
-        ("stop", 2.0), ("plan_stop", 2.0), ("hang", 3.0), ("crawl", 2.0), ("ask", 1.5),
-        ("dry", 1.5), ("crash_loop", 1.5), ("delay", 2.0), ("drop", 1.5), ("repeat", 1.0),
-        ("probe_partial", 1.0), ("probe_misses", 1.5), ("late", 1.0), ("new", 1.5),
-        ("die unreported", 1.0), ("die unseen", 1.0), ("die in outage", 1.5),
-    ),
-    around=(
-        ("jvm_pause", 1.0), ("pause", 1.0), ("probe_refused", 1.0), ("receiver", 3.0),
-        ("acknowledge", 1.0), ("kill", 1.5), ("close", 0.5), ("jvm_crash", 0.5), ("jump", 0.5),
-        ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
-    ),
+    to_query=BEFORE.to_query[:21],
+    around=BEFORE.around[:13],
     logs_rarely=0.0,
     declares=0.0,
     two_drivers=0.0,
     gone=False,
-)  # fmt: skip
+)
 """The terms when these seeds failed; new steps would change their plans."""
 
 

@@ -6,7 +6,6 @@ from math import inf
 
 from querypulse.alerting import active_alert, reconciliation
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.outbox import HELD_SECONDS, STALE_RESOLVE_SECONDS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import MISCONFIGURED_WAIT
@@ -26,6 +25,7 @@ from .receivers import SimReceiver
 from .stage import (
     RESOLVE_SECONDS,
     TICK_SECONDS,
+    Property,
     Violation,
     WorldView,
     forgets,
@@ -60,20 +60,17 @@ SEVERE = frozenset({Health.DEAD, Health.GONE})
 """Conditions that are known at once; a stuck query is known after its stall window."""
 
 
-class Resolving:
+class Resolving(Property):
     """Checks incidents that are open for too long, and each incident that ends."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._calm: dict[tuple[str, str, float], float] = {}
         self._checked: dict[str, int] = {}
         self._early: list[tuple[SimReceiver, Closed, Violation]] = []
         """Resolves that were too early, unless the incident opens again at once."""
         self._forgetful: set[SimDriver] = set()
         """Drivers in which more queries have ended than are remembered."""
-
-    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check open and closed incidents."""
@@ -141,7 +138,7 @@ class Resolving:
 
     def _unreported_seconds(self, query: SimQuery) -> float:
         """How long after its restart no event shows that it is healthy: a commit was lost."""
-        lost_until = self._stage.drivers[query.spec.driver].bus.lost_until.get(query.key, -inf)
+        lost_until = self.lost_until(query)
         return query.spec.every if lost_until >= query.truth.since else 0.0
 
     def _restarted_seconds(self, query: SimQuery, calm: float) -> float:
@@ -188,7 +185,7 @@ class Resolving:
         query = self._stage.queries.get(key)
         if query is None:
             return False
-        missed_at = self._stage.drivers[query.spec.driver].probe.missed.get(key, -inf)
+        missed_at = self.driver_of(query).probe.missed.get(key, -inf)
         return self._stage.time.now - missed_at <= TICK_SECONDS + 2 * self._stage.plan.setup.polls
 
     @staticmethod
@@ -208,7 +205,7 @@ class Resolving:
             query = self._stage.queries.get(key)
             if query is None:
                 continue
-            driver = self._stage.drivers[query.spec.driver]
+            driver = self.driver_of(query)
             is_down = not driver.alive and driver.closed_at is None
             # The watcher may send a late resolve for the process before, just as this one ends;
             # so may anybody after an outage.
@@ -283,22 +280,22 @@ class Resolving:
     def _was_resolved_before(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process before resolved it, and its spool was sent just now."""
         opened_at = closed.incident.opened_at
-        born_at = self._stage.drivers[query.spec.driver].born_at
+        born_at = self.driver_of(query).born_at
         if opened_at >= born_at or closed.at - born_at >= RESOLVE_SECONDS:
             return False
         return query.truth.was_calm(opened_at, born_at, PROVEN_SECONDS)
 
     def _is_of_namesake(self, query: SimQuery, closed: Closed) -> bool:
         """Whether a new process may have given the label to the other query of the name."""
-        born_at = self._stage.drivers[query.spec.driver].born_at
+        born_at = self.driver_of(query).born_at
         mine = (query.spec.name, query.spec.driver)
         same = [q for q in self._stage.queries.values() if (q.spec.name, q.spec.driver) == mine]
         return bool(query.spec.name) and len(same) > 1 and closed.incident.opened_at < born_at
 
     def _is_hidden(self, query: SimQuery, closed: Closed) -> bool:
         """Whether the process that resolved the incident could not know the present problem."""
-        truth, born_at = query.truth, self._stage.drivers[query.spec.driver].born_at
-        lost_until = self._stage.drivers[query.spec.driver].bus.lost_until.get(query.key, -inf)
+        truth, born_at = query.truth, self.driver_of(query).born_at
+        lost_until = self.lost_until(query)
         lost = query.spec.is_finite and lost_until >= truth.since
         if truth.health is Health.DEAD and (lost or is_end_unreported(self._stage, query)):
             # No signal shows how a run has ended that ends by itself.
@@ -307,7 +304,7 @@ class Resolving:
             return True
         if truth.health in WARNINGS and closed.incident.severity == "critical":
             return True
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         unknown = closed.incident.opened_at < born_at and not driver.inherits
         if truth.health is Health.SLOW and unknown:
             # The first batch of a process may be catching up, which is not reported for long.
@@ -323,7 +320,7 @@ class Resolving:
 
         The events of the next one, which failed, were lost, and it failed before a poll saw it.
         """
-        truth, driver = query.truth, self._stage.drivers[query.spec.driver]
+        truth, driver = query.truth, self.driver_of(query)
         before = [health for _, health in truth.timeline[-3:-1]]
         shown = truth.episode is not None and is_reported(driver, query, truth.episode)
         polled = driver.probe.answered.get(query.key, -inf) >= query.started_at
@@ -341,13 +338,13 @@ class Resolving:
 
     def _could_be_known(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it is known at once, and its event was not lost."""
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         received = driver.bus.lost_until.get(query.key, 0.0) < episode.began_at
         return episode.health in SEVERE and received and driver.attached_at <= episode.began_at
 
     def _is_answered(self, query: SimQuery, episode: Episode) -> bool:
         """Whether it was reported; an open incident may answer a failure that nothing has shown."""
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         shown = episode.health is not Health.DEAD or is_reported(driver, query, episode)
         shown |= episode.notified
         return bool(episode.answered) and shown and not query.spec.is_finite
@@ -381,7 +378,7 @@ class Resolving:
         query = self._stage.queries.get(key)
         if query is None or query.truth.health in (Health.STARTING, Health.MOVING):
             return False
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         unseen = query.truth.health is Health.STOPPED and query.started_at < driver.born_at
         if unseen or (expected and query.started_at < driver.attached_at):
             # Nothing shows that it is healthy: an incident of an earlier driver waits for a day.
@@ -390,7 +387,7 @@ class Resolving:
 
     def _is_seen(self, key: str) -> bool:
         query = self._stage.queries[key]
-        driver = self._stage.drivers[query.spec.driver]
+        driver = self.driver_of(query)
         if query.truth.health is Health.STOPPED:
             return driver.attached and driver.awake
         return is_seen(driver, key)

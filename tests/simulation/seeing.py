@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import monitoring_degraded
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .stage import TICK_SECONDS, Violation, WorldView
+from .stage import TICK_SECONDS, Property, Violation, WorldView
 
 UNREAD_SECONDS = 120.0 + 24.0
 """The start grace, which is longer than the stall floor."""
 
 
-class Seeing:
+class Seeing(Property):
     """Counts how long a checkpoint that must be read is unreadable."""
 
     def __init__(self, stage: WorldView) -> None:
-        self._stage = stage
+        super().__init__(stage)
         self._unread: dict[tuple[SimDriver, str], float] = {}
-
-    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
-        """Nothing to check after an evaluation."""
 
     def tick(self) -> None:
         """Check that a log that decides about a stall is read, or that an alert reports it."""

@@ -72,14 +72,25 @@ class WorldView(Protocol):
     longest_delay: float
 
 
-class Property(Protocol):
+class Property:
     """One property; it raises ``Violation`` when it does not hold."""
+
+    def __init__(self, stage: WorldView) -> None:
+        self._stage = stage
 
     def tick(self) -> None:
         """Check after ``TICK_SECONDS``."""
 
     def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
         """Check an evaluation of a driver."""
+
+    def driver_of(self, query: SimQuery) -> SimDriver:
+        """The newest process of the query's driver."""
+        return self._stage.drivers[query.spec.driver]
+
+    def lost_until(self, query: SimQuery) -> float:
+        """Until when the query's events were lost."""
+        return self.driver_of(query).bus.lost_until.get(query.key, -inf)
 
 
 def recovery_seconds(query: SimQuery) -> float:

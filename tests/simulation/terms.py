@@ -65,3 +65,10 @@ class Terms(msgspec.Struct, frozen=True):
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
         ("die together", 1.5), ("no_executors", 0.7), ("kill_within", 1.0),
     )  # fmt: skip
+
+
+PLAIN = Terms(
+    every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
+    jumps_back=0.0, late_kinds=("idle",), twins_end=False,
+)  # fmt: skip
+"""Without what was added later: it would change the plans of older seeds."""

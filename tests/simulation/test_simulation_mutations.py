@@ -18,7 +18,7 @@ def mutations(*, essential):
 
 def survival(mutation):
     """Why a mutation is not detected; empty if it is."""
-    from simulation.mutating import caught
+    from simulation.mutations import caught
 
     outcome = caught(mutation)
     if outcome is None:
