@@ -7,7 +7,6 @@ from ..core.text import duration
 from ..listener.probe import JobActivity, JobCounts
 from ..listener.query import Query
 from . import restarts
-from .alert_text import code_last
 from .finding import Finding, Severity
 from .policy import Window
 from .rule_context import RuleContext
@@ -21,21 +20,24 @@ def report(
     reason: str,
     *,
     does: str,
+    says: str = "",
     facts: dict[str, str] | None = None,
-    coded: bool = False,
+    cause: str = "",
 ) -> Finding:
     """The finding of a rule about one query, with its evidence unless ``facts`` has it.
 
-    ``does`` is what the summary says of the query. A ``coded`` reason begins with a code.
+    The summary is ``does`` with the reason, or with ``says`` in its place.
     """
+    facts = evidence(context) if facts is None else facts
     return Finding(
         alertname=alertname,
         query=context.label,
         severity=severity,
         state=state,
         reason=reason,
-        summary=f"{context.label} {does}: {code_last(reason) if coded else reason}",
-        evidence=evidence(context) if facts is None else facts,
+        summary=f"{context.label} {does}: {says or reason}",
+        evidence={name: text for name, text in facts.items() if text},
+        cause=cause,
     )
 
 

@@ -37,7 +37,7 @@ def moved_lately(context: RuleContext, flight: InFlight) -> bool:
 
 def is_slow_for_long(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch is critical by its time in flight alone."""
-    return lasted(context, flight) > slow_limit(context)
+    return lasted(context, flight) > _slow_limit(context)
 
 
 def not_committed(context: RuleContext, flight: InFlight) -> str:
@@ -50,7 +50,7 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
     if (
         found is None
         or flight.batch_id != found.batch_id
-        or found.age_seconds <= slow_limit(context)
+        or found.age_seconds <= _slow_limit(context)
     ):
         return ""
     return str(found) if lasted(context, flight) > restarts.window_seconds(context) else ""
@@ -72,7 +72,7 @@ def _stall_limit(context: RuleContext) -> float:
     return context.batch_window.critical_after(factor, STALL_CRITICAL_SECONDS)
 
 
-def slow_limit(context: RuleContext) -> float:
+def _slow_limit(context: RuleContext) -> float:
     """Seconds after which a batch in flight is critical, even if it makes progress."""
     limits = context.limits
     return context.batch_window.critical_after(
@@ -136,11 +136,8 @@ def batch_evidence(context: RuleContext, severity: Severity) -> dict[str, str]:
     facts = evidence(context, context.batch_window)
     facts["slots"] = slots_text(context)
     if severity is Severity.WARNING:
-        facts["critical_after"] = critical_text(context)
-    return {name: text for name, text in facts.items() if text}
-
-
-def critical_text(context: RuleContext) -> str:
-    """When a warning about the batch becomes critical, for the reader of the warning."""
-    stall, slow = _stall_limit(context), slow_limit(context)
-    return f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"
+        stall, slow = _stall_limit(context), _slow_limit(context)
+        facts["critical_after"] = (
+            f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"
+        )
+    return facts

@@ -10,6 +10,7 @@ from __future__ import annotations
 from ...core.states import QueryState
 from ...listener.query import InFlight, Query
 from .. import stuck_batch
+from ..alert_text import code_last
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
@@ -37,7 +38,14 @@ def check(context: RuleContext) -> Finding | None:
         reason = f"not_committed: {reason}, {never_committed}"
     facts = stuck_batch.batch_evidence(context, severity)
     return report(
-        context, NAME, severity, QueryState.SLOW, reason, does="is slow", facts=facts, coded=True
+        context,
+        NAME,
+        severity,
+        QueryState.SLOW,
+        reason,
+        does="is slow",
+        says=code_last(reason),
+        facts=facts,
     )
 
 

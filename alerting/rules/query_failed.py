@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from .. import restarts
-from ..evidence import evidence
+from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..restarts import on_restart
 from ..rule_context import RuleContext, is_restarted
@@ -39,12 +39,13 @@ def check(context: RuleContext) -> Finding | None:
         "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
         "seen_by": ended.signal,
     }
-    return Finding(
-        alertname=NAME,
-        query=context.label,
-        severity=Severity.WARNING if is_restarted(context) else Severity.CRITICAL,
-        state=QueryState.FAILED,
-        reason=restarts.with_age(failure.reason, context),
-        summary=restarts.with_age(f"{context.label} failed: {failure.headline}", context),
-        evidence={name: text for name, text in facts.items() if text},
+    return report(
+        context,
+        NAME,
+        Severity.WARNING if is_restarted(context) else Severity.CRITICAL,
+        QueryState.FAILED,
+        restarts.with_age(failure.reason, context),
+        does="failed",
+        says=restarts.with_age(failure.headline, context),
+        facts=facts,
     )

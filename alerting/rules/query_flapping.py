@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from ...core.states import QueryState
 from ...listener.query import UNKNOWN_BATCH, Died
+from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..restarts import is_flapping, poison_batch, recent
@@ -32,7 +33,14 @@ def check(context: RuleContext) -> Finding | None:
     facts = {**evidence(context), "deaths": _deaths(context)}
     state, reason = QueryState.FLAPPING, _reason(context)
     return report(
-        context, NAME, severity, state, reason, does="keeps failing", facts=facts, coded=True
+        context,
+        NAME,
+        severity,
+        state,
+        reason,
+        does="keeps failing",
+        says=code_last(reason),
+        facts=facts,
     )
 
 

@@ -14,11 +14,10 @@ The reason begins with a code:
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from ...core.states import QueryState
 from ...listener.query import InFlight
 from .. import restarts, stuck_batch
+from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..restarts import on_restart
@@ -63,18 +62,17 @@ def _finding(
     severity: Severity = Severity.CRITICAL,
     facts: dict[str, str] | None = None,
 ) -> Finding:
-    facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
-    finding = report(
+    return report(
         context,
         NAME,
         severity,
         QueryState.STALLED,
         reason,
         does="is stalled",
-        facts=facts,
-        coded=True,
+        says=code_last(reason),
+        facts=(evidence(context) if facts is None else facts) | on_restart(context.query),
+        cause=SHARED_SILENCE if context.driver_is_silent else "",
     )
-    return replace(finding, cause=SHARED_SILENCE) if context.driver_is_silent else finding
 
 
 def _is_continuous(context: RuleContext) -> bool:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from ...core.states import QueryState
 from ...listener.probe import Context
 from ...listener.query import Outcome
@@ -40,8 +38,9 @@ def check(context: RuleContext) -> Finding | None:
     how, seconds = _how_it_ended(context, with_context=with_context), context.watched_since(gone_at)
     reason = f"{how} {seconds:.0f} s ago and has not restarted"
     state = QueryState.STOPPED_UNEXPECTEDLY
-    finding = report(context, NAME, Severity.CRITICAL, state, reason, does="is not running")
-    return replace(finding, cause=CONTEXT_GONE) if with_context else finding
+    cause = CONTEXT_GONE if with_context else ""
+    does = "is not running"
+    return report(context, NAME, Severity.CRITICAL, state, reason, does=does, cause=cause)
 
 
 def _is_unconfirmed(context: RuleContext) -> bool:

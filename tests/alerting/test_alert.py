@@ -32,27 +32,16 @@ FINDING = Finding(
 )
 
 
-def test_key_is_readable():
-    """Product, application, query, alert."""
-    assert alert("bronze").key == "querypulse/etl/bronze/StreamingQueryFailed"
-
-
-def test_long_key_is_hashed_and_stays_distinct():
-    """PagerDuty accepts 255 characters; two long names must not become one incident."""
-    long = "q" * 300
+def test_key_is_readable_and_hashed_where_it_is_longer_than_pagerduty_accepts():
+    """Product, application, query, alert; two long names must not become one incident."""
+    fits, long = "q" * (255 - len(alert("").key)), "q" * 300
     keys = {alert(long).key, alert(long + "x").key}
 
-    assert len(keys) == 2
-    assert all(len(key) <= 255 for key in keys)
-    assert alert(long).key == alert(long).key
-
-
-def test_longest_plain_key_stays_plain():
-    """255 characters are allowed."""
-    fits = "q" * (255 - len(alert("").key))
-
+    assert alert("bronze").key == "querypulse/etl/bronze/StreamingQueryFailed"
     assert alert(fits).key.endswith(f"/{fits}/StreamingQueryFailed")
     assert not alert(fits + "q").key.endswith("/StreamingQueryFailed")
+    assert len(keys) == 2
+    assert all(len(key) <= 255 for key in keys)
 
 
 def test_labels_are_the_identity_and_nothing_more():
@@ -88,20 +77,12 @@ def test_annotations_are_the_texts_and_the_evidence():
 # -- incidents --------------------------------------------------------------------------------
 
 
-def test_incident_is_identified_by_its_first_alert():
-    incident = Incident((alert("b"), alert("a", starts_at=900.0)))
+def test_incident_follows_its_first_worst_and_last_alert():
+    mild, bad = alert("b", severity="warning"), alert("a", starts_at=900.0)
+    incident = Incident((mild, bad))
 
-    assert (incident.key, incident.name) == (alert("b").key, "StreamingQueryFailed")
-    assert incident.starts_at == 900.0
-
-
-def test_incident_is_as_severe_as_its_worst_alert():
-    assert Incident((alert(severity="warning"), alert("b"))).severity == "critical"
-    assert Incident((alert(severity="warning"),)).severity == "warning"
-
-
-def test_incident_ends_with_its_last_alert():
-    over, later = alert(ends_at=1010.0), alert("b", ends_at=1020.0)
-
-    assert Incident((over, alert("b"))).ends_at is None
-    assert Incident((later, over)).ends_at == 1020.0
+    assert (incident.key, incident.name) == (mild.key, "StreamingQueryFailed")
+    assert (incident.starts_at, incident.severity) == (900.0, "critical")
+    assert Incident((mild,)).severity == "warning"
+    assert Incident((alert(ends_at=1010.0), bad)).ends_at is None
+    assert Incident((alert("b", ends_at=1020.0), alert(ends_at=1010.0))).ends_at == 1020.0

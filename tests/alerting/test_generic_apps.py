@@ -7,19 +7,13 @@ import pytest
 from querypulse.alerting.generic_apps import is_generic, problem_of
 from querypulse.sidecar.session import warn_of_app_name
 
-GENERIC = ("pyspark-shell", "PySparkShell", "Spark shell", "SparkR", "Databricks Shell", "main.py")
 OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Shell 2", "spark-etl")
 
 
-@pytest.mark.parametrize("app", [*GENERIC, "databricks shell", "PYSPARK-SHELL"])
-def test_default_app_name_of_a_platform_is_generic(app):
-    assert is_generic(app)
-
-
-@pytest.mark.parametrize("app", OWN)
-def test_specific_app_name_is_not_generic(app):
-    assert not is_generic(app)
-    assert problem_of(app) == ""
+@pytest.mark.parametrize("app", ["pyspark-shell", "PySparkShell", "SPARK SHELL", "main.py", *OWN])
+def test_only_the_default_name_of_a_platform_is_generic(app):
+    assert is_generic(app) is (app not in OWN)
+    assert bool(problem_of(app)) is is_generic(app)
 
 
 def test_warning_names_the_app_and_the_setting(caplog):

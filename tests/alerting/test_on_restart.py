@@ -42,30 +42,21 @@ def hung(batch=10, **fields):
         (hung_batch(until=100).probe(processing(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
         (steady().log(at=100, planned=10, committed=9).probe(run(batch=10), at=100).ended(at=101, exception=CONFLICT), "batch 10 runs again"),
         (dead(batch=0, story=Story().started(at=90), **PLANNED), f"batch 0 runs again, offsets {BEGIN} to {END}"),
+        (dead(**IDLE), None),
+        (dead(), None),
+        (dead(batch=9, **PLANNED), None),
+        (steady().ended(at=101, exception=CONFLICT), None),
+        (Story().started(at=100).ended(at=101, exception=CONFLICT), None),
+        (dead(trigger="ContinuousTrigger(1000)", **PLANNED), None),
+        (dead(trigger="RealTimeTrigger(300000)", **PLANNED), None),
     ],
     ids=["failed in a batch", "hung in a batch", "offsets refused", "failed, by the event alone",
-         "failed, its log read before", "failed in its first batch"],
+         "failed, its log read before", "failed in its first batch", "failed between batches",
+         "failed, and offsets refused", "its batch was committed", "no probe", "failed at once",
+         "continuous", "real time"],
 )  # fmt: skip
-def test_batch_that_runs_again_is_named_with_its_offsets(story, text):
+def test_planned_batch_runs_again_with_its_offsets(story, text):
     assert said(story) == text
-
-
-@pytest.mark.parametrize(
-    "story",
-    [
-        dead(**IDLE),
-        dead(),
-        dead(batch=9, **PLANNED),
-        steady().ended(at=101, exception=CONFLICT),
-        Story().started(at=100).ended(at=101, exception=CONFLICT),
-        dead(trigger="ContinuousTrigger(1000)", **PLANNED),
-        dead(trigger="RealTimeTrigger(300000)", **PLANNED),
-    ],
-    ids=["failed between batches", "offsets refused", "its batch was committed", "no probe",
-         "failed at once", "continuous", "real time"],
-)  # fmt: skip
-def test_nothing_is_stated_if_no_batch_is_known_to_be_planned(story):
-    assert said(story) is None
 
 
 def test_source_that_hangs_before_a_batch_is_planned_repeats_nothing():

@@ -62,52 +62,62 @@ def test_own_failure_outranks_the_starvation():
     assert reasons(found)["gold"] == "upstream silver failed"
 
 
-def test_query_that_still_reads_data_has_no_such_reason():
-    lake = chain().ended("bronze", at=20, exception=BOOM).batch("silver", 2, at=29)
-
-    assert lake.evaluate(30).health["silver"].reason == ""
-    assert lake.evaluate(30).health["silver"].state.value == "running"
+def still_reads():
+    return chain().ended("bronze", at=20, exception=BOOM).batch("silver", 2, at=29)
 
 
-def test_idle_query_behind_a_running_one_has_no_such_reason():
+def behind_a_running_one():
     lake = chain().ended("bronze", at=20, exception=BOOM)
-    lake.batch("silver", 2, at=29).waits("gold", at=29)
-
-    assert lake.evaluate(30).health["gold"].reason == ""
+    return lake.batch("silver", 2, at=29).waits("gold", at=29)
 
 
-@pytest.mark.parametrize("end", ["stopped", "completed"])
-def test_query_that_ended_as_intended_starves_no_other(end):
+def ended_as_intended(*, stopped):
     lake = chain()
-    if end == "stopped":
+    if stopped:
         lake.expect_stop("bronze")
-    lake.ended("bronze", at=20).waits("silver", "gold", at=25)
-
-    assert not any(reasons(lake.evaluate(30)).values())
+    return lake.ended("bronze", at=20).waits("silver", "gold", at=25)
 
 
-def test_restarted_query_ends_the_starvation():
-    lake = failed().started("bronze", 2, at=31)
-    lake.commit("bronze", 2, batch=2, at=33, sink="FileSink[/lake/bronze]")
-
-    assert not any(reasons(lake.evaluate(40)).values())
+def restarted():
+    lake = failed().started("bronze", 2, at=26)
+    return lake.commit("bronze", 2, batch=2, at=28, sink="FileSink[/lake/bronze]")
 
 
-def test_second_writer_keeps_the_reader_fed():
-    lake = Lake(bronze="landing", backup="landing", silver="bronze")
-    lake.batches(1, at=10)
-    lake.commit("backup", batch=2, at=11, sink="FileSink[/lake/bronze]")
-    lake.ended("bronze", at=20, exception=BOOM).waits("silver", "backup", at=25)
+def two_writers():
+    lake = Lake(bronze="landing", backup="landing", silver="bronze").batches(1, at=10)
+    return lake.commit("backup", batch=2, at=11, sink="FileSink[/lake/bronze]")
+
+
+def second_writer_lives():
+    lake = two_writers().ended("bronze", at=20, exception=BOOM)
+    return lake.waits("silver", "backup", at=25)
+
+
+@pytest.mark.parametrize(
+    ("lake", "silver"),
+    [
+        (still_reads(), "running"),
+        (behind_a_running_one(), "running"),
+        (ended_as_intended(stopped=True), "idle"),
+        (ended_as_intended(stopped=False), "idle"),
+        (restarted(), "idle"),
+        (second_writer_lives(), "idle"),
+    ],
+    ids=["still reads", "behind a running one", "stopped", "completed", "restarted", "two writers"],
+)
+def test_query_that_is_not_cut_off_has_no_such_reason(lake, silver):
     found = lake.evaluate(30)
 
-    assert reasons(found)["silver"] == ""
-    assert "downstream" not in found.findings[0].evidence
+    assert not any(reasons(found).values())
+    assert found.health["silver"].state.value == silver
 
 
-def test_stopped_second_writer_does_not():
-    lake = Lake(bronze="landing", backup="landing", silver="bronze").batches(1, at=10)
-    lake.commit("backup", batch=2, at=11, sink="FileSink[/lake/bronze]")
-    lake.expect_stop("backup").ended("backup", at=12)
+def test_alert_names_no_reader_that_a_second_writer_feeds():
+    assert "downstream" not in second_writer_lives().evaluate(30).findings[0].evidence
+
+
+def test_stopped_second_writer_feeds_no_reader():
+    lake = two_writers().expect_stop("backup").ended("backup", at=12)
     lake.ended("bronze", at=20, exception=BOOM).waits("silver", at=25)
 
     assert reasons(lake.evaluate(30))["silver"] == "upstream bronze failed"

@@ -52,7 +52,6 @@ from querypulse.listener import (
     identity,
     past_failures,
     probe,
-    query,
     state,
     trends,
 )
@@ -60,6 +59,7 @@ from querypulse.listener.events import Started
 from querypulse.listener.identity import began_after
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
+from querypulse.listener.query import Totals
 from querypulse.listener.snapshot import Snapshot
 from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch import alerts as alerts_module
@@ -165,7 +165,7 @@ def _poll_living_only(self: state.State, run: Any, report: Any) -> None:
 
 
 def _counts_again(old: Any, query_id: str, run_id: str, at: float) -> Any:
-    return replace(_succeed(old, query_id, run_id, at), totals=query.Totals())
+    return replace(_succeed(old, query_id, run_id, at), totals=Totals())
 
 
 def _reminds_always(page: Any, now: float, repeat_after: float) -> Any:
@@ -298,7 +298,7 @@ def _only_failures_count(query: Any) -> int:
 
 
 def _remains_without_counters(query: Any) -> Any:
-    return replace(_remains(query), totals=query.Totals())
+    return replace(_remains(query), totals=Totals())
 
 
 def _starting_is_calm(
