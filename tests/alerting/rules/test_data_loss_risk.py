@@ -38,32 +38,22 @@ def test_ratios_can_be_set_per_query():
     assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
 
 
-def test_reason_states_the_age_of_the_oldest_unread_record_and_the_time_left():
-    found = danger(dead_at(850), 850)
+@pytest.mark.parametrize(
+    ("story", "now", "effect", "reason"),
+    [
+        (dead_at(850), 850, "is about to lose data",
+         "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, at least 4 min left"),
+        (dead_at(850, kept=BY_SIZE), 850, "is about to lose data",
+         "t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"),
+        (dead_at(1300), 1300, "has lost data",
+         "t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"),
+    ],
+    ids=["by time", "by size", "lost"],
+)  # fmt: skip
+def test_reason_states_what_is_lost_or_how_much_retention_is_left(story, now, effect, reason):
+    found = danger(story, now)
 
-    assert found.reason == (
-        "t/0: 75% of its retention time is used up, the oldest unread record is 12 min old, "
-        "at least 4 min left"
-    )
-    assert found.summary == f"a is about to lose data: {found.reason}"
-
-
-def test_reason_states_the_distance_to_the_retention_edge():
-    found = danger(dead_at(850, kept=BY_SIZE), 850)
-
-    assert found.reason == (
-        "t/0: the unread backlog is 71% of what the topic retains, the retention edge is 3000 offsets behind, at least 4 min left"
-    )
-
-
-def test_reason_states_the_lost_offsets():
-    found = danger(dead_at(1300), 1300)
-
-    assert found.severity is Severity.CRITICAL
-    assert found.reason == (
-        "t/0: 1000 offsets were deleted before they were read (committed 101000, retained from 102000)"
-    )
-    assert found.summary == f"a has lost data: {found.reason}"
+    assert (found.reason, found.summary) == (reason, f"a {effect}: {reason}")
 
 
 def test_worst_partition_is_reported_and_the_others_are_counted():

@@ -186,31 +186,21 @@ def test_batch_warning_reports_when_it_becomes_critical():
     assert "critical_after" not in critical.evidence
 
 
-def test_slow_batch_with_many_more_jobs_than_usual_is_retrying():
-    stories = {
-        "many more jobs": live_locked(until=600),
-        "the usual number of jobs": live_locked(until=600, usual=200),
-        "no more jobs": live_locked(until=180, jobs=0),
-        "unknown number of jobs": live_locked(until=1306, first=True),
-    }
-    retrying = {
-        what: [
-            finding.reason.startswith("retrying: ")
-            for finding in story.evaluate(story.query().probed_at + 1).findings
-        ]
-        for what, story in stories.items()
-    }
+@pytest.mark.parametrize(
+    ("story", "jobs"),
+    [
+        (live_locked(until=600), "490 jobs in this batch so far, usually at most 2.5"),
+        (live_locked(until=600, usual=200), ""),
+        (live_locked(until=180, jobs=0), ""),
+        (live_locked(until=1306, first=True), ""),
+    ],
+    ids=["many more jobs", "the usual number", "no more jobs", "unknown number"],
+)
+def test_slow_batch_with_many_more_jobs_than_usual_is_retrying(story, jobs):
+    (finding,) = story.evaluate(story.query().probed_at + 1).findings
 
-    assert retrying == {what: [what == "many more jobs"] for what in stories}
-
-
-def test_retrying_batch_reports_how_many_jobs_it_ran():
-    (finding,) = live_locked(until=600).evaluate(600).findings
-
-    assert finding.reason == (
-        "retrying: batch 10 in flight for 499 s, its tasks still finish, "
-        "490 jobs in this batch so far, usually at most 2.5"
-    )
+    assert finding.reason.startswith("retrying: batch 10 in flight") is bool(jobs)
+    assert finding.reason.endswith(f"its tasks still finish, {jobs}") is bool(jobs)
 
 
 def test_missing_input_says_how_long_no_rows_were_read():
@@ -236,10 +226,16 @@ def test_failure_has_evidence():
     (finding,) = story.evaluate(103).findings
 
     assert finding.reason == "ConcurrentAppendException: Files were added"
-    assert finding.evidence["siblings"] == "1 of 2 queries healthy; not: a"
-    assert finding.evidence["last_commit"] == "batch 9, 3 s ago"
-    assert finding.evidence["error_class"] == "ConcurrentAppendException"
-    assert finding.evidence["seen_by"] == "event"
+    assert "table" not in finding.evidence
+    assert (
+        finding.evidence.items()
+        >= {
+            "siblings": "1 of 2 queries healthy; not: a",
+            "last_commit": "batch 9, 3 s ago",
+            "error_class": "ConcurrentAppendException",
+            "seen_by": "event",
+        }.items()
+    )
 
 
 def test_failure_names_the_affected_table():
@@ -250,16 +246,15 @@ def test_failure_names_the_affected_table():
     )
     (finding,) = Story().started(at=0).ended(at=1, exception=conflict).evaluate(2).findings
 
-    assert finding.summary == ("a failed: ConcurrentAppendException on table lake.fleet.alerts")
-    assert finding.evidence["table"] == "lake.fleet.alerts"
-    assert finding.evidence["exception"] == "ConcurrentAppendException"
-    assert finding.evidence["error_class"] == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
-
-
-def test_failure_without_a_table_has_no_table_evidence():
-    (finding,) = Story().started(at=0).ended(at=1, exception=CONFLICT).evaluate(2).findings
-
-    assert "table" not in finding.evidence
+    assert finding.summary == "a failed: ConcurrentAppendException on table lake.fleet.alerts"
+    assert (
+        finding.evidence.items()
+        >= {
+            "table": "lake.fleet.alerts",
+            "exception": "ConcurrentAppendException",
+            "error_class": "DELTA_CONCURRENT_APPEND.WITHOUT_HINT",
+        }.items()
+    )
 
 
 def test_failure_of_an_unseen_query_is_reported_as_unnamed():
