@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from ..core.text import MAX_NAMES, duration, listed
-from ..listener.identity import RESERVED, UNNAMED
+from ..listener.state.identity import RESERVED, UNNAMED
 from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 

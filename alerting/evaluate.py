@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.states import QueryState
-from ..listener.flow import Flow, Node, flow_of
-from ..listener.identity import base_label
 from ..listener.probe import Context
-from ..listener.query import Outcome, Query
-from ..listener.snapshot import Snapshot
+from ..listener.state.flow import Flow, Node, flow_of
+from ..listener.state.identity import base_label
+from ..listener.state.query import Outcome, Query
+from ..listener.state.snapshot import Snapshot
 from .finding import Finding, QueryHealth, Severity
 from .incidents import gather, with_neighbours, with_upstream
 from .policy import Policy, stall_window

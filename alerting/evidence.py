@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..core.states import QueryState
 from ..core.text import duration
 from ..listener.probe import JobActivity, JobCounts
-from ..listener.query import Query
+from ..listener.state.query import Query
 from . import restarts
 from .finding import Finding, Severity
 from .policy import Window

@@ -14,9 +14,9 @@ from ..listener.past_failures import (
     mark_of,
     shifted,
 )
-from ..listener.query import Query
-from ..listener.snapshot import Snapshot
-from ..listener.state import State
+from ..listener.state.query import Query
+from ..listener.state.snapshot import Snapshot
+from ..listener.state.state import State
 from .active_alert import FlapHistory
 from .lifecycle import Lifecycle
 from .policy import Policy

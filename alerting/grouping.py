@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..listener.identity import UNNAMED
+from ..listener.state.identity import UNNAMED
 from .alert import DRIVER, Alert, Incident, alert_key
 from .finding import WHOLE_DRIVER
 from .restarts import ANNOTATION

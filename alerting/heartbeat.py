@@ -21,7 +21,7 @@ from ..core.secret import Secret
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.text import shorten
 from ..core.threads import Deadline, Loop
-from ..listener.query import Query
+from ..listener.state.query import Query
 from .alert import Incident
 from .alert_text import headline_of
 from .finding import Severity

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from ..core.states import QueryState
 from ..core.text import listed
-from ..listener.flow import Flow
-from ..listener.identity import UNNAMED
+from ..listener.state.flow import Flow
+from ..listener.state.identity import UNNAMED
 from .alert_text import several_do
 from .finding import WHOLE_DRIVER, Finding, QueryHealth, Severity
 from .rules import driver_down

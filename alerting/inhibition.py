@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from ..listener.identity import UNNAMED
+from ..listener.state.identity import UNNAMED
 from .active_alert import FACTS, ActiveAlert
 from .alert import Alert
 from .finding import WHOLE_DRIVER, Severity

@@ -11,7 +11,7 @@ from functools import partial
 import msgspec
 from msgspec.structs import replace
 
-from ..listener.snapshot import Snapshot
+from ..listener.state.snapshot import Snapshot
 from .active_alert import (
     ActiveAlert,
     FlapGuard,

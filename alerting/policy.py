@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ..listener.flow import Declared
-from ..listener.query import Query
+from ..listener.state.flow import Declared
+from ..listener.state.query import Query
 
 # -- policy -----------------------------------------------------------------------------------
 # The expected queries, and the limits by query name pattern.

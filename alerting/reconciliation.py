@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..listener.identity import RESERVED, UNNAMED
+from ..listener.state.identity import RESERVED, UNNAMED
 from .alert import DRIVER, ESCALATED, LASTING, Alert, Incident, alert_key
 from .alert_text import recovered
 from .finding import WHOLE_DRIVER, Severity

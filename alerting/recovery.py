@@ -11,10 +11,10 @@ from functools import partial
 import msgspec
 
 from ..core.states import QueryState
-from ..listener.identity import RESERVED, UNNAMED, is_of_namesake
 from ..listener.probe import Context
-from ..listener.query import Query
-from ..listener.snapshot import Snapshot
+from ..listener.state.identity import RESERVED, UNNAMED, is_of_namesake
+from ..listener.state.query import Query
+from ..listener.state.snapshot import Snapshot
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
 from .finding import WHOLE_DRIVER, QueryHealth, Severity

@@ -8,7 +8,7 @@ import msgspec
 
 from ..core.text import duration
 from ..listener.probe import ProbedRun
-from ..listener.query import UNKNOWN_BATCH, Died, Query
+from ..listener.state.query import UNKNOWN_BATCH, Died, Query
 from .policy import Limits
 from .rule_context import RuleContext
 

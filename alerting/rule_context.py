@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ..listener.query import Query
-from ..listener.snapshot import Snapshot
+from ..listener.state.query import Query
+from ..listener.state.snapshot import Snapshot
 from .policy import Limits, Window, batch_window
 
 # -- rule context -----------------------------------------------------------------------------

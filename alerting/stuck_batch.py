@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..listener.probe import UNOWNED, JobActivity
-from ..listener.query import Delay, InFlight, delay_of
+from ..listener.state.query import Delay, InFlight, delay_of
 from . import restarts
 from .evidence import evidence
 from .finding import Severity

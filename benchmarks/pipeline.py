@@ -19,7 +19,7 @@ from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.spark.event_queue import EventQueue
-from querypulse.listener.state import State
+from querypulse.listener.state.state import State
 from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 
 from .harness import ROOT

@@ -17,7 +17,7 @@ from ..alerting.alert import OCCURRENCE, Alert
 from ..core.installed import VERSION
 from ..core.states import LOSS_REASONS, OUTCOMES, STATES
 from ..listener.events import EventKind, Progress, SourceProgress
-from ..listener.query import BUCKETS
+from ..listener.state.query import BUCKETS
 from .exposition import Family, Labels
 from .published_state import Buckets, Monitor, PublishedState
 from .query_row import QueryRow, rows

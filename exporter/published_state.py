@@ -11,8 +11,8 @@ import msgspec
 from ..alerting.alert import Alert
 from ..alerting.finding import QueryHealth
 from ..alerting.inhibition import Suppressed
-from ..listener.flow import Flow
-from ..listener.snapshot import Snapshot
+from ..listener.state.flow import Flow
+from ..listener.state.snapshot import Snapshot
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -136,7 +136,7 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     lag_by_partition: bool = False
     flow: Flow = Flow()
     passed: Mapping[str, float] = {}
-    """By label: see ``listener/end_to_end.py``; monotonic seconds."""
+    """By label: see ``listener/state/end_to_end.py``; monotonic seconds."""
     callback_durations: Buckets = CALLBACK_BUCKETS
     probe_durations: Buckets = PROBE_BUCKETS
 

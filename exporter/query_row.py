@@ -7,9 +7,9 @@ from functools import cached_property
 from ..alerting.finding import QueryHealth
 from ..core.states import QueryState
 from ..listener.events import Progress
-from ..listener.identity import base_label
-from ..listener.query import Ended, InFlight, Outcome, Query
 from ..listener.source_polls import SourcePoll, topic_of
+from ..listener.state.identity import base_label
+from ..listener.state.query import Ended, InFlight, Outcome, Query
 from .published_state import PublishedState
 
 STALE_POLL_SECONDS = 120.0

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .query import Query
-from .snapshot import Snapshot
-from .state import State
+from .state.query import Query
+from .state.snapshot import Snapshot
+from .state.state import State
 
 if TYPE_CHECKING:
     from .spark.health_listener import HealthListener

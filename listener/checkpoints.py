@@ -22,9 +22,9 @@ from .commit_log import (
     StorageError,
     starting_point,
 )
-from .identity import base_label
 from .probe import ProbedRun, ProbeReport, RunFacts
-from .snapshot import Snapshot
+from .state.identity import base_label
+from .state.snapshot import Snapshot
 
 if TYPE_CHECKING:
     # It needs pyspark, which readers of a status do not have.

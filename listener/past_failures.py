@@ -14,8 +14,8 @@ from hashlib import sha256
 import msgspec
 from msgspec.structs import replace
 
-from .fold import PAST_DEATHS
-from .query import Died, Query
+from .state.fold import PAST_DEATHS
+from .state.query import Died, Query
 
 MAX_KEPT = 1000
 """Queries whose failures are kept: as many as ended queries are kept."""

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from .events import DecodeError, EventKind, Progress, Terminated, decode
-from .flow import PlanPlaces
+from .state.flow import PlanPlaces
 
 # -- job counts -------------------------------------------------------------------------------
 # The Spark jobs and tasks of each query, as Spark's scheduler reports them.

@@ -16,10 +16,10 @@ from ..alerting.finding import Finding
 from ..alerting.policy import Policy
 from ..alerting.rules import query_stalled
 from ..listener.events import Event, Started, Terminated
-from ..listener.identity import UNNAMED
 from ..listener.probe import Context, ProbeReport
-from ..listener.snapshot import Snapshot
-from ..listener.state import State
+from ..listener.state.identity import UNNAMED
+from ..listener.state.snapshot import Snapshot
+from ..listener.state.state import State
 from .log_files import Application, ReplayError, read_lines
 from .recording import Began, Entry, Reader, Stopped
 from .results import Change, Replayed, Stall, iso, longer

@@ -21,8 +21,8 @@ from ..core.secret import Secret
 from ..exporter import push
 from ..exporter.push import PushTarget
 from ..exporter.server import Tls
-from ..listener.flow import TABLE, TOPIC, Declared, Place, brokers_of, path_place
 from ..listener.probe import CALM_SECONDS
+from ..listener.state.flow import TABLE, TOPIC, Declared, Place, brokers_of, path_place
 from . import receivers as receivers_from_settings
 from .links import guidance
 from .receivers import as_settings_error, http_options

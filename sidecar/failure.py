@@ -12,7 +12,7 @@ from ..alerting.rules import driver_down, query_stalled, query_stopped
 from ..core.redaction import redact
 from ..core.states import QueryState
 from ..listener.probe import Context
-from ..listener.snapshot import Snapshot
+from ..listener.state.snapshot import Snapshot
 
 CRITICAL_STALL = (query_stalled.NAME, Severity.CRITICAL.value)
 ENDS = (query_stopped.NAME, driver_down.NAME)

@@ -20,9 +20,9 @@ from ..exporter.published_state import (
 from ..exporter.push import Publisher
 from ..listener.event_reader import EventReader
 from ..listener.probe import Prober
-from ..listener.snapshot import Snapshot
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.health_listener import HealthListener
+from ..listener.state.snapshot import Snapshot
 from .observers import FileReaders
 from .worker import Worker
 

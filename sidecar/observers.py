@@ -19,13 +19,13 @@ from ..listener.connect.event_stream import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader, Inbox, Marker
 from ..listener.probe import CALM_SECONDS, Prober
-from ..listener.snapshot import Snapshot
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
 from ..listener.spark import jvm
 from ..listener.spark.event_paths import EventPath
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
+from ..listener.state.snapshot import Snapshot
 from ..settings import wiring
 from ..settings.settings import Settings
 from ..settings.wiring import Components, HttpAccess

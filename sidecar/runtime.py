@@ -49,10 +49,10 @@ from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..listener.mailbox import Mailbox
 from ..listener.probe import Context
 from ..listener.python_frames import main_thread
-from ..listener.snapshot import SupervisedQuery
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
+from ..listener.state.snapshot import SupervisedQuery
 from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start

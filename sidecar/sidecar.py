@@ -27,11 +27,11 @@ from ..core.redaction import RedactedLog
 from ..core.text import duration
 from ..core.threads import Deadline
 from ..exporter.status import QueryStatus, Status, status
-from ..listener.query import Query
 from ..listener.spark.event_queue import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
-from ..listener.state import has_name
+from ..listener.state.query import Query
+from ..listener.state.state import has_name
 from ..settings.loading import check_arguments
 from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import silence_until, unmatched

@@ -24,11 +24,11 @@ from ..alerting.restarts import poison_batch
 from ..alerting.retries import nth_wait
 from ..alerting.rules import driver_down, query_stopped
 from ..core.redaction import redact
-from ..listener.identity import base_label
 from ..listener.probe import Context
-from ..listener.query import Outcome, Query
-from ..listener.snapshot import Ownership, Snapshot, SupervisedQuery
 from ..listener.spark.jvm import THROWN
+from ..listener.state.identity import base_label
+from ..listener.state.query import Outcome, Query
+from ..listener.state.snapshot import Ownership, Snapshot, SupervisedQuery
 from .failure import QueryFailure
 
 log = logging.getLogger("querypulse")

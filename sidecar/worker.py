@@ -18,14 +18,14 @@ from ..alerting.notifier import Notifier
 from ..alerting.policy import Policy
 from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
-from ..listener.end_to_end import EndToEnd
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated
 from ..listener.mailbox import Arrived
 from ..listener.probe import ProbeReport
-from ..listener.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
 from ..listener.source_polls import SourceReport
-from ..listener.state import State
+from ..listener.state.end_to_end import EndToEnd
+from ..listener.state.snapshot import ALONE, Ownership, Snapshot, SupervisedQuery
+from ..listener.state.state import State
 
 TICK_SECONDS = 1.1
 """A little longer than the pause between calm polls: each poll evaluates by itself."""

@@ -8,7 +8,7 @@ for too long, or earlier processes planned it long ago and none of them committe
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.query import InFlight, Query
+from ...listener.state.query import InFlight, Query
 from .. import stuck_batch
 from ..alert_text import code_last
 from ..evidence import report

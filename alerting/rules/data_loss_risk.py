@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from ...core.states import QueryState
 from ...core.text import duration
-from ...listener.query import Outcome
-from ...listener.retention import Edge, EdgePoint, Exposure
 from ...listener.source_polls import SourcePoll
+from ...listener.state.query import Outcome
+from ...listener.state.retention import Edge, EdgePoint, Exposure
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

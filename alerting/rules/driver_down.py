@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ...core.states import QueryState
 from ...core.text import listed
 from ...listener.probe import Context
-from ...listener.snapshot import Snapshot
+from ...listener.state.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.probe import Context
-from ...listener.snapshot import Snapshot
+from ...listener.state.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.probe import Context
-from ...listener.query import Query
-from ...listener.snapshot import Snapshot
+from ...listener.state.query import Query
+from ...listener.state.snapshot import Snapshot
 from ..finding import WHOLE_DRIVER, Finding, Severity
 from ..policy import Policy
 

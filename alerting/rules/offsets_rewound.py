@@ -12,7 +12,7 @@ from operator import attrgetter
 
 from ...core.states import QueryState
 from ...listener.offsets import WHOLE
-from ...listener.trends import Rewind
+from ...listener.state.trends import Rewind
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

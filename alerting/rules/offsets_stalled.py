@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...core.text import listed
-from ...listener.trends import SourceTrend
+from ...listener.state.trends import SourceTrend
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

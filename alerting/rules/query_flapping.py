@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.states import QueryState
-from ...listener.query import UNKNOWN_BATCH, Died
+from ...listener.state.query import UNKNOWN_BATCH, Died
 from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.snapshot import SupervisedQuery
+from ...listener.state.snapshot import SupervisedQuery
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..restarts import on_restart

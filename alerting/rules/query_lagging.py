@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.source_polls import Wait
-from ...listener.trends import LagPoint
+from ...listener.state.trends import LagPoint
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

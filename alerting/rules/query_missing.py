@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.snapshot import Snapshot, SupervisedQuery
+from ...listener.state.snapshot import Snapshot, SupervisedQuery
 from ..evidence import evidence
 from ..finding import Finding, Severity
 from ..policy import Limits

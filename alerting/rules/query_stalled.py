@@ -15,7 +15,7 @@ The reason begins with a code:
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.query import InFlight
+from ...listener.state.query import InFlight
 from .. import restarts, stuck_batch
 from ..alert_text import code_last
 from ..evidence import evidence, report

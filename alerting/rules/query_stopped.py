@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.probe import Context
-from ...listener.query import Outcome
+from ...listener.state.query import Outcome
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext, is_restarted

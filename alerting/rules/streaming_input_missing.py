@@ -7,7 +7,7 @@ query that has failed, is stalled or lags has another alert, which explains why 
 from __future__ import annotations
 
 from ...core.states import QueryState
-from ...listener.query import Query, has_uncounted_rows
+from ...listener.state.query import Query, has_uncounted_rows
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext

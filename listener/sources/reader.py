@@ -15,9 +15,9 @@ from functools import partial
 from typing import Any
 
 from ..probe import Context
-from ..query import Outcome, Query
-from ..snapshot import Snapshot
 from ..source_polls import SourcePoll, SourceReport
+from ..state.query import Outcome, Query
+from ..state.snapshot import Snapshot
 from .delta import DeltaSource
 from .kafka import KafkaJava, KafkaSource, SharedClients, close_client, java_errors
 from .source import SourceError, SourceSilentError

@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from ..mailbox import Mailbox, Received
 from ..probe import CountedJobs, ListenerHealth
-from ..snapshot import ALONE, Ownership
+from ..state.snapshot import ALONE, Ownership
 from .event_queue import EventQueue
 from .health_listener import HealthListener
 from .jvm import FIELD, NETWORK_ERRORS, THROWN, reason_of

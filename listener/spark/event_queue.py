@@ -12,7 +12,7 @@ import msgspec
 from ..events import EventKind
 from ..mailbox import Received
 from ..probe import CountedJobs, JobCounts
-from ..snapshot import ALONE, Ownership, parse_watchers
+from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .jvm import FIELD, RECORD, compile_in_driver, parse_flag
 
 PROGRESS_CAPACITY = 2000

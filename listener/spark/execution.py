@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ...core.redaction import MAX_CHARACTERS, redact
-from ..flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from ..probe import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
+from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from .jvm import (
     FIELD,
     RECORD,

@@ -15,7 +15,7 @@ from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.listener.commit_log import LoggedBatches, LogReport
 from querypulse.listener.events import DecodeError, EventKind, Idle, Started, Terminated, decode
 from querypulse.listener.probe import Context, ProbeReport
-from querypulse.listener.state import State
+from querypulse.listener.state.state import State
 
 pytestmark = pytest.mark.slow
 

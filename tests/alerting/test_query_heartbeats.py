@@ -21,7 +21,7 @@ from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
-from querypulse.listener.snapshot import parse_watchers
+from querypulse.listener.state.snapshot import parse_watchers
 from querypulse.settings import receivers, wiring
 from querypulse.settings.loading import load_settings
 from querypulse.settings.secrets import own_secrets

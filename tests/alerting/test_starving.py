@@ -7,7 +7,7 @@ from support.flowing import Lake
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.policy import Policy
-from querypulse.listener.flow import Declared, path_place
+from querypulse.listener.state.flow import Declared, path_place
 
 BOOM = "java.lang.IllegalStateException: boom"
 

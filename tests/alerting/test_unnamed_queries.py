@@ -15,8 +15,8 @@ from querypulse.alerting.inhibition import Inhibition, supersedes
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.snapshot import Ownership
-from querypulse.listener.state import MAX_GONE_UNNAMED
+from querypulse.listener.state.snapshot import Ownership
+from querypulse.listener.state.state import MAX_GONE_UNNAMED
 from querypulse.sidecar.failure import first_failure
 
 

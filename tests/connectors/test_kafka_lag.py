@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.patience import PATIENCE_SECONDS
 from support.queries import Trap, commits, offsets_of, shown, start, until
 
-from querypulse.listener.identity import begin
 from querypulse.listener.source_polls import topic_of
 from querypulse.listener.sources.kafka import KafkaAdmin
 from querypulse.listener.sources.reader import SparkSources
+from querypulse.listener.state.identity import begin
 
 OURS = {"app", "query"}
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]

@@ -8,7 +8,7 @@ from support.published_states import published
 
 from querypulse.exporter.metrics import MAX_EDGES, all_families
 from querypulse.exporter.status import status
-from querypulse.listener.flow import Flow
+from querypulse.listener.state.flow import Flow
 
 
 def of_lake(lake, **changes):

@@ -12,7 +12,7 @@ from support.story import CONFLICT, Story, progress
 
 from querypulse.core.states import STATES
 from querypulse.exporter.published_state import Monitor
-from querypulse.listener.query import BUCKETS
+from querypulse.listener.state.query import BUCKETS
 
 
 def test_both_formats_have_the_same_metrics():

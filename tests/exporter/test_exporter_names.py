@@ -11,7 +11,7 @@ from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.listener.identity import base_label
+from querypulse.listener.state.identity import base_label
 
 HOSTILE = [
     "quotes \" and ' and `",

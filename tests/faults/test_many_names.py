@@ -8,7 +8,7 @@ from support.published_states import published
 from support.story import Story
 
 from querypulse.exporter.metrics import MAX_QUERIES
-from querypulse.listener.state import MAX_GONE_QUERIES
+from querypulse.listener.state.state import MAX_GONE_QUERIES
 
 MANY = MAX_GONE_QUERIES + 1_000
 RUNNING = MAX_QUERIES + 200

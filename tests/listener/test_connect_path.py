@@ -14,7 +14,7 @@ from querypulse.listener.connect import event_stream as paths
 from querypulse.listener.connect.event_stream import MISSING, open_connect_path
 from querypulse.listener.events import EventKind
 from querypulse.listener.probe import ProbeReport
-from querypulse.listener.state import State
+from querypulse.listener.state.state import State
 
 
 @pytest.fixture

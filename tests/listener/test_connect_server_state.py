@@ -7,7 +7,7 @@ import pytest
 from querypulse.listener.connect.client import CallFailure, failure_of
 from querypulse.listener.connect.probe import LATE_CALLS, REFUSED_SECONDS, ServerState
 from querypulse.listener.probe import Context, ProbeReport
-from querypulse.listener.snapshot import Snapshot, add_poll
+from querypulse.listener.state.snapshot import Snapshot, add_poll
 
 REFUSED = "last error: ipv4:127.0.0.1:15002: Failed to connect to remote host: Connection refused"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from support.flowing import Lake, folder
 
 from querypulse.alerting.incidents import retired
-from querypulse.listener.end_to_end import EndToEnd
 from querypulse.listener.events import SourceProgress
+from querypulse.listener.state.end_to_end import EndToEnd
 
 
 class Chain(Lake):

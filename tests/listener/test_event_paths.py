@@ -20,10 +20,10 @@ from support.fake_driver import (
 )
 
 from querypulse.listener.probe import JobCounts
-from querypulse.listener.snapshot import ALONE
 from querypulse.listener.spark.event_paths import CHECK_EVERY_SECONDS, NotListeningError, open_path
 from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
+from querypulse.listener.state.snapshot import ALONE
 
 NOT_ALLOWED = Py4JError("not whitelisted")
 ERRORS_FOR = {"bus_queue": {}, "python_proxy": {"janino": NOT_ALLOWED}}

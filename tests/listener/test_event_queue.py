@@ -14,7 +14,6 @@ from support.fake_driver import FIELD, RECORD, FakeDriver, answer
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Received
 from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts
-from querypulse.listener.snapshot import ALONE
 from querypulse.listener.spark.event_queue import (
     LIFECYCLE_CAPACITY,
     NANOS,
@@ -26,6 +25,7 @@ from querypulse.listener.spark.event_queue import (
     parse_job_counts,
 )
 from querypulse.listener.spark.jvm import compile_in_driver
+from querypulse.listener.state.snapshot import ALONE
 
 TEXTS = st.text(
     st.characters(exclude_characters=FIELD + RECORD, exclude_categories=["Cs"]), max_size=20

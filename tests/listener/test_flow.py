@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from support.flowing import Lake
 
-from querypulse.listener.flow import MAX_EDGES, Declared, Flow, Node, Places, flow_of, path_place
+from querypulse.listener.state.flow import (
+    MAX_EDGES,
+    Declared,
+    Flow,
+    Node,
+    Places,
+    flow_of,
+    path_place,
+)
 
 
 def node(label, reads="", writes=""):

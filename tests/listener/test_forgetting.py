@@ -8,11 +8,11 @@ from support.id_story import IdStory
 from support.story import CONFLICT, Story
 from support.worker_harness import WorkerHarness
 
-from querypulse.listener import state as state_module
 from querypulse.listener.event_reader import Forget
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.identity import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
-from querypulse.listener.state import MAX_GONE_UNNAMED, State
+from querypulse.listener.state import state as state_module
+from querypulse.listener.state.identity import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
+from querypulse.listener.state.state import MAX_GONE_UNNAMED, State
 from querypulse.sidecar import Settings, Sidecar
 
 

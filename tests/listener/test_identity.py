@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from support.id_story import IdStory, polled
 from support.story import CONFLICT
 
-from querypulse.listener.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
-from querypulse.listener.query import Outcome
-from querypulse.listener.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES, State
+from querypulse.listener.state.identity import LABEL_CHARACTERS, UNDECIDED_SECONDS, base_label
+from querypulse.listener.state.query import Outcome
+from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES, State
 
 LATE = 2000.0
 

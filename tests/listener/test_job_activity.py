@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
 from querypulse.listener.probe import UNOWNED, JobActivity, JobCounts, SlotUse
-from querypulse.listener.query import Delay, delay_of
+from querypulse.listener.state.query import Delay, delay_of
 
 SIBLINGS = range(2, 9)
 BUSY = {"message": "Processing new data", "busy": True}

@@ -9,8 +9,8 @@ from support.story import CONFLICT, Story, processing, progress, run
 
 from querypulse.listener.events import Idle, Started, Terminated
 from querypulse.listener.probe import Context, short_sink
-from querypulse.listener.query import Outcome
-from querypulse.listener.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
+from querypulse.listener.state.query import Outcome
+from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
 
 
 def test_commit_event_is_a_sign_of_life():

@@ -9,8 +9,8 @@ from support.story import CONFLICT, policy
 
 from querypulse.alerting.evaluate import evaluate
 from querypulse.listener.events import Started, Terminated
-from querypulse.listener.snapshot import ALONE, MAX_SESSIONS, Ownership, parse_watchers
-from querypulse.listener.state import State
+from querypulse.listener.state.snapshot import ALONE, MAX_SESSIONS, Ownership, parse_watchers
+from querypulse.listener.state.state import State
 from querypulse.sidecar.failure import first_failure
 
 SESSIONS = ["s1", "s2", "s3", "s4", ""]

@@ -9,7 +9,7 @@ from support.story import CONFLICT, processing, run
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import KEEP_SECONDS, MAX_KEPT, FailedQuery, mark_of
 from querypulse.listener.probe import Context
-from querypulse.listener.query import UNKNOWN_BATCH, Died
+from querypulse.listener.state.query import UNKNOWN_BATCH, Died
 
 DAY = 24 * 3600.0
 NAME = "StreamingQueryFlapping"

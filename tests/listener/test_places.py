@@ -6,7 +6,8 @@ import pytest
 from support.fake_spark import FakeSpark
 from support.story import progress, source
 
-from querypulse.listener.flow import (
+from querypulse.listener.spark.execution import kafka_sink, plan_places
+from querypulse.listener.state.flow import (
     TABLE,
     TOPIC,
     Place,
@@ -16,7 +17,6 @@ from querypulse.listener.flow import (
     path_place,
     places_of,
 )
-from querypulse.listener.spark.execution import kafka_sink, plan_places
 
 NO_PLAN = PlanPlaces()
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.story import poll
 
-from querypulse.listener.retention import MAX_MOVES, MAX_POINTS, follow_edges
+from querypulse.listener.state.retention import MAX_MOVES, MAX_POINTS, follow_edges
 
 DAY = 86_400.0
 

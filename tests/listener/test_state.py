@@ -8,7 +8,7 @@ from support.story import Story, run
 
 from querypulse.listener.events import Started
 from querypulse.listener.probe import Trigger, parse_trigger
-from querypulse.listener.query import Outcome
+from querypulse.listener.state.query import Outcome
 
 
 def query(story, at):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.story import progress, source
 
 from querypulse.listener.offsets import WHOLE, behind, is_before, lag_between, parse_offsets
-from querypulse.listener.trends import MAX_POINTS, Trends, carry_over, follow
+from querypulse.listener.state.trends import MAX_POINTS, Trends, carry_over, follow
 
 ICEBERG = {
     "version": 1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from querypulse.listener.flow import PATH, TABLE, TOPIC, Declared, Place
+from querypulse.listener.state.flow import PATH, TABLE, TOPIC, Declared, Place
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings, Settings, SettingsError
 

@@ -15,7 +15,7 @@ from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.listener.events import Started
 from querypulse.listener.probe import Context
-from querypulse.listener.snapshot import parse_watchers
+from querypulse.listener.state.snapshot import parse_watchers
 from querypulse.sidecar import QueryFailure, Settings, Sidecar
 from querypulse.sidecar.failure import first_failure, first_stall, nothing_left, wait_in_spark
 

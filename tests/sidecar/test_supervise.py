@@ -14,7 +14,7 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.redaction import redact
 from querypulse.listener.probe import Context
-from querypulse.listener.snapshot import Ownership
+from querypulse.listener.state.snapshot import Ownership
 from querypulse.sidecar import QueryFailure
 from querypulse.sidecar.supervise import (
     Indexed,

@@ -15,7 +15,7 @@ from querypulse.listener.event_reader import Ending, Marker
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.mailbox import Arrived
 from querypulse.listener.probe import Context
-from querypulse.listener.state import KEEP_COMPLETED_SECONDS
+from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS
 from querypulse.settings.secrets import redacted
 from querypulse.sidecar.worker import TICK_SECONDS
 

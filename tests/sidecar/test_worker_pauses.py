@@ -8,7 +8,7 @@ from support.story import CONFLICT, processing, run
 from support.worker_harness import WorkerHarness
 
 from querypulse.listener.event_reader import Ending
-from querypulse.listener.snapshot import Pause
+from querypulse.listener.state.snapshot import Pause
 from querypulse.sidecar.worker import LATE_SECONDS, POLL_AGAIN_SECONDS, TICK_SECONDS
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.outbox_entry import OutboxEntry
-from querypulse.listener.identity import ID_CHARACTERS, LABEL_CHARACTERS
-from querypulse.listener.query import Query, Totals
-from querypulse.listener.state import MAX_GONE_UNNAMED
+from querypulse.listener.state.identity import ID_CHARACTERS, LABEL_CHARACTERS
+from querypulse.listener.state.query import Query, Totals
+from querypulse.listener.state.state import MAX_GONE_UNNAMED
 
 from .courier import Courier
 from .driver import SimDriver

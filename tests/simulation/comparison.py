@@ -9,7 +9,7 @@ from typing import Any
 
 from querypulse.listener.events import Event, Idle, Progress, Started, Terminated
 from querypulse.listener.probe import Context, JobActivity, ProbedRun, ProbeReport
-from querypulse.listener.state import State
+from querypulse.listener.state.state import State
 
 from .plan import Plan, QuerySpec, Step
 

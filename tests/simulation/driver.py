@@ -19,9 +19,9 @@ from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import Ending, EventReader, Item, Marker
-from querypulse.listener.identity import UNNAMED
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
+from querypulse.listener.state.identity import UNNAMED
 from querypulse.sidecar.runtime import ProcessEnd, Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker
 

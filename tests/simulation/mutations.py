@@ -46,21 +46,14 @@ from querypulse.alerting.rules import (
     query_stopped,
     streaming_input_missing,
 )
-from querypulse.listener import (
-    event_reader,
-    fold,
-    identity,
-    past_failures,
-    probe,
-    state,
-    trends,
-)
+from querypulse.listener import event_reader, past_failures, probe
 from querypulse.listener.events import Started
-from querypulse.listener.identity import began_after
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
-from querypulse.listener.query import Totals
-from querypulse.listener.snapshot import Snapshot
+from querypulse.listener.state import fold, identity, state, trends
+from querypulse.listener.state.identity import began_after
+from querypulse.listener.state.query import Totals
+from querypulse.listener.state.snapshot import Snapshot
 from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver

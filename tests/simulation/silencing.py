@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 from querypulse.alerting.silences import END_OF_TIME, Silence
-from querypulse.listener.identity import UNNAMED
+from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time
 from .plan import QuerySpec

@@ -19,7 +19,7 @@ from querypulse.alerting.rules import (
     query_stalled,
     query_stopped,
 )
-from querypulse.listener.identity import UNNAMED
+from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time
 from .driver import SimDriver

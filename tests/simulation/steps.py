@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from querypulse.listener.event_reader import ExpectStop
 from querypulse.listener.probe import Context
-from querypulse.listener.state import has_name
+from querypulse.listener.state.state import has_name
 
 from .plan import Step
 from .queries import SimQuery

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from querypulse.alerting.lifecycle import Evaluated
-from querypulse.listener import state
+from querypulse.listener.state import state
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time

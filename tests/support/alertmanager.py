@@ -9,7 +9,8 @@ from pathlib import Path
 import requests
 
 from .http_double import DoubleHandler, HttpDouble, RecordedRequest
-from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
+from .patience import PATIENCE_SECONDS
+from .server_process import ServerProcess, free_port
 
 CONFIG = """
 route:

@@ -17,8 +17,9 @@ from typing import Any
 import requests
 import yaml
 
+from .patience import PATIENCE_SECONDS
 from .queries import until
-from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
+from .server_process import ServerProcess, free_port
 
 IMAGES = tuple(f"grafana/grafana:{tag}" for tag in ("10.4.1", "11.6.1", "12.4.3", "13.2.3"))
 START_SECONDS = 180.0

@@ -26,8 +26,8 @@ from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.silences import Silence
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import RunFacts, parse_trigger
-from querypulse.listener.query import Ended, Outcome, Query
-from querypulse.listener.snapshot import Pause, Snapshot
+from querypulse.listener.state.query import Ended, Outcome, Query
+from querypulse.listener.state.snapshot import Pause, Snapshot
 
 WALL = 1_700_000_000.0
 """Unix seconds when the story begins."""

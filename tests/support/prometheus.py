@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 import requests
 import yaml
 
-from .server_process import PATIENCE_SECONDS, ServerProcess, free_port
+from .patience import PATIENCE_SECONDS
+from .server_process import ServerProcess, free_port
 
 
 class RealPrometheus(ServerProcess):

@@ -14,7 +14,7 @@ from querypulse.exporter.published_state import (
     PublishedState,
 )
 from querypulse.listener.events import SourceProgress
-from querypulse.listener.flow import Flow
+from querypulse.listener.state.flow import Flow
 
 WALL = 1_700_000_000.0
 """The Unix time of every snapshot."""

@@ -19,10 +19,10 @@ from querypulse.listener.probe import (
     RunFacts,
     parse_trigger,
 )
-from querypulse.listener.query import Query
-from querypulse.listener.snapshot import SupervisedQuery
 from querypulse.listener.source_polls import SourcePoll, SourceReport
-from querypulse.listener.state import State
+from querypulse.listener.state.query import Query
+from querypulse.listener.state.snapshot import SupervisedQuery
+from querypulse.listener.state.state import State
 
 CONFLICT = "io.delta.exceptions.ConcurrentAppendException: Files were added"
 

@@ -20,7 +20,7 @@ from querypulse.alerting.alert_text import Guidance
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.exporter.published_state import Monitor, PublishedState
-from querypulse.listener.snapshot import Snapshot
+from querypulse.listener.state.snapshot import Snapshot
 from querypulse.watch.alerts import DriverAlerts
 from querypulse.watch.client import Access
 from querypulse.watch.targets import Targets

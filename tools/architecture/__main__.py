@@ -39,16 +39,16 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1200, 11),
-    "listener": (10100, 40),
-    "exporter": (2450, 9),
-    "alerting": (10400, 55),
-    "settings": (2100, 9),
-    "sidecar": (2820, 12),
-    "watch": (1950, 7),
-    "replay": (1300, 7),
+    "core": (1250, 11),
+    "listener": (9600, 40),
+    "exporter": (2470, 9),
+    "alerting": (10050, 55),
+    "settings": (2000, 9),
+    "sidecar": (2480, 9),
+    "watch": (1800, 7),
+    "replay": (1280, 7),
     "launch": (520, 8),
-    "commands": (2100, 11),
+    "commands": (1880, 11),
     "examples": (730, 9),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
@@ -56,8 +56,8 @@ MAX_FILE_LINES = 800
 MAX_FUNCTION_LINES = 60
 SHORT_FILE_LINES = 100
 MAX_FOLDER_FILES = 15
-MAY_HAVE_MORE_FILES = {"alerting/rules", "alerting", "listener"}
-"""A rule is a file."""
+MAY_HAVE_MORE_FILES = {"alerting/rules", "alerting"}
+"""A rule is a file; what follows from its finding has not been merged yet."""
 TERMINALS = ("commands/", "examples/", "launch/", "replay/", "watch/")
 PYSPARK_READS = {"listener/spark/health_listener.py"}
 """A property through which PySpark wires a listener."""

@@ -13,7 +13,7 @@ from querypulse.alerting.active_alert import FlapGuard
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.rules import ORDER
 from querypulse.alerting.silences import Silence
-from querypulse.listener.snapshot import Pause
+from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600
 

@@ -13,7 +13,7 @@ from querypulse.alerting.active_alert import WITHIN_SECONDS
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.inhibition import INDEPENDENT_ALERTS
 from querypulse.alerting.silences import Silence
-from querypulse.listener.snapshot import Pause
+from querypulse.listener.state.snapshot import Pause
 
 pytestmark = pytest.mark.slow
 

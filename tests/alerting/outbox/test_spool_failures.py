@@ -16,7 +16,7 @@ from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery, mark_of
-from querypulse.listener.query import Died
+from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
 
 

@@ -13,9 +13,9 @@ from operator import attrgetter
 import msgspec
 from msgspec.structs import replace
 
-from .events import Progress, SourceProgress
-from .offsets import Offsets, Position, behind, is_before
-from .source_polls import SourcePoll, inflow
+from ..events import Progress, SourceProgress
+from ..offsets import Offsets, Position, behind, is_before
+from ..source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
 _LAG = attrgetter("lag")

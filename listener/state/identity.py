@@ -60,11 +60,11 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from .events import Event, Idle, Started, Terminated
+from ..events import Event, Idle, Started, Terminated
+from ..mailbox import Arrived
+from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
-from .mailbox import Arrived
-from .probe import ProbedRun, ProbeReport
 from .query import (
     BASELINE_BATCHES,
     RECENT_BATCHES,

@@ -21,9 +21,9 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from .events import Progress
+from ..events import Progress
+from ..offsets import behind
 from .flow import Flow
-from .offsets import behind
 from .query import Query
 
 KEPT_COMMITS = 64

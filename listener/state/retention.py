@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .source_polls import SourcePoll, topic_of
+from ..source_polls import SourcePoll, topic_of
 
 # -- edge -------------------------------------------------------------------------------------
 # Follows one partition's retention edge, the first offset that is still kept.

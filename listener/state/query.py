@@ -7,14 +7,14 @@ from enum import Enum
 import msgspec
 from msgspec.structs import replace
 
-from .commit_log import LoggedBatches, StartingPoint
-from .events import Progress, Started
-from .failure import Failure
+from ..commit_log import LoggedBatches, StartingPoint
+from ..events import Progress, Started
+from ..failure import Failure
+from ..offsets import behind
+from ..probe import JobActivity, ProbedRun, RunFacts, Trigger, parse_trigger
+from ..source_polls import Shortfalls, SourcePoll, Unread
 from .flow import Places
-from .offsets import behind
-from .probe import JobActivity, ProbedRun, RunFacts, Trigger, parse_trigger
 from .retention import SourceEdges
-from .source_polls import Shortfalls, SourcePoll, Unread
 from .trends import Trends
 
 # -- query ------------------------------------------------------------------------------------

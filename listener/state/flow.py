@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from .events import Progress, SourceProgress
+from ..events import Progress, SourceProgress
 
 # -- places -----------------------------------------------------------------------------------
 # Canonical names of what a query reads and writes.

@@ -8,8 +8,8 @@ from typing import TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from .commit_log import LogReport
-from .probe import Context, ProbeReport
+from ..commit_log import LogReport
+from ..probe import Context, ProbeReport
 from .query import Query
 
 # -- ownership --------------------------------------------------------------------------------

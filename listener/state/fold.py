@@ -12,12 +12,13 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from .commit_log import LoggedBatches, LogReport, without_own_plan
-from .events import Event, Idle, Progress, SourceProgress, Started, Terminated
-from .failure import Failure, describe_failure, died_of_stopped_context
+from ..commit_log import LoggedBatches, LogReport, without_own_plan
+from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
+from ..failure import Failure, describe_failure, died_of_stopped_context
+from ..offsets import WHOLE
+from ..probe import Context, ProbedRun
+from ..source_polls import SourcePoll, follow_shortfalls, follow_unread
 from .flow import PlanPlaces, places_of
-from .offsets import WHOLE
-from .probe import Context, ProbedRun
 from .query import (
     BASELINE_BATCHES,
     BUCKETS,
@@ -34,7 +35,6 @@ from .query import (
     jobs_per_batch,
 )
 from .retention import follow_edges
-from .source_polls import SourcePoll, follow_shortfalls, follow_unread
 from .trends import follow, follow_polls, reports_lag
 
 # -- counting ---------------------------------------------------------------------------------

@@ -7,23 +7,16 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec.structs import replace
 
-from .commit_log import LogReport
-from .events import KIND_OF, Event, Terminated
+from ..commit_log import LogReport
+from ..events import KIND_OF, Event, Terminated
+from ..mailbox import Arrived
+from ..past_failures import PastFailures
+from ..probe import Context, ProbedRun, ProbeReport
+from ..source_polls import SourceReport
 from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
-from .identity import (
-    UNDECIDED_SECONDS,
-    UNNAMED,
-    Identity,
-    Newcomer,
-    Undecided,
-    UndecidedError,
-)
-from .mailbox import Arrived
-from .past_failures import PastFailures
-from .probe import Context, ProbedRun, ProbeReport
+from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, Undecided, UndecidedError
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
-from .source_polls import SourceReport
 
 # -- forgetting -------------------------------------------------------------------------------
 # Which queries are forgotten, so that memory stays bounded.

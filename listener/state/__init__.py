@@ -1,0 +1,1 @@
+"""The state of each query: whose an observation is, what it changes, and the snapshot."""
