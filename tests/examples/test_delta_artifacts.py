@@ -10,11 +10,16 @@ from pathlib import Path
 import pytest
 from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.examples.delta import artifacts, broker, connectors
-from querypulse.examples.delta.artifacts import ArtifactsError, Packages, cache_folder, fetch
+from querypulse.examples.delta import artifacts, broker, delta_pipeline
+from querypulse.examples.delta.artifacts import (
+    ArtifactsError,
+    IvyTalk,
+    Packages,
+    cache_folder,
+    fetch,
+)
 from querypulse.examples.delta.broker import Broker, BrokerError
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline
-from querypulse.examples.delta.ivy_talk import IvyTalk
 from querypulse.settings.loading import ARTIFACTS_VARIABLE
 
 PACKAGES = Packages(("org.example:thing:1.0",))
@@ -212,14 +217,16 @@ def test_trouble_is_taken_from_ivys_output(text, trouble):
 
 @pytest.mark.parametrize("spark", ["4.0.0", "4.1.3", "4.2.0"])
 def test_connectors_match_the_installed_spark(spark):
-    (connector, tokens), (delta,) = connectors.kafka(spark), connectors.delta(spark)
+    (connector, tokens), (delta,) = delta_pipeline.kafka(spark), delta_pipeline.delta(spark)
 
     assert connector.coordinates == (f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark}",)
-    assert tokens == connectors.KAFKA_TOKENS
+    assert tokens == delta_pipeline.KAFKA_TOKENS
     assert delta.coordinates[0].startswith(f"io.delta:delta-spark_{spark[:3]}_2.13:")
 
 
-@pytest.mark.parametrize("find", [connectors.kafka, connectors.delta, connectors.iceberg])
+@pytest.mark.parametrize(
+    "find", [delta_pipeline.kafka, delta_pipeline.delta, delta_pipeline.iceberg]
+)
 def test_spark_without_a_connector_names_the_version_to_install(find):
     for spark in ("4.3.0", "3.5.9", "5.0.0", "4"):
         message = rf"connector is known for Spark {spark}.*pip install"
@@ -228,7 +235,7 @@ def test_spark_without_a_connector_names_the_version_to_install(find):
 
 
 def test_pipeline_without_connectors_starts_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(connectors, "installed_spark", lambda: "9.9.0")
+    monkeypatch.setattr(delta_pipeline, "installed_spark", lambda: "9.9.0")
     pipeline = DeltaPipeline(tmp_path, 2, print)
     with pytest.raises(ArtifactsError, match=r"9\.9\.0"):
         pipeline.prepare()

@@ -14,11 +14,15 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from support.kafka_container import ContainerBroker
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.examples.delta import connectors
+from querypulse.examples.delta import delta_pipeline
 from querypulse.examples.delta.artifacts import ArtifactsError, cache_folder, fetch
 from querypulse.examples.delta.broker import Broker
 
-KNOWN = {"kafka": connectors.kafka, "delta": connectors.delta, "iceberg": connectors.iceberg}
+KNOWN = {
+    "kafka": delta_pipeline.kafka,
+    "delta": delta_pipeline.delta,
+    "iceberg": delta_pipeline.iceberg,
+}
 EXTENSIONS = {
     "delta": "io.delta.sql.DeltaSparkSessionExtension",
     "iceberg": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
@@ -62,7 +66,7 @@ def spark_conf(warehouse: Path, wanted: Collection[str]) -> dict[str, str]:
 
 def broker_jars() -> list[Path]:
     """The jars of Apache Kafka's own broker."""
-    return fetch([connectors.BROKER], cache_folder())
+    return fetch([delta_pipeline.BROKER], cache_folder())
 
 
 class Kafka:
