@@ -92,14 +92,15 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
             rule_context, label, query, snapshot, now, policy, received_at=received_at
         )
         if context is None:
-            health[label] = _not_evaluated(query)
+            limits = stages.run(policy.limits, query.base_name)
+            health[label] = _not_evaluated(query, snapshot, ignore=bool(limits and limits.ignore))
             continue
         found, health[label] = _evaluate_query(context, stages)
         findings += found
     for name, label in (stages.run(absent_queries, snapshot, policy) or {}).items():
         absent, health[label] = stages.run(
             evaluate_absent, name, label, snapshot, now, policy, stages=stages
-        ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED))
+        ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True))
         findings += [absent] if absent is not None else []
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(with_neighbours, findings, health, flow) or findings
@@ -138,10 +139,22 @@ def evaluate_absent(
     return found, QueryHealth(found.state, found.reason, severity=found.severity)
 
 
-def _not_evaluated(query: Query) -> QueryHealth:
-    """The health after an error of ours: it neither opens an alert nor resolves one by itself."""
-    state = QueryState.STARTING if query.failure is None else QueryState.FAILED
-    return QueryHealth(state, NOT_EVALUATED)
+def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHealth:
+    """The health after an error of ours: it neither opens an alert nor ends one."""
+    ended, elsewhere = query.failure, _is_reported_elsewhere(query, snapshot)
+    failure = None if ended is None else ended.failure
+    return QueryHealth(
+        QueryState.STARTING if ended is None else QueryState.FAILED,
+        NOT_EVALUATED if failure is None else f"{failure.reason}; {NOT_EVALUATED}",
+        ignored=ignore or elsewhere,
+        reported_elsewhere=elsewhere and not ignore,
+        is_unknown=True,
+    )
+
+
+def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
+    """Whether another process on the same JVM reports it."""
+    return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
 
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
@@ -200,12 +213,12 @@ def rule_context(
 
 
 def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding], QueryHealth]:
-    covered = context.snapshot.ownership.covers(context.query.session)
-    elsewhere = context.query.reported_elsewhere or not covered
-    worst = None if context.limits.ignore else _worst(context, stages)
+    query, snapshot, ignore = context.query, context.snapshot, context.limits.ignore
+    elsewhere = _is_reported_elsewhere(query, snapshot)
+    worst = None if ignore else _worst(context, stages)
     health = stages.run(_health, context, worst, elsewhere=elsewhere)
     found = [] if worst is None or elsewhere else _reported(context, worst, stages)
-    return found, health or _not_evaluated(context.query)
+    return found, health or _not_evaluated(query, snapshot, ignore=ignore)
 
 
 def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:

@@ -65,3 +65,5 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     """The severity of its most severe finding; None without one."""
     restarted: bool = False
     """Whether ``supervise`` restarts it, so that its failure is not final."""
+    is_unknown: bool = False
+    """An error of ours: nothing opens or ends an alert of the query."""

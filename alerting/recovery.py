@@ -221,6 +221,8 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
 def _is_unhealthy(
     query: Query | None, health: QueryHealth, severity: str, context: Context
 ) -> bool:
+    if health.is_unknown:
+        return True
     if health.ignored:
         return False
     states = UNHEALTHY if severity == Severity.WARNING.value else _critical_states(health)

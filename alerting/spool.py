@@ -375,6 +375,10 @@ class Spool:
         except OSError as error:
             self._guard.report("spool", error)
             self._say(f"{self._file.path}: {error}")
+            if isinstance(error, FileNotFoundError):
+                # The folder is gone, and our lock with it.
+                self._file.close()
+                self._is_open = False
             self._wait()
 
     def _open(self) -> None:

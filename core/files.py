@@ -88,3 +88,10 @@ def write_whole(path: Path, content: bytes, mode: int) -> None:
     except BaseException:
         Path(draft).unlink(missing_ok=True)
         raise
+    if hasattr(os, "O_DIRECTORY"):
+        # Otherwise the new name may not survive a crash of the machine.
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

@@ -10,10 +10,28 @@ from collections.abc import Callable, Iterator
 from http.client import HTTPResponse
 from typing import Any
 
+from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NameResolutionError,
+    NewConnectionError,
+)
 
 PIECE_BYTES = 16 * 1024
+
+
+def _unconnected(connection: HTTPConnection, error: OSError) -> HTTPError:
+    """The error that urllib3 raises in the same case."""
+    if isinstance(error.__cause__, UnicodeError):
+        return LocationParseError(connection.host)
+    if isinstance(error, socket.gaierror):
+        return NameResolutionError(connection.host, connection, error)
+    if isinstance(error, TimeoutError):
+        return ConnectTimeoutError(connection, "not accepted in time")
+    return NewConnectionError(connection, "not connected")
 
 
 class SocketDeadline:
@@ -68,11 +86,14 @@ class SocketDeadline:
         No address may take the time of those after it.
 
         Raises:
-            OSError: none accepted in time.
+            OSError: none accepted in time, or ``host`` cannot be a name.
 
         """
         error: OSError = TimeoutError()
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except UnicodeError as wrong:
+            raise socket.gaierror(socket.EAI_NONAME, "not a host name") from wrong
         for tried, (*kind, _, address) in enumerate(found):
             share = self.seconds_left() / (len(found) - tried)
             try:
@@ -121,12 +142,8 @@ class SocketDeadline:
             def _new_conn(self) -> socket.socket:
                 try:
                     return exchange.connect_within(self._dns_host, self.port, self.timeout)
-                except socket.gaierror as error:
-                    raise NameResolutionError(self.host, self, error) from error
-                except TimeoutError as error:
-                    raise ConnectTimeoutError(self, "not accepted in time") from error
                 except OSError as error:
-                    raise NewConnectionError(self, "not connected") from error
+                    raise _unconnected(self, error) from error
 
             def send(self, data: Any) -> None:
                 for piece in pieces(data) if isinstance(data, bytes) else (data,):

@@ -1,8 +1,10 @@
-"""A small HTTP server in one thread, which no silent, slow or greedy client can block.
+"""A small HTTP server, which no silent, slow or greedy client can block.
 
-The thread runs an event loop. A client that waits or is waited for costs a socket and the bytes
-received so far, and has a limited time for each step. The server of ``prometheus_client`` answers
-200 on every path and does the TLS handshake in its only accepting thread, without a timeout.
+One thread runs an event loop. A client that waits or is waited for costs a socket and the bytes
+received so far, and has a limited time for each step. Another thread makes the pages, one at a
+time: a log or a file that hangs does not stop ``/livez``. The server of ``prometheus_client``
+answers 200 on every path and does the TLS handshake in its only accepting thread, without a
+timeout.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import ssl
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext, suppress
+from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
 from hmac import compare_digest
@@ -25,6 +27,7 @@ from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from ipaddress import ip_address
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -46,12 +49,12 @@ DRAIN_SECONDS = 1.0
 TICK_SECONDS = 0.1
 SENDING_SECONDS = 0.5
 """How long a close waits for answers that are being sent, such as the shutdown notice."""
-YIELD_SECONDS = 0.002
-"""Between two pages, so that ``/livez`` never waits for many of them."""
 HEAD_BYTES = 64 * 1024
 BODY_BYTES = 16 * 1024
-MAX_INCOMING = 64
-"""Connections without a complete request; one more closes the oldest of the busiest client."""
+MAX_IDLE = 64
+"""Connections without a complete request, or with a complete answer.
+
+One more closes the oldest of the busiest client."""
 MAX_REQUESTS = 8
 """Requests whose answers are made and sent at once; more wait in a queue."""
 MAX_WAITING = 64
@@ -244,6 +247,8 @@ class Connection:
         self.address = address
         self.is_incoming = True
         """Whether its request is not complete."""
+        self.is_answered = False
+        """Whether all that it still needs is in the buffers of the socket."""
         self.seconds_left = math.inf
         self.transport: asyncio.WriteTransport | None = None
         """Once the TLS handshake is over, if there is one."""
@@ -252,13 +257,17 @@ class Connection:
 # -- server -----------------------------------------------------------------------------------
 
 
+Job = tuple[Callable[[], object], "asyncio.Future[None] | None"]
+"""What the other thread does, and what is set when it is done."""
+
+
 class HttpServer:
     """Serves the status page, ``/metrics``, ``/status``, ``/livez``, ``/readyz``, ``/watch`` and
     ``/runbooks/<alertname>``.
 
     ``token`` returns the bearer token that readers must present now, if any. Port 0 takes any free
     port. On loopback, only names of this machine, ``external_name`` and IP addresses are accepted
-    as Host. What it calls must not wait, because its one thread, a daemon, serves everybody.
+    as Host. ``alive`` and ``token`` must not wait: they are called in the event loop.
     """
 
     def __init__(
@@ -281,6 +290,7 @@ class HttpServer:
         self._shutdown_notice = ShutdownNotice()
         self._pages = Pages(content, self._shutdown_notice, guard)
         self._loop: Loop | None = None
+        self._jobs: SimpleQueue[Job] = SimpleQueue()
 
     @property
     def url(self) -> str:
@@ -300,20 +310,26 @@ class HttpServer:
         self._signature: tuple[object, ...] = ()
         if self._tls is not None:
             self._signature, self._context = self._tls.signature(), self._tls.context()
-        self._listener = _listening(self._host, self._port)
-        address, self._port = self._listener.getsockname()[:2]
-        self._is_local = ip_address(address).is_loopback
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         """Oldest first."""
         self._slots = Slots()
-        self._rendering = asyncio.Lock()
         # A job may have set a policy that makes other event loops.
         self._events = asyncio.SelectorEventLoop()
         self._events.set_exception_handler(lambda _, context: self._report(context))
+        with ExitStack() as undo:
+            undo.callback(self._events.close)
+            self._listener = _listening(self._host, self._port)
+            undo.callback(self._listener.close)
+            address, self._port = self._listener.getsockname()[:2]
+            self._is_local = ip_address(address).is_loopback
+            self._pages_loop = Loop("http-pages", self._work, self._guard)
+            self._loop = loop = Loop("http", self._run, self._guard, last=self._finish)
+            self._pages_loop.start()
+            undo.callback(self._stop_pages)
+            loop.start()
+            undo.pop_all()
         myself = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _leave(myself()))
-        self._loop = Loop("http", self._run, self._guard, last=self._finish)
-        self._loop.start()
 
     def close(self, timeout: float = 1.0, *, notice: Notice | None = Notice.STOPPED) -> None:
         """Stop listening; a second call does nothing.
@@ -325,7 +341,8 @@ class HttpServer:
         if loop is None or loop.is_forked:
             return
         loop.stop()
-        asyncio.run_coroutine_threadsafe(self._end(notice, timeout), self._events)
+        with suppress(RuntimeError):  # the thread has ended already
+            self._events.call_soon_threadsafe(self._begin_end, notice, timeout)
         # Even with little time left: without the notice, watchers report a crash.
         loop.join(max(timeout, 2 * SENDING_SECONDS))
 
@@ -362,6 +379,11 @@ class HttpServer:
     def _finish(self) -> None:
         self.leave()
         self._events.close()
+        self._stop_pages()
+
+    def _stop_pages(self) -> None:
+        self._pages_loop.stop()
+        self._jobs.put((lambda: None, None))
 
     def _run(self) -> None:
         self._events.run_until_complete(self._serve())
@@ -377,7 +399,10 @@ class HttpServer:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             # The event loop closes their sockets now.
-            await asyncio.sleep(YIELD_SECONDS)
+            await asyncio.sleep(0)
+
+    def _begin_end(self, notice: Notice | None, timeout: float) -> None:
+        self._ending = self._events.create_task(self._end(notice, timeout))
 
     async def _end(self, notice: Notice | None, timeout: float) -> None:
         if notice is not None:
@@ -403,11 +428,11 @@ class HttpServer:
             task.add_done_callback(partial(self._drop, connection))
 
     def _make_room(self) -> None:
-        incoming = [connection for connection in self._connections if connection.is_incoming]
-        if len(incoming) >= MAX_INCOMING:
-            busiest, _ = Counter(one.address for one in incoming).most_common(1)[0]
-            oldest = next(one for one in incoming if one.address == busiest)
-            oldest.is_incoming = False
+        idle = [one for one in self._connections if one.is_incoming or one.is_answered]
+        if len(idle) >= MAX_IDLE:
+            busiest, _ = Counter(connection.address for connection in idle).most_common(1)[0]
+            oldest = next(connection for connection in idle if connection.address == busiest)
+            oldest.is_incoming = oldest.is_answered = False
             self._connections[oldest].cancel()
 
     async def _tick(self) -> None:
@@ -450,14 +475,46 @@ class HttpServer:
         is_light = request.reads and request.page in ("/livez", *WATCH)
         async with nullcontext() if is_light else self._slots.taken_by(connection.address):
             if request.is_valid:
-                request.send(await self._reply(connection, request, reader))
+                await self._answer(connection, request, reader)
             connection.seconds_left = IO_SECONDS
             writer.write(request.answer)
             await writer.drain()
-            if request.command and not request.reads:
-                await _let_arrive(connection, reader, writer)
-            writer.close()
-            await writer.wait_closed()
+        # Over TLS a client may take its time to close.
+        connection.is_answered = True
+        if request.command and not request.reads:
+            await _let_arrive(connection, reader, writer)
+        writer.close()
+        await writer.wait_closed()
+
+    async def _answer(
+        self, connection: Connection, request: Request, reader: asyncio.StreamReader
+    ) -> None:
+        if refusal := self._refusal(request):
+            request.send(refusal)
+        elif request.page in WATCH:
+            request.send(await self._pages.watch())
+        elif request.page == "/livez" and request.reads:
+            request.send(self._pages.get(request.page, ""))
+        elif request.reads:
+            accept = request.headers.get("Accept", "")
+            await self._apart(lambda: request.send(self._pages.get(request.page, accept)))
+        else:
+            await self._silence(connection, request, reader)
+
+    async def _apart(self, job: Callable[[], object]) -> None:
+        """Wait until the other thread has done this."""
+        done: asyncio.Future[None] = self._events.create_future()
+        self._jobs.put((job, done))
+        await done
+
+    def _work(self) -> None:
+        job, done = self._jobs.get()
+        try:
+            self._guard.attempt("exporter", job)
+        finally:
+            if done is not None:
+                with suppress(RuntimeError):  # the event loop is closed
+                    self._events.call_soon_threadsafe(_set_done, done)
 
     def _refusal(self, request: Request) -> Reply | None:
         host = request.headers.get("Host")
@@ -470,33 +527,21 @@ class HttpServer:
             return Reply(405, b"only GET and HEAD\n", headers=(("Allow", "GET, HEAD"),))
         return None
 
-    async def _reply(
-        self, connection: Connection, request: Request, reader: asyncio.StreamReader
-    ) -> Reply:
-        if refusal := self._refusal(request):
-            return refusal
-        if not request.reads:
-            return await self._silence(connection, request, reader)
-        if request.page in WATCH:
-            return await self._pages.watch()
-        if request.page == "/livez":
-            return self._pages.get(request.page, "")
-        async with self._rendering:
-            await asyncio.sleep(YIELD_SECONDS)
-            return self._pages.get(request.page, request.headers.get("Accept", ""))
-
     async def _silence(
         self, connection: Connection, request: Request, reader: asyncio.StreamReader
-    ) -> Reply:
-        if self._token() is None:
-            return Reply(403, b"silences need a token: set http_token_file\n")
+    ) -> None:
         length = request.headers.get("Content-Length", "")
-        if not _LENGTH.fullmatch(length):
-            return Reply(400, b"a body with its Content-Length is needed\n")
-        if len(length) > _LONGEST_LENGTH or int(length) > BODY_BYTES:
-            return Reply(413, b"a body may have 16 KiB\n")
-        connection.seconds_left = IO_SECONDS
-        return self._pages.post(await reader.readexactly(int(length)))
+        if self._token() is None:
+            request.send(Reply(403, b"silences need a token: set http_token_file\n"))
+        elif not _LENGTH.fullmatch(length):
+            request.send(Reply(400, b"a body with its Content-Length is needed\n"))
+        elif len(length) > _LONGEST_LENGTH or int(length) > BODY_BYTES:
+            request.send(Reply(413, b"a body may have 16 KiB\n"))
+        else:
+            connection.seconds_left = IO_SECONDS
+            body = await reader.readexactly(int(length))
+            connection.seconds_left = math.inf
+            await self._apart(lambda: request.send(self._pages.post(body)))
 
     def _knows(self, host: str) -> bool:
         return not self._is_local or any(is_own_name(host, name) for name in self._names)
@@ -508,6 +553,11 @@ class HttpServer:
         scheme, _, token = request.headers.get("Authorization", "").partition(" ")
         right = _is_same(token.strip().encode("latin-1", "replace"), wanted.encode())
         return right and scheme.lower() == "bearer"
+
+
+def _set_done(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 def _is_same(given: bytes, wanted: bytes) -> bool:

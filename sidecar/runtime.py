@@ -10,7 +10,8 @@ Each thread is named ``querypulse-...``:
 * ``worker`` owns the state of all queries: it applies what arrived, evaluates, and publishes.
 * ``deliver-...``, ``heartbeat`` and ``push-...`` send, one thread for each receiver.
 * ``silence-file``, ``secret-files``, ``http-files`` and ``spool`` use files that may hang.
-* ``http`` serves what the worker has published; ``close`` ends all once Spark is stopped.
+* ``http`` and ``http-pages`` serve what the worker has published.
+* ``close`` ends all of them once Spark is stopped.
 
 At the end, ``Runtime.end`` polls and evaluates once more, reports what waited for a grace period,
 sends, says how the process ends (``docs/ends.md``), and ends every thread.

@@ -93,7 +93,7 @@ def addresses(name: Endpoint) -> list[Endpoint]:
     host = urlsplit(name.url).hostname or ""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except OSError:
+    except (OSError, UnicodeError):
         return []
     unique = sorted({str(entry[4][0]) for entry in found})
     return [Endpoint(name.url, one, name.url, is_loopback(one)) for one in unique]

@@ -10,6 +10,7 @@ from support.story import CONFLICT, Story
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import evaluate, with_main_thread
 from querypulse.alerting.policy import Policy
+from querypulse.alerting.recovery import DriverHealth
 from querypulse.alerting.rules import (
     driver_down,
     events_missing,
@@ -17,6 +18,7 @@ from querypulse.alerting.rules import (
     query_given_up,
     query_missing,
 )
+from querypulse.sidecar.failure import first_failure
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
 DEGRADED = "QuerypulseMonitoringDegraded"
@@ -114,3 +116,24 @@ def test_main_thread_that_cannot_be_read_hides_no_finding():
 
     assert after.findings == evaluation.findings
     assert len(after.errors) == 1
+
+
+@pytest.mark.parametrize("ignore", [False, True])
+def test_query_that_cannot_be_evaluated_neither_recovers_nor_counts_where_it_is_ignored(
+    monkeypatch, ignore
+):
+    monkeypatch.setattr(EVALUATION, "rule_context", broken)
+    story = two_queries().commit(batch=2, at=300).commit(batch=3, at=301)
+    snapshot = story.snapshot(302)
+    policy = Policy(overrides=(("*", {"ignore": True}),) if ignore else ())
+    evaluation = evaluate(snapshot, 302, policy)
+    health = DriverHealth(evaluation, snapshot, 302)
+
+    assert [health.recovery(label, "warning", None) for label in ("a", "b")] == [None, None]
+    failure = first_failure(snapshot, evaluation)
+    if ignore:
+        assert failure is None
+    else:
+        assert failure is not None
+        assert failure.query == "b"
+        assert failure.reason.endswith("; could not be evaluated")

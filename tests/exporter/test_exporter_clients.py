@@ -68,13 +68,13 @@ def test_requests_leave_nothing_on_standard_error(capfd, caplog):
 
 
 def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
-    monkeypatch.setattr(server_module, "MAX_INCOMING", 8)
+    monkeypatch.setattr(server_module, "MAX_IDLE", 8)
     with serving(full_published()) as server, ExitStack() as silent:
         other = silent.enter_context(socket.socket())
         other.bind(("127.0.0.2", 0))
         other.connect(address(server))
         other.settimeout(PATIENCE_SECONDS)
-        for _ in range(2 * server_module.MAX_INCOMING):
+        for _ in range(2 * server_module.MAX_IDLE):
             silent.enter_context(socket.create_connection(address(server)))
         other.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
 
@@ -82,12 +82,12 @@ def test_excess_silent_clients_do_not_displace_another_address(monkeypatch):
 
 
 def test_excess_silent_clients_are_dropped(monkeypatch):
-    monkeypatch.setattr(server_module, "MAX_INCOMING", 8)
+    monkeypatch.setattr(server_module, "MAX_IDLE", 8)
     with serving(full_published()) as server, ExitStack() as silent:
-        for _ in range(2 * server_module.MAX_INCOMING):
+        for _ in range(2 * server_module.MAX_IDLE):
             silent.enter_context(socket.create_connection(address(server)))
         assert get(server, "/livez").status_code == 200
-        until(lambda: len(server._connections) <= server_module.MAX_INCOMING, "the rest is dropped")
+        until(lambda: len(server._connections) <= server_module.MAX_IDLE, "the rest is dropped")
 
 
 def test_silent_client_is_dropped(monkeypatch):
@@ -129,7 +129,7 @@ def test_livez_needs_no_slot():
         until(lambda: server._slots._busy.total() == 7, "seven of them are served")
         until(lambda: server._slots._waiting.total() == 13, "the others wait")
         assert get(server, "/livez").status_code == 200
-        assert len(our_threads()) == 1
+        assert len(our_threads()) == 2
 
 
 def test_slots_go_to_the_client_with_the_fewest():

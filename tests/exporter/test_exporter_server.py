@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from support.exporter_http import address, get, our_threads, serving
@@ -19,7 +21,7 @@ def test_all_threads_are_our_daemons():
     seen = []
     with serving(None, alive=lambda: bool(seen.extend(our_threads())) or True) as server:
         get(server, "/livez")
-    assert {thread.name for thread in seen} == {"querypulse-http"}
+    assert {thread.name for thread in seen} == {"querypulse-http", "querypulse-http-pages"}
     assert all(thread.daemon for thread in seen)
 
 
@@ -56,8 +58,38 @@ def test_port_in_use_is_an_os_error_and_leaves_no_thread():
         with pytest.raises(OSError, match="in use"):
             second.start()
         second.close()
-        assert len(our_threads()) == 1
+        assert len(our_threads()) == 2
         assert get(first, "/livez").status_code == 200
+
+
+def test_server_whose_thread_cannot_be_started_leaves_the_port_free(monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    server = HttpServer("127.0.0.1", 0, Content(lambda: None, lambda: True), Guard())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="new thread"):
+            server.start()
+    server.close()
+    with socket.create_server(("127.0.0.1", address(server)[1])):
+        """The port is free."""
+
+
+def test_livez_does_not_wait_for_a_page_that_hangs():
+    held, hangs = threading.Event(), threading.Event()
+
+    def runbook(_):
+        hangs.set()
+        held.wait(PATIENCE_SECONDS)
+        return "# a runbook"
+
+    with serving(None, runbook=runbook) as server, ThreadPoolExecutor(1) as others:
+        page = others.submit(get, server, "/runbooks/StreamingQueryFailed")
+        assert hangs.wait(PATIENCE_SECONDS)
+        assert get(server, "/livez").status_code == 200
+        held.set()
+        assert page.result().status_code == 200
 
 
 @pytest.mark.parametrize("host", ["no such host", "203.0.113.1"])

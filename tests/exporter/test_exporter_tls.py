@@ -6,7 +6,7 @@ import re
 import shutil
 import socket
 import ssl
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 from support.exporter_http import address, our_threads, serving
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, until
 from support.published_states import full_published
 
 from querypulse.core.guard import Guard
@@ -66,6 +66,19 @@ def test_long_answer_arrives_whole(files):
     with serving(None, tls=tls(files), runbook=lambda _: text) as server:
         answer = get(server, files, "/runbooks/x", headers={"Accept-Encoding": "identity"})
     assert answer.text == text
+
+
+def test_client_that_has_its_answer_keeps_no_slot_and_no_place(files, monkeypatch):
+    """A client of TLS may leave its connection open; here all of them do."""
+    monkeypatch.setattr(server_module, "MAX_IDLE", 12)
+    context = ssl.create_default_context(cafile=files["ca"])
+    with serving(full_published(), tls=tls(files)) as server, ExitStack() as clients:
+        for number in range(30):
+            plain = socket.create_connection(address(server), PATIENCE_SECONDS)
+            client = clients.enter_context(context.wrap_socket(plain, server_hostname="127.0.0.1"))
+            client.sendall((b"GET /metrics", b"GET /livez")[number % 2] + b" HTTP/1.0\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.0 200"
+        until(lambda: len(server._connections) <= 12, "the oldest are closed")
 
 
 @pytest.mark.fault(

@@ -4,6 +4,7 @@ import errno
 import fcntl
 import os
 import random
+import shutil
 import signal
 import stat
 import subprocess
@@ -408,15 +409,29 @@ def test_full_disk_is_reported_and_does_not_delay_close(child):
 def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     kept = written(spool(), pager=(entry(1),))
-    folder.rename(folder.with_name("away"))
+    shutil.rmtree(folder)
+    folder.write_text("not a folder")
     kept.offer("pager", (entry(1), entry(2)))
-    until(lambda: "No such file" in kept.problem, "the problem is reported")
-    folder.with_name("away").rename(folder)
+    until(lambda: "Not a directory" in kept.problem, "the problem is reported")
+    folder.unlink()
     assert kept.flush(PATIENCE_SECONDS)
     until(lambda: kept.problem == "", "the problem is cleared")
     kept.close(PATIENCE_SECONDS)
 
     assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
+
+
+@pytest.mark.contains_errors
+def test_folder_that_somebody_removes_is_made_again(spool, folder, monkeypatch):
+    """Its lock is taken again with it."""
+    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
+    kept = written(spool(), pager=(entry(1),))
+    shutil.rmtree(folder)
+    kept.offer("pager", (entry(1), entry(2)))
+    assert kept.flush(PATIENCE_SECONDS)
+
+    assert spool().load(PATIENCE_SECONDS) is None
+    assert {path.suffix for path in folder.iterdir()} == {".json", ".lock"}
 
 
 @pytest.fixture

@@ -83,3 +83,13 @@ def test_lone_100_is_an_outage(kind):
         receiver = MAKE[kind](double.url)
         assert answer_of(receiver, ONE) is DeliveryOutcome.TRANSIENT
         receiver.close()
+
+
+@pytest.mark.parametrize("host", ["hooks..example.com", f"{'x' * 70}.example.com"])
+def test_host_that_can_be_no_name_is_a_misconfiguration(host):
+    webhook = Webhook(Secret(f"https://{host}/hook"))
+    with pytest.raises(HttpError) as refused:
+        webhook.send(ONE, 0.0)
+    webhook.close()
+
+    assert refused.value.answer is DeliveryOutcome.MISCONFIGURED
