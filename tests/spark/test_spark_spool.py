@@ -85,6 +85,10 @@ def drive(tmp_path, receiver):
     return driver
 
 
+def kept_in(folder):
+    return "".join(path.read_text() for path in (folder / "spool").glob("outbox-*.json"))
+
+
 @pytest.mark.fault(
     "Ends and kills",
     "SIGKILL before an alert is delivered",
@@ -96,6 +100,8 @@ def test_next_driver_sends_and_resolves_the_alert_a_killed_driver_could_not_send
     receiver.refuse()
     with drive(FAILING) as driver:
         until(lambda: len(receiver.requests) > 1, "it tries to send the alert", START_SECONDS)
+        # A message waits only shortly for a slow disk.
+        until(lambda: EVENT[1] in kept_in(tmp_path), "the alert is on the disk", START_SECONDS)
         driver.signal_all(signal.SIGKILL)
     assert receiver.reported == []
     receiver.take()
