@@ -43,10 +43,9 @@ class Loop:
     def start(self) -> None:
         """Start the thread; a second call does nothing."""
         if self._thread is None:
-            self._thread = threading.Thread(
-                target=self._run, name=f"querypulse-{self.name}", daemon=True
-            )
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=f"querypulse-{self.name}", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def stop(self) -> None:
         """Make the loop end after its current step."""

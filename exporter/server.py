@@ -35,7 +35,7 @@ import msgspec
 from prometheus_client.exposition import gzip_accepted
 
 from ..core.guard import Guard
-from ..core.threads import Loop
+from ..core.threads import Deadline, Loop
 from .pages import SILENCES, WATCH, Content, Notice, Pages, Reply, ShutdownNotice, is_public
 
 HANDSHAKE_SECONDS = 3.0
@@ -325,6 +325,7 @@ class HttpServer:
             self._pages_loop = Loop("http-pages", self._work, self._guard)
             self._loop = loop = Loop("http", self._run, self._guard, last=self._finish)
             self._pages_loop.start()
+            undo.callback(self._pages_loop.join, SENDING_SECONDS)
             undo.callback(self._stop_pages)
             loop.start()
             undo.pop_all()
@@ -344,7 +345,9 @@ class HttpServer:
         with suppress(RuntimeError):  # the thread has ended already
             self._events.call_soon_threadsafe(self._begin_end, notice, timeout)
         # Even with little time left: without the notice, watchers report a crash.
-        loop.join(max(timeout, 2 * SENDING_SECONDS))
+        deadline = Deadline(max(timeout, 2 * SENDING_SECONDS))
+        loop.join(deadline.left)
+        self._pages_loop.join(deadline.left)
 
     def renew(self) -> bool:
         """Read the certificate files again if they have changed, for new connections.

@@ -30,6 +30,7 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
     forked, say = os.pipe()
     with serving(None) as server:
         held = socket.create_connection(address(server))
+        until(lambda: server._connections, "the server has accepted it")
         child = os.fork()
         if child == 0:
             os.close(writer)
