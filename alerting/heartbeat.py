@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import threading
@@ -16,7 +15,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from ..core.guard import Guard
+from ..core.guard import Guard, Problem
 from ..core.secret import Secret
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.text import shorten
@@ -31,8 +30,6 @@ from .recovery import NOT_WORKING
 
 if TYPE_CHECKING:
     from .lifecycle import Evaluated
-
-log = logging.getLogger("querypulse")
 
 
 # -- heartbeat ping ---------------------------------------------------------------------------
@@ -130,7 +127,7 @@ class Heartbeat:
         self._loop = Loop(NAME, self._step, guard, last=self._send_last)
         self._run = str(uuid.uuid4())
         self._pid = os.getpid()
-        self._problem = ""
+        self._problem = Problem("querypulse: %s was not taken: %s", name)
         # Shared with the worker; the condition guards them, and is not held during a ping.
         self._changed = threading.Condition()
         self._next = first
@@ -227,7 +224,8 @@ class Heartbeat:
     def _book(self, ping: Ping, error: HttpError | None) -> None:
         """Record the outcome of a ping, and how long to pause after an error."""
         if error is None:
-            self._last, self._problem = ping, ""
+            self._last = ping
+            self._problem.note("")
             if self._loop.stopping.is_set():
                 self._next = None
             self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
@@ -239,13 +237,7 @@ class Heartbeat:
             pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
         self._last, self._not_before = None, self._clock() + pause
         self.outcomes[error.answer.value] += 1
-        self._note(str(error))
-
-    def _note(self, problem: str) -> None:
-        """Log a problem if it is new."""
-        if problem != self._problem:
-            self._problem = problem
-            log.warning("querypulse: %s was not taken: %s", self.name, problem)
+        self._problem.note(str(error))
 
 
 # -- query heartbeats -------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import logging
 import os
 import threading
 import time
@@ -16,14 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.files import HangDetector, write_whole
-from ..core.guard import Guard
+from ..core.guard import Guard, Problem
 from ..core.threads import Loop
 from ..listener.past_failures import FailedQuery
 from .active_alert import FlapHistory
 from .outbox_entry import OutboxEntry, essence
-
-log = logging.getLogger("querypulse")
-
 
 # -- spool lock -------------------------------------------------------------------------------
 # The lock of a spool: only one running process, and one spool of it, may write the file.
@@ -234,7 +230,7 @@ class Spool:
         *,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self._problem = ""
+        self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()
         self.is_taken = False
         """Whether another running process of the same app uses the file."""
@@ -261,7 +257,7 @@ class Spool:
     def problem(self) -> str:
         """Why what was offered may not be on the disk; empty without a problem."""
         hangs = self._hang.problem
-        return f"{self._file.path}: {hangs}" if hangs else self._problem
+        return f"{self._file.path}: {hangs}" if hangs else self._problem.text
 
     def start(self) -> None:
         """Start the thread."""
@@ -370,11 +366,11 @@ class Spool:
                 self.is_taken = False
         except SpoolBusyError as error:
             self.is_taken = True
-            self._say(str(error))
+            self._problem.note(str(error))
             self._wait()
         except OSError as error:
             self._guard.report("spool", error)
-            self._say(f"{self._file.path}: {error}")
+            self._problem.note(f"{self._file.path}: {error}")
             if isinstance(error, FileNotFoundError):
                 # The folder is gone, and our lock with it.
                 self._file.close()
@@ -407,19 +403,13 @@ class Spool:
             self._written = offered
             self._fails = False
             self._changed.notify_all()
-        self._say(self._file.mishap)
+        self._problem.note(self._file.mishap)
 
     def _wait(self) -> None:
         with self._changed:
             self._fails = True
             self._changed.notify_all()
             self._changed.wait_for(self._loop.stopping.is_set, RETRY_SECONDS)
-
-    def _say(self, problem: str) -> None:
-        """Log a problem if it is new."""
-        if problem and problem != self._problem:
-            log.warning("querypulse: the alerts' spool: %s", problem)
-        self._problem = problem
 
 
 def _essence(kept: Kept) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from base64 import urlsafe_b64encode
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from ..alerting.receivers.http import HttpError, HttpPoster
-from ..core.guard import Guard
+from ..core.guard import Guard, Problem
 from ..core.installed import VERSION
 from ..core.secret import Secret
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
@@ -24,8 +23,6 @@ from .published_state import PublishedState, Pushes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import HistogramDataPoint, Metric
-
-log = logging.getLogger("querypulse")
 
 MAX_PAUSE_SECONDS = 60.0
 """The longest pause after errors: a rule about a driver that is down waits two minutes."""
@@ -140,7 +137,7 @@ class Publisher:
         self._guard = guard
         self._interval = interval_seconds
         self._outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
-        self._problem = ""
+        self._problem = Problem("querypulse: %s did not take the metrics: %s", target.name)
         self._in_a_row = 0
         self._last: tuple[PublishedState, float] | None = None
         """What was pushed last, and when (Unix seconds)."""
@@ -152,7 +149,7 @@ class Publisher:
     def pushes(self) -> Pushes:
         """What became of the pushes so far."""
         pushed_at = None if self._last is None else self._last[1]
-        return Pushes(self._outcomes.copy(), self._problem, pushed_at)
+        return Pushes(self._outcomes.copy(), self._problem.text, pushed_at)
 
     def start(self) -> None:
         """Start the thread."""
@@ -197,17 +194,16 @@ class Publisher:
         except HttpError as error:
             self._outcomes[error.answer.value] += 1
             self._in_a_row += 1
-            if str(error) != self._problem:
-                self._problem = str(error)
-                log.warning("querypulse: %s did not take the metrics: %s", self.name, error)
+            self._problem.note(str(error))
         except Exception as error:
             self._outcomes[FAILED] += 1
             self._in_a_row += 1
-            self._problem = type(error).__name__
+            self._problem.text = type(error).__name__
             raise
         else:
             self._outcomes[DeliveryOutcome.DELIVERED.value] += 1
-            self._problem, self._in_a_row, self._last = "", 0, (published, time.time())
+            self._problem.note("")
+            self._in_a_row, self._last = 0, (published, time.time())
 
 
 # -- otlp -------------------------------------------------------------------------------------
