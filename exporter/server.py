@@ -392,11 +392,13 @@ class HttpServer:
         self._events.run_until_complete(self._serve())
 
     async def _serve(self) -> None:
-        self._serving = asyncio.gather(self._accept(), self._tick())
+        self._serving = self._events.create_task(self._tick())
+        self._listen()
         try:
             with suppress(asyncio.CancelledError):
                 await self._serving
         finally:
+            self._events.remove_reader(self._listener)
             tasks = list(self._connections.values())
             for task in tasks:
                 task.cancel()
@@ -415,20 +417,31 @@ class HttpServer:
                 await asyncio.wait(served, timeout=SENDING_SECONDS)
         self._serving.cancel()
 
-    async def _accept(self) -> None:
-        while True:
-            try:
-                client, address = await self._events.sock_accept(self._listener)
-            except OSError:
-                # Without free file descriptors this fails at once, repeatedly.
-                await asyncio.sleep(TICK_SECONDS)
-                continue
-            self._make_room()
-            connection = Connection(client, str(address[0]))
-            task = self._events.create_task(self._handle(connection))
-            self._connections[connection] = task
-            # Also for a task that is cancelled before it begins.
-            task.add_done_callback(partial(self._drop, connection))
+    def _listen(self) -> None:
+        if not self._serving.done():
+            self._events.add_reader(self._listener, self._accept)
+
+    def _accept(self) -> None:
+        """Accept a client that waits.
+
+        Not with ``sock_accept``: it loses a client that comes as it is cancelled.
+        """
+        try:
+            client, address = self._listener.accept()
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            return
+        except OSError:
+            # Without free file descriptors this fails at once, repeatedly.
+            self._events.remove_reader(self._listener)
+            self._events.call_later(TICK_SECONDS, self._listen)
+            return
+        client.setblocking(False)
+        self._make_room()
+        connection = Connection(client, str(address[0]))
+        task = self._events.create_task(self._handle(connection))
+        self._connections[connection] = task
+        # Also for a task that is cancelled before it begins.
+        task.add_done_callback(partial(self._drop, connection))
 
     def _make_room(self) -> None:
         idle = [one for one in self._connections if one.is_incoming or one.is_answered]
