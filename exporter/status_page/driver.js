@@ -24,6 +24,7 @@ class Driver {
   constructor(report) {
     this.report = report;
     this.failures = 0;
+    this.begun = this.reported = 0;
     this.answers = false;
     this.waitsSince = null;
     this.wake = () => {};
@@ -43,10 +44,12 @@ class Driver {
 
   async poll() {
     for (;;) {
+      const poll = ++this.begun;
       const found = await this.ask();
       this.answers = found.kind === "status";
       this.failures = found.kind === "silent" ? this.failures + 1 : 0;
       this.report(found);
+      this.reported = poll;
       await this.rest();
     }
   }
@@ -79,8 +82,11 @@ class Driver {
         if (status !== "running") this.report({ kind: "closed" });
         if (!this.waits) await this.leave(WATCH_AGAIN);
       } catch {
+        // Until a poll that begins from now on is reported, it counts that this request waited.
+        const begun = this.begun;
         this.wake();
         await pause(SETTLED);
+        while (this.reported <= begun) await pause(SETTLED / 4);
       }
     }
   }
