@@ -1,13 +1,15 @@
-"""Alerts and incidents: what is sent to receivers."""
+"""Alerts, and the incidents that people are notified of."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import sha256
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
-from .finding import WHOLE_DRIVER, Severity
+from .finding import Severity
 
 PREFIX_CHARACTERS = 190
 MAX_KEY_CHARACTERS = 255
@@ -15,14 +17,8 @@ MAX_KEY_CHARACTERS = 255
 FIRING = "firing"
 RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
-ESCALATED = "critical"
-"""Ends the key of an alert that was a warning first, because the warning's key is still open."""
-LASTING = "lasting"
-"""Ends the key of an alert that was held open because it flapped, and then lasted: its usual key is
-still open. Also the value of its label ``OCCURRENCE``, by which Alertmanager keeps both apart."""
-OCCURRENCE = "occurrence"
-DRIVER = "driver"
-"""Ends the key of a whole driver's alert while a group of the same name uses the usual key."""
+WARNING = Severity.WARNING.value
+CRITICAL = Severity.CRITICAL.value
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -43,18 +39,19 @@ class Alert(msgspec.Struct, frozen=True):
         return self.labels["alertname"]
 
     @property
-    def key(self) -> str:
-        """The key that identifies the alert: ``querypulse/<app>/<query>/<alertname>``."""
-        return self.key_ending()
+    def query(self) -> str:
+        """The label of its query; ``*`` for the whole driver."""
+        return self.labels["query"]
 
     @property
-    def is_lasting(self) -> bool:
-        """Whether it was held open because it flapped, and then lasted longer than before."""
-        return self.labels.get(OCCURRENCE) == LASTING
+    def is_critical(self) -> bool:
+        """Whether its severity is critical."""
+        return self.labels["severity"] == CRITICAL
 
-    def key_ending(self, *more: str) -> str:
-        """The key with ``more`` appended, see ``alert_key``."""
-        return alert_key(self.labels["app"], self.labels["query"], self.name, *more)
+    @property
+    def muted(self) -> str:
+        """Why nobody is notified of it ("silenced until ..."); empty if somebody is."""
+        return self.annotations.get("muted", "")
 
     def ended(self, wall: float, **notes: str) -> Alert:
         """The alert, ended at Unix time ``wall``, with annotations that say how."""
@@ -64,74 +61,86 @@ class Alert(msgspec.Struct, frozen=True):
 
 
 class Incident(msgspec.Struct, frozen=True):
-    """One page: one alert, or several of one name that began together.
+    """What people are notified of: all open alerts of one query, or of the driver.
 
-    ``opened_as`` is the key of a group, of a warning that has become critical, and of a flapping
-    alert that lasts; otherwise it is empty and the key is that of the only alert. ``revision``
-    grows with every reminder. ``muted`` says why no notification is sent now ("silenced until
-    ..."); a page sent before stays open.
-    ``silenced`` says the same of single alerts, by their keys: a receiver that groups by itself
-    gets each alert separately. ``known`` are facts that were sent after they had become known
-    later, so that no process sends one twice.
+    ``labels`` are ``app``, ``query`` (``*`` for the driver and for queries that fail together) and
+    those of the settings; ``key`` follows from them and ``severity``. ``alerts`` begin with the most
+    prominent one; those that have ended since the incident opened come last. ``revision`` grows
+    when people must be notified again. ``muted`` says why they are not notified now; what was sent
+    before stays open. An incident without alerts has ended: an earlier process may have left it
+    open.
     """
 
+    key: str
+    labels: dict[str, str]
+    severity: str
     alerts: tuple[Alert, ...]
     revision: int = 0
     muted: str = ""
-    opened_as: str = ""
-    silenced: dict[str, str] = {}
-    known: frozenset[str] = frozenset()
 
     @property
-    def key(self) -> str:
-        """The ``dedup_key`` of the incident; it needs no stored state, see ``alert_key``."""
-        return self.opened_as or self.alerts[0].key
+    def query(self) -> str:
+        """The query that it is about; ``*`` for the driver."""
+        return self.labels["query"]
 
     @property
-    def is_escalated(self) -> bool:
-        """Whether the incident was opened for a warning that had become critical."""
-        first = self.alerts[0]
-        queries = (first.labels["query"], WHOLE_DRIVER)
-        app = first.labels["app"]
-        return self.key in {alert_key(app, query, first.name, ESCALATED) for query in queries}
+    def is_critical(self) -> bool:
+        """Whether it is, or has been, critical."""
+        return self.severity == CRITICAL
 
     @property
-    def members(self) -> frozenset[str]:
-        """The unnamed queries that its alerts list."""
-        return frozenset(one for alert in self.alerts for one in alert.members)
+    def is_stale(self) -> bool:
+        """Whether it ends what an earlier process may have left open."""
+        return not self.alerts
 
     @property
-    def name(self) -> str:
-        """The name that all its alerts share."""
-        return self.alerts[0].name
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        return self.ends_at is not None
 
     @property
-    def severity(self) -> str:
-        """The severity of its most severe alert."""
-        if len(self.alerts) == 1:
-            return self.alerts[0].labels["severity"]
-        found = {alert.labels["severity"] for alert in self.alerts}
-        return next((one.value for one in Severity if one.value in found), min(found))
+    def firing(self) -> tuple[Alert, ...]:
+        """The alerts that are open."""
+        return tuple(alert for alert in self.alerts if alert.ends_at is None)
 
     @property
     def starts_at(self) -> float:
         """When the first alert began, in Unix seconds."""
-        return min(alert.starts_at for alert in self.alerts)
+        return min((alert.starts_at for alert in self.alerts), default=0.0)
 
     @property
     def ends_at(self) -> float | None:
-        """When the last alert ended, in Unix seconds; None while any alert fires."""
-        ends = [alert.ends_at for alert in self.alerts]
-        known = [end for end in ends if end is not None]
-        return max(known) if len(known) == len(ends) else None
+        """When the last alert ended, in Unix seconds; None while any is open."""
+        end = 0.0
+        for alert in self.alerts:
+            if alert.ends_at is None:
+                return None
+            end = max(end, alert.ends_at)
+        return end
 
 
-def alert_key(app: str, query: str, name: str, *more: str) -> str:
-    """``querypulse/<app>/<query>/<alertname>``, with a hash if longer than PagerDuty's limit.
+def incident_labels(app: str, query: str, labels: Mapping[str, str]) -> dict[str, str]:
+    """The labels of an incident; ``labels`` are those of the settings."""
+    return {"app": app, "query": query, **labels}
 
-    The query of a group is ``*``. ``more`` is appended: ``ESCALATED``, ``LASTING``, ``DRIVER``.
+
+def incident_key(labels: Mapping[str, str], severity: str) -> str:
+    """``querypulse/<app>[;<label>=<value>...]/<query>``, and ``/warning`` for warnings.
+
+    Each part is percent-encoded, so that no two incidents share a key. A key that is longer than
+    PagerDuty's limit ends in its hash.
     """
-    key = "/".join(("querypulse", app, query, name, *more))
+    more = sorted((name, value) for name, value in labels.items() if name not in {"app", "query"})
+    job = ";".join(
+        [_encode(labels["app"]), *(f"{_encode(name)}={_encode(value)}" for name, value in more)]
+    )
+    key = f"querypulse/{job}/{_encode(labels['query'])}"
+    if severity == WARNING:
+        key += "/warning"
     if len(key) <= MAX_KEY_CHARACTERS:
         return key
     return f"{key[:PREFIX_CHARACTERS]}/{sha256(key.encode()).hexdigest()[:40]}"
+
+
+def _encode(part: str) -> str:
+    return quote(part, safe="*", errors="surrogatepass")
