@@ -22,16 +22,12 @@ CRITICAL = Severity.CRITICAL.value
 
 
 class Alert(msgspec.Struct, frozen=True):
-    """One problem of one query; ``starts_at`` and ``ends_at`` are Unix seconds.
-
-    ``members`` are the labels of the unnamed queries that the alert lists.
-    """
+    """One problem of one query; ``starts_at`` and ``ends_at`` are Unix seconds."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
     starts_at: float
     ends_at: float | None = None
-    members: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -392,5 +392,4 @@ def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Ale
             **evidence,
         },
         starts_at=wall,
-        members=finding.members,
     )
