@@ -60,11 +60,11 @@ class Incident(msgspec.Struct, frozen=True):
     """What people are notified of: all open alerts of one query, or of the driver.
 
     ``labels`` are ``app``, ``query`` (``*`` for the driver and for queries that fail together) and
-    those of the settings; ``key`` follows from them and ``severity``. ``alerts`` begin with the most
-    prominent one; those that have ended since the incident opened come last. ``revision`` grows
-    when people must be notified again. ``muted`` says why they are not notified now; what was sent
-    before stays open. An incident without alerts has ended: an earlier process may have left it
-    open.
+    those of the settings; ``key`` follows from them and ``severity``. ``alerts`` begin with the
+    most prominent one; those that have ended since the incident opened come last. ``revision``
+    grows when people must be notified again. ``muted`` says why they are not notified now; what
+    was sent before stays open. An incident without alerts has ended: an earlier process may have
+    left it open.
     """
 
     key: str

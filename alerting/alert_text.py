@@ -372,8 +372,14 @@ def _filled(template: str, names: Mapping[str, str]) -> str:
     return template
 
 
-def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Alert:
-    """The alert of a finding; it begins at Unix time ``wall``."""
+def alert_of(
+    finding: Finding,
+    app: str,
+    guidance: Guidance,
+    wall: float,
+    labels: Mapping[str, str] | None = None,
+) -> Alert:
+    """The alert of a finding; it begins at Unix time ``wall``, with ``labels`` of the settings."""
     summary = f"[{app}] {finding.summary}"
     steps = guidance.next_steps.get(finding.alertname, "")
     evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | finding.evidence)
@@ -383,6 +389,7 @@ def alert_of(finding: Finding, app: str, guidance: Guidance, wall: float) -> Ale
             "app": app,
             "query": finding.query,
             "severity": finding.severity.value,
+            **(labels or {}),
         },
         annotations={
             "summary": summary,

@@ -1,111 +1,305 @@
-"""From findings to incidents: what to send, what to suppress, and what has ended.
+"""From findings to incidents: what people are notified of, when, and when it ends.
 
-It is level-triggered: each update takes all findings and returns all open incidents.
+It is level-triggered: each update takes all findings, and returns all open incidents and those that
+have just ended. ``now`` is in monotonic, ``wall`` in Unix seconds; there is no clock, thread or
+socket.
+
+An *alert* is one problem of one query. A rule that finds it at two evaluations in a row (a failure:
+at one) opens it; it ends once its query has recovered. One that opens for the third time within a
+day is held open until it has been absent for as long as those three took (15 min to 2 h).
+
+An *incident* holds the open alerts of one subject: a query, or the driver (``*``). It opens with
+the first and resolves with the last. People are notified when it opens, when it becomes critical,
+when a failure joins what was only suspected, and every ``repeat_interval_seconds``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from ..core.text import duration
+from ..listener.state.identity import RESERVED
 from ..listener.state.snapshot import Snapshot
-from .active_alert import (
-    ActiveAlert,
-    FlapGuard,
-    FlapHistory,
-    as_news,
-    begin,
-    escalates,
-    found_again,
-    is_expired,
-    is_news,
-    is_over,
-    not_found,
-)
-from .alert import ESCALATED, LASTING, Alert, Incident
+from .alert import CRITICAL, WARNING, Alert, Incident, incident_key, incident_labels
 from .alert_text import UNSEEN, Guidance, alert_of
-from .evaluate import Evaluation
-from .grouping import Grouping
-from .inhibition import Inhibition, Suppressed, supersedes, urgency
-from .reconciliation import Reconciliation
-from .recovery import DriverHealth
-from .rules import driver_down
-from .silences import Silence, silence_of
+from .evaluate import Evaluation, Stages
+from .finding import WHOLE_DRIVER, Finding
+from .recovery import DriverHealth, FirstHealth, RecoveryWindow
+from .rules import driver_down, query_failed, query_given_up
+from .silences import Silence, silence_of, why_muted
 
-# -- lifecycle --------------------------------------------------------------------------------
+FACTS = frozenset({query_failed.NAME, query_given_up.NAME})
+"""Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
+POLLS = 2
+UNSEEN_SECONDS = 24 * 3600.0
+"""An alert of an earlier process waits this long for its query to be seen."""
+GROUP_SIZE = 3
+GROUP_SECONDS = 10.0
+FLAPS = 3
+FLAP_WINDOW_SECONDS = 24 * 3600.0
+SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
+MAX_REMEMBERED = 1000
+BECAME_CRITICAL = "the critical incident"
+RECOVERED_IN_SILENCE = "it recovered while it was silenced"
+
+Identity = tuple[str, str]
+"""The name of an alert, and its query."""
 
 
 class LifecycleSettings(msgspec.Struct, frozen=True):
-    """When an alert ends, when a reminder is sent, and which alerts share one page.
-
-    A query must be healthy for ``resolve_after_seconds``. ``group_min_queries`` queries with the
-    same alert within ``group_window_seconds`` are one incident.
-    """
+    """How long a query must be healthy before its alerts end, and how often people are reminded."""
 
     resolve_after_seconds: float = 30.0
     repeat_interval_seconds: float = 4 * 3600.0
-    group_min_queries: int = 3
-    group_window_seconds: float = 10.0
+
+
+class Round(msgspec.Struct, frozen=True):
+    """What one update knows: the health of the queries, Unix time, and the silences."""
+
+    health: DriverHealth
+    wall: float
+    silences: Sequence[Silence]
+
+    @property
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self.health.now
+
+
+class Suppressed(msgspec.Struct, frozen=True):
+    """An alert that does not open, and the one that suppresses it."""
+
+    alert: Alert
+    by: Alert
+
+
+# -- alerts -----------------------------------------------------------------------------------
+
+
+class Tracked(msgspec.Struct, frozen=True):
+    """One alert: pending until ``opened_at``, then firing while ``is_found``, else recovering.
+
+    ``subject`` is the query of its incident; empty while the alert waits for others that share its
+    ``cause``. ``calm_seconds``: it keeps coming back, and ends after so much calm.
+    ``unseen_since``: an earlier process left it open, and this one has not seen its query since.
+    """
+
+    alert: Alert
+    cause: str = ""
+    polls: int = 1
+    opened_at: float | None = None
+    subject: str = ""
+    is_found: bool = True
+    recovery: RecoveryWindow | None = None
+    calm_seconds: float = 0.0
+    unseen_since: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether people may be notified of it."""
+        return self.opened_at is not None
+
+    @property
+    def is_ripe(self) -> bool:
+        """Whether it was found often enough to open."""
+        return not self.is_open and (self.polls >= POLLS or self.alert.name in FACTS)
+
+    @property
+    def is_firing(self) -> bool:
+        """Whether its query is unhealthy, or has not been seen yet."""
+        return self.is_open and (self.is_found or self.unseen_since is not None)
+
+    def is_like(self, other: Tracked, now: float) -> bool:
+        """Whether it opened lately, for the same cause."""
+        lately = self.opened_at is not None and now - self.opened_at <= GROUP_SECONDS
+        return lately and (self.alert.name, self.cause) == (other.alert.name, other.cause)
+
+    def find(self, alert: Alert, health: DriverHealth) -> Tracked:
+        """The alert with the newest texts and its old start."""
+        return replace(
+            self,
+            alert=replace(alert, starts_at=self.alert.starts_at),
+            polls=self.polls + 1,
+            is_found=True,
+            recovery=None,
+            unseen_since=None if health.knows(alert.query) else self.unseen_since,
+        )
+
+    def miss(self, health: DriverHealth) -> Tracked:
+        """The alert without its finding: it recovers unless its query is unhealthy otherwise."""
+        query = self.alert.query
+        if self.unseen_since is not None and not health.knows(query):
+            return replace(self, is_found=False, recovery=None)
+        return replace(
+            self,
+            is_found=False,
+            recovery=health.recovery(query, self.alert.labels["severity"], self.recovery),
+            unseen_since=None if health.has_seen(query) else self.unseen_since,
+        )
+
+    def shown(self, now: Round) -> Alert:
+        """The alert with notes why it is held open, and why nobody is notified of it."""
+        notes = {}
+        if self.calm_seconds:
+            notes["flapping"] = (
+                f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
+                f"held open until {duration(self.calm_seconds)} of calm"
+            )
+        silence = silence_of(self.alert, now.silences, now.wall)
+        if silence is not None:
+            notes["muted"] = str(silence)
+        if not notes:
+            return self.alert
+        return replace(self.alert, annotations={**self.alert.annotations, **notes})
+
+
+def cause_of(finding: Finding) -> str:
+    """What findings of one name must share to be one incident: an error class, or a code."""
+    code, _, _ = finding.reason.partition(": ")
+    is_code = code.replace("_", "").isalpha() and code == code.lower()
+    return finding.cause or finding.evidence.get("error_class", "") or (code if is_code else "")
+
+
+# -- alerts that keep coming back ---------------------------------------------------------------
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """When one alert opened lately: at most three times, within a day."""
+
+    alertname: str
+    query: str
+    at: tuple[float, ...]
+
+
+class OpenedTimes:
+    """When each alert opened lately, also in earlier processes. Times are monotonic seconds."""
+
+    def __init__(self) -> None:
+        self._times: dict[Identity, tuple[float, ...]] = {}
+
+    def records(self) -> tuple[Opened, ...]:
+        """What the next process needs."""
+        return tuple(Opened(*identity, at) for identity, at in self._times.items())
+
+    def restore(self, records: Iterable[Opened], now: float) -> None:
+        """Add what earlier processes recorded; a time in the future counts as now."""
+        for record in records:
+            identity = (record.alertname, record.query)
+            past = (min(at, now) for at in record.at)
+            self._times[identity] = tuple(sorted((*past, *self._times.get(identity, ()))))[-FLAPS:]
+
+    def add(self, identity: Identity, now: float) -> float:
+        """Record that the alert opens; return ``calm_seconds``."""
+        begin = now - FLAP_WINDOW_SECONDS
+        times = (*(at for at in self._times.pop(identity, ()) if at >= begin), now)
+        self._times = {other: at for other, at in self._times.items() if at[-1] >= begin}
+        self._times[identity] = times[-FLAPS:]
+        if len(self._times) > MAX_REMEMBERED:
+            del self._times[next(iter(self._times))]
+        return self.calm_seconds(identity)
+
+    def calm_seconds(self, identity: Identity) -> float:
+        """How long an alert that keeps coming back must be absent before it ends; 0 for others."""
+        times = self._times.get(identity, ())
+        if len(times) < FLAPS:
+            return 0.0
+        return min(LONGEST_CALM_SECONDS, max(SHORTEST_CALM_SECONDS, times[-1] - times[0]))
+
+
+# -- incidents --------------------------------------------------------------------------------
+
+
+class OpenIncident(msgspec.Struct, frozen=True):
+    """What people know of an open incident; its open alerts are tracked apart.
+
+    ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
+    None until people are notified; ``has_fact``: they know of a failure.
+    """
+
+    severity: str
+    ended: tuple[Alert, ...] = ()
+    revision: int = 0
+    notified_at: float | None = None
+    has_fact: bool = False
+
+    @property
+    def is_critical(self) -> bool:
+        """Whether it is, or has been, critical."""
+        return self.severity == CRITICAL
 
 
 class Lifecycle:
-    """The lifecycle of all alerts of one driver: pending, firing, recovering, ended.
+    """All alerts and incidents of one driver.
 
-    After each update, ``alerts`` are all open alerts (silenced ones say so in ``muted``),
-    ``suppressed`` those that another alert suppresses, and ``stale_resolves`` resolves what an
-    earlier driver may have left open. It uses no clock, thread or socket: ``now`` is in
-    monotonic, ``wall`` in Unix seconds.
+    After each update, ``alerts`` are all open alerts, ``suppressed`` those that an alert of the
+    whole driver suppresses, and ``errors`` what went wrong with single alerts. ``labels`` are those
+    of the settings.
     """
 
-    def __init__(self, app: str, guidance: Guidance, terms: LifecycleSettings) -> None:
+    def __init__(
+        self,
+        app: str,
+        guidance: Guidance,
+        terms: LifecycleSettings,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
         self.alerts: tuple[Alert, ...] = ()
         self.suppressed: tuple[Suppressed, ...] = ()
-        self.stale_resolves: tuple[Incident, ...] = ()
+        self.errors: dict[str, Exception] = {}
         self._app = app
+        self._labels = dict(labels or {})
         self._guidance = guidance
         self._terms = terms
-        self._active: dict[str, ActiveAlert] = {}
-        self._flaps = FlapGuard()
-        self._lasting: dict[str, float] = {}
-        """For how many whole minutes, in seconds, each finding has held without a break."""
-        self._grouping = Grouping(terms.group_min_queries, terms.group_window_seconds)
-        self._reconciliation = Reconciliation(app)
-
-    def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Continue the incidents that an earlier driver left open; call before the first update.
-
-        Several receivers may have stored the same alerts: the highest revision wins, and a group
-        wins over its members, which receivers of single alerts have stored.
-        """
-        for incident in sorted(incidents, key=_weight, reverse=True):
-            for alert in self._grouping.restore(incident, now):
-                self._active[alert.key] = ActiveAlert(
-                    alert,
-                    polls=0,
-                    begun=True,
-                    found=False,
-                    unseen_since=now,
-                    held_seconds=self._flaps.held_seconds(alert.key),
-                )
+        self._tracked: dict[Identity, Tracked] = {}
+        self._incidents: dict[str, OpenIncident] = {}
+        self._opened = OpenedTimes()
+        self._first_health = FirstHealth(app)
 
     @property
-    def flaps(self) -> tuple[FlapHistory, ...]:
-        """How often alerts have fired and how long they lasted, for the next process."""
-        return tuple(
-            replace(one, longest_seconds=max(one.longest_seconds, self._lasting.get(one.key, 0.0)))
-            for one in self._flaps.histories
-        )
+    def opened(self) -> tuple[Opened, ...]:
+        """When alerts opened lately, for the next process."""
+        return self._opened.records()
 
-    def restore_flaps(self, histories: Iterable[FlapHistory], now: float) -> None:
-        """Add how often alerts fired in earlier processes; call before an update."""
-        self._flaps.restore(histories, now)
-        for key, active in self._active.items():
-            if active.begun:
-                held = max(active.held_seconds, self._flaps.held_seconds(key))
-                self._active[key] = replace(active, held_seconds=held)
+    def restore_opened(self, records: Iterable[Opened], now: float) -> None:
+        """Add when alerts opened in earlier processes."""
+        self._opened.restore(records, now)
+        for identity, tracked in self._tracked.items():
+            if tracked.is_open:
+                calm = max(tracked.calm_seconds, self._opened.calm_seconds(identity))
+                self._tracked[identity] = replace(tracked, calm_seconds=calm)
+
+    def restore(self, incidents: Iterable[Incident], now: float) -> None:
+        """Continue the incidents that an earlier process left open.
+
+        Several receivers may have stored the same: the critical one with the highest revision wins.
+        """
+        for incident in sorted(
+            incidents, key=lambda incident: (incident.is_critical, incident.revision), reverse=True
+        ):
+            if incident.query in self._incidents or incident.is_over:
+                continue
+            for alert in incident.firing:
+                identity = (alert.name, alert.query)
+                self._tracked[identity] = Tracked(
+                    alert,
+                    polls=0,
+                    opened_at=float("-inf"),
+                    subject=incident.query,
+                    is_found=False,
+                    calm_seconds=self._opened.calm_seconds(identity),
+                    unseen_since=now,
+                )
+            self._incidents[incident.query] = OpenIncident(
+                incident.severity,
+                tuple(alert for alert in incident.alerts if alert.ends_at is not None),
+                incident.revision,
+                # One that is silenced may never have been sent.
+                notified_at=None if incident.muted else now,
+                has_fact=any(alert.name in FACTS for alert in incident.firing),
+            )
 
     def update(
         self,
@@ -114,149 +308,260 @@ class Lifecycle:
         now: float,
         wall: float,
         silences: Sequence[Silence] = (),
+        *,
+        is_last: bool = False,
     ) -> tuple[Incident, ...]:
-        """All open incidents, and those that have ended since the last update."""
-        health = DriverHealth(evaluation, snapshot, now)
-        is_silenced = partial(self._is_silenced, silences=silences, wall=wall)
-        wait = self._terms.resolve_after_seconds
-        inhibition = Inhibition(self._active, health, wait, is_silenced)
-        over = self._follow(evaluation, health, wall, inhibition)
-        renewed = {one.key: self._suffix(one) for one in over if one.key in self._active}
-        begun = self._begin(health, inhibition)
-        over += self._supersede(begun, wall)
-        self._grouping.end(over)
-        new = [*(active.alert.key for active in begun), *renewed]
-        self._grouping.begin([self._active[key].alert for key in new], now, renewed)
-        incidents = self._grouping.update(
-            {alert.key: alert for alert in self._open()},
-            {key for key, active in self._active.items() if active.is_firing},
-            silences,
-            now=now,
-            wall=wall,
-            repeat_interval_seconds=self._terms.repeat_interval_seconds,
-        )
-        self._lasting = {
-            key: health.watched_since(active.found_since) // 60.0 * 60.0
-            for key, active in self._active.items()
-            if active.found_since is not None
-        }
-        self.alerts = tuple(_with_silence(alert, silences, wall) for alert in self._open())
-        self.stale_resolves = self._reconciliation.update(health, wall, wait)
-        return incidents
+        """All open incidents, those that have just ended, and what earlier processes may have left.
 
-    def _open(self) -> list[Alert]:
-        return [active.alert for active in self._active.values() if active.begun]
-
-    def _follow(
-        self, evaluation: Evaluation, health: DriverHealth, wall: float, inhibition: Inhibition
-    ) -> list[Alert]:
-        """Update every alert; remove and return those that have ended by themselves.
-
-        Also return each alert that continues under another key: a warning that has become
-        critical, and a flapping alert that lasts.
+        ``is_last``: the process ends, and no alert can wait for others of its cause.
         """
-        alerts = [alert_of(one, self._app, self._guidance, wall) for one in evaluation.findings]
-        found = {alert.key: alert for alert in alerts}
-        over = []
-        for key, alert in found.items():
-            over += self._find(key, alert, health, wall, inhibition)
-        for key in [key for key in self._active if key not in found]:
-            over += self._miss(key, health, wall)
-        return over
+        update = Round(DriverHealth(evaluation, snapshot, now), wall, silences)
+        self._follow(evaluation.findings, update)
+        self._open(update)
+        self._place(now, is_last=is_last)
+        shown = {
+            identity: tracked.shown(update)
+            for identity, tracked in self._tracked.items()
+            if tracked.is_open
+        }
+        self.alerts = tuple(shown.values())
+        healthy = self._first_health.update(update.health, self._terms.resolve_after_seconds)
+        return (*self._present(shown, update), *self._stale(healthy))
 
-    def _find(
-        self, key: str, alert: Alert, health: DriverHealth, wall: float, inhibition: Inhibition
-    ) -> list[Alert]:
-        known = self._active.get(key)
-        if known is None:
-            self._active[key] = ActiveAlert(alert, found_since=health.now)
-            return []
-        active, why = found_again(known, alert, health), ""
-        if escalates(known, alert) and inhibition.suppressor(active) is not None:
-            active = found_again(known, replace(alert, labels=known.alert.labels), health)
-        elif escalates(known, alert):
-            active, why = replace(active, is_relapse=False), f"{alert.name}, critical"
-        elif is_news(active, health, self._flaps.news_seconds(key)):
-            active, why = as_news(active), f"{alert.name}, which lasts"
-        self._active[key] = active
-        return [known.alert.ended(wall, superseded_by=why)] if why else []
+    # Alerts
 
-    def _miss(self, key: str, health: DriverHealth, wall: float) -> list[Alert]:
-        since = self._active[key].found_since
-        if since is not None:
-            self._flaps.lasted(key, health.watched_since(since))
-        active = self._active[key] = not_found(self._active[key], health)
-        if not active.begun:
-            del self._active[key]
-        elif is_expired(active, health.now):
-            notes = {"expired": "its query was not seen for a day", "outcome": UNSEEN[0]}
-            return [self._end(key, wall, **notes)]
-        elif is_over(active, health, self._terms.resolve_after_seconds):
-            outcome = health.outcome(active.query, active.alert.name, active.recovery)
-            return [self._end(key, wall, outcome=outcome)]
-        return []
+    def _follow(self, findings: Iterable[Finding], update: Round) -> None:
+        """Update each alert with its finding, or with the absence of it, and end what is over."""
+        stages = Stages()
+        present = {(finding.alertname, finding.query): finding for finding in findings}
+        for identity, finding in present.items():
+            stages.run(self._find, identity, finding, update)
+        for identity in [identity for identity in self._tracked if identity not in present]:
+            stages.run(self._miss, identity, update)
+        self.errors = stages.errors
 
-    def _begin(self, health: DriverHealth, inhibition: Inhibition) -> list[ActiveAlert]:
-        """Begin the alerts that may fire and are not suppressed, the most urgent first."""
-        begun, suppressed = [], []
-        for active in sorted((one for one in self._active.values() if one.is_ripe), key=urgency):
-            by = inhibition.suppressor(active)
+    def _find(self, identity: Identity, finding: Finding, update: Round) -> None:
+        alert = alert_of(finding, self._app, self._guidance, update.wall, self._labels)
+        tracked = self._tracked.get(identity)
+        if tracked is None:
+            self._tracked[identity] = Tracked(alert, cause_of(finding))
+            return
+        before, newer = tracked.alert, tracked.find(alert, update.health)
+        if tracked.is_open and alert.is_critical != before.is_critical:
+            # An open alert never becomes less severe: a value that oscillates around its limit
+            # would notify each time.
+            if before.is_critical or self._suppressor(newer, update) is not None:
+                newer = replace(newer, alert=replace(newer.alert, labels=before.labels))
+            else:
+                more = f"{alert.name}, critical"
+                self._add_ended(tracked, before.ended(update.wall, superseded_by=more))
+        self._tracked[identity] = newer
+
+    def _miss(self, identity: Identity, update: Round) -> None:
+        health = update.health
+        tracked = self._tracked[identity] = self._tracked[identity].miss(health)
+        if not tracked.is_open:
+            del self._tracked[identity]
+            return
+        alert, recovery, unseen = tracked.alert, tracked.recovery, tracked.unseen_since
+        calm = max(self._terms.resolve_after_seconds, tracked.calm_seconds)
+        if unseen is not None and update.now - unseen >= UNSEEN_SECONDS:
+            outcome = UNSEEN[0]
+        elif recovery is not None and health.has_recovered(alert.query, recovery, calm):
+            outcome = health.outcome(alert.query, alert.name, recovery)
+        else:
+            return
+        del self._tracked[identity]
+        self._add_ended(tracked, alert.ended(update.wall, outcome=outcome))
+
+    def _add_ended(self, tracked: Tracked, ended: Alert) -> None:
+        incident = self._incidents.get(tracked.subject)
+        if incident is not None:
+            others = tuple(alert for alert in incident.ended if alert.labels != ended.labels)
+            self._incidents[tracked.subject] = replace(incident, ended=(*others, ended))
+
+    def _open(self, update: Round) -> None:
+        """Open the alerts that are ripe, those of the driver first, unless it suppresses them."""
+        ripe = [tracked for tracked in self._tracked.values() if tracked.is_ripe]
+        suppressed = []
+        for tracked in sorted(ripe, key=lambda tracked: tracked.alert.query != WHOLE_DRIVER):
+            alert = tracked.alert
+            by = self._suppressor(tracked, update)
             if by is not None:
-                suppressed.append(Suppressed(active.alert, by.alert))
+                suppressed.append(Suppressed(alert, by))
                 continue
-            key = active.alert.key
-            # The end of a driver is final: the next one is another incident, which ``querypulse
-            # watch`` may report under the same key.
-            is_final = active.alert.name == driver_down.NAME
-            held = 0.0 if is_final else self._flaps.fires(key, health.now)
-            begun.append(begin(active, held))
-            self._active[key] = begun[-1]
+            identity = (alert.name, alert.query)
+            # The end of a driver is final: the next one is another incident.
+            is_final = alert.name == driver_down.NAME
+            calm = 0.0 if is_final else self._opened.add(identity, update.now)
+            self._tracked[identity] = replace(tracked, opened_at=update.now, calm_seconds=calm)
         self.suppressed = tuple(suppressed)
-        return begun
 
-    def _is_silenced(self, active: ActiveAlert, silences: Sequence[Silence], wall: float) -> bool:
-        """Whether nobody is notified of it: it is silenced, or recovers and was never sent."""
-        if silence_of(active.alert, silences, wall) is not None:
+    def _suppressor(self, tracked: Tracked, update: Round) -> Alert | None:
+        """The critical alert of the driver that explains this one, also just after it recovered.
+
+        A failure is never explained away, and what nobody is notified of explains nothing.
+        """
+        is_drivers_own = tracked.alert.query == WHOLE_DRIVER and tracked.alert.is_critical
+        if tracked.alert.name in FACTS or is_drivers_own:
+            return None
+        for other in self._tracked.values():
+            alert, recovery = other.alert, other.recovery
+            if not other.is_open or alert.query != WHOLE_DRIVER or not alert.is_critical:
+                continue
+            recently = (
+                recovery is not None
+                and update.health.lasted(recovery) < self._terms.resolve_after_seconds
+            )
+            is_silenced = silence_of(alert, update.silences, update.wall) is not None
+            if (other.is_found or recently) and not is_silenced:
+                return alert
+        return None
+
+    # Incidents
+
+    def _place(self, now: float, *, is_last: bool) -> None:
+        """Give each open alert an incident: its query's, or the driver's for a shared cause."""
+        for identity, tracked in self._tracked.items():
+            if tracked.is_open and not tracked.subject:
+                subject = self._subject_of(tracked, now)
+                if subject or is_last:
+                    subject = subject or tracked.alert.query
+                    self._tracked[identity] = replace(tracked, subject=subject)
+
+    def _subject_of(self, tracked: Tracked, now: float) -> str:
+        """Empty while others that share the cause may still come.
+
+        The first of a cause is its query's own, at once: somebody must be notified. Those that
+        follow within ``GROUP_SECONDS`` wait until they are enough for a group, or the time is over.
+        """
+        query = tracked.alert.query
+        if query in RESERVED:
+            return query
+        home = next(
+            (
+                other.subject
+                for other in self._tracked.values()
+                if other.alert.query == query and other.subject
+            ),
+            "",
+        )
+        incident = self._incidents.get(home)
+        is_critical = incident is None or incident.is_critical
+        if home and (is_critical or not tracked.alert.is_critical):
+            return home
+        alike = [other for other in self._tracked.values() if other.is_like(tracked, now)]
+        if len(alike) >= GROUP_SIZE and self._is_free_for(alike):
+            return WHOLE_DRIVER
+        is_first = not any(
+            other.subject or (other.opened_at or 0.0) < (tracked.opened_at or 0.0)
+            for other in alike
+        )
+        return query if is_first else ""
+
+    def _is_free_for(self, alike: Sequence[Tracked]) -> bool:
+        """Whether the driver's incident is that of this group, or people would be notified of it.
+
+        What joins an open critical incident notifies nobody at PagerDuty.
+        """
+        incident = self._incidents.get(WHOLE_DRIVER)
+        if incident is None or any(other.subject == WHOLE_DRIVER for other in alike):
             return True
-        return not active.is_firing and not self._grouping.was_sent(active.alert.key)
+        return not incident.is_critical and any(other.alert.is_critical for other in alike)
 
-    def _supersede(self, begun: Sequence[ActiveAlert], wall: float) -> list[Alert]:
-        """End recovering alerts whose query has a new alert that is at least as severe."""
-        return [
-            self._end(key, wall, superseded_by=new.alert.name)
-            for new in begun
-            for key, old in list(self._active.items())
-            if supersedes(new, old)
+    def _present(self, shown: Mapping[Identity, Alert], update: Round) -> Iterator[Incident]:
+        """Each incident as it is now; one that has ended is shown once more, with its end."""
+        members: dict[str, list[Tracked]] = {subject: [] for subject in self._incidents}
+        for identity, alert in shown.items():
+            tracked = self._tracked[identity]
+            if tracked.subject:
+                members.setdefault(tracked.subject, []).append(replace(tracked, alert=alert))
+        for subject, alerts in members.items():
+            incident = self._incidents.pop(subject, None)
+            if not alerts:
+                if incident is not None:
+                    yield self._incident(subject, incident.severity, incident.ended, incident)
+                continue
+            is_critical = any(tracked.alert.is_critical for tracked in alerts)
+            if incident is not None and is_critical and not incident.is_critical:
+                yield self._end_as_warning(subject, incident, alerts, update.wall)
+                incident = None
+            incident = incident or OpenIncident(CRITICAL if is_critical else WARNING)
+            yield self._present_open(subject, incident, alerts, update)
+
+    def _present_open(
+        self, subject: str, incident: OpenIncident, members: Sequence[Tracked], update: Round
+    ) -> Incident:
+        """The incident with the newest texts; its revision grows when people must be notified."""
+        alerts = [tracked.alert for tracked in sorted(members, key=_prominence)]
+        fires = any(tracked.is_firing for tracked in members)
+        muted = why_muted(alerts, update.silences, update.wall)
+        notified_at = incident.notified_at
+        if not muted and not fires and notified_at is None:
+            muted = RECOVERED_IN_SILENCE
+        has_fact = any(alert.name in FACTS for alert in alerts)
+        revision = incident.revision
+        if not muted:
+            joined = has_fact and not incident.has_fact
+            repeat = self._terms.repeat_interval_seconds
+            if notified_at is None:
+                notified_at = update.now
+            elif joined or (fires and update.now - notified_at >= repeat):
+                revision, notified_at = revision + 1, update.now
+        open_again = [alert.labels for alert in alerts]
+        incident = self._incidents[subject] = replace(
+            incident,
+            ended=tuple(alert for alert in incident.ended if alert.labels not in open_again),
+            revision=revision,
+            notified_at=notified_at,
+            has_fact=incident.has_fact or (has_fact and not muted),
+        )
+        return self._incident(
+            subject, incident.severity, (*alerts, *incident.ended), incident, muted
+        )
+
+    def _end_as_warning(
+        self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float
+    ) -> Incident:
+        """The end of a warning that continues as a critical incident, under another key."""
+        ended = [
+            tracked.alert.ended(wall, superseded_by=BECAME_CRITICAL)
+            for tracked in members
+            if not tracked.alert.is_critical
         ]
+        return self._incident(subject, WARNING, (*ended, *incident.ended), incident)
 
-    def _suffix(self, ended: Alert) -> str:
-        """How the key ends under which an alert continues that was open as ``ended``."""
-        alert = self._active[ended.key].alert
-        if alert.labels["severity"] != ended.labels["severity"]:
-            return ESCALATED
-        return LASTING if alert.is_lasting else ""
+    def _incident(
+        self,
+        subject: str,
+        severity: str,
+        alerts: Iterable[Alert],
+        incident: OpenIncident,
+        muted: str = "",
+    ) -> Incident:
+        labels = incident_labels(self._app, subject, self._labels)
+        key = incident_key(labels, severity)
+        return Incident(key, labels, severity, tuple(alerts), incident.revision, muted)
 
-    def _end(self, key: str, wall: float, **notes: str) -> Alert:
-        return self._active.pop(key).alert.ended(wall, **notes)
+    def _stale(self, subjects: Iterable[str]) -> Iterator[Incident]:
+        """Ends of what earlier processes may have left open, critical ones first."""
+        for severity in (CRITICAL, WARNING):
+            for subject in subjects:
+                labels = incident_labels(self._app, subject, self._labels)
+                yield Incident(incident_key(labels, severity), labels, severity, ())
 
 
-def _weight(incident: Incident) -> tuple[int, int]:
-    return incident.revision, len(incident.alerts)
-
-
-def _with_silence(alert: Alert, silences: Sequence[Silence], wall: float) -> Alert:
-    silence = silence_of(alert, silences, wall)
-    if silence is None:
-        return alert
-    return replace(alert, annotations={**alert.annotations, "muted": str(silence)})
+def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, float]:
+    """Sort key: firing, facts before inferences, critical before warnings, oldest first."""
+    alert = tracked.alert
+    return not tracked.is_firing, alert.name not in FACTS, not alert.is_critical, alert.starts_at
 
 
 # -- evaluated --------------------------------------------------------------------------------
-# The result of one evaluation of all queries, as it is published.
 
 
 class Evaluated(msgspec.Struct, frozen=True):
-    """What was evaluated, what was found, and the alerts that fire."""
+    """What was evaluated, what was found, and the alerts that are open."""
 
     snapshot: Snapshot
     evaluation: Evaluation

@@ -18,6 +18,7 @@ from ..listener.state.snapshot import Snapshot
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
 from .finding import WHOLE_DRIVER, QueryHealth, Severity
+from .generic_apps import is_generic
 
 NOT_WORKING = frozenset(
     {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}
@@ -32,6 +33,7 @@ UNHEALTHY = NOT_WORKING | {
 COMMITS_OF_HEALTH = 2
 POLL_IS_OLD_SECONDS = 10.0
 """Ten calm polls of the probe at its default interval."""
+MAX_REMEMBERED = 10_000
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
@@ -249,3 +251,43 @@ def _on_purpose(query: Query, context: Context) -> bool:
         return True
     trigger = query.trigger
     return trigger is None or (trigger.ends_by_itself and context is not Context.STOPPED)
+
+
+class FirstHealth:
+    """Finds the queries that are healthy for the first time in this process.
+
+    An earlier process may have left their incidents open. It needs no memory of it: the keys follow
+    from the names. With a generic app name the incidents may be those of another running driver.
+    """
+
+    def __init__(self, app: str) -> None:
+        self._is_generic = is_generic(app)
+        self._recoveries: dict[str, RecoveryWindow] = {}
+        self._healthy: dict[str, None] = {}
+
+    def update(self, health: DriverHealth, seconds: float) -> list[str]:
+        """The queries that have been healthy for ``seconds`` now, and ``*`` if all are."""
+        if self._is_generic:
+            return []
+        waiting = [label for label in health.queries if label not in self._healthy]
+        found = {
+            label: health.recovery(label, Severity.WARNING.value, self._recoveries.get(label))
+            for label in waiting
+        }
+        self._recoveries = {label: window for label, window in found.items() if window is not None}
+        proven = [
+            label
+            for label, window in self._recoveries.items()
+            if health.has_recovered(label, window, seconds)
+        ]
+        self._healthy.update(dict.fromkeys(proven))
+        news = [label for label in proven if not health.is_unnamed(label)]
+        if proven:
+            unnamed = [label for label in health.queries if health.is_unnamed(label)]
+            for shared, labels in ((UNNAMED, unnamed), (WHOLE_DRIVER, [*health.expected])):
+                if labels and shared not in self._healthy and self._healthy.keys() >= {*labels}:
+                    self._healthy[shared] = None
+                    news.append(shared)
+        while len(self._healthy) > MAX_REMEMBERED:
+            del self._healthy[next(iter(self._healthy))]
+        return news

@@ -10,7 +10,7 @@ import msgspec
 
 from ..alerting.alert import Alert
 from ..alerting.finding import QueryHealth
-from ..alerting.inhibition import Suppressed
+from ..alerting.lifecycle import Suppressed
 from ..listener.state.flow import Flow
 from ..listener.state.snapshot import Snapshot
 

@@ -170,15 +170,19 @@ class Worker:
         self.state.own(self._inputs.ownership())
         wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, now, wall)
-        self._remembering.restore_flaps(self._lifecycle, now, wall)
+        self._remembering.restore_opened(self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
         self._remembering.keep(snapshot, self.policy, wall)
         evaluation = evaluate(snapshot, now, self.policy)
         evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)
-        incidents = self._lifecycle.update(evaluation, snapshot, now, wall, silences)
-        self._remembering.keep_flaps(self._lifecycle, now, wall)
+        incidents = self._lifecycle.update(
+            evaluation, snapshot, now, wall, silences, is_last=self._ends
+        )
+        for stage, error in self._lifecycle.errors.items():
+            self._on_error(stage, error)
+        self._remembering.keep_opened(self._lifecycle, now, wall)
         self.evaluated = Evaluated(
             snapshot,
             evaluation,
@@ -190,7 +194,7 @@ class Worker:
             # First: who is notified may look at once.
             self._on_evaluated(self.evaluated)
         finally:
-            self._dispatch.offer(incidents, self._lifecycle.stale_resolves)
+            self._dispatch.offer(incidents)
 
     def _passed(self, snapshot: Snapshot, evaluation: Evaluation) -> dict[str, float]:
         """How new the data is at the end of each chain; an error in it affects nothing else."""
