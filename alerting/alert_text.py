@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -100,19 +100,25 @@ def summary_of(alert: Alert) -> str:
 
 
 def headline_of(incident: Incident) -> str:
-    """The headline of an incident, firing or resolved: one line, even for several alerts."""
+    """The headline of an incident, firing or resolved: one line, even for several alerts.
+
+    It is that of its first alert, or of all queries that have an alert of this name.
+    """
     alerts = incident.alerts
-    if len(alerts) == 1:
-        return summary_of(alerts[0])
+    names = queries(incident)
     if incident.ends_at is not None:
-        return f"{_resolved(alerts)} ({listed(queries(incident))})"
-    words = _WORDS.get(incident.name)
-    does = words.several if words is not None else f"have {incident.name}"
-    text = f"[{alerts[0].labels['app']}] {_subject(alerts)} {does}"
-    cause = _common_cause(alerts)
+        return _resolved(alerts) + (f" ({listed(names)})" if len(names) > 1 else "")
+    first = alerts[0]
+    if len(names) == 1:
+        return summary_of(first)
+    group = _by_query(alert for alert in alerts if alert.name == first.name)
+    words = _WORDS.get(first.name)
+    does = words.several if words is not None else f"have {first.name}"
+    text = f"[{first.labels['app']}] {_subject(group)} {does}"
+    cause = _common_cause(group)
     text += f": {cause}" if cause else ""
-    text += f" ({listed(queries(incident))})"
-    ended = [one.labels["query"] for one in alerts if one.ends_at is not None]
+    text += f" ({listed(names)})"
+    ended = [alert.query for alert in group if alert.ends_at is not None]
     return f"{text}; recovered: {listed(ended)}" if ended else text
 
 
@@ -141,8 +147,11 @@ def status(incident: Incident | Alert) -> str:
 
 
 def queries(incident: Incident) -> list[str]:
-    """The names of the queries, in the order in which they joined."""
-    return [alert.labels["query"] for alert in incident.alerts]
+    """The names of the queries that its headline is about, in the order of their alerts."""
+    alerts = incident.alerts
+    if incident.ends_at is None:
+        alerts = tuple(alert for alert in alerts if alert.name == alerts[0].name)
+    return list(dict.fromkeys(alert.query for alert in alerts))
 
 
 def cut(text: str) -> str:
@@ -154,23 +163,32 @@ def cut(text: str) -> str:
 
 
 def _resolved(alerts: Sequence[Alert]) -> str:
-    first = alerts[0]
-    lasted = max(one.ends_at or one.starts_at for one in alerts) - min(
-        one.starts_at for one in alerts
-    )
-    app, after = f"[{first.labels['app']}]", f"after {duration(lasted)}" if lasted else ""
-    by = {one.annotations.get("superseded_by", "") for one in alerts}
-    if len(by) == 1 and "" not in by:
-        return f"Replaced by {by.pop()}: {app} {_subject(alerts)} {after}".rstrip()
-    outcomes = {_outcome(one) for one in alerts}
-    if outcomes.isdisjoint(_PLURALS) and first.labels["query"] == WHOLE_DRIVER:
+    """How alerts ended: what their queries do now, each query once, by its last alert."""
+    ends = max(alert.ends_at or alert.starts_at for alert in alerts)
+    lasted = ends - min(alert.starts_at for alert in alerts)
+    app, after = f"[{alerts[0].labels['app']}]", f"after {duration(lasted)}" if lasted else ""
+    last = _by_query(sorted(alerts, key=lambda alert: alert.ends_at or 0.0, reverse=True))
+    by = {alert.annotations.get("superseded_by", "") for alert in last}
+    subject = _subject(last)
+    if "" not in by:
+        return f"Replaced by {min(by)}: {app} {subject} {after}".rstrip()
+    outcomes = {_outcome(alert) for alert in last}
+    if outcomes.isdisjoint(_PLURALS) and last[0].query == WHOLE_DRIVER:
         return f"Resolved: {app} {outcomes.pop()} {after}".rstrip()
     if len(outcomes) > 1 or by != {""}:
-        return f"Resolved: {app} {first.name} of {_subject(alerts)} is over {after}".rstrip()
+        return f"Resolved: {app} {last[0].name} of {subject} is over {after}".rstrip()
     (outcome,) = outcomes
-    is_one = len(alerts) == 1 and first.labels["query"] not in RESERVED
+    is_one = len(last) == 1 and last[0].query not in RESERVED
     does = outcome if is_one else _PLURALS.get(outcome, outcome)
-    return f"Resolved: {app} {_subject(alerts)} {does} {after}".rstrip()
+    return f"Resolved: {app} {subject} {does} {after}".rstrip()
+
+
+def _by_query(alerts: Iterable[Alert]) -> list[Alert]:
+    """The first alert of each query."""
+    first: dict[str, Alert] = {}
+    for alert in alerts:
+        first.setdefault(alert.query, alert)
+    return list(first.values())
 
 
 def _outcome(alert: Alert) -> str:
@@ -201,6 +219,8 @@ def _common_cause(alerts: Sequence[Alert]) -> str:
 LINKS = {"runbook_url": "Runbook", "dashboard_url": "Dashboard", "spark_ui_url": "Spark UI"}
 """Annotations that are links, with their titles; each receiver shows them in its own form."""
 STATUS_PAGE = "Status page"
+MAX_LINES = 20
+"""The most alerts that a message lists below its headline."""
 NEXT_STEPS = "next_steps"
 """Three lines, the same for all alerts with one name."""
 WORDS = ("summary", "description", "reason", *LINKS)
@@ -274,22 +294,65 @@ def details(alert: Alert) -> dict[str, str]:
     return _not_shown(summary_of(alert), known.get("reason", ""), known)
 
 
-def members(incident: Incident) -> list[Alert]:
-    """The firing alerts of a group; none if the headline names all of them with their reasons."""
-    headline = headline_of(incident)
-    named = set(queries(incident)[:MAX_NAMES])
-    firing = [alert for alert in incident.alerts if alert.ends_at is None]
-    said = all(
-        alert.labels["query"] in named and says(headline, alert.annotations.get("reason", ""))
-        for alert in firing
-    )
-    return [] if said else firing
+def facts(incident: Incident) -> dict[str, str]:
+    """What its headline does not say: the details of its first alert, or a group's next steps."""
+    if len(queries(incident)) == 1:
+        return details(incident.alerts[0])
+    steps = (alert.annotations.get(NEXT_STEPS, "") for alert in incident.firing)
+    text = next(steps, "")
+    return {NEXT_STEPS: text} if text else {}
 
 
-def next_steps(incident: Incident) -> str:
-    """The next steps of the firing alerts, which share their name; empty if there are none."""
-    steps = (a.annotations.get(NEXT_STEPS, "") for a in incident.alerts if a.ends_at is None)
-    return next(steps, "")
+def others(incident: Incident) -> dict[str, str]:
+    """The reasons of the open alerts that its headline does not name, by what they are called."""
+    firing = incident.firing
+    if not firing:
+        return {}
+    called_by = by_difference(firing)
+    if len(queries(incident)) == 1:
+        named = [next(iter(called_by))]
+    else:
+        headline, names = headline_of(incident), queries(incident)[:MAX_NAMES]
+        named = [
+            name
+            for name, alert in called_by.items()
+            if alert.name == incident.alerts[0].name
+            and alert.query in names
+            and says(headline, alert.annotations.get("reason", ""))
+        ]
+        if len(named) < len(called_by):
+            named = []
+    lines = [
+        (name, alert.annotations.get("reason", ""))
+        for name, alert in called_by.items()
+        if name not in named
+    ]
+    more = {f"and {len(lines) - MAX_LINES} more": ""} if len(lines) > MAX_LINES else {}
+    return dict(lines[:MAX_LINES]) | more
+
+
+def by_difference(alerts: Sequence[Alert]) -> dict[str, Alert]:
+    """Alerts by what tells them apart: their names, their queries, or both."""
+    called_by: dict[str, Alert] = {}
+    is_of_one_query = len({alert.query for alert in alerts}) == 1
+    is_of_one_name = len({alert.name for alert in alerts}) == 1
+    for alert in alerts:
+        query = called(alert.query)
+        name = alert.name if is_of_one_query else query
+        if not is_of_one_query and not is_of_one_name:
+            name = f"{alert.name} of {query}"
+        called_by.setdefault(name, alert)
+    return called_by
+
+
+def line(name: str, reason: str) -> str:
+    """One of the ``others``."""
+    return f"{name}: {reason}" if reason else name
+
+
+def more_labels(incident: Incident) -> dict[str, str]:
+    """The labels of the settings."""
+    return {name: value for name, value in incident.labels.items() if name not in {"app", "query"}}
 
 
 def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:

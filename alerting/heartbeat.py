@@ -23,7 +23,6 @@ from ..core.threads import Deadline, Loop
 from ..listener.state.query import Query
 from .alert import Incident
 from .alert_text import headline_of
-from .finding import Severity
 from .receivers.http import HttpError, HttpPoster
 from .receivers.receiver import HttpOptions
 from .recovery import NOT_WORKING
@@ -57,10 +56,10 @@ TEST = Ping("/log", "querypulse test-alert: nothing is wrong")
 
 def ping_of(incidents: Sequence[Incident]) -> Ping:
     """``/fail`` while a critical incident fires that is not muted, else the plain ping."""
-    firing = [one for one in incidents if one.ends_at is None]
-    loud = [one for one in firing if one.severity == Severity.CRITICAL.value and not one.muted]
+    firing = [incident for incident in incidents if not incident.is_over]
+    loud = [incident for incident in firing if incident.is_critical and not incident.muted]
     if loud:
-        text = "\n".join(headline_of(one) for one in loud)
+        text = "\n".join(headline_of(incident) for incident in loud)
         return Ping("/fail", shorten(text, MAX_TEXT_CHARACTERS))
     return Ping("", f"healthy; {len(firing)} not critical or silenced" if firing else "healthy")
 

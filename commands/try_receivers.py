@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident
+from ..alerting.alert import Alert, Incident, incident_key, incident_labels
 from ..alerting.finding import WHOLE_DRIVER, Severity
 from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import DeliveryError, Receiver
@@ -124,13 +124,9 @@ def _explain(error: DeliveryError) -> str:
 
 def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
     app = request.app or settings.app_name or "querypulse"
+    labels = incident_labels(app, WHOLE_DRIVER, {})
     alert = Alert(
-        labels={
-            "alertname": TEST_NAME,
-            "app": app,
-            "query": WHOLE_DRIVER,
-            "severity": request.severity,
-        },
+        labels={**labels, "alertname": TEST_NAME, "severity": request.severity},
         annotations={
             "summary": f"[{app}] test alert of querypulse: nothing is wrong",
             "description": "Somebody ran 'querypulse test-alert'. The alert resolves at once.",
@@ -139,7 +135,9 @@ def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
         },
         starts_at=now,
     )
-    return Incident((alert,))
+    # A key of its own: the test must not resolve the open incident of the driver.
+    key = incident_key({**labels, "alertname": TEST_NAME}, request.severity)
+    return Incident(key, labels, request.severity, (alert,))
 
 
 def _resolved(incident: Incident, now: float) -> Incident:

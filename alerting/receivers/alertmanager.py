@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -15,15 +15,13 @@ from msgspec import Meta
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
-from ..alert import OCCURRENCE, Alert, Incident
-from ..alert_text import shown_annotations
-from ..finding import Severity
+from ..alert import Alert, Incident
+from ..alert_text import HEALTHY, shown_annotations
 from .http import TOTAL_SECONDS, HttpError, HttpPoster, not_a_page
 from .receiver import (
     Address,
     HttpOptions,
     HttpReceiverSettings,
-    LeftOpen,
     ReceiverCapabilities,
     ReceiverContext,
     ReceiverType,
@@ -42,6 +40,8 @@ PATH = "/api/v2/alerts"
 RESEND_SECONDS = 60.0
 """How often firing alerts are posted again, as Prometheus does."""
 RESEND_RESOLVED_SECONDS = 300.0
+ABANDONED_SECONDS = 1.5 * RESEND_SECONDS
+"""An alert that was not posted for so long has no process that posts it."""
 LAPSE_SECONDS = 4 * RESEND_SECONDS
 """A warning ends by itself this long after its last post, as with Prometheus."""
 CRITICAL_LAPSE_SECONDS = 24 * 3600.0
@@ -50,21 +50,29 @@ CRITICAL_LAPSE_SECONDS = 24 * 3600.0
 """
 
 
+OF_AN_ALERT = frozenset({"alertname", "severity"})
+"""The labels that an alert has beyond those of its incident."""
+
+
 def alerts_url(base: str) -> str:
     """The URL where one Alertmanager takes alerts; ``base`` may contain a path."""
     return base.rstrip("/") + PATH
 
 
-def open_alerts_url(url: str, app: str) -> str:
-    """The URL where an Alertmanager that takes alerts at ``url`` lists those of one app."""
-    value = json.dumps(app, ensure_ascii=False)
-    return f"{url}?{urlencode({'filter': f'app={value}'})}"
+def open_alerts_url(url: str, labels: Mapping[str, str]) -> str:
+    """The URL where an Alertmanager that takes alerts at ``url`` lists those with these labels."""
+    filters = [
+        ("filter", f"{name}={json.dumps(value, ensure_ascii=False)}")
+        for name, value in labels.items()
+    ]
+    return f"{url}?{urlencode(filters)}"
 
 
 class Shown(msgspec.Struct, frozen=True):
     """An alert that is open at an Alertmanager, and when it was last posted; times have a zone."""
 
     labels: dict[str, str]
+    annotations: dict[str, str]
     startsAt: datetime  # noqa: N815 - the API's name
     updatedAt: datetime  # noqa: N815 - as above
 
@@ -79,45 +87,34 @@ def shown(body: bytes) -> tuple[Shown, ...]:
     return msgspec.json.decode(body, type=tuple[Shown, ...])
 
 
-def still_open(stale_resolves: Iterable[Incident], alerts: Iterable[Shown]) -> tuple[LeftOpen, ...]:
-    """The incidents of ``stale_resolves`` that are open, as Alertmanager knows them.
+def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -> list[Alert]:
+    """The ends of the alerts of these ``labels`` that no running process posts any more.
 
-    An alert that began after its resolve was made is another occurrence of another process.
+    Alerts with further labels are somebody else's, such as those of Prometheus.
     """
-    by_identity: dict[tuple[str, ...], list[Shown]] = {}
-    for alert in alerts:
-        by_identity.setdefault(_identity(alert.labels), []).append(alert)
-    left_open = []
-    for stale_resolve in stale_resolves:
-        (ours,) = stale_resolve.alerts
-        ends_at = ours.ends_at or ours.starts_at
-        matching = [
-            alert
-            for alert in by_identity.get(_identity(ours.labels), [])
-            if alert.startsAt.timestamp() <= ends_at
-        ]
-        if matching:
-            ended = tuple(
-                Alert(alert.labels, ours.annotations, alert.startsAt.timestamp(), ends_at)
-                for alert in matching
-            )
-            posted_at = max(alert.updatedAt.timestamp() for alert in matching)
-            left_open.append(LeftOpen(Incident(ended, opened_as=stale_resolve.key), posted_at))
-    return tuple(left_open)
+    return [
+        Alert(alert.labels, alert.annotations, alert.startsAt.timestamp()).ended(
+            wall, outcome=HEALTHY[0]
+        )
+        for alert in alerts
+        if wall - alert.updatedAt.timestamp() >= ABANDONED_SECONDS
+        and {name: alert.labels[name] for name in alert.labels if name not in OF_AN_ALERT} == labels
+    ]
 
 
-def _identity(labels: dict[str, str]) -> tuple[str, ...]:
-    """All labels but the severity and the occurrence, which may have been another."""
-    return tuple(
-        f"{name}={value}"
-        for name, value in sorted(labels.items())
-        if name not in {"severity", OCCURRENCE}
-    )
+def api_alerts(
+    alerts: Iterable[Alert], wall: float, external_url: str = ""
+) -> list[dict[str, Any]]:
+    """The alerts to post: open ones unless they are muted, and those that ended lately."""
+    return [
+        _api_alert(alert, wall, external_url)
+        for alert in alerts
+        if (not alert.muted if alert.ends_at is None else not _is_long_over(alert, wall))
+    ]
 
 
-def api_alerts(incident: Incident, wall: float, external_url: str = "") -> list[dict[str, Any]]:
-    """All alerts of an incident; resolved ones have the time of their end."""
-    return [_api_alert(alert, wall, external_url) for alert in incident.alerts]
+def _is_long_over(alert: Alert, wall: float) -> bool:
+    return alert.ends_at is not None and wall - alert.ends_at > RESEND_RESOLVED_SECONDS
 
 
 def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:
@@ -134,8 +131,7 @@ def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:
 def _ends_at(alert: Alert, wall: float) -> float:
     if alert.ends_at is not None:
         return max(alert.ends_at, alert.starts_at)
-    critical = alert.labels["severity"] == Severity.CRITICAL.value
-    return wall + (CRITICAL_LAPSE_SECONDS if critical else LAPSE_SECONDS)
+    return wall + (CRITICAL_LAPSE_SECONDS if alert.is_critical else LAPSE_SECONDS)
 
 
 # -- alertmanager -----------------------------------------------------------------------------
@@ -164,8 +160,7 @@ class Alertmanager:
     capabilities = ReceiverCapabilities(
         resend_seconds=RESEND_SECONDS,
         resend_resolved_seconds=RESEND_RESOLVED_SECONDS,
-        reconciles=True,
-        can_be_asked=True,
+        stale_after_seconds=ABANDONED_SECONDS,
         groups_itself=True,
     )
 
@@ -199,8 +194,12 @@ class Alertmanager:
         self._refused = [""] * len(urls)
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``."""
-        alerts = api_alerts(incident, wall, self._external_url)
+        """Post the alerts of one incident, or end those that a stale one finds open."""
+        labels = incident.labels
+        left = left_open(self._shown(labels, wall), labels, wall) if incident.is_stale else None
+        alerts = api_alerts(incident.alerts if left is None else left, wall, self._external_url)
+        if not alerts:
+            return
         answers = [_error(member, alerts, wall) for member in self._members]
         if len(self._members) > 1:
             self._log_new(answers)
@@ -211,19 +210,14 @@ class Alertmanager:
         soonest.may_have_arrived = any(error.may_have_arrived for error in errors)
         raise soonest
 
-    def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
-        """The incidents that any member has open; see ``Asked.left_open``."""
-        apps = dict.fromkeys(one.alerts[0].labels["app"] for one in stale_resolves)
-        return still_open(stale_resolves, [one for app in apps for one in self._shown(app, wall)])
-
     def close(self) -> None:
         """Close the connections."""
         for member in self._members:
             member.close()
 
-    def _shown(self, app: str, wall: float) -> tuple[Shown, ...]:
-        """The open alerts of one app; each member may know alerts that the others do not."""
-        answers = [_get(member, app, wall) for member in self._members]
+    def _shown(self, labels: Mapping[str, str], wall: float) -> tuple[Shown, ...]:
+        """The open alerts with these labels; a member may know some that the others do not."""
+        answers = [_get(member, labels, wall) for member in self._members]
         errors = [answer for answer in answers if isinstance(answer, HttpError)]
         if len(errors) == len(answers):
             raise errors[0]
@@ -241,10 +235,12 @@ class Alertmanager:
         self._refused = texts
 
 
-def _get(member: HttpPoster, app: str, wall: float) -> tuple[Shown, ...] | HttpError:
-    """The open alerts of one app at one member, or why it did not answer."""
+def _get(
+    member: HttpPoster, labels: Mapping[str, str], wall: float
+) -> tuple[Shown, ...] | HttpError:
+    """The open alerts with these labels at one member, or why it did not answer."""
     try:
-        return shown(member.get(wall, address=lambda url: open_alerts_url(url, app)))
+        return shown(member.get(wall, address=lambda url: open_alerts_url(url, labels)))
     except HttpError as error:
         return error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -21,16 +21,7 @@ from ...core.socket_deadline import SocketDeadline, pieces
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
-from ..alert_text import (
-    NEXT_STEPS,
-    called,
-    details,
-    headline_of,
-    links,
-    members,
-    next_steps,
-    status,
-)
+from ..alert_text import facts, headline_of, line, links, more_labels, others, status
 from .http import is_misfit
 from .receiver import (
     DeliveryError,
@@ -85,24 +76,17 @@ def email_message(
 
 
 def _text(incident: Incident, headline: str, external_url: str) -> str:
-    since = f"{incident.name} since {formatdate(incident.starts_at)}"
+    own = ", ".join(f"{name}={value}" for name, value in more_labels(incident).items())
+    since = f"{incident.alerts[0].name} since {formatdate(incident.starts_at)}"
     ways = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
-    parts = [headline, _facts(incident), _lines(ways), since]
+    listed = "\n".join(line(name, reason) for name, reason in others(incident).items())
+    known = "\n".join(filter(None, [listed, _lines(facts(incident))]))
+    parts = [headline, known, _lines(ways), since + (f" ({own})" if own else "")]
     return "\n\n".join(filter(None, parts))
 
 
-def _facts(incident: Incident) -> str:
-    if len(incident.alerts) == 1:
-        return _lines(details(incident.alerts[0]))
-    lines = {
-        called(one.labels["query"]): one.annotations.get("reason", "") for one in members(incident)
-    }
-    steps = next_steps(incident)
-    return _lines({**lines, **({NEXT_STEPS: steps} if steps else {})})
-
-
-def _lines(facts: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}: {text}" for name, text in facts.items())
+def _lines(known: Mapping[str, str]) -> str:
+    return "\n".join(f"{name}: {text}" for name, text in known.items())
 
 
 def _clean(text: str) -> str:

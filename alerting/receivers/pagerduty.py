@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
 from ..alert import Alert, Incident
-from ..alert_text import NEXT_STEPS, called, details, headline_of, links, queries, says, status
+from ..alert_text import (
+    by_difference,
+    called,
+    details,
+    facts,
+    headline_of,
+    links,
+    more_labels,
+    queries,
+    says,
+    status,
+)
 from .http import HttpError, HttpPoster, not_a_page, post_or_less
 from .receiver import (
     Address,
@@ -90,8 +101,12 @@ def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> 
 
 
 def encode(event: dict[str, Any], incident: Incident) -> bytes:
-    """Serialise within the limit: if need be with a line for each query, or without any details."""
-    lines = {"note": LEFT_OUT, **_reasons(incident)}
+    """Serialise within the limit: if need be with a line for each alert, or without any details."""
+    reasons = {
+        name: shorten(alert.annotations.get("reason", ""), MAX_REASON_CHARACTERS)
+        for name, alert in _members(incident).items()
+    }
+    lines = {"note": LEFT_OUT, **reasons}
     bodies = (
         to_json({**event, "payload": {**event["payload"], "custom_details": details}})
         for details in (event["payload"]["custom_details"], lines)
@@ -105,27 +120,28 @@ def _without_details(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def _details(incident: Incident) -> dict[str, Any]:
-    """A single alert's details; of several, the reason and the details of each by its query."""
-    if len(incident.alerts) == 1:
-        return dict(details(incident.alerts[0]))
+    """A single alert's details; of several, those of each by its name or by its query."""
+    members = _members(incident)
+    if len(members) == 1:
+        return {**more_labels(incident), **details(incident.alerts[0])}
+    shared = facts(incident) if len(queries(incident)) > 1 else {}
     headline = headline_of(incident)
-    members = {one.labels["query"]: _member(one, headline) for one in incident.alerts}
-    steps = incident.alerts[0].annotations.get(NEXT_STEPS)
-    return {**({NEXT_STEPS: steps} if steps else {}), **members}
+    own = {name: _member(alert, headline, shared) for name, alert in members.items()}
+    return {**more_labels(incident), **shared, **own}
 
 
-def _member(alert: Alert, headline: str) -> dict[str, str]:
+def _members(incident: Incident) -> dict[str, Alert]:
+    """The open alerts; of a group also those that have ended."""
+    is_group = len({alert.query for alert in incident.alerts}) > 1
+    return by_difference(incident.alerts if is_group else incident.firing)
+
+
+def _member(alert: Alert, headline: str, shared: Mapping[str, str]) -> dict[str, str]:
     reason = alert.annotations.get("reason", "")
     said = alert.ends_at is not None or says(headline, reason)
-    facts = {"status": status(alert)} | ({} if said else {"reason": reason})
-    shared = ("reason", NEXT_STEPS)
-    return facts | {name: text for name, text in details(alert).items() if name not in shared}
-
-
-def _reasons(incident: Incident) -> dict[str, str]:
-    return {
-        one.labels["query"]: shorten(one.annotations.get("reason", ""), MAX_REASON_CHARACTERS)
-        for one in incident.alerts
+    known = {"status": status(alert)} | ({} if said else {"reason": reason})
+    return known | {
+        name: text for name, text in details(alert).items() if name not in {"reason", *shared}
     }
 
 
@@ -142,8 +158,8 @@ def _bare_trigger(incident: Incident, routing_key: str, source: str, limit: int)
             "component": shorten(
                 ", ".join(map(called, queries(incident))), MAX_COMPONENT_CHARACTERS
             ),
-            "group": incident.alerts[0].labels["app"],
-            "class": incident.name,
+            "group": incident.labels["app"],
+            "class": incident.alerts[0].name,
         },
     }
 
@@ -179,7 +195,7 @@ class PagerDuty:
     PagerDuty takes about 120 events a minute for each routing key.
     """
 
-    capabilities = ReceiverCapabilities(per_minute=100.0, reconciles=True)
+    capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
 
     def __init__(
         self,

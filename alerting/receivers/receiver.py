@@ -15,7 +15,6 @@ from typing import (
     get_args,
     get_origin,
     get_type_hints,
-    runtime_checkable,
 )
 from urllib.parse import urlsplit
 
@@ -58,17 +57,16 @@ class ReceiverCapabilities(msgspec.Struct, frozen=True):
     """What a kind of receiver needs beyond getting each change once.
 
     ``per_minute``: how many requests it accepts. ``resend_seconds``: how often firing alerts must
-    be repeated. ``resend_resolved_seconds``: how long resolves must be repeated. ``reconciles``:
-    alerts that an earlier process may have left open are resolved; if it ``can_be_asked``, only
-    those that are open there (``Asked``), else all, since an unknown resolve is harmless.
-    ``groups_itself``: it knows alerts but no incidents, so each alert is sent separately.
+    be repeated. ``resend_resolved_seconds``: how long resolves must be repeated.
+    ``stale_after_seconds``: it takes stale incidents, this long after they were offered; None if
+    it keeps no state. ``groups_itself``: it knows alerts but no incidents, so every change of the
+    alerts is sent, not only a new revision.
     """
 
     per_minute: float | None = None
     resend_seconds: float | None = None
     resend_resolved_seconds: float = 0.0
-    reconciles: bool = False
-    can_be_asked: bool = False
+    stale_after_seconds: float | None = None
     groups_itself: bool = False
 
 
@@ -79,7 +77,7 @@ class Receiver(Protocol):
     capabilities: ReceiverCapabilities
 
     def send(self, incident: Incident, wall: float) -> None:
-        """Send a firing (``ends_at`` None) or resolved incident; ``wall`` is Unix time.
+        """Send a firing, resolved or stale incident; ``wall`` is Unix time.
 
         Raises:
             DeliveryError: it was not accepted.
@@ -89,30 +87,6 @@ class Receiver(Protocol):
 
     def close(self) -> None:
         """Close the connections; any thread may call it, and a ``send`` in flight ends soon."""
-        ...
-
-
-class LeftOpen(msgspec.Struct, frozen=True):
-    """An incident that is still open at a receiver; ``incident`` is its resolve.
-
-    ``posted_at`` is when it was last posted, in Unix seconds of the receiver's clock.
-    """
-
-    incident: Incident
-    posted_at: float
-
-
-@runtime_checkable
-class Asked(Protocol):
-    """A receiver that can report which incidents are open there."""
-
-    def left_open(self, stale_resolves: Sequence[Incident], wall: float) -> tuple[LeftOpen, ...]:
-        """The incidents of ``stale_resolves`` that are still open there.
-
-        Raises:
-            DeliveryError: no answer came.
-
-        """
         ...
 
 

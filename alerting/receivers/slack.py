@@ -9,16 +9,7 @@ from urllib.parse import quote
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten, to_json, utc
 from ..alert import Alert, Incident
-from ..alert_text import (
-    NEXT_STEPS,
-    STATUS_PAGE,
-    called,
-    details,
-    headline_of,
-    links,
-    members,
-    next_steps,
-)
+from ..alert_text import STATUS_PAGE, facts, headline_of, line, links, more_labels, others
 from .chat import Channel, channel_type
 from .http import HttpError
 from .receiver import UrlReceiverSettings
@@ -35,8 +26,6 @@ MAX_TITLE_CHARACTERS = 1024
 MAX_FIELD_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 1200
 """Together less than a section, so that no mark that ends something is cut off."""
-MAX_ALERTS = 20
-"""Each is a section of its own; a message takes 50 blocks."""
 MINIMAL_CHARACTERS = 512
 
 SIGNS = {"critical": ":rotating_light:", "warning": ":warning:"}
@@ -47,10 +36,18 @@ LOOKALIKES = str.maketrans("*~", "\N{ASTERISK OPERATOR}\N{TILDE OPERATOR}")
 
 
 def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
-    """The text is what a notification shows, the blocks what the channel shows."""
+    """The text is what a notification shows, the blocks what the channel shows.
+
+    Each alert that the headline does not name is a section of its own; a message takes 50. Names
+    are written as code, in which no mark counts.
+    """
     title = shorten(_title(incident), MAX_TITLE_CHARACTERS)
     alerts = incident.alerts
-    texts = _members(incident) if len(alerts) > 1 else [_as_code(details(alerts[0]))]
+    texts = [
+        line(f"`{_cut(name)}`", _plain(reason)) if reason else _plain(name)
+        for name, reason in others(incident).items()
+    ]
+    texts.append(_as_code(facts(incident)))
     if incident.ends_at is None:
         texts.append(" · ".join(_links(alerts[0])))
     blocks = [_section(f"*{title}*"), *(_section(text) for text in texts if text)]
@@ -76,28 +73,10 @@ def _title(incident: Incident) -> str:
     return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
 
 
-def _as_code(facts: Mapping[str, str]) -> str:
+def _as_code(known: Mapping[str, str]) -> str:
     """What the headline does not say, line by line."""
-    lines = escape("\n".join(f"{name}: {text}" for name, text in facts.items()))
+    lines = escape("\n".join(f"{name}: {text}" for name, text in known.items()))
     return f"```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```" if lines else ""
-
-
-def _members(incident: Incident) -> list[str]:
-    """The firing alerts of a group with their reasons, and the next steps once.
-
-    A name is written as code, in which no mark counts.
-    """
-    shown = members(incident)
-    lines = [
-        f"`{_cut(called(alert.labels['query']))}`: "
-        + _cut(alert.annotations.get("reason", "")).translate(LOOKALIKES)
-        for alert in shown[:MAX_ALERTS]
-    ]
-    more = len(shown) - MAX_ALERTS
-    if more > 0:
-        lines.append(f"and {more} more")
-    steps = next_steps(incident)
-    return [*lines, _as_code({NEXT_STEPS: steps} if steps else {})]
 
 
 def _links(alert: Alert) -> list[str]:
@@ -113,7 +92,8 @@ def _link(url: str, words: str) -> str:
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:
-    parts = [incident.name, f"since {utc(incident.starts_at)}"]
+    own = (_plain(f"{name}={value}") for name, value in more_labels(incident).items())
+    parts = [incident.alerts[0].name, *own, f"since {utc(incident.starts_at)}"]
     parts.append(_link(external_url, STATUS_PAGE))
     text = " · ".join(filter(None, parts))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
@@ -126,6 +106,10 @@ def _section(text: str) -> dict[str, Any]:
 
 def _cut(text: str) -> str:
     return shorten(escape(text), MAX_FIELD_CHARACTERS)
+
+
+def _plain(text: str) -> str:
+    return _cut(text).translate(LOOKALIKES)
 
 
 # -- slack ------------------------------------------------------------------------------------

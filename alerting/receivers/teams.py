@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.text import shorten, to_json, utc
 from ..alert import Incident
-from ..alert_text import NEXT_STEPS, called, details, headline_of, links, members, next_steps
+from ..alert_text import facts, headline_of, line, links, more_labels, others
 from .chat import Channel, channel_type
 from .http import not_a_page
 from .receiver import UrlReceiverSettings
@@ -16,7 +16,6 @@ MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
 MAX_EVIDENCE_CHARACTERS = 4000
 MAX_LINES = 40
-MAX_ALERTS = 20
 MAX_MESSAGE_BYTES = 27 * 1024
 """Teams takes 28 KB. The workflow has answered 202 by then, so nobody would see the refusal."""
 MAX_URL_CHARACTERS = 2000
@@ -48,11 +47,17 @@ def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     All text is in runs of rich text, in which Teams reads no Markdown: no text of a query can make
     a link or mention people.
     """
-    alerts = incident.alerts
+    first = incident.alerts[0]
     body = [_title(incident, MAX_TITLE_CHARACTERS)]
-    body += _members(incident) if len(alerts) > 1 else _facts(details(alerts[0]))
-    body.append(_text(f"{incident.name} · since {utc(incident.starts_at)}", isSubtle=True))
-    ways = links(alerts[0], external_url) if incident.ends_at is None else {}
+    body += [
+        _text(shorten(line(name, reason), MAX_REASON_CHARACTERS))
+        for name, reason in others(incident).items()
+    ]
+    body += _facts(facts(incident))
+    own = [f"{name}={value}" for name, value in more_labels(incident).items()]
+    since = f"since {utc(incident.starts_at)}"
+    body.append(_text(" · ".join([first.name, *own, since]), isSubtle=True))
+    ways = links(first, external_url) if incident.ends_at is None else {}
     return _message(incident, body, _buttons(ways))
 
 
@@ -86,24 +91,8 @@ def _title(incident: Incident, most: int) -> dict[str, Any]:
     return _text(text, weight="Bolder", color=color)
 
 
-def _members(incident: Incident) -> list[dict[str, Any]]:
-    """The firing alerts of a group with their reasons, and the next steps once."""
-    shown = members(incident)
-    lines = [
-        shorten(
-            f"{called(alert.labels['query'])}: {alert.annotations.get('reason', '')}",
-            MAX_REASON_CHARACTERS,
-        )
-        for alert in shown[:MAX_ALERTS]
-    ]
-    if len(shown) > MAX_ALERTS:
-        lines.append(f"and {len(shown) - MAX_ALERTS} more")
-    steps = next_steps(incident)
-    return [*map(_text, lines), *_facts({NEXT_STEPS: steps} if steps else {})]
-
-
-def _facts(facts: Mapping[str, str]) -> list[dict[str, Any]]:
-    text = "\n".join(f"{name}: {text}" for name, text in facts.items())
+def _facts(known: Mapping[str, str]) -> list[dict[str, Any]]:
+    text = "\n".join(f"{name}: {text}" for name, text in known.items())
     lines = [line for line in shorten(text, MAX_EVIDENCE_CHARACTERS).splitlines() if line.strip()]
     return [_text(line, fontType="Monospace", size="Small") for line in lines[:MAX_LINES]]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import binascii
-import json
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hashlib import sha256
@@ -29,7 +28,7 @@ from .receiver import (
 # The webhook JSON of querypulse, as ``webhook.schema.json`` describes it.
 
 
-VERSION = 1
+VERSION = 2
 PLAIN_CHARACTERS = 512
 
 
@@ -44,8 +43,10 @@ def raw_message(
         "key": incident.key,
         "status": status(incident),
         "revision": incident.revision,
-        "alertname": incident.name,
-        "app": incident.alerts[0].labels["app"],
+        "alertname": incident.alerts[0].name,
+        "app": incident.labels["app"],
+        "query": incident.query,
+        "labels": incident.labels,
         "severity": incident.severity,
         "summary": _cut(headline_of(incident), limit),
         "starts_at": rfc3339(incident.starts_at),
@@ -57,9 +58,9 @@ def raw_message(
 
 def _raw_alert(alert: Alert, limit: int | None) -> dict[str, Any]:
     return {
-        "key": alert.key,
         "status": status(alert),
-        "query": alert.labels["query"],
+        "alertname": alert.name,
+        "query": alert.query,
         "severity": alert.labels["severity"],
         "reason": _cut(alert.annotations.get("reason", ""), limit),
         "runbook_url": _cut(alert.annotations.get("runbook_url", ""), limit),
@@ -88,9 +89,6 @@ def _cut(text: str, limit: int | None) -> str:
 NOT_ENDED = "0001-01-01T00:00:00Z"
 """Go's zero time: how Alertmanager says that an alert still fires."""
 
-SHARED = ("alertname", "app")
-"""The labels that all alerts of an incident share."""
-GROUPED_BY = (*SHARED, "query")
 PLAIN = ("summary", "reason", "runbook_url")
 """The annotations that a person needs most, ..."""
 ALERTMANAGER_PLAIN_CHARACTERS = 512
@@ -107,19 +105,20 @@ def message(
 
     ``plain`` keeps only the annotations that a person needs most, and shortens them.
     """
-    annotations = [_plain(one) if plain else shown_annotations(one) for one in incident.alerts]
-    labels = _common([one.labels for one in incident.alerts])
+    annotations = [
+        _plain(alert) if plain else shown_annotations(alert) for alert in incident.alerts
+    ]
     sent = zip(incident.alerts, annotations, strict=True)
     return {
         "receiver": receiver,
         "status": status(incident),
         "alerts": [_alertmanager_alert(alert, words, external_url) for alert, words in sent],
-        "groupLabels": {name: labels[name] for name in GROUPED_BY if name in labels},
-        "commonLabels": labels,
+        "groupLabels": incident.labels,
+        "commonLabels": _common([alert.labels for alert in incident.alerts]),
         "commonAnnotations": _common(annotations),
         "externalURL": external_url,
         "version": "4",
-        "groupKey": _group_key(incident),
+        "groupKey": incident.key,
         "truncatedAlerts": 0,
     }
 
@@ -162,19 +161,6 @@ def _common(members: list[dict[str, str]]) -> dict[str, str]:
         for name, value in first.items()
         if all(other.get(name) == value for other in others)
     }
-
-
-def _group_key(incident: Incident) -> str:
-    """The group key of an incident; like its own key, it stays the same while it is open."""
-    labels = incident.alerts[0].labels
-    if not incident.opened_as:
-        return f"{{}}:{{{_pairs(labels, GROUPED_BY)}}}"
-    route = _pairs({"dedup_key": incident.key}, ("dedup_key",))
-    return f"{{}}/{{{route}}}:{{{_pairs(labels, SHARED)}}}"
-
-
-def _pairs(labels: dict[str, str], names: tuple[str, ...]) -> str:
-    return ", ".join(f"{name}={json.dumps(labels[name], ensure_ascii=False)}" for name in names)
 
 
 def _utf8(text: str) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
+from support.receiver_incidents import holding
 from support.story import Story, processing, run, source
 
 from querypulse.alerting.alert import Incident
@@ -86,6 +87,11 @@ def slow() -> Incident:
     return incident(story, 168)
 
 
+def slow_and_failed() -> Incident:
+    """A query that was slow, fell behind, and then failed."""
+    return holding(*failed().alerts, *slow().alerts, *lagging().alerts)
+
+
 def lagging() -> Incident:
     story = Story().started("billing", at=0)
     for number in range(7):
@@ -110,7 +116,7 @@ def flapping() -> Incident:
         story.probe(processing("billing", number, batch=7), at=at - 5)
         story.ended("billing", number, at=at, exception=IN_PYTHON)
     (*_, finding) = findings(story, 501)
-    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 
 
 def missing() -> Incident:
@@ -123,7 +129,7 @@ def all_stalled() -> Incident:
     for query in ("bronze", "silver"):
         story.started(query, at=0).commit(query, batch=1, at=95)
     story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
-    return Incident((alert_of(findings(story, 170)[0], APP, GUIDANCE, BEGAN),))
+    return holding(alert_of(findings(story, 170)[0], APP, GUIDANCE, BEGAN))
 
 
 def driver_down() -> Incident:
@@ -133,7 +139,7 @@ def driver_down() -> Incident:
         story.probe(run("bronze", batch=2), run("silver", batch=2), at=100)
     story.probe(at=101, context=Context.JVM_GONE)
     (*_, finding) = findings(story, 102)
-    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 
 
 def driver_killed() -> Incident:
@@ -148,7 +154,7 @@ def driver_killed() -> Incident:
         summary=f"driver {how}",
         evidence={"address": "driver-1:9719", "last_seen": "2026-11-21T09:01:58.119Z, 10 s ago"},
     )
-    return Incident((alert_of(finding, APP, GUIDANCE, BEGAN),))
+    return holding(alert_of(finding, APP, GUIDANCE, BEGAN))
 
 
 def starred() -> Incident:
@@ -161,6 +167,7 @@ def starred() -> Incident:
 CASES: dict[str, Callable[[], Incident]] = {
     "A query failed in Python": failed,
     "Three queries failed together": several_failed,
+    "A slow query that falls behind failed": slow_and_failed,
     "A query is stalled": stalled,
     "A batch is slow": slow,
     "A query falls behind": lagging,
@@ -182,9 +189,7 @@ def incident(story: Story, now: float) -> Incident:
     """One incident with all findings."""
     found = findings(story, now)
     assert len({one.alertname for one in found}) == 1
-    alerts = tuple(alert_of(one, APP, GUIDANCE, BEGAN) for one in found)
-    key = f"querypulse/{APP}/*/{alerts[0].name}" if len(alerts) > 1 else ""
-    return Incident(alerts, opened_as=key)
+    return holding(*(alert_of(one, APP, GUIDANCE, BEGAN) for one in found))
 
 
 def resolved(one: Incident) -> Incident:
@@ -215,14 +220,14 @@ def _case(title: str, one: Incident) -> Iterator[str]:
     yield from _teams(one)
     yield from _email(one)
     yield "--- Alertmanager"
-    for alert in api_alerts(one, BEGAN, HOME)[:1]:
+    for alert in api_alerts(one.alerts, BEGAN, HOME)[:1]:
         yield from _flat(alert["annotations"])
         yield f"generatorURL: {alert['generatorURL']}"
     over = resolved(one)
     yield "--- Slack, resolved"
     yield from _slack(over)
     yield "--- Alertmanager, resolved"
-    for alert in api_alerts(over, BEGAN, HOME)[:1]:
+    for alert in api_alerts(over.alerts, BEGAN, HOME)[:1]:
         yield from _flat({name: alert["annotations"][name] for name in ("summary", "description")})
     yield ""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
 
 STARTED = 1795251728.119
 ENDED = 1795251788.5
@@ -34,8 +34,18 @@ def alert(
 
 def incident(*queries: str, revision: int = 0, **words) -> Incident:
     """An incident with one alert per query, by default of bronze."""
-    names = queries or ("bronze",)
-    return Incident(tuple(alert(name, **words) for name in names), revision=revision)
+    return holding(*(alert(name, **words) for name in queries or ("bronze",)), revision=revision)
+
+
+def holding(*alerts: Alert, revision: int = 0, **labels: str) -> Incident:
+    """The incident that holds these alerts: of their query, or of the driver for several."""
+    queries = {alert.query for alert in alerts}
+    query = queries.pop() if len(queries) == 1 else "*"
+    found = {alert.labels["severity"] for alert in alerts}
+    severity = "critical" if "critical" in found else min(found)
+    app = alerts[0].labels["app"]
+    own = incident_labels(app, query, labels)
+    return Incident(incident_key(own, severity), own, severity, tuple(alerts), revision)
 
 
 ONE = incident()

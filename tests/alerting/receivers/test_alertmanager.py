@@ -7,9 +7,17 @@ import pytest
 from support.alertmanager_double import AlertmanagerDouble
 from support.ending import ended
 from support.http_double import HttpDouble, held, raw, reply
-from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
+from support.receiver_incidents import (
+    ENDED,
+    ENDED_ONE,
+    FIVE,
+    ONE,
+    SEVERAL,
+    alert,
+    holding,
+    incident,
+)
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import Alertmanager, api_alerts
 from querypulse.alerting.receivers.http import HttpError
@@ -81,7 +89,7 @@ def test_critical_alert_lapses_after_a_day_and_a_warning_after_four_minutes():
 
 def test_ended_alert_states_its_end():
     assert api_alerts(ENDED_ONE, NOW)[0]["endsAt"] == "2026-11-21T09:03:08.500Z"
-    assert ends_in(Incident((alert("a", ends_at=ENDED), alert("b"))))[1] == 24 * 3600
+    assert ends_in(holding(alert("a", ends_at=ENDED), alert("b")))[1] == 24 * 3600
 
 
 def test_alert_never_ends_before_it_starts():

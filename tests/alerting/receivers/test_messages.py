@@ -8,11 +8,10 @@ from functools import cache
 import pytest
 from msgspec.structs import replace
 from support.messages import APP, BEGAN, CASES, GUIDANCE, LASTED, page, resolved
-from support.receiver_incidents import alert
+from support.receiver_incidents import alert, holding
 from support.repository import ROOT
 from support.slack_double import problems
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.alert_text import (
     COMPLETED,
     FIRST,
@@ -71,7 +70,7 @@ def test_error_appears_once_in_a_message():
         for title, make in CASES.items()
         for one in make().alerts
         for cause in [one.annotations["reason"].rpartition(": ")[2]]
-        for shown in ["\n".join([headline_of(Incident((one,))), *details(one).values()])]
+        for shown in ["\n".join([headline_of(holding(one)), *details(one).values()])]
         if shown.count(cause) != 1 and len(cause.split()) >= 3
     }
 
@@ -171,14 +170,14 @@ def test_resolve_of_a_driver_or_group_alert_states_what_is_healthy(name, query, 
 def test_group_with_different_outcomes_names_no_outcome():
     one, two = over(), over(outcome=COMPLETED[0])
 
-    assert headline_of(Incident((one, replace(two, labels={**two.labels, "query": "b"})))) == (
+    assert headline_of(holding(one, replace(two, labels={**two.labels, "query": "b"}))) == (
         "Resolved: [orders] StreamingQueryFailed of 2 queries is over after 4 min (billing, b)"
     )
 
 
 def group(*reasons: str) -> str:
     alerts = (alert(f"q{number}", reason=reason) for number, reason in enumerate(reasons))
-    return headline_of(Incident(tuple(alerts)))
+    return headline_of(holding(*(alerts)))
 
 
 @pytest.mark.parametrize(

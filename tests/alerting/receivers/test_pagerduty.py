@@ -5,10 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 from support.pagerduty_double import PagerDutyDouble
-from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
+from support.receiver_incidents import (
+    ENDED,
+    ENDED_ONE,
+    FIVE,
+    ONE,
+    SEVERAL,
+    alert,
+    holding,
+    incident,
+)
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.pagerduty import (
     EVENTS_URL,
     EVENTS_URLS,
@@ -117,7 +125,7 @@ def test_several_queries_are_one_event(double):
 
 
 def test_each_of_several_queries_has_its_own_reason(double):
-    sent = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    sent = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
     pagerduty(double).send(sent, time.time())
     details = double.events[0]["payload"]["custom_details"]
 
@@ -133,7 +141,7 @@ def test_whole_driver_is_shown_as_all_queries(double):
 
 def test_recovered_query_is_named(double):
     """The rest of the incident stays open."""
-    pagerduty(double).send(Incident((alert("a", ends_at=ENDED), alert("b"))), time.time())
+    pagerduty(double).send(holding(alert("a", ends_at=ENDED), alert("b")), time.time())
     payload = double.events[0]["payload"]
 
     assert payload["summary"] == (

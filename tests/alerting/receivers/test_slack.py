@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.http_double import HttpDouble, reply
-from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
+from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, holding, incident
 from support.slack_double import SlackDouble, problems
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.alerting.receivers.slack import Slack, escape, minimal_message, slack_message
 from querypulse.core.secret import Secret
@@ -71,27 +70,27 @@ def test_queries_with_one_cause_share_one_line(double):
 
 
 def test_queries_with_different_reasons_are_listed():
-    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    reported = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
 
     assert sections(slack_message(reported))[1:3] == ["`a`: A: no", "`b`: B: no"]
 
 
 def test_query_whose_name_is_part_of_another_is_listed():
     names = ["orders_eu", *(f"sink_{number}" for number in range(9)), "orders"]
-    message = slack_message(Incident(tuple(alert(name) for name in names)))
+    message = slack_message(holding(*(alert(name) for name in names)))
 
     assert message["text"].endswith("and 1 more)")
     assert any(text.startswith("`orders`: ") for text in sections(message))
 
 
 def test_headline_names_recovered_queries():
-    message = slack_message(Incident((alert("a", ends_at=ENDED), alert("b"))))
+    message = slack_message(holding(alert("a", ends_at=ENDED), alert("b")))
 
     assert message["text"].endswith("(a, b); recovered: a")
 
 
 def test_many_queries_are_cut_to_fit_one_message():
-    reported = Incident(tuple(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
+    reported = holding(*(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
     message = slack_message(reported)
 
     assert not problems(message)
@@ -100,7 +99,7 @@ def test_many_queries_are_cut_to_fit_one_message():
 
 @pytest.mark.parametrize(("query", "shown"), [("*", "`all queries`"), ("a*b_c", "`a*b_c`")])
 def test_query_name_is_not_parsed_as_markup(query, shown):
-    reported = Incident((alert(query, reason="A: no"), alert("b", reason="B: no")))
+    reported = holding(alert(query, reason="A: no"), alert("b", reason="B: no"))
 
     assert sections(slack_message(reported))[1] == f"{shown}: A: no"
 

@@ -14,9 +14,8 @@ import trustme
 from support.ending import ended
 from support.mail_server import PASSWORD, USER, MailServer
 from support.patience import PATIENCE_SECONDS
-from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, incident
+from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, holding, incident
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.email import (
     Email,
     EmailSettings,
@@ -127,7 +126,7 @@ def test_second_attempt_has_the_same_message_id(server):
 
 
 def test_queries_that_fail_for_reasons_of_their_own_are_listed(server):
-    send(server, Incident((alert("a", reason="A: no"), alert("b", reason="B: no"))))
+    send(server, holding(alert("a", reason="A: no"), alert("b", reason="B: no")))
 
     lines = server.messages[0].get_content().splitlines()
     assert lines[2:4] == ["a: A: no", "b: B: no"]
@@ -163,7 +162,7 @@ def test_no_text_of_a_query_breaks_the_message(server, text):
 
 
 def test_warning_is_not_marked_as_important():
-    made = email_message(Incident((alert(severity="warning"),)), SENDER, TO, STARTED)
+    made = email_message(holding(alert(severity="warning")), SENDER, TO, STARTED)
 
     assert made["Importance"] is None
     assert made["Subject"].startswith("warning: ")

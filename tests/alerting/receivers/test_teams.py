@@ -8,9 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.http_double import HttpDouble, reply
-from support.receiver_incidents import ENDED, ENDED_ONE, ONE, SEVERAL, STARTED, alert, incident
+from support.receiver_incidents import (
+    ENDED,
+    ENDED_ONE,
+    ONE,
+    SEVERAL,
+    STARTED,
+    alert,
+    holding,
+    incident,
+)
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.teams import Teams, minimal_message, teams_message
 from querypulse.core.secret import Secret
 from querypulse.core.text import to_json
@@ -97,19 +105,19 @@ def test_group_with_one_cause_is_one_line():
 
 
 def test_group_lists_queries_with_reasons_of_their_own():
-    reported = Incident((alert("a", reason="A: no"), alert("b", reason="B: no")))
+    reported = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
 
     assert texts(teams_message(reported))[1:3] == ["a: A: no", "b: B: no"]
 
 
 def test_recovered_queries_of_a_group_are_not_listed():
-    reported = Incident((alert("a", ends_at=ENDED), alert("b", reason="B: no"), alert("c")))
+    reported = holding(alert("a", ends_at=ENDED), alert("b", reason="B: no"), alert("c"))
 
     assert not any(text.startswith("a: ") for text in texts(teams_message(reported)))
 
 
 def test_large_group_is_cut():
-    reported = Incident(tuple(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
+    reported = holding(*(alert(f"q{n}", reason=f"E{n}: no") for n in range(200)))
 
     assert "and 180 more" in texts(teams_message(reported))
 
@@ -127,7 +135,7 @@ def test_any_text_makes_a_card_that_teams_shows(summary, reason, evidence):
 def test_message_stays_below_the_largest_size(server, text):
     """The workflow answers 202 before Teams refuses the card."""
     alerts = (alert(f"{text[:500]}{n}", reason=f"{n}: {text}", next_steps=text) for n in range(30))
-    message = send(server, Incident(tuple(alerts)))
+    message = send(server, holding(*(alerts)))
 
     assert len(server.requests[-1].body) <= MAX_BYTES
     assert problems(message) == []

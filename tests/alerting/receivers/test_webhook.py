@@ -7,10 +7,18 @@ from collections.abc import Iterator
 import pytest
 from msgspec.structs import replace
 from support.http_double import HttpDouble
-from support.receiver_incidents import ENDED, ENDED_ONE, FIVE, ONE, SEVERAL, alert, incident
+from support.receiver_incidents import (
+    ENDED,
+    ENDED_ONE,
+    FIVE,
+    ONE,
+    SEVERAL,
+    alert,
+    holding,
+    incident,
+)
 from support.receivers import webhook
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.webhook import fingerprint, message
 from querypulse.core.text import rfc3339, shorten, to_json
 
@@ -82,7 +90,7 @@ def test_several_alerts_are_one_post(double):
 
 def test_an_incident_fires_until_its_last_alert_has_ended():
     """Each alert has its own status."""
-    partly = Incident((alert("a", ends_at=ENDED), alert("b")))
+    partly = holding(alert("a", ends_at=ENDED), alert("b"))
     body = message(partly, "hook")
 
     assert body["status"] == "firing"

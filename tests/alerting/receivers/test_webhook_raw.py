@@ -17,10 +17,10 @@ from support.receiver_incidents import (
     SEVERAL,
     STARTED,
     alert,
+    holding,
     incident,
 )
 
-from querypulse.alerting.alert import Incident
 from querypulse.alerting.receivers.webhook import Webhook, message_id, raw_message
 from querypulse.core.secret import Secret
 from querypulse.core.text import to_json
@@ -33,7 +33,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 texts = st.text(max_size=30)
 ends = st.none() | st.floats(STARTED, STARTED + 1e6)
 incidents = st.builds(
-    lambda reported, revision: Incident(tuple(reported), revision=revision),
+    lambda reported, revision: holding(*(reported), revision=revision),
     st.lists(
         st.builds(
             lambda query, severity, ends_at, annotations: alert(
@@ -100,7 +100,7 @@ def test_a_resolved_incident_has_its_end():
 
 
 def test_each_alert_of_an_open_incident_has_its_own_end():
-    body = body_of(Incident((alert("a", ends_at=ENDED), alert("b"))))
+    body = body_of(holding(alert("a", ends_at=ENDED), alert("b")))
 
     assert (body["status"], body["ends_at"]) == ("firing", None)
     assert [one["status"] for one in body["alerts"]] == ["resolved", "firing"]
