@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from querypulse.alerting import Alert
-from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert import Incident, incident_key
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
@@ -21,6 +22,7 @@ def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
     return Alert(labels, {}, **{"starts_at": 1000.0, **fields})
 
 
+LABELS = {"app": "etl", "query": "bronze"}
 FINDING = Finding(
     "StreamingQueryFailed",
     "bronze",
@@ -32,24 +34,37 @@ FINDING = Finding(
 )
 
 
-def test_key_is_readable_and_hashed_where_it_is_longer_than_pagerduty_accepts():
-    """Product, application, query, alert; two long names must not become one incident."""
-    fits, long = "q" * (255 - len(alert("").key)), "q" * 300
-    keys = {alert(long).key, alert(long + "x").key}
+@pytest.mark.parametrize(
+    ("labels", "severity", "key"),
+    [
+        ({}, "critical", "querypulse/etl/bronze"),
+        ({}, "warning", "querypulse/etl/bronze/warning"),
+        ({"query": "*"}, "critical", "querypulse/etl/*"),
+        ({"team": "pay", "env": "a=b"}, "critical", "querypulse/etl;env=a%3Db;team=pay/bronze"),
+        ({"query": "bronze/warning"}, "critical", "querypulse/etl/bronze%2Fwarning"),
+        ({"app": "a;b"}, "critical", "querypulse/a%3Bb/bronze"),
+    ],
+)
+def test_key_names_job_and_query(labels, severity, key):
+    assert incident_key({**LABELS, **labels}, severity) == key
 
-    assert alert("bronze").key == "querypulse/etl/bronze/StreamingQueryFailed"
-    assert alert(fits).key.endswith(f"/{fits}/StreamingQueryFailed")
-    assert not alert(fits + "q").key.endswith("/StreamingQueryFailed")
-    assert len(keys) == 2
+
+def test_key_that_is_longer_than_pagerduty_accepts_ends_in_its_hash():
+    """Two long names must not become one incident."""
+    fits = "q" * (255 - len(incident_key({**LABELS, "query": ""}, "critical")))
+    longer = [f"{fits}a", f"{fits}b", fits * 2]
+    keys = {incident_key({**LABELS, "query": query}, "critical") for query in (fits, *longer)}
+
+    assert len(keys) == 4
+    assert f"querypulse/etl/{fits}" in keys
     assert all(len(key) <= 255 for key in keys)
 
 
 def test_labels_are_the_identity_and_nothing_more():
     """No run, no batch, no error text."""
-    one = alert_of(FINDING, "etl", Guidance("https://r/{alertname}"), wall=1000.0)
+    one = alert_of(FINDING, "etl", Guidance("https://r/{alertname}"), 1000.0, {"env": "prod"})
 
-    assert set(one.labels) == {"alertname", "app", "query", "severity"}
-    assert replace(one, annotations={}).key == one.key
+    assert set(one.labels) == {"alertname", "app", "query", "severity", "env"}
 
 
 def test_annotations_are_the_texts_and_the_evidence():
@@ -77,12 +92,19 @@ def test_annotations_are_the_texts_and_the_evidence():
 # -- incidents --------------------------------------------------------------------------------
 
 
-def test_incident_follows_its_first_worst_and_last_alert():
-    mild, bad = alert("b", severity="warning"), alert("a", starts_at=900.0)
-    incident = Incident((mild, bad))
+@pytest.mark.parametrize(
+    ("alerts", "starts_at", "ends_at"),
+    [
+        ((alert(), alert(starts_at=900.0)), 900.0, None),
+        ((alert(ends_at=1010.0), alert(starts_at=900.0)), 900.0, None),
+        ((alert(ends_at=1020.0), alert(ends_at=1010.0)), 1000.0, 1020.0),
+        ((), 0.0, 0.0),
+    ],
+    ids=["open", "partly over", "over", "stale"],
+)
+def test_incident_lasts_from_its_first_alert_to_its_last_end(alerts, starts_at, ends_at):
+    incident = Incident("k", LABELS, "critical", alerts)
 
-    assert (incident.key, incident.name) == (mild.key, "StreamingQueryFailed")
-    assert (incident.starts_at, incident.severity) == (900.0, "critical")
-    assert Incident((mild,)).severity == "warning"
-    assert Incident((alert(ends_at=1010.0), bad)).ends_at is None
-    assert Incident((alert("b", ends_at=1020.0), alert(ends_at=1010.0))).ends_at == 1020.0
+    assert (incident.starts_at, incident.ends_at) == (starts_at, ends_at)
+    assert incident.is_over == (ends_at is not None)
+    assert incident.is_stale == (not alerts)

@@ -2,8 +2,10 @@
 
 import json
 import threading
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from msgspec.structs import replace
 from support.alertmanager_double import AlertmanagerDouble
 from support.ending import ended
 from support.http_double import HttpDouble, held, raw, reply
@@ -22,6 +24,7 @@ from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.receivers.alertmanager import Alertmanager, api_alerts
 from querypulse.alerting.receivers.http import HttpError
 from querypulse.core.states import DeliveryOutcome
+from querypulse.core.text import rfc3339
 
 NOW = 1_800_000_000.0
 
@@ -50,7 +53,7 @@ def ends_in(sent):
     """For each alert, its announced end in seconds after now."""
     from datetime import datetime
 
-    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(sent, NOW)]
+    ends = [one["endsAt"].replace("Z", "+00:00") for one in api_alerts(sent.alerts, NOW)]
     return [datetime.fromisoformat(end).timestamp() - NOW for end in ends]
 
 
@@ -88,13 +91,13 @@ def test_critical_alert_lapses_after_a_day_and_a_warning_after_four_minutes():
 
 
 def test_ended_alert_states_its_end():
-    assert api_alerts(ENDED_ONE, NOW)[0]["endsAt"] == "2026-11-21T09:03:08.500Z"
-    assert ends_in(holding(alert("a", ends_at=ENDED), alert("b")))[1] == 24 * 3600
+    assert api_alerts(ENDED_ONE.alerts, ENDED)[0]["endsAt"] == "2026-11-21T09:03:08.500Z"
+    assert ends_in(holding(alert("a", ends_at=NOW - 9), alert("b"))) == [-9, 24 * 3600]
 
 
 def test_alert_never_ends_before_it_starts():
     """Alertmanager would reject it."""
-    (posted,) = api_alerts(incident(starts_at=NOW, ends_at=NOW - 1), NOW)
+    (posted,) = api_alerts([alert(starts_at=NOW, ends_at=NOW - 1)], NOW)
 
     assert posted["endsAt"] == posted["startsAt"]
 
@@ -104,7 +107,7 @@ def test_firing_alerts_are_repeated_and_resolved_ones_for_a_while():
     capabilities = Alertmanager.capabilities
 
     assert (capabilities.resend_seconds, capabilities.resend_resolved_seconds) == (60, 300)
-    assert capabilities.reconciles
+    assert (capabilities.stale_after_seconds, capabilities.groups_itself) == (90, True)
 
 
 def test_base_url_may_have_a_path():
@@ -222,3 +225,102 @@ def test_unusable_urls_are_rejected_at_start(urls):
         Alertmanager(urls)
 
     assert "s3cret" not in str(caught.value)
+
+
+# -- which alerts of an incident are posted -------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("alerts", "posted"),
+    [
+        ([alert(name="A"), alert(name="B", severity="warning")], ["A", "B"]),
+        ([alert(name="A"), alert(name="B", muted="silenced until noon")], ["A"]),
+        ([alert(name="A"), alert(name="B", ends_at=NOW - 299)], ["A", "B"]),
+        ([alert(name="A"), alert(name="B", ends_at=NOW - 301)], ["A"]),
+        ([alert(name="A", ends_at=NOW - 301)], []),
+    ],
+    ids=["open ones", "not muted ones", "those that ended lately", "no others", "nothing"],
+)
+def test_alerts_of_one_query_are_posted_at_once(double, alerts, posted):
+    send(holding(*alerts), double)
+
+    assert [each["labels"]["alertname"] for each in double.alerts] == posted
+    assert len(double.requests) == (1 if posted else 0)
+
+
+# -- what an earlier process left open ------------------------------------------------------------
+
+
+def stale(**labels):
+    return replace(holding(alert(), **labels), alerts=())
+
+
+def is_open(name="StreamingQueryFailed", *, posted_before=91.0, **labels):
+    """An alert as Alertmanager lists it."""
+    return {
+        "labels": {**alert(name=name).labels, **labels},
+        "annotations": {"summary": "[etl] bronze failed"},
+        "startsAt": rfc3339(NOW - 3600),
+        "updatedAt": rfc3339(NOW - posted_before),
+    }
+
+
+def test_alerts_that_nobody_posts_any_more_are_ended_in_one_request(double):
+    double.open = [is_open(), is_open("StreamingBatchSlow", severity="warning")]
+    send(stale(), double)
+
+    filters = parse_qs(urlsplit(double.requests[0].path).query)["filter"]
+    assert filters == ['app="etl"', 'query="bronze"']
+    assert len(double.requests) == 2
+    assert [each["labels"] for each in double.alerts] == [each["labels"] for each in double.open]
+    assert {each["endsAt"] for each in double.alerts} == {rfc3339(NOW)}
+    assert double.alerts[0]["annotations"]["summary"] == (
+        "Resolved: [etl] bronze is healthy again after 60 min"
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        ({}, []),
+        ({}, [is_open(posted_before=89)]),
+        ({}, [is_open(env="prod")]),
+        ({}, [is_open(query="silver")]),
+        ({"env": "prod"}, [is_open(env="test")]),
+    ],
+    ids=[
+        "nothing open",
+        "another process posts it",
+        "more labels",
+        "another query",
+        "other labels",
+    ],
+)
+def test_nothing_else_is_ended(double, labels, found):
+    double.open = found
+    send(stale(**labels), double)
+
+    assert double.alerts == []
+
+
+def test_alert_that_one_member_has_seen_lately_stays_open(double):
+    double.open = [is_open()]
+    with AlertmanagerDouble() as other:
+        other.open = [is_open(posted_before=10)]
+        send(stale(), double, other)
+
+        assert double.alerts == other.alerts == []
+
+
+def test_member_that_is_down_hides_nothing(double):
+    double.open = [is_open()]
+    with HttpDouble(otherwise=reply(503)) as down:
+        send(stale(), down, double)
+
+        assert len(double.alerts) == 1
+
+
+@pytest.mark.parametrize("answer", [reply(503), reply(200, body=b"<html>"), reply(200, body=b"{}")])
+def test_list_that_cannot_be_read_is_an_outage(answer):
+    with HttpDouble(otherwise=answer) as down:
+        assert refusal(stale(), down).answer is DeliveryOutcome.TRANSIENT

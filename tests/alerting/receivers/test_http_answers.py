@@ -2,7 +2,7 @@
 
 import pytest
 from support.http_double import HttpDouble, raw, reply
-from support.receiver_incidents import ENDED_ONE, ONE
+from support.receiver_incidents import ENDED, ENDED_ONE, ONE
 
 from querypulse.alerting import retries
 from querypulse.alerting.receivers.alertmanager import Alertmanager
@@ -14,7 +14,7 @@ from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
 
-NOW = 1_800_000_000.0
+NOW = ENDED
 EVERY_STATUS = range(101, 600)
 """100 is not a final answer; see the last test."""
 NO_BODY = {204, 304}

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from msgspec.structs import replace
 from support.pagerduty_double import PagerDutyDouble
 from support.receiver_incidents import (
     ENDED,
@@ -40,7 +41,7 @@ def test_alert_becomes_an_incident_with_all_its_fields(double):
         {
             "routing_key": ROUTING_KEY,
             "event_action": "trigger",
-            "dedup_key": "querypulse/etl/bronze/StreamingQueryFailed",
+            "dedup_key": "querypulse/etl/bronze",
             "payload": {
                 "summary": "bronze failed",
                 "source": "driver-1",
@@ -132,11 +133,35 @@ def test_each_of_several_queries_has_its_own_reason(double):
     assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
 
 
+def test_alerts_of_one_query_are_described_by_name(double):
+    """The ended one is left out, the labels of the settings are shown."""
+    slow = alert(name="StreamingBatchSlow", severity="warning", reason="batch 3 in flight")
+    ended = alert(name="StreamingQueryLagging", ends_at=ENDED)
+    pagerduty(double).send(holding(alert(), slow, ended, env="prod"), time.time())
+    payload = double.events[0]["payload"]
+
+    assert (payload["summary"], payload["component"]) == ("bronze failed", "bronze")
+    assert payload["custom_details"] == {
+        "env": "prod",
+        "StreamingQueryFailed": {"status": "firing", "reason": "ConcurrentAppendException"},
+        "StreamingBatchSlow": {"status": "firing", "reason": "batch 3 in flight"},
+    }
+    assert double.open == {"querypulse/etl;env=prod/bronze"}
+
+
+def test_stale_incident_resolves_its_key(double):
+    receiver = pagerduty(double)
+    receiver.send(ONE, time.time())
+    receiver.send(replace(ONE, alerts=()), time.time())
+
+    assert not double.open
+
+
 def test_whole_driver_is_shown_as_all_queries(double):
     pagerduty(double).send(incident("*"), time.time())
 
     assert double.events[0]["payload"]["component"] == "all queries"
-    assert double.events[0]["dedup_key"] == "querypulse/etl/*/StreamingQueryFailed"
+    assert double.events[0]["dedup_key"] == "querypulse/etl/*"
 
 
 def test_recovered_query_is_named(double):
@@ -148,7 +173,7 @@ def test_recovered_query_is_named(double):
         "[etl] 2 queries failed: ConcurrentAppendException (a, b); recovered: a"
     )
     assert payload["custom_details"]["a"]["status"] == "resolved"
-    assert double.open == {"querypulse/etl/a/StreamingQueryFailed"}
+    assert double.open == {"querypulse/etl/*"}
 
 
 def test_too_many_long_reasons_leave_a_line_for_each_query(double):
@@ -197,6 +222,6 @@ def test_both_service_regions_are_known():
 
 
 def test_rate_stays_below_pagerdutys_limit():
-    """Stale resolves are sent too, because they are harmless."""
+    """Stale incidents are resolved at once, because an unknown resolve is harmless."""
     assert PagerDuty.capabilities.per_minute == 100
-    assert PagerDuty.capabilities.reconciles
+    assert PagerDuty.capabilities.stale_after_seconds == 0

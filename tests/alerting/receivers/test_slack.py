@@ -124,8 +124,8 @@ def test_message_has_every_link():
 @given(st.lists(st.tuples(LONG, LONG, LONG), min_size=1, max_size=3), st.booleans(), LONG)
 def test_any_text_stays_within_slacks_limits(texts, over, home):
     """The limits also hold when every character is escaped."""
-    reported = Incident(
-        tuple(
+    reported = holding(
+        *(
             alert(name, reason=reason, stack=stack, summary=stack, ends_at=ENDED if over else None)
             for name, reason, stack in texts
         )

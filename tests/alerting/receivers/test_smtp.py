@@ -479,4 +479,4 @@ def test_named_addresses_are_sent_to_the_bare_ones(server):
 def test_settings_without_login_are_enough():
     (made,) = receivers(Settings(receivers=[PLAIN]))
 
-    assert (made.name, made.capabilities.reconciles) == ("m", False)
+    assert (made.name, made.capabilities.stale_after_seconds) == ("m", None)

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 from support.http_double import HttpDouble
 from support.receiver_incidents import (
     ENDED,
@@ -15,7 +14,6 @@ from support.receiver_incidents import (
     SEVERAL,
     alert,
     holding,
-    incident,
 )
 from support.receivers import webhook
 
@@ -51,12 +49,12 @@ def test_a_firing_alert_has_the_format_of_alertmanager(double):
                 "fingerprint": fingerprint(ALERT.labels),
             }
         ],
-        "groupLabels": {"alertname": "StreamingQueryFailed", "app": "etl", "query": "bronze"},
+        "groupLabels": {"app": "etl", "query": "bronze"},
         "commonLabels": ALERT.labels,
         "commonAnnotations": ALERT.annotations,
         "externalURL": "http://driver:9719",
         "version": "4",
-        "groupKey": '{}:{alertname="StreamingQueryFailed", app="etl", query="bronze"}',
+        "groupKey": "querypulse/etl/bronze",
         "truncatedAlerts": 0,
     }
 
@@ -78,7 +76,7 @@ def test_several_alerts_are_one_post(double):
 
     assert [one["labels"]["query"] for one in body["alerts"]] == list(FIVE)
     assert len({one["fingerprint"] for one in body["alerts"]}) == 5
-    assert body["groupLabels"] == {"alertname": "StreamingQueryFailed", "app": "etl"}
+    assert body["groupLabels"] == {"app": "etl", "query": "*"}
     assert body["commonLabels"] == {
         "alertname": "StreamingQueryFailed",
         "app": "etl",
@@ -97,15 +95,16 @@ def test_an_incident_fires_until_its_last_alert_has_ended():
     assert [one["status"] for one in body["alerts"]] == ["resolved", "firing"]
 
 
-def test_each_incident_has_a_group_key_of_its_own():
-    """A receiver uses it to match messages of one incident."""
-    keys = [f"querypulse/etl/*/StreamingQueryFailed{more}" for more in ("", "/critical", "/driver")]
-    reported = [incident("a"), *(replace(incident("a", "b"), opened_as=key) for key in keys)]
+def test_alerts_of_one_query_are_one_post():
+    """What they share is common: their names are not."""
+    slow = alert(name="StreamingBatchSlow", severity="warning")
+    body = message(holding(alert(), slow, env="prod"), "hook")
 
-    assert len({message(one, "")["groupKey"] for one in reported}) == 4
-    assert message(reported[1], "")["groupKey"] == (
-        '{}/{dedup_key="querypulse/etl/*/StreamingQueryFailed"}:{alertname="StreamingQueryFailed", app="etl"}'
-    )
+    assert [one["labels"]["alertname"] for one in body["alerts"]] == [
+        "StreamingQueryFailed", "StreamingBatchSlow",
+    ]  # fmt: skip
+    assert body["commonLabels"] == {"app": "etl", "query": "bronze"}
+    assert body["groupLabels"] == {"app": "etl", "query": "bronze", "env": "prod"}
 
 
 @pytest.mark.parametrize(
@@ -130,11 +129,6 @@ def test_each_incident_has_a_group_key_of_its_own():
 def test_the_fingerprint_is_alertmanagers_own(labels, expected):
     """Captured from Alertmanager 0.25."""
     assert fingerprint(labels) == expected
-
-
-def test_group_keys_are_quoted():
-    """A quote in a query's name cannot break out."""
-    assert message(incident('a"b\nc'), "hook")["groupKey"].endswith('query="a\\"b\\nc"}')
 
 
 def test_a_text_with_lone_surrogates_is_sent():

@@ -33,7 +33,7 @@ VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 texts = st.text(max_size=30)
 ends = st.none() | st.floats(STARTED, STARTED + 1e6)
 incidents = st.builds(
-    lambda reported, revision: holding(*(reported), revision=revision),
+    lambda reported, revision: holding(*reported, revision=revision),
     st.lists(
         st.builds(
             lambda query, severity, ends_at, annotations: alert(
@@ -109,7 +109,7 @@ def test_each_alert_of_an_open_incident_has_its_own_end():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"version": 2},
+        {"version": 1},
         {"status": "resolved"},
         {"ends_at": "2026-11-21T09:03:08.500Z"},
         {"starts_at": "yesterday"},
