@@ -37,6 +37,8 @@ class Notice(str, Enum):
     """The application ends as intended; no restart is expected."""
     TERMINATED = "terminated"
     """A signal ends it; a scheduler may start it again."""
+    FAILED = "failed"
+    """It has crashed, and its receivers know why; a scheduler may start it again."""
 
 
 class ShutdownNotice:
@@ -216,7 +218,14 @@ class Pages:
     async def watch(self) -> Reply:
         """Answer a GET of a path of ``WATCH``, once there is a notice or the wait is over."""
         notice = await self._shutdown_notice.wait()
-        return _json(200, {"status": "running" if notice is None else notice.value})
+        return self._guarded(lambda: _json(200, self._watch_page(notice)))
+
+    def _watch_page(self, notice: Notice | None) -> dict[str, object]:
+        """With the notice of a failure, the open alerts: nobody can read them any more."""
+        published = self._content.published()
+        if notice is not Notice.FAILED or published is None:
+            return {"status": "running" if notice is None else notice.value}
+        return {"status": notice.value, "alerts": status(published).alerts}
 
     def post(self, body: bytes) -> Reply:
         """Answer a POST to ``SILENCES`` from a client with the token."""

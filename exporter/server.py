@@ -336,7 +336,7 @@ class HttpServer:
         """Stop listening; a second call does nothing.
 
         Clients waiting at ``/watch`` first receive the ``notice``, which takes up to 1 s. A crash
-        sends none: their connections end without an answer.
+        that no receiver knows of sends none: their connections end without an answer.
         """
         loop, self._loop = self._loop, None
         if loop is None or loop.is_forked:

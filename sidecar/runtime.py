@@ -278,6 +278,14 @@ class Runtime:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
         return end_of(context, uncaught_exception(), silent)
 
+    @property
+    def _failure_notice(self) -> Notice | None:
+        """The notice of a crash, if the receivers know of a failure; else the crash is news."""
+        deliveries = self._notifier.deliveries
+        known = bool(deliveries) and not any(delivery.pending for delivery in deliveries)
+        failed = any(alert.is_critical and not alert.muted for alert in self.published.alerts)
+        return Notice.FAILED if known and failed else None
+
     def _last_flush(self, deadline: Deadline) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
@@ -307,7 +315,8 @@ class Runtime:
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:
-                self._server.close(deadline.left, notice=NOTICES.get(end))
+                notice = NOTICES.get(end, self._failure_notice)
+                self._server.close(deadline.left, notice=notice)
         for loop in self._loops:
             loop.join(deadline.left)
         for publisher in self._publishers:

@@ -5,28 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert, Incident
+from ..alerting.alert import CRITICAL, Alert, Incident, incident_key, incident_labels
 from ..alerting.alert_text import Guidance, alert_of
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
+from ..alerting.generic_apps import is_generic
 from ..alerting.rules import driver_down, monitoring_degraded
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
-from .client import Said
+from .client import OpenAlerts, Said
 from .tracker import Key, TargetTracker, WatchedDriver
 
-# -- reasons ----------------------------------------------------------------------------------
-# The alert about a driver that is down.
+# -- findings ---------------------------------------------------------------------------------
 
 
 MAX_UNHEALTHY = 10
 ADDRESS = "address"
 """The annotation with the address at which the driver was polled."""
-
+DRIVERS = "drivers"
+"""The annotation that names all drivers that refuse the watcher."""
 HOW = {
     Said.STUCK: "is stuck: its server answers, but its worker does not advance",
     Said.SILENT: "is frozen: it accepts connections and does not answer",
@@ -37,143 +38,65 @@ HOW = {
 }
 TERMINATED = "was terminated by a signal and has not come back"
 NEVER = "has never answered since the watcher started"
+ADVICE = "check --token-file, the client certificate and the host of the URL"
 
 
-def gone(driver: WatchedDriver, name: str, now: float, wall: float, guidance: Guidance) -> Alert:
-    """The firing alert of driver ``name``; ``now`` is monotonic, ``wall`` Unix seconds."""
-    how = HOW.get(driver.last.said, "") if driver.last is not None else ""
-    if driver.terminated:
-        how = TERMINATED
-    elif not driver.seen:
-        how = NEVER
-    detail = driver.last.detail if driver.last is not None else ""
-    finding = replace(_down_finding(f"{how} ({detail})"), evidence=_evidence(driver, now, wall))
-    since = now if driver.bad_since is None else driver.bad_since
-    return alert_of(finding, name, guidance, wall - (now - since))
-
-
-def closing(name: str, wall: float, guidance: Guidance) -> Alert:
-    """The resolved alert of driver ``name``, which an earlier watcher may have left open."""
-    alert = alert_of(_down_finding("answers"), name, guidance, wall)
-    return alert.ended(wall, outcome="driver answers")
-
-
-def _down_finding(how: str) -> Finding:
-    """The finding about a driver, without evidence."""
+def down_finding(driver: WatchedDriver, now: float, wall: float) -> Finding:
+    """The finding about a driver that is down, with what was known when it was last seen."""
+    last, seen = driver.last, driver.last_seen
+    detail = last.detail if last is not None else ""
+    evidence = {ADDRESS: driver.endpoint.shown, "connection": detail}
+    if seen is None:
+        evidence["last_seen"] = "never by this watcher"
+    else:
+        ago, beat = now - seen.at, seen.heartbeat
+        evidence["last_seen"] = f"{rfc3339(wall - ago)}, {ago:.0f} s ago"
+        evidence["last_heartbeat"] = (
+            "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock"
+        )
+        unhealthy = [f"{name}: {what}" for name, what in _unhealthy(driver).items()]
+        evidence["unhealthy_before"] = (
+            listed(unhealthy, MAX_UNHEALTHY) or "none: every query was healthy"
+        )
+    reason = f"driver {_how(driver)} ({detail})"
     return Finding(
         alertname=driver_down.NAME,
         query=WHOLE_DRIVER,
         severity=Severity.CRITICAL,
         state=QueryState.MISSING,
-        reason=f"driver {how}",
-        summary=f"driver {how}",
-        evidence={},
+        reason=reason,
+        summary=reason,
+        evidence=evidence,
     )
 
 
-def _evidence(driver: WatchedDriver, now: float, wall: float) -> dict[str, str]:
-    """The newest connection result, and what was known when the driver was last seen."""
-    last, seen = driver.last, driver.last_seen
-    facts = {ADDRESS: driver.endpoint.shown, "connection": last.detail if last else ""}
-    if seen is None:
-        return facts | {"last_seen": "never by this watcher"}
-    beat = seen.heartbeat
-    return facts | {
-        "last_seen": f"{rfc3339(wall - (now - seen.at))}, {now - seen.at:.0f} s ago",
-        "last_heartbeat": "unknown" if beat is None else f"{rfc3339(beat)} by the driver's clock",
-        "unhealthy_before": listed(seen.unhealthy, MAX_UNHEALTHY)
-        or "none: every query was healthy",
-    }
+def _how(driver: WatchedDriver) -> str:
+    if driver.is_terminated:
+        return TERMINATED
+    if driver.may_restart:
+        return f"has ended after it reported {_named(driver.reported)}, and has not come back"
+    if not driver.seen or driver.last is None:
+        return NEVER
+    return HOW.get(driver.last.said, "")
 
 
-# -- blindness --------------------------------------------------------------------------------
-# The alert about drivers that answer and refuse the watcher.
-#
-# ``now`` is monotonic seconds of the watcher, ``wall`` Unix seconds.
+def _unhealthy(driver: WatchedDriver) -> dict[str, str]:
+    """What was wrong with each query: its state, or the alert that the driver has reported."""
+    seen = driver.last_seen.unhealthy if driver.last_seen is not None else {}
+    return {**seen, **dict(driver.reported)}
 
 
-APP = "querypulse-watch"
-"""Label ``app`` of alerts about the watcher itself, and the name of its spool."""
-AFTER_SECONDS = 15.0
-"""During a token rotation, driver and watcher may differ briefly without an alert."""
-READABLE = "every driver that answers accepts the watcher"
-BEFORE = "refused the previous watcher"
-DRIVERS = "drivers"
-"""The annotation that names all these drivers; the next watcher restores them from it."""
-ADVICE = "check --token-file, the client certificate and the host of the URL"
+def _named(alerts: OpenAlerts) -> str:
+    """``StreamingQueryFailed of gold``; an alert of the whole driver by its name alone."""
+    return listed(
+        [name if query == WHOLE_DRIVER else f"{name} of {query}" for query, name in alerts]
+    )
 
 
-class Blindness:
-    """One ``QuerypulseMonitoringDegraded`` for all drivers that refuse the watcher for a while.
-
-    It does not resolve when such a driver goes down: then its answer is unknown.
-    """
-
-    def __init__(self, guidance: Guidance, repeat_interval_seconds: float) -> None:
-        self._guidance = guidance
-        self._repeat = repeat_interval_seconds
-        self._open: Incident | None = None
-        self._opened_at = 0.0
-        self._barred_since: dict[str, float] = {}
-        self._blind: dict[str, str] = {}
-
-    def restore(self, incident: Incident, now: float) -> bool:
-        """Restore an earlier watcher's alert of this kind; False if it is another kind."""
-        labels = incident.alerts[0].labels
-        if (labels["app"], labels["alertname"]) != (APP, monitoring_degraded.NAME):
-            return False
-        self._open, self._opened_at = incident, now
-        names = incident.alerts[0].annotations.get(DRIVERS, "")
-        self._blind = dict.fromkeys(filter(None, names.split(", ")), BEFORE)
-        return True
-
-    def update(
-        self,
-        tracker: TargetTracker,
-        now: float,
-        wall: float,
-        muted: Callable[[Alert], str],
-    ) -> list[Incident]:
-        """The open alert or, once, its end; nothing while every driver accepts the watcher."""
-        barred = {
-            endpoint.shown: endpoint_state.poll.detail
-            for endpoint, endpoint_state in tracker.endpoint_states.items()
-            if endpoint_state.poll is not None and endpoint_state.poll.said is Said.BARRED
-        }
-        self._barred_since = {name: self._barred_since.get(name, now) for name in barred}
-        due = [name for name, since in self._barred_since.items() if now - since >= AFTER_SECONDS]
-        if tracker.is_listed:
-            unread = {
-                endpoint.shown
-                for endpoint, endpoint_state in tracker.endpoint_states.items()
-                if not endpoint_state.readable
-            }
-            self._blind = {name: text for name, text in self._blind.items() if name in unread}
-        self._blind |= {name: barred[name] for name in due}
-        return [self._firing(now, wall, muted)] if self._blind else self._ended(wall)
-
-    def _firing(self, now: float, wall: float, muted: Callable[[Alert], str]) -> Incident:
-        alert = alert_of(_blind_finding(self._blind), APP, self._guidance, wall)
-        if self._open is None:
-            self._open, self._opened_at = Incident((alert,)), now
-        alert = replace(alert, starts_at=self._open.starts_at)
-        revision = self._open.revision
-        if now - self._opened_at >= self._repeat:
-            revision, self._opened_at = revision + 1, now
-        self._open = Incident((alert,), revision, muted(alert))
-        return self._open
-
-    def _ended(self, wall: float) -> list[Incident]:
-        if self._open is None:
-            return []
-        over = self._open.alerts[0].ended(wall, outcome=READABLE)
-        incident, self._open = replace(self._open, alerts=(over,)), None
-        return [incident]
-
-
-def _blind_finding(barred: Mapping[str, str]) -> Finding:
-    names = sorted(barred)
-    reason = f"{listed(names)}: {barred[names[0]]}; {ADVICE}"
+def blind_finding(refusals: dict[str, str]) -> Finding:
+    """The finding about drivers that refuse the watcher: the answer of each."""
+    names = sorted(refusals)
+    reason = f"{listed(names)}: {refusals[names[0]]}; {ADVICE}"
     return Finding(
         alertname=monitoring_degraded.NAME,
         query=WHOLE_DRIVER,
@@ -185,49 +108,111 @@ def _blind_finding(barred: Mapping[str, str]) -> Finding:
     )
 
 
-# -- driver alerts ----------------------------------------------------------------------------
+# -- refusals ---------------------------------------------------------------------------------
 
 
+AFTER_SECONDS = 15.0
+"""During a token rotation, driver and watcher may differ briefly without an alert."""
+BEFORE = "refused the previous watcher"
+
+
+class Refusals:
+    """The drivers that refuse the watcher for a while, ``open`` by address: the answer of each.
+
+    A driver that goes down stays one of them: then its answer is unknown.
+    """
+
+    def __init__(self) -> None:
+        self.open: dict[str, str] = {}
+        self._since: dict[str, float] = {}
+
+    def update(self, tracker: TargetTracker, now: float) -> None:
+        """Apply the newest polls."""
+        states = {endpoint.shown: state for endpoint, state in tracker.endpoint_states.items()}
+        refusing = {
+            name: state.poll.detail
+            for name, state in states.items()
+            if state.poll is not None and state.poll.said is Said.BARRED
+        }
+        self._since = {name: self._since.get(name, now) for name in refusing}
+        if tracker.is_listed:
+            self.open = {
+                name: answer
+                for name, answer in self.open.items()
+                if name in states and not states[name].is_readable
+            }
+        for name, since in self._since.items():
+            if now - since >= AFTER_SECONDS:
+                self.open[name] = refusing[name]
+
+
+# -- incidents --------------------------------------------------------------------------------
+
+
+APP = "querypulse-watch"
+"""Label ``app`` of alerts about the watcher itself, and the name of its spool."""
 FORGET_SECONDS = 24 * 3600.0
-"""An alert expires after this time if only DNS named its driver, another driver took its place,
-or an earlier watcher opened it and nothing is down at its address.
+"""An incident expires after this time if nothing is down at its address: only DNS named its
+driver, or another driver took its place.
 """
+UNWATCHED = "driver is no longer watched"
 EXPIRED = "driver was not seen for 24 hours"
 BACK = "driver answers again"
 STOPPED = "driver was shut down gracefully"
+READABLE = "every driver that answers accepts the watcher"
 FRESH_SECONDS = 1.0
 """How long a poll proves that nothing is wrong: later, the driver may have raised an alert."""
 
 
-class DriverIncidents(msgspec.Struct, frozen=True):
-    """What to send and to log now.
-
-    ``incidents`` are the open incidents and, once, those that have just ended. ``stale_resolves``
-    are ended incidents that an earlier watcher may have left open: returned while a poll has just
-    found the driver healthy. ``news`` are log lines.
-    """
-
-    incidents: tuple[Incident, ...]
-    stale_resolves: tuple[Incident, ...]
-    news: tuple[str, ...]
-
-
 class _Open(msgspec.Struct, frozen=True):
-    """A firing alert; ``fired_at`` and ``revision`` are those with which this watcher began.
+    """An open incident, as it was at monotonic ``since``.
 
     ``was_back``: its driver answered again and may have resolved it itself, as every driver does
     with what is left open of it. ``was_resent``: it was sent again.
     """
 
-    alert: Alert
-    fired_at: float
-    revision: int = 0
+    incident: Incident
+    since: float
     was_back: bool = False
     was_resent: bool = False
 
+    @property
+    def alert(self) -> Alert:
+        """Its only alert."""
+        return self.incident.alerts[0]
+
+    @property
+    def address(self) -> str:
+        """The address at which its driver was polled."""
+        return self.alert.annotations.get(ADDRESS, "")
+
+    def is_about(self, driver: WatchedDriver) -> bool:
+        """Whether it is about ``driver``; one without an app may be any at its URL."""
+        names = (driver.name, driver.full_name, driver.address)
+        is_named = not driver.app or self.alert.labels["app"] in names
+        return is_named and self.address.partition(" ")[0] == driver.endpoint.url
+
+    def ended(self, wall: float, outcome: str) -> Incident:
+        """The incident, ended."""
+        return replace(self.incident, alerts=(self.alert.ended(wall, outcome=outcome),))
+
+    def at(self, now: float, repeat_seconds: float, muted: Callable[[Alert], str]) -> Incident:
+        """The incident now, with its reminders, and why it is silenced."""
+        why = muted(self.alert)
+        notes = self.alert.annotations | ({"muted": why} if why else {})
+        return replace(
+            self.incident,
+            alerts=(replace(self.alert, annotations=notes),),
+            revision=self.incident.revision + int((now - self.since) // repeat_seconds),
+            muted=why,
+        )
+
 
 class DriverAlerts:
-    """Opens an alert for each driver of ``tracker`` that is down; resolves it when it is back."""
+    """Opens an incident for each driver of ``tracker`` that is down; resolves it when it is back.
+
+    One more, about the watcher itself, names all drivers that refuse it.
+    """
 
     def __init__(
         self,
@@ -241,137 +226,164 @@ class DriverAlerts:
         self._resolve_after = resolve_after_seconds
         self._repeat_interval = repeat_interval_seconds
         self._guidance = guidance
-        self._open: dict[Key, _Open] = {}
-        self._restored: dict[str, _Open] = {}
-        self._alerted: set[Key] = set()
+        self._open: dict[str, _Open] = {}
+        self._known: set[str] = set()
+        """The keys that have been open, or were resolved for an earlier watcher."""
         self._statuses: dict[Key, str] = {}
-        self._blindness = Blindness(guidance, repeat_interval_seconds)
+        self._refusals = Refusals()
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
-        """Restore the open alerts of an earlier watcher; each resolves with a healthy driver."""
+        """Continue what an earlier watcher left open; each resolves with a healthy driver."""
         for incident in incidents:
-            if incident.ends_at is None and not self._blindness.restore(incident, now):
-                self._restored[incident.key] = _Open(incident.alerts[0], now, incident.revision)
+            if incident.is_over:
+                continue
+            self._begin(incident, now)
+            if incident.labels["app"] == APP:
+                names = incident.alerts[0].annotations.get(DRIVERS, "").split(", ")
+                self._refusals.open.update(dict.fromkeys(filter(None, names), BEFORE))
 
     def update(
         self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
-    ) -> DriverIncidents:
-        """Evaluate every driver; ``muted`` returns why an alert is silenced now, or nothing."""
-        self._claim_restored()
-        over = [*self._end_open(now, wall), *self._end_restored(now, wall)]
-        self._open = {key: self._renewed(key, one) for key, one in self._open.items()}
+    ) -> tuple[Incident, ...]:
+        """All open incidents, those that have just ended, and stale ones.
+
+        Stale ones may have been left open by an earlier watcher: each is returned once, when a
+        poll has just found its driver healthy. ``muted`` returns why an alert is silenced now.
+        """
+        self._refusals.update(self.tracker, now)
+        over = self._end(now, wall)
+        self._renew()
         names = self.tracker.names()
         for key, driver in self.tracker.drivers.items():
-            if key not in self._open and self._is_gone(driver):
-                alert = gone(driver, names[key], now, wall, self._guidance)
-                self._open[key] = _Open(alert, now)
-        incidents = {alert.key: Incident((alert,)) for alert in over}
-        for one in (*self._open.values(), *self._restored.values()):
-            reminders = int((now - one.fired_at) // self._repeat_interval)
-            revision = one.revision + reminders
-            incidents[one.alert.key] = Incident((one.alert,), revision, muted(one.alert))
-        blind = self._blindness.update(self.tracker, now, wall, muted)
-        return DriverIncidents(
-            (*incidents.values(), *blind),
-            tuple(self._stale_resolves(now, wall)),
-            tuple(self._news(names)),
-        )
+            if self._is_gone(driver) and self._entry_of(driver) is None:
+                self._begin(self._down(driver, names[key], now, wall), now)
+        self._follow_refusals(now, wall)
+        still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
+        return (*over, *still_open, *self._stale(now))
 
-    def _renewed(self, key: Key, one: _Open) -> _Open:
-        """Send it again if its driver was back, may have resolved it itself, and is gone again."""
-        driver = self.tracker.drivers[key]
-        if one.was_back and self._is_gone(driver):
-            return replace(one, revision=one.revision + 1, was_back=False, was_resent=True)
-        # One that was only paused may send a resolve that waited: each process sends it once.
-        late = driver.resumed and not driver.reports_gone and not one.was_resent
-        return replace(one, was_back=one.was_back or late or self._is_almost_healthy(driver))
-
-    def _is_almost_healthy(self, driver: WatchedDriver) -> bool:
-        """Whether it may count as healthy for itself: its process counts from its own start.
-
-        It may also run on after the last poll.
-        """
-        healthy, unseen = self._healthy_seconds(driver), 2 * self.tracker.interval_seconds
-        return healthy is not None and healthy + unseen > self._resolve_after
-
-    def _claim_restored(self) -> None:
-        """Treat a restored alert of a listed URL as if this watcher had opened it."""
-        for incident_key, one in list(self._restored.items()):
-            key = self.tracker.expect(_address(one.alert), one.alert.labels["app"])
-            if key is not None and key not in self._open:
-                self._open[key] = self._restored.pop(incident_key)
-
-    def _end_open(self, now: float, wall: float) -> list[Alert]:
-        over = []
-        for key, one in list(self._open.items()):
-            driver = self.tracker.drivers.get(key)
-            if driver is None:
-                why = "driver is no longer watched, or is now named by its app"
-            elif driver.stopped:
-                why = STOPPED
-            elif self._is_healthy(driver):
-                why = BACK
-            elif driver.may_expire and now - one.fired_at > FORGET_SECONDS:
-                why = EXPIRED
-                self.tracker.forget(key)
-            else:
-                continue
-            over.append(self._open.pop(key).alert.ended(wall, outcome=why))
-        return over
-
-    def _end_restored(self, now: float, wall: float) -> list[Alert]:
-        over = []
-        for key, one in list(self._restored.items()):
-            owners = self._owners(one.alert)
-            if any(owner.stopped or self._is_healthy(owner) for owner in owners):
-                why = BACK
-            elif now - one.fired_at > FORGET_SECONDS and not self.tracker.is_down(
-                _address(one.alert)
-            ):
-                why = EXPIRED
-            else:
-                continue
-            over.append(self._restored.pop(key).alert.ended(wall, outcome=why))
-        return over
-
-    def _stale_resolves(self, now: float, wall: float) -> list[Incident]:
-        """One for each healthy driver for which this watcher has never opened an alert."""
-        self._alerted.update(self._open)
-        found = []
-        for key, driver in self.tracker.drivers.items():
-            if key not in self._alerted and self._is_healthy(driver) and driver.last is not None:
-                late = now - driver.last.at
-                names = self._closed_names(driver) if late <= FRESH_SECONDS else ()
-                found += [closing(name, wall - late, self._guidance) for name in names]
-        stale_resolves = {alert.key: Incident((alert,)) for alert in found}
-        still_open = {*self._restored, *(one.alert.key for one in self._open.values())}
-        return [one for key, one in stale_resolves.items() if key not in still_open]
-
-    def _closed_names(self, driver: WatchedDriver) -> tuple[str, ...]:
-        """The names an earlier watcher may have used.
-
-        The plain app name only counts while every driver of that app is healthy.
-        """
-        full = tuple(dict.fromkeys((driver.full_name, driver.address)))
-        drivers = self.tracker.drivers.values()
-        same = [one for one in drivers if one.app == driver.app and not one.stopped]
-        return (driver.app, *full) if driver.app and all(map(self._is_healthy, same)) else full
-
-    def _news(self, names: Mapping[Key, str]) -> list[str]:
-        """The drivers whose status has changed, as log lines."""
-        lines = {key: self._status_of(key, names[key]) for key in self.tracker.drivers}
-        changed = [text for key, text in lines.items() if text != self._statuses.get(key, "")]
-        self._statuses = lines
+    def news(self) -> list[str]:
+        """The drivers whose status has changed since the last call, as log lines."""
+        names = self.tracker.names()
+        statuses = {
+            key: self._status_of(driver, names[key]) for key, driver in self.tracker.drivers.items()
+        }
+        changed = [text for key, text in statuses.items() if text != self._statuses.get(key, "")]
+        self._statuses = statuses
         return [text for text in changed if text]
 
-    def _status_of(self, key: Key, name: str) -> str:
-        driver = self.tracker.drivers[key]
-        if key in self._open:
-            return f"StreamingDriverDown: {self._open[key].alert.annotations.get('summary', name)}"
-        if driver.stopped:
+    def _entry_of(self, driver: WatchedDriver) -> _Open | None:
+        return next((entry for entry in self._open.values() if entry.is_about(driver)), None)
+
+    def _drivers_of(self, entry: _Open) -> list[WatchedDriver]:
+        return [driver for driver in self.tracker.drivers.values() if entry.is_about(driver)]
+
+    def _begin(self, incident: Incident, now: float) -> None:
+        self._open[incident.key] = _Open(incident, now)
+        self._known.add(incident.key)
+
+    def _down(self, driver: WatchedDriver, name: str, now: float, wall: float) -> Incident:
+        since = now if driver.bad_since is None else driver.bad_since
+        finding = down_finding(driver, now, wall)
+        alert = alert_of(finding, name, self._guidance, wall - (now - since))
+        return _incident(replace(alert, labels={**alert.labels, **driver.labels}), driver.labels)
+
+    def _follow_refusals(self, now: float, wall: float) -> None:
+        """Open the incident about the watcher itself, or bring its text up to date."""
+        if not self._refusals.open:
+            return
+        alert = alert_of(blind_finding(self._refusals.open), APP, self._guidance, wall)
+        incident = _incident(alert, {})
+        entry = self._open.get(incident.key)
+        if entry is None:
+            self._begin(incident, now)
+            return
+        alert = replace(alert, starts_at=entry.alert.starts_at)
+        incident = replace(entry.incident, alerts=(alert,))
+        self._open[incident.key] = replace(entry, incident=incident)
+
+    def _end(self, now: float, wall: float) -> list[Incident]:
+        """Remove and return the incidents that are over."""
+        over = []
+        for key, entry in list(self._open.items()):
+            outcome = self._outcome(entry, now)
+            if outcome:
+                over.append(self._open.pop(key).ended(wall, outcome))
+        return over
+
+    def _outcome(self, entry: _Open, now: float) -> str:
+        """How an incident has ended; empty while it is open."""
+        if entry.incident.labels["app"] == APP:
+            return "" if self._refusals.open else READABLE
+        drivers = self._drivers_of(entry)
+        if any(driver.is_stopped for driver in drivers):
+            return STOPPED
+        if any(self._is_healthy(driver) for driver in drivers):
+            return BACK
+        if not self.tracker.is_watched(entry.address.partition(" ")[0]):
+            return UNWATCHED
+        if now - entry.since > FORGET_SECONDS and not self.tracker.is_down(entry.address):
+            for driver in drivers:
+                self.tracker.forget(driver)
+            return EXPIRED
+        return ""
+
+    def _renew(self) -> None:
+        """Send an incident again that its driver may have resolved before it was gone again."""
+        for key, entry in self._open.items():
+            drivers = self._drivers_of(entry)
+            if entry.was_back and any(self._is_gone(driver) for driver in drivers):
+                incident = replace(entry.incident, revision=entry.incident.revision + 1)
+                self._open[key] = replace(entry, incident=incident, was_back=False, was_resent=True)
+            elif any(self._may_have_resolved(driver, entry) for driver in drivers):
+                self._open[key] = replace(entry, was_back=True)
+
+    def _may_have_resolved(self, driver: WatchedDriver, entry: _Open) -> bool:
+        """Whether the driver may have counted as healthy for itself.
+
+        Its process counts from its own start, and may run on after the last poll. One that was
+        only paused may send a resolve that waited: each process sends it once.
+        """
+        healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
+        is_almost = healthy is not None and healthy + unseen > self._resolve_after
+        return is_almost or (driver.resumed and not driver.holds_key and not entry.was_resent)
+
+    def _stale(self, now: float) -> Iterator[Incident]:
+        """What an earlier watcher may have left open of drivers that are healthy."""
+        for driver in self.tracker.drivers.values():
+            if not self._is_well(driver) or driver.last is None:
+                continue
+            if now - driver.last.at > FRESH_SECONDS:
+                continue
+            for name in self._earlier_names(driver):
+                labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
+                key = incident_key(labels, CRITICAL)
+                if key not in self._known:
+                    self._known.add(key)
+                    yield Incident(key, labels, CRITICAL, ())
+
+    def _earlier_names(self, driver: WatchedDriver) -> tuple[str, ...]:
+        """The names an earlier watcher may have used.
+
+        The plain app name only counts while every driver of that app is healthy, and if drivers
+        elsewhere are unlikely to share it.
+        """
+        full = tuple(dict.fromkeys((driver.full_name, driver.address)))
+        if not driver.app or is_generic(driver.app):
+            return full
+        same = [other for other in self.tracker.drivers.values() if other.app == driver.app]
+        is_well = all(other.is_stopped or self._is_well(other) for other in same)
+        return (driver.app, *full) if is_well else full
+
+    def _status_of(self, driver: WatchedDriver, name: str) -> str:
+        entry = self._entry_of(driver)
+        if entry is not None:
+            return f"{driver_down.NAME}: {entry.alert.annotations.get('summary', name)}"
+        if driver.is_stopped:
             return f"{name} shut down gracefully"
-        if driver.terminated:
-            return f"{name} was terminated by a signal and may come back"
+        if driver.notice is not None:
+            how = f"has ended after it reported {_named(driver.reported)}"
+            how = "was terminated by a signal" if driver.is_terminated else how
+            return f"{name} {how} and may come back"
         if self.tracker.is_gone(driver):
             return f"{name} is unreachable, and so is everything else: own network down?"
         if driver.last is not None and driver.last.said is Said.BARRED:
@@ -379,38 +391,26 @@ class DriverAlerts:
         return f"{name} is up: {driver.endpoint.shown}" if driver.seen else ""
 
     def _is_gone(self, driver: WatchedDriver) -> bool:
-        if not self.tracker.is_gone(driver):
-            return False
-        return not driver.unsure or self.tracker.network_works(driver)
+        """Whether it is down, and the network is not to blame."""
+        works = not driver.is_unsure or self.tracker.network_works(driver)
+        return works and self.tracker.is_gone(driver)
 
     def _is_healthy(self, driver: WatchedDriver) -> bool:
         """Whether it answers for long enough, or has itself resolved that it is down.
 
-        Alertmanager shares one alert between both: sent again after that, it would fire again.
+        Both share one incident: sent again after that, it would fire again.
         """
-        healthy = self._healthy_seconds(driver)
-        if healthy is None:
-            return False
-        return driver.resolved_own or healthy >= self._resolve_after
+        healthy = driver.healthy_seconds
+        return healthy is not None and (driver.has_resolved or healthy >= self._resolve_after)
 
-    @staticmethod
-    def _healthy_seconds(driver: WatchedDriver) -> float | None:
-        """For how long it has been healthy; None if it is not."""
-        if driver.healthy_since is None or driver.last is None:
-            return None
-        return driver.last.at - driver.healthy_since
-
-    def _owners(self, alert: Alert) -> list[WatchedDriver]:
-        """The drivers that a restored alert may be about; for a URL, only those at its address."""
-        called, at = alert.labels["app"], _address(alert)
-        return [
-            one
-            for one in self.tracker.drivers.values()
-            if called in (one.name, one.full_name, one.address)
-            and (one.endpoint.group or at in ("", one.endpoint.shown))
-        ]
+    def _is_well(self, driver: WatchedDriver) -> bool:
+        """Whether it is healthy and reports no critical alert, which may be of an open group."""
+        is_quiet = driver.last is not None and driver.last.critical == ()
+        return is_quiet and self._is_healthy(driver)
 
 
-def _address(alert: Alert) -> str:
-    """The address in the alert; empty if it has none."""
-    return alert.annotations.get(ADDRESS, "")
+def _incident(alert: Alert, labels: dict[str, str]) -> Incident:
+    """The incident of one alert; ``labels`` are those of the settings."""
+    severity = alert.labels["severity"]
+    of = incident_labels(alert.labels["app"], WHOLE_DRIVER, labels)
+    return Incident(incident_key(of, severity), of, severity, (alert,))

@@ -6,21 +6,24 @@ import errno
 import socket
 import ssl
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
-from typing import TypeVar
+from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 from urllib3 import HTTPConnectionPool, Timeout
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from ..alerting.rules import driver_down
+from ..alerting.alert import CRITICAL
+from ..alerting.finding import WHOLE_DRIVER
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline, causes
 from ..core.threads import Deadline
-from ..exporter.pages import Notice
+from ..exporter.status import UNREADY
 
 # -- poll -------------------------------------------------------------------------------------
 # An endpoint, and the result of one poll of it. Values only.
@@ -29,21 +32,14 @@ from ..exporter.pages import Notice
 class Endpoint(msgspec.Struct, frozen=True):
     """One address at which a driver answers.
 
-    ``url`` is scheme, host and port, which may be shown. ``address`` is the IP address to
-    connect to, empty if the host's name is resolved for each request. ``group`` is the DNS name
-    that led here: under a DNS name, drivers are known by their app, because addresses change.
+    ``url`` is scheme, host and port, which may be shown. ``address`` is one of the IP addresses of
+    a DNS name; empty if the host's name is resolved for each request.
     """
 
     url: str
     address: str = ""
-    group: str = ""
     loopback: bool = False
     """Whether it is on this machine, so that no network can be at fault."""
-
-    @property
-    def listed_as(self) -> str:
-        """The target that led here: the DNS name, else the URL itself."""
-        return self.group or self.url
 
     @property
     def shown(self) -> str:
@@ -71,6 +67,12 @@ class Said(str, Enum):
     """It is up and refuses the watcher: a token or a certificate is wrong."""
 
 
+OpenAlerts = tuple[tuple[str, str], ...]
+"""Open alerts: query and name of each."""
+GROUP_MIN_QUERIES = 3
+"""How many queries with one alert a driver may report as one incident about itself."""
+
+
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """The result of one poll; times are monotonic seconds of the watcher."""
 
@@ -81,20 +83,29 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """What happened on the connection, for a person."""
     app: str = ""
     """The driver's ``app`` label, empty if unknown."""
+    labels: dict[str, str] = {}
+    """The labels of its settings."""
     heartbeat: float | None = None
     """When the driver's worker last evaluated, in Unix seconds of the driver's clock."""
-    reports_gone: bool | None = None
-    """Whether it fires ``StreamingDriverDown`` itself: Python answers, but its JVM has ended.
-
-    None if its status could not be read.
-    """
-    unhealthy: tuple[str, ...] = ()
-    """``name: state`` of each unhealthy query."""
+    critical: OpenAlerts | None = None
+    """Its own critical alerts; None if its status could not be read."""
+    reported: OpenAlerts = ()
+    """Those of them that its receivers know of."""
+    unhealthy: dict[str, str] = {}
+    """The state of each unhealthy query."""
 
     @property
     def is_up(self) -> bool:
         """Whether a driver answered; one that refuses the watcher is up."""
         return self.said in (Said.HEALTHY, Said.BARRED)
+
+    @property
+    def holds_key(self) -> bool:
+        """Whether the driver has opened an incident about itself, under the watcher's key."""
+        critical = self.critical or ()
+        groups = Counter(name for _, name in critical).values()
+        is_own = any(query == WHOLE_DRIVER for query, _ in critical)
+        return is_own or max(groups, default=0) >= GROUP_MIN_QUERIES
 
 
 # -- client -----------------------------------------------------------------------------------
@@ -239,66 +250,54 @@ POLL_SECONDS = 3.0
 OK = 200
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
-NOT_READY = 503
 MAX_APP_CHARACTERS = 200
-
+RESERVED = frozenset({"alertname", "app", "query", "severity"})
+"""Labels that are not those of the settings."""
 WAIT_SECONDS = 30.0
 """Longer than a driver keeps a request at ``/watch`` open."""
-
-T = TypeVar("T", bound=msgspec.Struct)
-
-
-class WatchAnswer(str, Enum):
-    """The answer to a request at ``/watch``."""
-
-    RUNNING = "running"
-    STOPPED = Notice.STOPPED.value
-    TERMINATED = Notice.TERMINATED.value
-    NOTHING = "nothing"
-    """It has no such page, or refuses the watcher."""
-
-    @property
-    def notice(self) -> Notice | None:
-        """The shutdown notice; None if the answer is not one."""
-        closes = self in (WatchAnswer.STOPPED, WatchAnswer.TERMINATED)
-        return Notice(self.value) if closes else None
-
-
-class _Watch(msgspec.Struct):
-    """All of ``/watch``."""
-
-    status: WatchAnswer
-
-
-class _Reason(msgspec.Struct):
-    state: str
-    query: str | None = None
-
-
-class _Readiness(msgspec.Struct):
-    """The part of ``/readyz`` that we read."""
-
-    reasons: list[_Reason] = []
-
-
-class _Monitor(msgspec.Struct):
-    heartbeat_timestamp: float | None = None
 
 
 class _Alert(msgspec.Struct):
     labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+class WatchPage(msgspec.Struct):
+    """All of ``/watch``: the ``status`` is a ``Notice``, or that the driver runs on."""
+
+    status: Literal["running", "stopped", "terminated", "failed"]
+    alerts: list[_Alert] = []
+
+    @property
+    def reported(self) -> OpenAlerts:
+        """The critical alerts that the receivers of a driver that ends know of."""
+        return _critical(alert for alert in self.alerts if "muted" not in alert.annotations)
+
+
+class _Query(msgspec.Struct):
+    name: str
+    state: str
+    ignored: bool = False
+
+
+class _Monitor(msgspec.Struct):
+    heartbeat_timestamp: float | None = None
+    receivers: list[str] = []
+    outbox_pending: dict[str, int] = {}
 
 
 class _Status(msgspec.Struct):
     """The part of ``/status`` that we read; the heartbeat is the one in ``/metrics``."""
 
     app: str = ""
+    labels: dict[str, str] = {}
+    queries: list[_Query] = []
     alerts: list[_Alert] = []
     monitor: _Monitor = msgspec.field(default_factory=_Monitor)
 
 
 def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
-    """Check whether the worker is alive and, if so, read status and readiness.
+    """Check whether the worker is alive and, if so, read the status.
 
     Raises:
         OSError: this machine lacks a resource, such as sockets.
@@ -311,27 +310,40 @@ def poll(client: Client, clock: Callable[[], float] = time.monotonic) -> Poll:
         return Poll(began_at=began, at=clock(), said=error.said, detail=str(error))
     detail = f"GET /livez answered {code}"
     said = Said.BARRED if code in BARS else Said.HEALTHY if code == OK else Said.STUCK
-    if said is not Said.HEALTHY:
-        return Poll(began_at=began, at=clock(), said=said, detail=detail)
-    page = _page(client, "/status", _Status, deadline)
-    status = page or _Status()
-    readiness = _page(client, "/readyz", _Readiness, deadline) or _Readiness()
-    return Poll(
-        began_at=began,
-        at=clock(),
-        said=said,
-        detail=detail,
+    seen = Poll(began_at=began, at=clock(), said=said, detail=detail)
+    if said is Said.HEALTHY:
+        # The driver is up, also if its status cannot be read.
+        with suppress(NoAnswer, *UNREADABLE):
+            code, body = client.get("/status", deadline.left)
+            if code == OK:
+                seen = read_status(seen, msgspec.json.decode(body, type=_Status))
+    return replace(seen, at=clock())
+
+
+def read_status(seen: Poll, status: _Status) -> Poll:
+    """Add what ``/status`` says to a poll."""
+    monitor = status.monitor
+    is_delivered = bool(monitor.receivers) and not any(monitor.outbox_pending.values())
+    reported = WatchPage("running", status.alerts).reported
+    return replace(
+        seen,
         app=status.app[:MAX_APP_CHARACTERS],
-        heartbeat=status.monitor.heartbeat_timestamp,
-        reports_gone=None if page is None else _reports_gone(page),
-        unhealthy=tuple(
-            f"{reason.query}: {reason.state}" for reason in readiness.reasons if reason.query
-        ),
+        labels={name: text for name, text in status.labels.items() if name not in RESERVED},
+        heartbeat=monitor.heartbeat_timestamp,
+        critical=_critical(status.alerts),
+        reported=reported if is_delivered else (),
+        unhealthy={
+            query.name: query.state
+            for query in status.queries
+            if query.state in UNREADY and not query.ignored
+        },
     )
 
 
-def await_notice(client: Client) -> WatchAnswer:
+def await_notice(client: Client) -> WatchPage | None:
     """Wait at ``/watch`` until the driver closes, or for about 20 s.
+
+    None if it has no such page, or refuses the watcher.
 
     Raises:
         NoAnswer: the connection was not accepted, or broke: the driver may have been killed.
@@ -340,19 +352,14 @@ def await_notice(client: Client) -> WatchAnswer:
     """
     _, body = client.get("/watch", WAIT_SECONDS)
     try:
-        return msgspec.json.decode(body, type=_Watch).status
+        return msgspec.json.decode(body, type=WatchPage)
     except UNREADABLE:
-        return WatchAnswer.NOTHING
+        return None
 
 
-def _reports_gone(status: _Status) -> bool:
-    return any(alert.labels.get("alertname") == driver_down.NAME for alert in status.alerts)
-
-
-def _page(client: Client, path: str, kind: type[T], deadline: Deadline) -> T | None:
-    """The content of a page; None if it cannot be read: the driver is up in either case."""
-    with suppress(NoAnswer, *UNREADABLE):
-        code, body = client.get(path, deadline.left)
-        if code in (OK, NOT_READY):
-            return msgspec.json.decode(body, type=kind)
-    return None
+def _critical(alerts: Iterable[_Alert]) -> OpenAlerts:
+    return tuple(
+        (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
+        for alert in alerts
+        if alert.labels.get("severity") == CRITICAL
+    )

@@ -8,7 +8,6 @@ from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
 from requests.utils import select_proxy
 
 from ..alerting.receivers.receiver import is_loopback
@@ -53,7 +52,7 @@ class Targets:
         for name in self._names:
             self._found[name] = addresses(name) or self._found.get(name, [])
             # A name that never had an address has an endpoint, so that its driver counts as down.
-            endpoints += self._found[name] or [msgspec.structs.replace(name, group=name.url)]
+            endpoints += self._found[name] or [name]
         return list(dict.fromkeys(endpoints))
 
     def _from_file(self) -> list[Endpoint]:
@@ -96,7 +95,7 @@ def addresses(name: Endpoint) -> list[Endpoint]:
     except (OSError, UnicodeError):
         return []
     unique = sorted({str(entry[4][0]) for entry in found})
-    return [Endpoint(name.url, one, name.url, is_loopback(one)) for one in unique]
+    return [Endpoint(name.url, address, is_loopback(address)) for address in unique]
 
 
 # -- hosts ------------------------------------------------------------------------------------

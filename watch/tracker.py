@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from ..exporter.pages import Notice
-from .client import Endpoint, Poll, Said
+from .client import Endpoint, OpenAlerts, Poll, Said
 
 HEARTBEAT_SECONDS = 5.0
 """How long a heartbeat may not advance; a worker evaluates about once a second."""
@@ -23,8 +24,8 @@ class EndpointState(msgspec.Struct):
 
     poll: Poll | None = None
     app: str = ""
-    stopped_at: float | None = None
-    """When its driver shut down gracefully; None again once a driver is seen there."""
+    closed_at: float | None = None
+    """When its driver announced its end; None again once a driver is seen there."""
     beat: float | None = None
     beat_since: float = 0.0
 
@@ -35,9 +36,9 @@ class EndpointState(msgspec.Struct):
         stuck = poll.at - self.beat_since
         if poll.said is Said.HEALTHY and stuck >= HEARTBEAT_SECONDS:
             detail = f"its worker's heartbeat has not advanced for {stuck:.0f} s"
-            poll = msgspec.structs.replace(poll, said=Said.STUCK, detail=detail)
+            poll = replace(poll, said=Said.STUCK, detail=detail)
         if poll.said is Said.HEALTHY:
-            self.stopped_at = None
+            self.closed_at = None
             self.app = poll.app or self.app
         self.poll = poll
         return poll
@@ -45,16 +46,19 @@ class EndpointState(msgspec.Struct):
     @property
     def lives(self) -> bool:
         """Whether a driver is up; one that refuses the watcher is."""
-        if self.poll is None or self.stopped_at is not None:
-            return False
-        return self.poll.is_up
+        return self.poll is not None and self.closed_at is None and self.poll.is_up
 
     @property
-    def readable(self) -> bool:
-        """Whether the newest poll was accepted, or the driver has shut down gracefully."""
+    def is_down(self) -> bool:
+        """Whether no driver answers there, although none has announced its end."""
+        return self.poll is not None and self.closed_at is None and not self.poll.is_up
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the newest poll was accepted, or the driver has announced its end."""
         if self.poll is None or self.poll.said is Said.BARRED:
             return False
-        return self.poll.said is Said.HEALTHY or self.stopped_at is not None
+        return self.poll.said is Said.HEALTHY or self.closed_at is not None
 
 
 class WatchedDriver(msgspec.Struct):
@@ -66,6 +70,8 @@ class WatchedDriver(msgspec.Struct):
     endpoint: Endpoint
     """The endpoint of the newest poll."""
     app: str = ""
+    labels: dict[str, str] = {}
+    """The labels of its settings."""
     seen: bool = False
     healthy_since: float | None = None
     bad_since: float | None = None
@@ -74,13 +80,14 @@ class WatchedDriver(msgspec.Struct):
     last: Poll | None = None
     last_seen: Poll | None = None
     """The newest poll that found it healthy."""
-    stopped: bool = False
-    terminated: bool = False
-    """Whether a signal has ended it and it is not back yet."""
-    reports_gone: bool = False
-    """Whether it fires ``StreamingDriverDown`` itself, as far as its newest readable page says."""
-    resolved_own: bool = False
-    """Whether it has reported its own ``StreamingDriverDown``, and has resolved it since."""
+    notice: Notice | None = None
+    """How it has announced its end; None again once it is back."""
+    reported: OpenAlerts = ()
+    """The critical alerts that its own receivers know of, as far as it has said last."""
+    holds_key: bool = False
+    """Whether an incident about it is open that it has opened itself, under the watcher's key."""
+    has_resolved: bool = False
+    """Whether it has resolved such an incident since it answers."""
     ended: bool = False
     """Whether one of the failed polls in a row shows that its process had ended."""
     resumed: bool = False
@@ -89,7 +96,7 @@ class WatchedDriver(msgspec.Struct):
     @property
     def address(self) -> str:
         """Its name before its app is known: host and port."""
-        return urlsplit(self.endpoint.group or self.endpoint.url).netloc
+        return urlsplit(self.endpoint.url).netloc
 
     @property
     def name(self) -> str:
@@ -102,30 +109,51 @@ class WatchedDriver(msgspec.Struct):
         return f"{self.app}@{self.address}" if self.app else self.address
 
     @property
-    def may_expire(self) -> bool:
-        """Whether it may never come back: only DNS named it, or another driver took its place."""
-        replaced = self.last is not None and self.last.said is Said.REPLACED
-        return bool(self.endpoint.group) or replaced
+    def is_stopped(self) -> bool:
+        """Whether it has shut down gracefully, and need not come back."""
+        return self.notice is Notice.STOPPED
 
     @property
-    def unsure(self) -> bool:
+    def is_terminated(self) -> bool:
+        """Whether a signal has ended it."""
+        return self.notice is Notice.TERMINATED
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether it has ended by a signal, or after it had reported a failure itself.
+
+        A frozen process has not ended.
+        """
+        is_frozen = self.last is not None and self.last.said in (Said.SILENT, Said.STUCK)
+        return self.notice is not None or (bool(self.reported) and not is_frozen)
+
+    @property
+    def is_unsure(self) -> bool:
         """Whether the last poll proves nothing, unless the network is known to work."""
         unreached = self.last is not None and self.last.said is Said.UNREACHABLE
         return unreached and self.bad_since is not None and not self.endpoint.loopback
+
+    @property
+    def healthy_seconds(self) -> float | None:
+        """For how long it has been healthy; None if it is not."""
+        if self.healthy_since is None or self.last is None:
+            return None
+        return self.last.at - self.healthy_since
 
     def note_healthy(self, endpoint: Endpoint, poll: Poll) -> None:
         """Record that ``poll`` found it up at ``endpoint``."""
         if self.last is not None and not self.last.is_up:
             self.resumed, self.ended = not self.ended, False
-        if poll.reports_gone is not None:
-            self.resolved_own |= self.reports_gone and not poll.reports_gone
-            self.reports_gone = poll.reports_gone
+        if poll.critical is not None:
+            held = self.holds_key
+            # A group stays one incident until its last alert has ended.
+            self.holds_key = poll.holds_key or (held and bool(poll.critical))
+            self.has_resolved |= held and not self.holds_key
+            self.reported, self.labels = poll.reported, poll.labels
         self.endpoint, self.last = endpoint, poll
-        self.bad_since, self.bad_polls = None, 0
-        self.stopped = self.terminated = False
-        self.seen = True
-        if self.reports_gone:
-            # Its JVM has ended: it runs no queries and is not healthy.
+        self.notice, self.seen = None, True
+        self.forgive()
+        if self.holds_key:
             self.healthy_since = None
         elif self.healthy_since is None:
             self.healthy_since = poll.at
@@ -134,13 +162,13 @@ class WatchedDriver(msgspec.Struct):
 
     def note_failing(self, endpoint: Endpoint, poll: Poll, longest_pause: float) -> None:
         """Record a failed poll; after a long pause between polls, earlier failures do not count."""
-        if self.stopped:
+        if self.is_stopped:
             return
         if self.last is not None and poll.began_at - self.last.at > longest_pause:
             self.forgive()
         self.endpoint, self.last = endpoint, poll
         self.healthy_since = None
-        self.reports_gone = self.resolved_own = self.resumed = False
+        self.holds_key = self.has_resolved = self.resumed = False
         self.ended |= poll.said in (Said.REFUSED, Said.REPLACED)
         if self.bad_since is None:
             self.bad_since = poll.began_at
@@ -150,21 +178,18 @@ class WatchedDriver(msgspec.Struct):
         """Start over: the failed polls so far prove nothing."""
         self.bad_since, self.bad_polls = None, 0
 
-    def stop(self) -> None:
-        """Record a graceful shutdown: it may be down until it is seen again."""
+    def close(self, notice: Notice, reported: OpenAlerts) -> None:
+        """Record the notice of its end."""
         self.forgive()
-        self.stopped, self.terminated, self.healthy_since = True, False, None
-
-    def terminate(self) -> None:
-        """Record an end by a signal: it may come back, and its alert fires later than a crash."""
-        self.forgive()
-        self.terminated, self.healthy_since = True, None
+        self.notice, self.healthy_since = notice, None
+        self.reported = reported or self.reported
 
 
 NEVER_SEEN_FACTOR = 4
 """How many times longer a driver may be down that was never seen: it may still be starting."""
 TERMINATED_AFTER_SECONDS = 300.0
-"""How long a driver that was ended by a signal may take to come back."""
+"""How long a driver may take to come back that may restart."""
+LEAST_POLLS = 2
 LONGEST_POLL_SECONDS = 10.0
 """A poll that took longer was slowed by the watcher and proves nothing about the driver."""
 SLACK_SECONDS = 5.0
@@ -207,78 +232,61 @@ class TargetTracker:
         self.is_listed = True
         for endpoint in self._listed - self.endpoint_states.keys():
             self.endpoint_states[endpoint] = EndpointState()
-            if not any(key[0] == endpoint.listed_as for key in self.drivers):
-                self.drivers[endpoint.listed_as, ""] = WatchedDriver(endpoint)
-        names = {endpoint.listed_as for endpoint in self._listed}
-        for key in [key for key in self.drivers if key[0] not in names]:
-            del self.drivers[key]
-        self._drop_endpoint_states()
+            if not self._under(endpoint.url):
+                self.drivers[endpoint.url, ""] = WatchedDriver(endpoint)
+        urls = {endpoint.url for endpoint in self._listed}
+        self._drop_drivers(key for key in self.drivers if key[0] not in urls)
 
-    def forget(self, key: Key) -> None:
+    def forget(self, driver: WatchedDriver) -> None:
         """Stop expecting a driver, and stop polling the endpoints that only it had."""
-        del self.drivers[key]
-        self._drop_endpoint_states()
+        self._drop_drivers(key for key, other in self.drivers.items() if other is driver)
 
-    def expect(self, shown: str, name: str) -> Key | None:
-        """Expect the app of ``name`` at the listed URL ``shown``; returns the driver's key.
-
-        None if no such URL is listed, or another app is known there.
-        """
-        for endpoint in self._listed:
-            driver = self.drivers.get((endpoint.listed_as, ""))
-            if driver is not None and not endpoint.group and endpoint.shown == shown:
-                known = name != driver.address
-                app = name.removesuffix(f"@{driver.address}") if known else driver.app
-                if not driver.app:
-                    driver.app = self.endpoint_states[endpoint].app = app
-                return (endpoint.listed_as, "") if driver.app == app else None
-        return None
+    def is_watched(self, url: str) -> bool:
+        """Whether ``url`` is listed, or is not yet known not to be."""
+        return not self.is_listed or any(endpoint.url == url for endpoint in self._listed)
 
     def is_down(self, shown: str) -> bool:
-        """Whether the listed endpoint ``shown`` is down, but not after a graceful shutdown."""
+        """Whether the listed endpoint ``shown`` is down."""
         return any(
-            endpoint.shown == shown
-            and (endpoint_state := self.endpoint_states[endpoint]).poll is not None
-            and endpoint_state.stopped_at is None
-            and not endpoint_state.lives
+            endpoint.shown == shown and self.endpoint_states[endpoint].is_down
             for endpoint in self._listed
         )
 
     def polled(self, endpoint: Endpoint, poll: Poll) -> None:
         """Apply one poll."""
-        endpoint_state = self.endpoint_states.get(endpoint)
-        if endpoint_state is None or (
-            endpoint_state.stopped_at is not None and poll.began_at <= endpoint_state.stopped_at
-        ):
+        state = self.endpoint_states.get(endpoint)
+        if state is None or (state.closed_at is not None and poll.began_at <= state.closed_at):
             return
         if poll.at - poll.began_at > LONGEST_POLL_SECONDS:
-            for driver in self._under(endpoint.listed_as):
+            for driver in self._under(endpoint.url):
                 driver.forgive()
             return
         if poll.said is not Said.UNREACHABLE and not endpoint.loopback:
             self.proved(poll.at)
-        poll = endpoint_state.take(poll)
-        self._know_app(endpoint, endpoint_state.app)
-        for driver in self._under(endpoint.listed_as):
+        poll = state.take(poll)
+        self._know_app(endpoint, state.app)
+        for driver in self._under(endpoint.url):
             self._report(driver, endpoint, poll)
         self._drop_endpoint_states()
 
-    def closes(self, endpoint: Endpoint, at: float, notice: Notice) -> None:
+    def closes(
+        self, endpoint: Endpoint, at: float, notice: Notice, reported: OpenAlerts = ()
+    ) -> None:
         """Apply the shutdown notice of the driver at ``endpoint``, received at ``at``."""
-        endpoint_state = self.endpoint_states.get(endpoint)
-        if endpoint_state is None:
+        state = self.endpoint_states.get(endpoint)
+        if state is None:
             return
-        endpoint_state.stopped_at = at
-        for driver in self._under(endpoint.listed_as):
+        state.closed_at = at
+        for driver in self._under(endpoint.url):
             if endpoint in self._endpoints_of(driver) and not self._lives(driver):
-                (driver.stop if notice is Notice.STOPPED else driver.terminate)()
+                driver.close(notice, reported)
 
     def names(self) -> dict[Key, str]:
         """Each driver's name; one app at two endpoints is two drivers, ``app@host:port``."""
-        apps = Counter(one.app for one in self.drivers.values() if not one.stopped)
+        apps = Counter(driver.app for driver in self.drivers.values() if not driver.is_stopped)
         return {
-            key: one.full_name if apps[one.app] > (not one.stopped) else one.name
-            for key, one in self.drivers.items()
+            key: driver.full_name if apps[driver.app] > (not driver.is_stopped) else driver.name
+            for key, driver in self.drivers.items()
         }
 
     def proved(self, at: float) -> None:
@@ -289,15 +297,15 @@ class TargetTracker:
         lost = self._proof_at is None or at - self._proof_at > self._longest_pause
         self._proof_at = at
         for driver in self.drivers.values():
-            if lost and driver.unsure:
+            if lost and driver.is_unsure:
                 driver.forgive()
 
     def is_gone(self, driver: WatchedDriver) -> bool:
-        """Whether it has been down long enough for an alert."""
-        if driver.last is None or driver.bad_since is None or driver.bad_polls < 2:  # noqa: PLR2004 - one is ignored
+        """Whether it has been down long enough for an alert, if the network works."""
+        if driver.last is None or driver.bad_since is None or driver.bad_polls < LEAST_POLLS:
             return False
         needed = self._gone_after * (1 if driver.seen else NEVER_SEEN_FACTOR)
-        if driver.terminated:
+        if driver.may_restart:
             needed = self._terminated_after
         return driver.last.at - driver.bad_since >= needed
 
@@ -319,7 +327,7 @@ class TargetTracker:
         elif not own:
             if poll.said is Said.HEALTHY:
                 detail = f"{poll.app or 'another driver'} answers there now"
-                poll = msgspec.structs.replace(poll, said=Said.REPLACED, detail=detail)
+                poll = replace(poll, said=Said.REPLACED, detail=detail)
             driver.note_failing(endpoint, poll, self._longest_pause)
 
     def _know_app(self, endpoint: Endpoint, app: str) -> None:
@@ -327,42 +335,49 @@ class TargetTracker:
 
         A driver that shut down gracefully is forgotten when another app appears in its place.
         """
-        name = endpoint.listed_as
-        if not app or any(driver.app == app for driver in self._under(name)):
+        url = endpoint.url
+        if not app or any(driver.app == app for driver in self._under(url)):
             return
-        unnamed = self.drivers.get((name, ""))
+        unnamed = self.drivers.get((url, ""))
         if unnamed is not None and not unnamed.app:
             unnamed.app = app
             return
-        for key in [key for key, one in self.drivers.items() if key[0] == name and one.stopped]:
+        for key in [key for key, one in self.drivers.items() if key[0] == url and one.is_stopped]:
             del self.drivers[key]
-        self.drivers[name, app] = WatchedDriver(endpoint, app)
+        self.drivers[url, app] = WatchedDriver(endpoint, app)
 
-    def _under(self, name: str) -> list[WatchedDriver]:
-        return [driver for key, driver in self.drivers.items() if key[0] == name]
+    def _under(self, url: str) -> list[WatchedDriver]:
+        return [driver for key, driver in self.drivers.items() if key[0] == url]
 
     def _endpoints_of(self, driver: WatchedDriver) -> list[Endpoint]:
         """The endpoints where it was last seen; if never seen, all endpoints of its target."""
-        name = driver.endpoint.listed_as
         return [
             endpoint
-            for endpoint, endpoint_state in self.endpoint_states.items()
-            if endpoint.listed_as == name and driver.app in ("", endpoint_state.app)
+            for endpoint, state in self.endpoint_states.items()
+            if endpoint.url == driver.endpoint.url and driver.app in ("", state.app)
         ]
 
     def _lives(self, driver: WatchedDriver) -> bool:
         return any(self.endpoint_states[endpoint].lives for endpoint in self._endpoints_of(driver))
 
+    def _drop_drivers(self, keys: Iterable[Key]) -> None:
+        for key in list(keys):
+            del self.drivers[key]
+        self._drop_endpoint_states()
+
     def _drop_endpoint_states(self) -> None:
         """Stop polling endpoints that are not listed and whose driver is not down."""
-        wanted = self._listed | set(self._endpoints_down())
-        for endpoint in [one for one in self.endpoint_states if one not in wanted]:
-            del self.endpoint_states[endpoint]
+        wanted = self._listed.union(self._endpoints_down())
+        self.endpoint_states = {
+            endpoint: state
+            for endpoint, state in self.endpoint_states.items()
+            if endpoint in wanted
+        }
 
     def _endpoints_down(self) -> Iterator[Endpoint]:
         """The last endpoints of expected drivers that are not up at a listed endpoint."""
         for driver in self.drivers.values():
-            if driver.app and not driver.stopped:
+            if driver.app and not driver.is_stopped:
                 own = self._endpoints_of(driver)
                 if not any(
                     endpoint in self._listed and self.endpoint_states[endpoint].lives

@@ -12,10 +12,10 @@ from ..alerting.alert import Alert
 from ..alerting.notifier import Notifier
 from ..core.guard import Guard
 from ..core.threads import Loop
-from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS
+from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice
 from ..settings.settings import SettingsError
 from .alerts import DriverAlerts
-from .client import Access, Client, Endpoint, NoAnswer, WatchAnswer, await_notice, poll
+from .client import Access, Client, Endpoint, NoAnswer, await_notice, poll
 from .targets import Host, Targets, answers
 from .tracker import TargetTracker
 
@@ -88,23 +88,25 @@ class DriverPoller:
 
     def _await_shutdown_notice(self) -> None:
         began = time.monotonic()
+        stopping = self._loops[1].stopping
         try:
-            received = await_notice(self._waiting)
+            page = await_notice(self._waiting)
         except NoAnswer:
             if not self._broken:
                 # The connection broke: the driver may have been killed.
                 self._poll_now.set()
             self._broken = True
-            self._loops[1].stopping.wait(REST_SECONDS)
+            stopping.wait(REST_SECONDS)
             return
         self._broken = False
-        if (notice := received.notice) is not None:
-            at = time.monotonic()
-            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice))
-        if received is not WatchAnswer.RUNNING:
-            self._loops[1].stopping.wait(self._interval)
+        if page is None:
+            stopping.wait(self._interval)
+        elif page.status != "running":
+            at, notice, reported = time.monotonic(), Notice(page.status), page.reported
+            self._report(lambda tracker: tracker.closes(self._endpoint, at, notice, reported))
+            stopping.wait(self._interval)
         elif time.monotonic() - began < WAIT_SECONDS / 2:
-            self._loops[1].stopping.wait(DISPLACED_SECONDS)
+            stopping.wait(DISPLACED_SECONDS)
 
 
 def pause(bad_since: float | None, now: float, interval_seconds: float) -> float:
@@ -178,11 +180,10 @@ class Watcher:
         """Apply all observations, evaluate, and hand over the incidents."""
         for observation in self._waiting_observations():
             observation(self._tracker)
-        found = self._evaluate.update(time.monotonic(), time.time(), self._muted)
-        for line in found.news:
+        self._sink.offer(self._evaluate.update(time.monotonic(), time.time(), self._muted))
+        for line in self._evaluate.news():
             log.info("%s", line)
-        self._sink.offer(found.incidents, found.stale_resolves)
-        if any(driver.unsure for driver in self._tracker.drivers.values()):
+        if any(driver.is_unsure for driver in self._tracker.drivers.values()):
             self._unsure.set()
         else:
             self._unsure.clear()

@@ -46,7 +46,7 @@ def test_jvm_that_does_not_answer_at_the_end_has_crashed():
     assert end_of(Context.TERMINATED, None, 60.0) is ProcessEnd.TERMINATED
 
 
-def test_crash_sends_no_shutdown_notice():
+def test_planned_end_decides_the_shutdown_notice():
     assert {end: NOTICES.get(end) for end in ProcessEnd} == {
         ProcessEnd.CLOSED: Notice.STOPPED,
         ProcessEnd.TERMINATED: Notice.TERMINATED,

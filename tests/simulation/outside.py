@@ -77,8 +77,7 @@ class SimWatch:
 
     def _evaluate_all(self) -> None:
         """Evaluate more often than it polls."""
-        reported = self._evaluate.update(self._time.now, self._time.wall())
-        self._dispatch.offer(reported.incidents, reported.stale_resolves)
+        self._dispatch.offer(self._evaluate.update(self._time.now, self._time.wall()))
         for courier in self.couriers:
             courier.pump()
         self._time.after(EVALUATE_SECONDS, self._evaluate_all)
@@ -90,14 +89,16 @@ class SimWatch:
         if not driver.awake:
             return Poll(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
-        gone = any(one.labels["alertname"] == driver_down.NAME for one in driver.lifecycle.alerts)
+        critical = tuple(
+            (alert.query, alert.name) for alert in driver.lifecycle.alerts if alert.is_critical
+        )
         return Poll(
             began_at=now,
             at=now,
             said=Said.HEALTHY,
             app=driver.app,
             heartbeat=beat,
-            reports_gone=gone,
+            critical=critical,
         )
 
     def _about(self, alert: Alert) -> Named:

@@ -19,6 +19,8 @@ from support.pages import PageRecorder
 from support.patience import PATIENCE_SECONDS, until
 from support.watching import is_seen, serving, watching
 
+from querypulse.exporter.pages import Notice
+
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 GONE_AFTER = 5.0
@@ -127,7 +129,7 @@ class End(NamedTuple):
     inside: tuple[tuple[str, str], ...]
     """Alerts that the driver itself sends."""
     outside: str
-    """The state that ``querypulse watch`` reports: closed, terminated or gone."""
+    """The state that ``querypulse watch`` reports: closed, terminated, failed or gone."""
     number: signal.Signals | None = None
     to_jvm: bool = False
     to_both: bool = False
@@ -144,10 +146,10 @@ CONTEXT_GONE = (("StreamingQueryStopped", "*"),)
 JVM_GONE = (("StreamingDriverDown", "*"),)
 COMMON = {
     "the script ends": End("", 0, (), "closed"),
-    "a query fails": End(FAILS, 1, GOLD_FAILED, "gone"),
+    "a query fails": End(FAILS, 1, GOLD_FAILED, "failed"),
     "spark.stop() while a query is busy": End(STOPS_WHILE_BUSY, 0, (), "closed"),
     "SIGTERM to the JVM": End(WAITS, 0, (), "terminated", signal.SIGTERM, to_jvm=True),
-    "kill -9 of the JVM": End(WAITS, 1, JVM_GONE, "gone", signal.SIGKILL, to_jvm=True),
+    "kill -9 of the JVM": End(WAITS, 1, JVM_GONE, "failed", signal.SIGKILL, to_jvm=True),
     # What the kernel does when it is out of memory.
     "kill -9 of Python and the JVM": End(
         WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL, to_both=True
@@ -159,16 +161,16 @@ UNCOMMON = {
     "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
     "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "gone", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(
-        DIES + "sidecar.close()", 0, CONTEXT_GONE, "gone"
+        DIES + "sidecar.close()", 0, CONTEXT_GONE, "failed"
     ),
     "the JVM does not answer, and the script exits": End(
         FROZEN, 5, (), "gone", exit_seconds=OWN_EXIT_SECONDS
     ),
     "the JVM is out of memory": End(
-        OUT_OF_MEMORY, 1, JVM_GONE, "gone", submit_args=EXITS_WITHOUT_MEMORY
+        OUT_OF_MEMORY, 1, JVM_GONE, "failed", submit_args=EXITS_WITHOUT_MEMORY
     ),
     "a query fails, the script stops Spark, and the receiver answers late": End(
-        FAILS_AND_STOPS, 1, GOLD_FAILED, "gone", receiver=answers_late
+        FAILS_AND_STOPS, 1, GOLD_FAILED, "failed", receiver=answers_late
     ),
     "sys.exit(4) after a failure, while the receiver never answers": End(
         FAILED + "sys.exit(4)",
@@ -192,7 +194,7 @@ UNCOMMON = {
 RARE = {
     "sys.exit(3)": End("sys.exit(3)", 3, (), "closed"),
     "os._exit(5)": End("os._exit(5)", 5, (), "gone"),
-    "the SparkContext stops by itself": End(DIES, 0, CONTEXT_GONE, "gone"),
+    "the SparkContext stops by itself": End(DIES, 0, CONTEXT_GONE, "failed"),
     "kill -9 of Python": End(WAITS, -signal.SIGKILL, (), "gone", signal.SIGKILL),
     "Python is out of memory": End(PYTHON_OUT_OF_MEMORY, 1, (), "gone"),
     "an exception under spark-submit": End("1 / 0", 1, (), "gone", command=SUBMIT),
@@ -263,14 +265,13 @@ def seen_from_outside(reported, other) -> str:
     driver = next(
         watched for watched in reported.tracker.drivers.values() if watched.app == "driver"
     )
-    announced = lambda: driver.stopped or driver.terminated
-    until(lambda: reported.firing or announced(), "the watcher knows of the end")
-    if announced():
+    until(lambda: reported.firing or driver.notice, "the watcher knows of the end")
+    if driver.notice:
         other.close(notice=None)
         reported.wait_for("other", timeout=PATIENCE_SECONDS)
     if "driver" in reported.firing:
         return "gone"
-    return "terminated" if driver.terminated else "closed"
+    return {Notice.STOPPED: "closed"}.get(driver.notice, driver.notice.value)
 
 
 @pytest.mark.fault(

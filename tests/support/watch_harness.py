@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
 from querypulse.alerting.alert_text import Guidance
 from querypulse.exporter.pages import Notice
-from querypulse.watch.alerts import APP, DriverAlerts, DriverIncidents
+from querypulse.watch.alerts import APP, DriverAlerts
 from querypulse.watch.client import Endpoint, Poll, Said
 from querypulse.watch.tracker import TargetTracker
 
@@ -29,7 +29,7 @@ def driver_alerts(tracker: TargetTracker, resolve_after: float = 0.0) -> DriverA
 
 def pod(number: int) -> Endpoint:
     """An address that the name ``drivers`` may have."""
-    return Endpoint("http://drivers:9719", f"10.0.0.{number}", "http://drivers:9719")
+    return Endpoint("http://drivers:9719", f"10.0.0.{number}")
 
 
 class WatchHarness:
@@ -43,7 +43,8 @@ class WatchHarness:
         self.tracker = TargetTracker(gone_after, interval)
         self.evaluate = driver_alerts(self.tracker, resolve_after)
         self.tracker.listed(endpoints or (A,))
-        self.all: list[DriverIncidents] = []
+        self.all: list[tuple[Incident, ...]] = []
+        self.news: list[str] = []
 
     def poll(
         self, endpoint=A, said=Said.HEALTHY, *, app="etl", after=1.0, took=0.0, **fields
@@ -53,7 +54,7 @@ class WatchHarness:
         began = self.now
         self.now += took
         if said is Said.HEALTHY:
-            fields = {"heartbeat": BEAT + self.now, "reports_gone": False, **fields}
+            fields = {"heartbeat": BEAT + self.now, "critical": (), **fields}
         else:
             app = ""
         seen = Poll(began_at=began, at=self.now, said=said, detail=said.value, app=app, **fields)
@@ -66,9 +67,9 @@ class WatchHarness:
             self.poll(endpoint, said, after=every, **fields)
         return self
 
-    def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED) -> WatchHarness:
+    def stopped(self, endpoint=A, after=0.0, notice=Notice.STOPPED, reported=()) -> WatchHarness:
         self.now += after
-        self.tracker.closes(endpoint, self.now, notice)
+        self.tracker.closes(endpoint, self.now, notice, reported)
         return self.update()
 
     def proved(self, after=0.0) -> WatchHarness:
@@ -83,52 +84,58 @@ class WatchHarness:
     def update(self, after=0.0) -> WatchHarness:
         self.now += after
         self.all.append(self.evaluate.update(self.now, WALL + self.now, lambda _: self.muted))
+        self.news += self.evaluate.news()
         return self
+
+    def restored(self, *incidents) -> WatchHarness:
+        self.evaluate.restore(incidents, self.now)
+        return self
+
+    @property
+    def open(self) -> list[Incident]:
+        """The incidents that are open now."""
+        return [incident for incident in self.all[-1] if not incident.is_over]
 
     @property
     def reported(self) -> list[str]:
         """The apps whose ``StreamingDriverDown`` is open now."""
-        return [one.alerts[0].labels["app"] for one in self._newest(APP) if one.ends_at is None]
+        return [app for app in map(_app, self.open) if app != APP]
 
     @property
     def blind(self) -> list[Alert]:
         """The open alerts about the watcher itself."""
-        return [one.alerts[0] for one in self._newest() if one.ends_at is None and _is_own(one)]
-
-    def _newest(self, but_of: str = "") -> list[Incident]:
-        found = self.all[-1].incidents
-        return [one for one in found if one.alerts[0].labels["app"] != but_of]
+        return [incident.alerts[0] for incident in self.open if _app(incident) == APP]
 
     @property
     def ended(self) -> list[str]:
         """The apps whose alerts ended with the newest evaluation."""
-        return [
-            one.alerts[0].labels["app"] for one in self.all[-1].incidents if one.ends_at is not None
-        ]
+        newest = self.all[-1]
+        return [_app(one) for one in newest if one.is_over and not one.is_stale]
 
     @property
     def ever_reported(self) -> set[str]:
-        found = (one for reported in self.all for one in reported.incidents if not _is_own(one))
-        return {one.alerts[0].labels["app"] for one in found}
+        every = (one for incidents in self.all for one in incidents if not one.is_stale)
+        return {_app(incident) for incident in every} - {APP}
 
     @property
     def page(self) -> dict[str, str]:
         """The annotations of the one open alert."""
-        (one,) = [one for one in self._newest(APP) if one.ends_at is None]
-        return one.alerts[0].annotations
+        (incident,) = [incident for incident in self.open if _app(incident) != APP]
+        return incident.alerts[0].annotations
 
     @property
-    def news(self) -> list[str]:
-        return [line for reported in self.all for line in reported.news]
-
-    @property
-    def stale_resolves(self) -> list[str]:
-        """The apps of stale resolves, each once."""
-        found = [
-            one.alerts[0].labels["app"] for reported in self.all for one in reported.stale_resolves
-        ]
-        return list(dict.fromkeys(found))
+    def stale(self) -> list[str]:
+        """The apps of all stale incidents."""
+        return [_app(one) for incidents in self.all for one in incidents if one.is_stale]
 
 
-def _is_own(one: Incident) -> bool:
-    return one.alerts[0].labels["app"] == APP
+def _app(incident: Incident) -> str:
+    return incident.labels["app"]
+
+
+def left_open(app: str, endpoint: Endpoint, revision: int = 0) -> Incident:
+    """An incident that an earlier watcher has left open for the driver at ``endpoint``."""
+    labels = incident_labels(app, "*", {})
+    named = {"alertname": "StreamingDriverDown", "severity": "critical", **labels}
+    alert = Alert(named, {"summary": "gone", "address": endpoint.shown}, WALL)
+    return Incident(incident_key(labels, "critical"), labels, "critical", (alert,), revision)

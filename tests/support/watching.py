@@ -120,17 +120,19 @@ class RecordingSink:
         self.firing: dict[str, float] = {}
         self.ended: dict[str, float] = {}
         self.pages: dict[str, dict[str, str]] = {}
-        self.stale_resolves: list[str] = []
+        self.stale: list[str] = []
         self._changed = threading.Condition()
 
-    def offer(self, incidents, stale_resolves) -> None:
+    def offer(self, incidents) -> None:
         now = time.monotonic()
         with self._changed:
-            for alert in (alert for one in incidents for alert in one.alerts):
-                app = alert.labels["app"]
-                (self.firing if alert.ends_at is None else self.ended).setdefault(app, now)
-                self.pages.setdefault(app, alert.annotations)
-            self.stale_resolves += [one.alerts[0].labels["app"] for one in stale_resolves]
+            for incident in incidents:
+                app = incident.labels["app"]
+                if incident.is_stale:
+                    self.stale.append(app)
+                    continue
+                (self.ended if incident.is_over else self.firing).setdefault(app, now)
+                self.pages.setdefault(app, incident.alerts[0].annotations)
             self._changed.notify_all()
 
     def wait_for(self, app, timeout=PATIENCE_SECONDS) -> float:

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.watch_harness import WALL, A, B, WatchHarness, pod
+from support.watch_harness import A, B, WatchHarness, driver_alerts, left_open, pod
 
-from querypulse.alerting.alert import Alert, Incident
 from querypulse.exporter.pages import Notice
 from querypulse.watch.client import Said
+from querypulse.watch.tracker import TargetTracker
 
 DAY = 24 * 3600.0
-
-
-def left_open(app, endpoint):
-    """An alert that an earlier watcher has left open for the driver at ``endpoint``."""
-    labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
-    return Incident((Alert(labels, {"address": endpoint.url}, WALL),))
 
 
 # -- another app at the URL ---------------------------------------------------------------------
@@ -115,8 +109,7 @@ def test_one_app_at_two_urls_is_two_drivers():
 
 def test_the_key_contains_app_and_url():
     watch_harness = WatchHarness(A, B).poll(A).poll(B).polls(Said.REFUSED, 17, A)
-    (incident,) = [one for one in watch_harness.all[-1].incidents if one.ends_at is None]
-    assert incident.key == "querypulse/etl@a:9719/*/StreamingDriverDown"
+    assert watch_harness.open[0].key == "querypulse/etl%40a%3A9719/*"
 
 
 def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():
@@ -157,35 +150,33 @@ def test_different_apps_at_two_urls_have_their_own_names():
 
 def test_a_restored_alert_of_one_url_does_not_resolve_with_the_driver_at_another():
     watch_harness = WatchHarness(A, B)
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
     assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl"]
     assert watch_harness.poll(A).ended == ["etl"]
 
 
 def test_a_restored_alert_under_the_full_name_resolves_with_its_driver():
     watch_harness = WatchHarness(A, B)
-    watch_harness.evaluate.restore([left_open("etl@a:9719", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl@a:9719", A))
     assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl@a:9719"]
     assert watch_harness.poll(A).ended == ["etl@a:9719"]
 
 
-def test_the_bare_name_is_resolved_when_all_drivers_of_the_app_are_healthy():
-    watch_harness = WatchHarness(A, B, resolve_after=5.0).poll(A)
+def test_the_bare_name_is_stale_when_all_drivers_of_the_app_are_healthy():
+    watch_harness = WatchHarness(A, B, resolve_after=5.0).poll(A).poll(B)
     for _ in range(6):
         watch_harness.poll(A).poll(B, Said.REFUSED)
-    watch_harness.all.clear()
-    watch_harness.poll(B).poll(A)
-    assert watch_harness.stale_resolves == ["etl@a:9719", "a:9719"]
-    for _ in range(6):
+    assert watch_harness.stale == ["etl@a:9719", "a:9719"]
+    for _ in range(8):
         watch_harness.poll(A, after=0.4).poll(B, after=0.4)
-    assert "etl" in watch_harness.stale_resolves
+    assert sorted(watch_harness.stale) == ["a:9719", "b:9719", "etl", "etl@a:9719", "etl@b:9719"]
 
 
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 @pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BROKEN])
 def test_a_driver_that_is_down_when_the_watcher_restarts_is_paged_once(name, said):
     watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open(name, A)], watch_harness.now)
+    watch_harness.restored(left_open(name, A))
 
     assert watch_harness.polls(said, 600).ever_reported == {name}
 
@@ -193,7 +184,7 @@ def test_a_driver_that_is_down_when_the_watcher_restarts_is_paged_once(name, sai
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 def test_a_restored_alert_of_a_url_resolves_with_its_driver_and_not_by_time(name):
     watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open(name, A)], watch_harness.now)
+    watch_harness.restored(left_open(name, A))
     watch_harness.polls(Said.REFUSED, 30)
     watch_harness.now += 2 * DAY
     assert watch_harness.polls(Said.REFUSED, 30).reported == [name]
@@ -201,17 +192,18 @@ def test_a_restored_alert_of_a_url_resolves_with_its_driver_and_not_by_time(name
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
 
 
-def test_a_restored_alert_belongs_to_its_url_when_the_list_arrives_later():
-    watch_harness = WatchHarness(B)
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
-    watch_harness.update().listed(A)
+def test_a_restored_alert_waits_for_the_list_of_targets():
+    watch_harness = WatchHarness()
+    watch_harness.tracker = TargetTracker(15.0, 5.0)
+    watch_harness.evaluate = driver_alerts(watch_harness.tracker)
+    watch_harness.restored(left_open("etl", A)).update().listed(A)
 
     assert watch_harness.polls(Said.REFUSED, 600).ever_reported == {"etl"}
 
 
 def test_an_alert_restored_late_resolves_with_the_one_opened_meanwhile():
     watch_harness = WatchHarness().polls(Said.REFUSED, 90)
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
     watch_harness.now += DAY
     assert watch_harness.polls(Said.REFUSED, 30).reported == ["a:9719", "etl"]
     assert watch_harness.poll().ended == ["a:9719", "etl"]
@@ -219,29 +211,29 @@ def test_an_alert_restored_late_resolves_with_the_one_opened_meanwhile():
 
 def test_a_restored_alert_resolves_with_a_driver_without_an_app_name():
     watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
 
     assert watch_harness.polls(Said.REFUSED, 5).poll(app="").ended == ["etl"]
 
 
 def test_a_restored_alert_of_an_unlisted_url_resolves():
     watch_harness = WatchHarness(A, B)
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
 
     assert watch_harness.polls(Said.REFUSED, 5).listed(B).ended == ["etl"]
 
 
 def test_a_restored_alert_is_not_assigned_to_another_app_at_its_url():
     watch_harness = WatchHarness().poll(app="other")
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
     assert watch_harness.polls(Said.HEALTHY, 60, app="other").reported == ["etl"]
-    assert watch_harness.polls(Said.REFUSED, 17).reported == ["other", "etl"]
+    assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl", "other"]
     assert watch_harness.poll().ended == ["etl"]
 
 
 def test_another_app_at_the_url_resolves_a_restored_alert_only_after_a_day():
     watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("etl", A)], watch_harness.now)
+    watch_harness.restored(left_open("etl", A))
     assert watch_harness.polls(Said.HEALTHY, 60, app="other").reported == ["etl"]
     watch_harness.now += DAY
     assert watch_harness.poll(app="other").ended == ["etl"]
@@ -249,18 +241,14 @@ def test_another_app_at_the_url_resolves_a_restored_alert_only_after_a_day():
 
 def test_a_restored_alert_of_a_pod_does_not_resolve_while_its_address_is_down():
     watch_harness = WatchHarness(pod(1), pod(2))
-    found = Alert(left_open("etl", A).alerts[0].labels, {"address": pod(1).shown}, WALL)
-    watch_harness.evaluate.restore([Incident((found,))], watch_harness.now)
+    watch_harness.restored(left_open("etl", pod(1)))
     watch_harness.poll(pod(1), Said.REFUSED)
     watch_harness.now += 2 * DAY
     assert "etl" in watch_harness.poll(pod(1), Said.REFUSED).reported
     assert watch_harness.listed(pod(2)).ended == ["etl"]
 
 
-def test_a_restored_alert_gets_no_stale_resolve_while_it_is_open():
-    watch_harness = WatchHarness(resolve_after=30.0)
-    watch_harness.evaluate.restore([left_open("a:9719", A)], watch_harness.now)
-    watch_harness.polls(Said.REFUSED, 5).poll().polls(Said.HEALTHY, 60, app="other")
+def test_a_restored_alert_is_not_stale():
+    watch_harness = WatchHarness(resolve_after=30.0).restored(left_open("a:9719", A))
 
-    assert watch_harness.reported == ["a:9719"]
-    assert "a:9719" not in watch_harness.stale_resolves
+    assert watch_harness.polls(Said.HEALTHY, 60).stale == ["etl", "etl@a:9719"]

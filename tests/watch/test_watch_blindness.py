@@ -67,16 +67,16 @@ def test_a_reminder_keeps_the_start_of_the_alert():
     watch_harness = WatchHarness().poll().polls(Said.BARRED, 17)
     (first,) = watch_harness.blind
     watch_harness.polls(Said.BARRED, 3700, every=10.0)
-    (incident,) = watch_harness.all[-1].incidents
+    (incident,) = watch_harness.open
 
     assert incident.revision == 1
     assert incident.starts_at == first.starts_at
 
 
 def test_the_next_watcher_resolves_the_restored_alert():
-    (left,) = WatchHarness().poll().polls(Said.BARRED, 17).all[-1].incidents
+    (left,) = WatchHarness().poll().polls(Said.BARRED, 17).open
     successor = WatchHarness()
-    successor.evaluate.restore([left], successor.now)
+    successor.restored(left)
 
     assert len(successor.update().blind) == 1
     assert successor.poll().ended == ["querypulse-watch"]
@@ -84,9 +84,9 @@ def test_the_next_watcher_resolves_the_restored_alert():
 
 def restarted(watch_harness, *endpoints):
     """The next watcher, with the open alert of this one restored."""
-    (left,) = [one for one in watch_harness.all[-1].incidents if one.ends_at is None]
+    (left,) = watch_harness.open
     successor = WatchHarness(*endpoints)
-    successor.evaluate.restore([left], successor.now)
+    successor.restored(left)
     return successor.update()
 
 
@@ -163,11 +163,11 @@ def test_rejections_before_and_after_a_driver_restart_do_not_add_up():
 
 
 def test_the_next_watcher_does_not_resolve_the_alert_before_it_knows_its_targets():
-    left = WatchHarness().polls(Said.BARRED, 17).all[-1].incidents[0]
+    left = WatchHarness().polls(Said.BARRED, 17).open[0]
     successor = WatchHarness()
     successor.tracker = TargetTracker(15.0, 5.0)
     successor.evaluate = driver_alerts(successor.tracker)
-    successor.evaluate.restore([left], successor.now)
+    successor.restored(left)
 
     assert len(successor.update().blind) == 1
     assert len(successor.listed(A).blind) == 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from support.watch_harness import BAD, BEAT, HERE, WALL, A, B, WatchHarness, pod
+from msgspec.structs import replace
+from support.watch_harness import BAD, BEAT, HERE, WALL, A, B, WatchHarness, left_open, pod
 
-from querypulse.alerting.alert import Alert, Incident
 from querypulse.exporter.pages import Notice
-from querypulse.watch.client import Said
+from querypulse.watch.client import Poll, Said
 
-DAY = 24 * 3600.0
+JVM_GONE = (("*", "StreamingDriverDown"),)
 
 
 def proven(watch_harness, said, seconds, endpoint=A):
@@ -254,13 +254,13 @@ def test_a_driver_that_crashes_repeatedly_is_one_page():
     for _ in range(10):
         watch_harness.polls(Said.HEALTHY, 20).polls(Said.REFUSED, 20)
         assert watch_harness.reported == ["etl"]
-    sent = [one for reported in watch_harness.all for one in reported.incidents]
+    sent = [one for incidents in watch_harness.all for one in incidents if not one.is_stale]
     assert {(one.starts_at, one.revision) for one in sent} == {(sent[0].starts_at, 0)}
 
 
 def test_an_alert_that_its_driver_has_resolved_resolves_at_once():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    assert watch_harness.polls(Said.HEALTHY, 40, reports_gone=True).reported == ["etl"]
+    assert watch_harness.polls(Said.HEALTHY, 40, critical=JVM_GONE).reported == ["etl"]
 
     assert (watch_harness.poll().ended, watch_harness.reported) == (["etl"], [])
     assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
@@ -271,13 +271,13 @@ def test_a_status_page_that_cannot_be_read_resolves_nothing(unread):
     """Neither an alert, nor what an earlier watcher may have left open."""
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
     for _ in range(3):
-        watch_harness.polls(Said.HEALTHY, 40, reports_gone=True)
-        watch_harness.poll(said=unread, reports_gone=None)
+        watch_harness.polls(Said.HEALTHY, 40, critical=JVM_GONE)
+        watch_harness.poll(said=unread, critical=None)
     assert watch_harness.reported == ["etl"]
     assert watch_harness.ended == []
 
-    other = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 40, reports_gone=True)
-    assert other.poll(said=unread, reports_gone=None).stale_resolves == []
+    other = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 40, critical=JVM_GONE)
+    assert other.poll(said=unread, critical=None).stale == []
 
 
 def test_a_driver_that_is_paused_repeatedly_is_sent_again_once():
@@ -285,54 +285,54 @@ def test_a_driver_that_is_paused_repeatedly_is_sent_again_once():
     for _ in range(6):
         watch_harness.polls(Said.SILENT, 20).polls(Said.HEALTHY, 3)
 
-    assert watch_harness.all[-1].incidents[0].revision == 1
+    assert watch_harness.open[0].revision == 1
 
 
 def test_an_alert_is_sent_again_although_the_pause_ended_with_a_broken_connection():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
     watch_harness.poll(said=Said.BROKEN).polls(Said.HEALTHY, 2).polls(Said.REFUSED, 17)
 
-    assert watch_harness.all[-1].incidents[0].revision == 1
+    assert watch_harness.open[0].revision == 1
 
 
 def test_an_alert_is_not_sent_again_when_a_new_process_is_gone_soon():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
     watch_harness.poll(said=Said.REFUSED).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17)
 
-    assert watch_harness.all[-1].incidents[0].revision == 0
+    assert watch_harness.open[0].revision == 0
 
 
 @pytest.mark.parametrize("said", [Said.SILENT, Said.STUCK])
 def test_an_alert_of_a_paused_driver_is_sent_again_when_it_is_gone_just_after_the_pause(said):
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(said, 30).polls(Said.HEALTHY, 2)
     assert watch_harness.reported == ["etl"]
-    assert watch_harness.all[-1].incidents[0].revision == 0
+    assert watch_harness.open[0].revision == 0
 
     watch_harness.polls(Said.REFUSED, 17)
-    assert watch_harness.all[-1].incidents[0].revision == 1
+    assert watch_harness.open[0].revision == 1
 
 
 def test_an_alert_is_not_sent_again_when_a_driver_without_a_jvm_is_gone():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    watch_harness.polls(Said.HEALTHY, 40, reports_gone=True).polls(Said.REFUSED, 600)
+    watch_harness.polls(Said.HEALTHY, 40, critical=JVM_GONE).polls(Said.REFUSED, 600)
 
-    assert watch_harness.all[-1].incidents[0].revision == 0
+    assert watch_harness.open[0].revision == 0
 
 
 def test_an_alert_stays_open_while_its_driver_reports_that_it_is_down():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    assert watch_harness.polls(Said.HEALTHY, 600, reports_gone=True).reported == ["etl"]
+    assert watch_harness.polls(Said.HEALTHY, 600, critical=JVM_GONE).reported == ["etl"]
     assert watch_harness.ended == []
 
 
 def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_when_the_driver_is_gone_again():
     watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
     watch_harness.polls(Said.HEALTHY, 25)
-    assert watch_harness.all[-1].incidents[0].revision == 0
+    assert watch_harness.open[0].revision == 0
 
     watch_harness.polls(Said.REFUSED, 17)
-    assert watch_harness.all[-1].incidents[0].revision == 1
-    assert watch_harness.polls(Said.REFUSED, 600).all[-1].incidents[0].revision == 1
+    assert watch_harness.open[0].revision == 1
+    assert watch_harness.polls(Said.REFUSED, 600).open[0].revision == 1
     assert watch_harness.ended == []
 
 
@@ -356,7 +356,7 @@ def test_the_first_answer_of_a_driver_resolves_its_alert():
 
 
 def test_the_page_has_the_last_known_state():
-    watch_harness = WatchHarness().poll(unhealthy=("silver: stalled",)).polls(Said.REFUSED, 17)
+    watch_harness = WatchHarness().poll(unhealthy={"silver": "stalled"}).polls(Said.REFUSED, 17)
     assert watch_harness.page["reason"] == (
         "driver was killed or has crashed: nothing listens at its address (refused)"
     )
@@ -369,7 +369,7 @@ def test_the_page_has_the_last_known_state():
 
 def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
-    (alert,) = watch_harness.all[-1].incidents[0].alerts
+    (alert,) = watch_harness.open[0].alerts
     assert alert.labels == {
         "alertname": "StreamingDriverDown", "app": "etl", "query": "*", "severity": "critical",
     }  # fmt: skip
@@ -383,84 +383,160 @@ def test_the_page_does_not_change_while_the_alert_is_open():
 
 
 def test_a_long_list_of_failing_queries_is_cut():
-    failing = tuple(f"q{number}: stalled" for number in range(15))
+    failing = {f"q{number}": "stalled" for number in range(15)}
     page = WatchHarness().poll(unhealthy=failing).polls(Said.REFUSED, 17).page
     assert page["unhealthy_before"].endswith("q9: stalled and 5 more")
 
 
 def test_a_reminder_is_sent_after_the_repeat_interval():
     watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
-    assert watch_harness.all[-1].incidents[0].revision == 0
-    assert watch_harness.update(3599.0).all[-1].incidents[0].revision == 0
-    assert watch_harness.update(1.0).all[-1].incidents[0].revision == 1
+    assert watch_harness.open[0].revision == 0
+    assert watch_harness.update(3599.0).open[0].revision == 0
+    assert watch_harness.update(1.0).open[0].revision == 1
 
 
 def test_a_silence_mutes_the_open_alert():
     watch_harness = WatchHarness().poll()
     watch_harness.muted = "silenced until noon"
-    assert watch_harness.polls(Said.REFUSED, 17).all[-1].incidents[0].muted == "silenced until noon"
+    assert watch_harness.polls(Said.REFUSED, 17).open[0].muted == "silenced until noon"
     watch_harness.muted = ""
-    assert watch_harness.update(1.0).all[-1].incidents[0].muted == ""
+    assert watch_harness.update(1.0).open[0].muted == ""
 
 
-# -- restored alerts and stale resolves -------------------------------------------------------
-
-
-def left_open(app, ends_at=None):
-    labels = {"alertname": "StreamingDriverDown", "app": app, "query": "*", "severity": "critical"}
-    return Incident((Alert(labels, {"summary": "gone"}, WALL, ends_at),), revision=3)
+# -- restored and stale incidents --------------------------------------------------------------
 
 
 def test_a_restored_alert_stays_open_until_the_driver_is_seen():
-    watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
+    watch_harness = WatchHarness().restored(left_open("etl", A, revision=3))
     assert watch_harness.polls(Said.REFUSED, 30).reported == ["etl"]
-    assert watch_harness.all[-1].incidents[0].revision == 3
+    assert watch_harness.open[0].revision == 3
     assert watch_harness.poll().ended == ["etl"]
-
-
-def test_a_restored_alert_resolves_after_a_day_without_its_driver():
-    watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("other")], watch_harness.now)
-    assert watch_harness.update(DAY).reported == ["other"]
-    assert watch_harness.update(1.0).ended == ["other"]
 
 
 def test_a_resolved_alert_is_not_restored():
-    watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("etl", ends_at=WALL)], watch_harness.now)
-    assert watch_harness.polls(Said.REFUSED, 10).ever_reported == set()
+    incident = left_open("etl", A)
+    over = replace(incident, alerts=(incident.alerts[0].ended(WALL),))
+    assert WatchHarness().restored(over).polls(Said.REFUSED, 10).ever_reported == set()
 
 
-def test_a_healthy_driver_sends_each_stale_resolve_once():
+def test_a_healthy_driver_has_each_stale_incident_once():
     watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 30)
-    assert watch_harness.stale_resolves == []
-    assert watch_harness.polls(Said.HEALTHY, 600).stale_resolves == ["etl", "etl@a:9719", "a:9719"]
-    assert all(one.ends_at is not None for one in watch_harness.all[-1].stale_resolves)
+    assert watch_harness.stale == []
+    assert watch_harness.polls(Said.HEALTHY, 600).stale == ["etl", "etl@a:9719", "a:9719"]
 
 
-def test_a_stale_resolve_ends_at_the_newest_poll():
+def test_a_stale_incident_is_offered_just_after_a_poll():
     """A later alert of the driver itself must not be resolved by it."""
-    watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 60)
-    (reported,) = [
-        watch_harness.evaluate.update(watch_harness.now + late, WALL + late) for late in (0.9,)
-    ]
-    assert {round(one.ends_at - WALL, 3) for one in reported.stale_resolves} == {0.0}
-    assert watch_harness.evaluate.update(watch_harness.now + 1.1, WALL).stale_resolves == ()
+    watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 30)
+    watch_harness.now += 1.0
+    seen = Poll(
+        began_at=watch_harness.now, at=watch_harness.now, said=Said.HEALTHY, app="etl", critical=()
+    )
+    watch_harness.tracker.polled(A, seen)
+    assert watch_harness.update(1.1).stale == []
+    assert watch_harness.poll().stale != []
 
 
-def test_a_driver_reported_by_this_watcher_gets_no_stale_resolves():
+@pytest.mark.parametrize(
+    "critical",
+    [JVM_GONE, (("gold", "StreamingQueryFailed"),), None],
+    ids=["its JVM has ended", "a query has failed, perhaps in a group", "no status"],
+)
+def test_a_driver_with_critical_alerts_has_no_stale_incident(critical):
+    watch_harness = WatchHarness().polls(Said.HEALTHY, 60, critical=critical)
+    assert watch_harness.stale == []
+    assert watch_harness.poll().stale == ["etl", "etl@a:9719", "a:9719"]
+
+
+def test_an_incident_of_this_watcher_is_never_stale():
     watch_harness = WatchHarness().polls(Said.REFUSED, 62).polls(Said.HEALTHY, 60)
-    assert watch_harness.stale_resolves == []
+    assert watch_harness.stale == ["etl", "etl@a:9719"]
     assert watch_harness.ever_reported == {"a:9719"}
 
 
-def test_a_driver_that_reports_the_end_of_its_jvm_resolves_nothing():
-    watch_harness = WatchHarness()
-    watch_harness.evaluate.restore([left_open("etl")], watch_harness.now)
-    watch_harness.polls(Said.HEALTHY, 60, reports_gone=True)
-    assert (watch_harness.stale_resolves, watch_harness.reported) == ([], ["etl"])
+def test_a_generic_name_is_not_stale():
+    """Drivers of other watchers may share it."""
+    stale = WatchHarness().poll(app="pyspark-shell").stale
+    assert stale == ["pyspark-shell@a:9719", "a:9719"]
+
+
+def test_an_alert_stays_open_while_its_driver_holds_the_incident():
+    """Three failed queries are one incident of the driver, under the key of the watcher."""
+    group = tuple((query, "StreamingQueryFailed") for query in ("a", "b", "c"))
+    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    watch_harness.polls(Said.HEALTHY, 60, critical=group).polls(
+        Said.HEALTHY, 60, critical=group[:1]
+    )
+    assert watch_harness.reported == ["etl"]
     assert watch_harness.poll().ended == ["etl"]
+
+
+def test_the_labels_of_the_driver_are_in_the_alert_and_the_key():
+    watch_harness = WatchHarness().poll(labels={"env": "prod"}).polls(Said.REFUSED, 17)
+    (incident,) = watch_harness.open
+    assert incident.key == "querypulse/etl;env=prod/*"
+    assert incident.labels == {"app": "etl", "query": "*", "env": "prod"}
+    assert incident.alerts[0].labels["env"] == "prod"
+
+
+# -- ended after a failure that was reported ---------------------------------------------------
+
+FAILED = (("gold", "StreamingQueryFailed"),)
+ENDED = (Said.REFUSED, Said.BROKEN, Said.REPLACED)
+
+
+@pytest.mark.parametrize("said", ENDED)
+def test_a_driver_that_has_reported_a_failure_has_five_minutes_to_return(said):
+    watch_harness = WatchHarness().poll(critical=FAILED, reported=FAILED)
+    assert watch_harness.polls(said, 290).reported == []
+    assert watch_harness.polls(said, 20).reported == ["etl"]
+    assert (
+        "has ended after it reported StreamingQueryFailed of gold" in watch_harness.page["reason"]
+    )
+    assert watch_harness.page["unhealthy_before"] == "gold: StreamingQueryFailed"
+    assert "gold: StreamingQueryFailed" in watch_harness.page["description"]
+
+
+def test_the_notice_of_a_failure_gives_five_minutes_to_return():
+    watch_harness = WatchHarness().poll().stopped(notice=Notice.FAILED, reported=FAILED)
+    assert watch_harness.news[-1] == (
+        "etl has ended after it reported StreamingQueryFailed of gold and may come back"
+    )
+    assert watch_harness.polls(Said.REFUSED, 290).reported == []
+    assert watch_harness.polls(Said.REFUSED, 20).page["unhealthy_before"] == (
+        "gold: StreamingQueryFailed"
+    )
+
+
+@pytest.mark.parametrize("by_notice", [True, False])
+def test_a_job_that_fails_and_is_restarted_again_and_again_is_not_reported(by_notice):
+    watch_harness = WatchHarness(resolve_after=30.0)
+    for _ in range(10):
+        watch_harness.polls(Said.HEALTHY, 60)
+        if by_notice:
+            watch_harness.stopped(notice=Notice.FAILED, reported=FAILED)
+        else:
+            watch_harness.poll(critical=FAILED, reported=FAILED)
+        watch_harness.polls(Said.REFUSED, 20)
+    assert watch_harness.ever_reported == set()
+
+
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ([{}], Said.REFUSED),
+        ([{"critical": FAILED}], Said.REFUSED),
+        ([{"critical": FAILED, "reported": FAILED}, {}], Said.REFUSED),
+        ([{"critical": FAILED, "reported": FAILED}], Said.SILENT),
+        ([{"critical": FAILED, "reported": FAILED}], Said.STUCK),
+    ],
+    ids=["healthy", "nobody knows of the failure", "recovered", "frozen", "stuck"],
+)
+def test_any_other_driver_is_reported_after_the_grace(before, said):
+    watch_harness = WatchHarness()
+    for fields in before:
+        watch_harness.poll(**fields)
+    assert watch_harness.polls(said, 17).reported == ["etl"]
 
 
 # -- ended by a signal ----------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def crash(control, reported):
 
 
 def is_any_stopped(reported):
-    return any(driver.stopped for driver in reported.tracker.drivers.values())
+    return any(driver.is_stopped for driver in reported.tracker.drivers.values())
 
 
 def driver_of(reported):
@@ -150,7 +150,7 @@ def test_the_next_driver_after_a_graceful_shutdown_is_expected():
         server.close()
         with ServedDriver(port=address(server)[1]) as driver:
             until(
-                lambda: any(not one.stopped for one in reported.tracker.drivers.values()),
+                lambda: any(not one.is_stopped for one in reported.tracker.drivers.values()),
                 "seen again",
             )
             driver.signal(signal.SIGKILL)
@@ -205,7 +205,7 @@ def test_with_the_token_the_watcher_receives_the_shutdown_notice():
 def test_old_alerts_of_a_healthy_driver_are_resolved():
     with serving() as server, watching(server.url) as reported:
         seen(reported)
-        until(lambda: "etl" in reported.stale_resolves, "old alerts are resolved")
+        until(lambda: "etl" in reported.stale, "old alerts are resolved")
         assert reported.firing == {}
 
 

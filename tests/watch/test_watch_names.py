@@ -7,7 +7,7 @@ from support.watch_harness import WatchHarness, pod
 from querypulse.watch.client import Endpoint, Said
 
 ONE, TWO, THREE = pod(1), pod(2), pod(3)
-NAME = Endpoint("http://drivers:9719", group="http://drivers:9719")
+NAME = Endpoint("http://drivers:9719")
 """The endpoint of the name while it has no address."""
 
 

@@ -17,7 +17,6 @@ from support.patience import PATIENCE_SECONDS
 from support.watching import published_driver, serving
 
 from querypulse.core.secret import Secret
-from querypulse.core.threads import Deadline
 from querypulse.exporter.server import Tls
 from querypulse.watch import client as client_module
 from querypulse.watch.client import (
@@ -25,8 +24,8 @@ from querypulse.watch.client import (
     Client,
     Endpoint,
     NoAnswer,
+    Poll,
     Said,
-    WatchAnswer,
     await_notice,
     poll,
 )
@@ -64,7 +63,7 @@ def test_a_healthy_driver_reports_its_name_and_its_heartbeat():
     with serving(published=lambda: published_driver("etl", 1_600_000_000.0)) as server:
         found = seen(server.url)
     assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
-    assert found.unhealthy == ()
+    assert found.unhealthy == {}
 
 
 def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
@@ -72,17 +71,52 @@ def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
     with serving(published=lambda: shown) as server:
         found = seen(server.url)
     assert found.said is Said.HEALTHY
-    assert found.unhealthy == ("silver: stalled", "gold: failed")
+    assert found.unhealthy == {"silver": "stalled", "gold": "failed"}
+
+
+def alert(alertname, query="*", severity="critical", **annotations):
+    labels = {"alertname": alertname, "query": query, "severity": severity}
+    return SimpleNamespace(labels=labels, annotations=annotations, starts_at=0.0)
+
+
+FAILED = alert("StreamingQueryFailed", "gold")
+OURS = (("gold", "StreamingQueryFailed"),)
 
 
 @pytest.mark.parametrize(
-    ("alertname", "gone"), [("StreamingDriverDown", True), ("StreamingQueryFailed", False)]
+    ("alerts", "pending", "critical", "reported"),
+    [
+        ([FAILED], {"webhook": 0}, OURS, OURS),
+        ([FAILED], {"webhook": 1}, OURS, ()),
+        ([FAILED], {}, OURS, ()),
+        ([alert("StreamingQueryFailed", "gold", muted="silenced")], {"webhook": 0}, OURS, ()),
+        ([alert("StreamingBatchSlow", "gold", "warning")], {"webhook": 0}, (), ()),
+        ([], {"webhook": 0}, (), ()),
+    ],
+    ids=["delivered", "pending", "without a receiver", "silenced", "a warning", "healthy"],
 )
-def test_the_poll_shows_that_the_driver_reports_the_end_of_its_jvm(alertname, gone):
-    alert = SimpleNamespace(labels={"alertname": alertname}, annotations={}, starts_at=0.0)
-    shown = replace(published_driver(), alerts=(alert,))
+def test_a_poll_shows_which_critical_alerts_people_know_of(alerts, pending, critical, reported):
+    shown = published_driver()
+    monitor = replace(shown.monitor, receivers=tuple(pending), outbox_pending=pending)
+    shown = replace(shown, alerts=tuple(alerts), monitor=monitor)
     with serving(published=lambda: shown) as server:
-        assert seen(server.url).reports_gone is gone
+        found = seen(server.url)
+    assert (found.critical, found.reported) == (critical, reported)
+
+
+@pytest.mark.parametrize(
+    ("critical", "holds"),
+    [
+        ((("*", "StreamingDriverDown"),), True),
+        (tuple((query, "StreamingQueryFailed") for query in "abc"), True),
+        (tuple((query, "StreamingQueryFailed") for query in "ab"), False),
+        ((("a", "StreamingQueryFailed"), ("b", "StreamingQueryStalled")), False),
+        ((), False),
+        (None, False),
+    ],
+)
+def test_a_driver_holds_the_key_with_an_alert_of_its_own_or_a_group(critical, holds):
+    assert Poll(began_at=0.0, at=0.0, said=Said.HEALTHY, critical=critical).holds_key is holds
 
 
 def test_a_driver_before_its_first_evaluation_is_healthy_and_has_no_name():
@@ -183,9 +217,8 @@ def test_a_driver_that_answers_byte_by_byte_is_silent():
         assert ended(lambda: seen(driver.url)).said is Said.SILENT
 
 
-def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy(monkeypatch):
-    page = client_module._page
-    monkeypatch.setattr(client_module, "_page", lambda *request: page(*request[:-1], Deadline(0.3)))
+@pytest.mark.usefixtures("short_polls")
+def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
     with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
         found = ended(lambda: seen(driver.url))
     assert (found.said, found.app) == (Said.HEALTHY, "")
@@ -206,7 +239,13 @@ def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy(monkeypatch
 def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         found = seen(driver.url)
-    assert (found.said, found.app, found.unhealthy) == (Said.HEALTHY, "", ())
+    assert (found.said, found.app, found.unhealthy) == (Said.HEALTHY, "", {})
+
+
+def test_labels_of_the_settings_are_read_without_reserved_names():
+    body = b'{"app": "etl", "labels": {"env": "prod", "app": "other", "query": "*"}}'
+    with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
+        assert seen(driver.url).labels == {"env": "prod"}
 
 
 def test_a_long_name_is_cut():
@@ -218,7 +257,7 @@ def test_a_long_name_is_cut():
 def test_a_driver_is_polled_at_the_address_of_its_endpoint():
     with serving() as server:
         port = _address(server.url)[1]
-        endpoint = Endpoint(f"http://drivers.internal:{port}", "127.0.0.1", "drivers")
+        endpoint = Endpoint(f"http://drivers.internal:{port}", "127.0.0.1")
         assert poll(Client(endpoint, Access())).app == "etl"
 
 
@@ -285,17 +324,18 @@ def test_a_server_without_tls_is_not_healthy():
 @pytest.mark.parametrize(
     ("answer", "received"),
     [
-        (reply(200, body=b'{"status":"running"}'), WatchAnswer.RUNNING),
-        (reply(200, body=b'{"status":"stopped"}'), WatchAnswer.STOPPED),
-        (reply(200, body=b'{"status":"dancing"}'), WatchAnswer.NOTHING),
-        (reply(200, body=b'{"x":' + b"[" * 100_000), WatchAnswer.NOTHING),
-        (reply(404, body=b"not found"), WatchAnswer.NOTHING),
-        (reply(401, body=b"a bearer token is needed"), WatchAnswer.NOTHING),
+        (reply(200, body=b'{"status":"running"}'), "running"),
+        (reply(200, body=b'{"status":"stopped"}'), "stopped"),
+        (reply(200, body=b'{"status":"dancing"}'), None),
+        (reply(200, body=b'{"x":' + b"[" * 100_000), None),
+        (reply(404, body=b"not found"), None),
+        (reply(401, body=b"a bearer token is needed"), None),
     ],
 )
 def test_each_answer_of_the_watch_page_has_its_meaning(answer, received):
     with HttpDouble(otherwise=answer) as driver:
-        assert await_notice(Client(endpoint_of(driver.url, "here"), Access())) is received
+        page = await_notice(Client(endpoint_of(driver.url, "here"), Access()))
+        assert (page and page.status) == received
         assert driver.requests[0].path == "/watch"
 
 

@@ -6,19 +6,21 @@ import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
 import requests
+from msgspec.structs import replace
 from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
-from support.watching import address, get, serving
+from support.watching import address, get, published_driver, serving
 
 from querypulse.core.guard import Guard
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.pages import MAX_WATCHERS, Notice
 from querypulse.watch import watcher as watcher_module
-from querypulse.watch.client import Access
+from querypulse.watch.client import Access, Client, await_notice
 from querypulse.watch.targets import endpoint_of
 from querypulse.watch.watcher import DriverPoller
 
@@ -59,6 +61,20 @@ def test_a_watcher_is_notified_that_a_signal_ends_the_driver():
         until(lambda: waiting(server), "a watcher waits")
         server.close(notice=Notice.TERMINATED)
         assert answer.result().json() == {"status": "terminated"}
+
+
+def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():
+    labels = {"alertname": "StreamingQueryFailed", "query": "gold", "severity": "critical"}
+    alert = SimpleNamespace(labels=labels, annotations={}, starts_at=0.0)
+    shown = replace(published_driver(), alerts=(alert,))
+    with serving(published=lambda: shown) as server, ThreadPoolExecutor(1) as pool:
+        client = Client(endpoint_of(server.url, "here"), Access())
+        answer = pool.submit(await_notice, client)
+        until(lambda: waiting(server), "a watcher waits")
+        server.close(notice=Notice.FAILED)
+        page = answer.result(PATIENCE_SECONDS)
+    assert page.status == "failed"
+    assert page.reported == (("gold", "StreamingQueryFailed"),)
 
 
 def test_a_crash_leaves_a_waiting_watcher_without_an_answer():

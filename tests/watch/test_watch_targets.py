@@ -120,7 +120,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path, content):
 
 
 def pod(address):
-    return Endpoint("http://drivers:9719", address, "http://drivers:9719")
+    return Endpoint("http://drivers:9719", address)
 
 
 def test_a_name_is_resolved_to_all_its_addresses(dns):
