@@ -1,435 +1,338 @@
-"""The outbox of one receiver: what it should know, what it knows, what to send next."""
+"""The outbox of one receiver: what it should know, what it knows, what to send next.
+
+There is one row for each incident. The difference between what the receiver should know and what
+it knows is sent, the most urgent first, one message at a time: so a lost hand-off is repaired, no
+firing incident is dropped, and a resolve never comes before its trigger.
+"""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
+from enum import Enum, IntEnum
+from hashlib import sha256
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core.states import LOSS_REASONS, DeliveryOutcome
 from .alert import Incident
-from .finding import Severity
-from .outbox_entry import (
-    MAX_BYTES,
-    MAX_ENTRIES,
-    NO_NEWS,
-    BoundedStore,
-    DeliveryState,
-    OutboxEntry,
-    PendingSend,
-    SendReason,
-    accepted,
-    begun,
-    buried,
-    delayed,
-    ended,
-    is_expired,
-    is_obsolete,
-    is_settled,
-    leaves_open,
-    next_send,
-    offered,
-    queued,
-    refused,
-)
-from .receivers.receiver import DeliveryError, LeftOpen, ReceiverCapabilities
-from .retries import Breaker, TokenBucket, pause_seconds
+from .receivers.receiver import DeliveryError, ReceiverCapabilities
+from .retries import Schedule
 
-# -- send schedule ----------------------------------------------------------------------------
-# When to send what to one receiver: retries, breaker and rate limit together.
+# -- row --------------------------------------------------------------------------------------
+
+EXPIRES_AFTER_SECONDS = 24 * 3600.0
+"""How long an incident that has ended is still worth sending."""
+LATE_SECONDS = 60.0
+"""A page that is sent later than this after it was queued says so."""
 
 
-STALE_RESOLVE_SECONDS = 2.0
-"""The time between two resolves of incidents that may never have been open."""
+class Known(str, Enum):
+    """What the receiver knows of an incident."""
+
+    NOTHING = "nothing"
+    UNSURE = "unsure"
+    """A trigger or a resolve may have arrived, or not."""
+    FIRING = "firing"
+    RESOLVED = "resolved"
 
 
-class Retry(msgspec.Struct, frozen=True):
-    """After a failure: the next attempt is due ``at`` (monotonic seconds).
+class Reason(IntEnum):
+    """Why something is sent, the most urgent first."""
 
-    ``failures`` counts consecutive failures of one kind: with one ``answer``, and with or without
-    ``Retry-After`` (``asked``). ``round`` is the flush in which it failed last.
-    """
-
-    at: float
-    failures: int
-    round: int
-    error: str
-    answer: DeliveryOutcome
-    asked: bool
-
-
-class SendSchedule:
-    """Chooses what is sent next, and when; times are monotonic seconds.
-
-    Each incident has its own pauses after a failure, as ``retries.pause_seconds`` says. The breaker
-    and a pause that the receiver asks for delay all of them. A flush overrides both, once for each
-    incident.
-    """
-
-    def __init__(self, per_minute: float | None = None) -> None:
-        self._retries: dict[str, Retry] = {}
-        self._breaker = Breaker()
-        self._bucket = TokenBucket(per_minute)
-        self._stale_resolve_at = float("-inf")
+    TRIGGER = 0
+    RESOLVE = 1
+    REPEAT = 2
+    """The receiver knows it, but needs repetition."""
+    STALE = 3
+    """An earlier process may have left it open."""
 
     @property
-    def is_open(self) -> bool:
-        """Whether the circuit is open: the receiver is considered down."""
-        return self._breaker.is_open
+    def is_difference(self) -> bool:
+        """Whether the receiver does not know yet what it should."""
+        return self <= Reason.RESOLVE
 
-    def choose(
-        self, pendings: Sequence[PendingSend], now: float, urgent_round: int = 0
-    ) -> PendingSend | None:
-        """The most urgent of ``pendings`` that may be sent at ``now``.
 
-        In a flush (``urgent_round`` above 0) that is anything not yet attempted in it.
+class OutboxRow(msgspec.Struct, frozen=True):
+    """One incident as one receiver should know it, and what was sent; times in Unix seconds.
+
+    ``version`` changes when the receiver must get the incident again; ``sent_version`` was accepted
+    last. ``sent_at`` is when a message was last accepted; None while it is not sure that any
+    message of this occurrence was. ``queued_at`` is when this occurrence began to wait. ``dead``:
+    the receiver refuses this message for good; it is not sent again before its version changes or
+    it ends.
+    """
+
+    incident: Incident
+    queued_at: float
+    version: str = ""
+    known: Known = Known.NOTHING
+    sent_version: str = ""
+    sent_at: float | None = None
+    dead: bool = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the incident has ended."""
+        return self.incident.is_over
+
+    @property
+    def is_unsent(self) -> bool:
+        """Whether it may not have notified anyone."""
+        return not self.incident.is_stale and (
+            self.known is Known.NOTHING or (self.known is Known.UNSURE and self.sent_at is None)
+        )
+
+    @property
+    def is_obsolete(self) -> bool:
+        """Whether it ended before it was sent, and is not worth sending any more."""
+        is_worthless = not self.incident.is_critical or bool(self.incident.muted)
+        return self.is_over and self.known is Known.NOTHING and is_worthless
+
+    @property
+    def rank(self) -> int:
+        """How much it is worth a place in a full outbox."""
+        if self.incident.is_stale or (self.is_over and (self.known is Known.RESOLVED or self.dead)):
+            return 0
+        return 1 if not self.incident.is_critical else 2 if self.is_over else 3
+
+    def is_settled(self, capabilities: ReceiverCapabilities, wall: float) -> bool:
+        """Whether it has ended, and the receiver knows that or never will.
+
+        A critical one that the receiver refused is kept for a fallback.
         """
-        by_urgency = sorted(pendings, key=self._urgency)
-        has_token = self._bucket.ready_at(now) <= now
-        for pending in by_urgency:
-            urgent = (
-                not self._has_failed_in(pending, urgent_round) and pending.reason not in NO_NEWS
-            )
-            # A page cannot wait for a token when the driver may be about to exit.
-            if urgent and (has_token or pending.reason is SendReason.TRIGGER):
-                return pending
-        if not has_token:
-            return None
-        return next((pending for pending in by_urgency if self._due_at(pending) <= now), None)
+        ends_at = self.incident.ends_at
+        if ends_at is None:
+            return False
+        if self.dead:
+            return not (self.incident.is_critical and self.is_unsent)
+        repeated_until = ends_at + capabilities.resend_resolved_seconds
+        return self.known is Known.RESOLVED and wall >= repeated_until
 
-    def next_at(self, pendings: Sequence[PendingSend], now: float) -> float | None:
-        """When ``choose`` may find something, None if there is nothing to send."""
-        if not pendings:
-            return None
-        return max(min(map(self._due_at, pendings)), self._bucket.ready_at(now))
+    def is_expired(self, wall: float) -> bool:
+        """Whether it ended so long ago that it is not worth sending."""
+        ends_at = self.incident.ends_at
+        return ends_at is not None and wall > max(ends_at, self.queued_at) + EXPIRES_AFTER_SECONDS
 
-    def is_attempted(self, pendings: Sequence[PendingSend], urgent_round: int) -> bool:
-        """Whether each of ``pendings`` has failed in this flush already."""
-        return all(self._has_failed_in(pending, urgent_round) for pending in pendings)
-
-    def knows_error(self, text: str) -> bool:
-        """Whether a pending message has already failed with this same error."""
-        return any(retry.error == text for retry in self._retries.values())
-
-    def sent(self, pending: PendingSend, now: float) -> None:
-        """A request is sent."""
-        self._bucket = self._bucket.taken(now)
-        if pending.reason is SendReason.STALE_RESOLVE:
-            self._stale_resolve_at = now + STALE_RESOLVE_SECONDS
-
-    def delivered(self, key: str) -> None:
-        """The receiver accepted a message: what it asked to delay for long is tried again."""
-        self.buried(key)
-        for one, retry in self._retries.items():
-            if retry.answer is DeliveryOutcome.MISCONFIGURED and retry.asked:
-                self._retries[one] = replace(retry, at=float("-inf"))
-
-    def buried(self, key: str) -> None:
-        """The receiver answered, and this message is not tried again."""
-        self._retries.pop(key, None)
-        self._close_circuit()
-
-    def failed(self, key: str, error: DeliveryError, now: float, urgent_round: int) -> float:
-        """The receiver did not accept it; return when it may be tried again."""
-        if error.answer is DeliveryOutcome.TRANSIENT:
-            self._breaker = self._breaker.failed(now, error.retry_after)
+    def reason(self, capabilities: ReceiverCapabilities, wall: float) -> Reason | None:
+        """Why to send it at Unix time ``wall``; None if there is nothing to send."""
+        if self.incident.is_stale:
+            is_due = _is_past(self.queued_at, capabilities.stale_after_seconds, wall)
+            return Reason.STALE if is_due and self.known is Known.UNSURE else None
+        if self.dead:
+            # An attempt before the refused one may have arrived, and nobody else would resolve it.
+            may_be_open = self.is_over and self.known is Known.UNSURE
+            return Reason.RESOLVE if may_be_open else None
+        if self.is_over:
+            is_current = self.known is Known.RESOLVED
+            if not is_current:
+                return Reason.TRIGGER if self._is_missed else Reason.RESOLVE
         else:
-            self._close_circuit()
-        asked = error.retry_after is not None
-        before = self._retries.get(key)
-        again = before is not None and (before.answer, before.asked) == (error.answer, asked)
-        failures = before.failures + 1 if before is not None and again else 1
-        at = now + pause_seconds(error, failures)
-        retry = Retry(at, failures, urgent_round, str(error), error.answer, asked)
-        self._retries[key] = retry
-        return max(self._ready_at(retry), self._breaker.not_before)
+            if self.incident.muted:
+                return None
+            is_current = self.known is Known.FIRING and self.sent_version == self.version
+            if not is_current:
+                return Reason.TRIGGER
+        return Reason.REPEAT if _is_past(self.sent_at, capabilities.resend_seconds, wall) else None
 
-    def renew(self, key: str) -> None:
-        """The incident has begun, perhaps again: send it without waiting for an earlier retry."""
-        self._retries.pop(key, None)
+    def message(self, wall: float) -> Incident:
+        """What to send at Unix time ``wall``; a late page says how late it is."""
+        is_missed = not self.dead and self._is_missed
+        late = wall - self.queued_at
+        incident = _reopened(self.incident) if self.is_over and is_missed else self.incident
+        if incident.is_over or not self.is_unsent or late <= LATE_SECONDS:
+            return incident
+        note = {"delivery_delay_seconds": f"{late:.0f}"}
+        alerts = (
+            replace(alert, annotations={**alert.annotations, **note}) for alert in incident.alerts
+        )
+        return replace(incident, alerts=tuple(alerts))
 
-    def keep(self, keys: Collection[str]) -> None:
-        """Forget the retries of all others."""
-        self._retries = {key: retry for key, retry in self._retries.items() if key in keys}
-
-    def _close_circuit(self) -> None:
-        """Close the circuit: after an outage, everything that waited for its end is sent."""
-        if self._breaker.is_open:
-            self._retries = {
-                key: retry
-                for key, retry in self._retries.items()
-                if retry.answer is not DeliveryOutcome.TRANSIENT
-            }
-        self._breaker = Breaker()
-
-    def _has_failed_in(self, pending: PendingSend, urgent_round: int) -> bool:
-        retry = self._retries.get(pending.incident.key)
-        return urgent_round == 0 or (retry is not None and retry.round >= urgent_round)
-
-    def _due_at(self, pending: PendingSend) -> float:
-        retry = self._retries.get(pending.incident.key)
-        if pending.reason is SendReason.STALE_RESOLVE:
-            ready_at = self._ready_at(retry) if retry is not None else self._stale_resolve_at
-            return max(ready_at, self._stale_resolve_at, self._breaker.not_before)
-        if retry is not None:
-            return max(self._ready_at(retry), self._breaker.not_before)
-        is_news = pending.reason is SendReason.TRIGGER and _is_critical(pending)
-        return self._breaker.news_at if is_news else self._breaker.not_before
-
-    def _ready_at(self, retry: Retry) -> float:
-        """When to retry; in an outage the open breaker alone decides."""
-        waits_for_breaker = self._breaker.is_open and retry.answer is DeliveryOutcome.TRANSIENT
-        return float("-inf") if waits_for_breaker else retry.at
-
-    def _urgency(self, pending: PendingSend) -> tuple[int, SendReason, bool, float]:
-        """New before failed, triggers before resolves, critical first, then the oldest.
-
-        In an outage, failed messages take turns: one that the receiver never accepts must not be
-        the only one that is tried.
-        """
-        retry = self._retries.get(pending.incident.key)
-        failures = retry.failures if retry is not None else 0
-        turn = failures if self._breaker.is_open else min(failures, 1)
-        return turn, pending.reason, not _is_critical(pending), pending.incident.starts_at
+    @property
+    def _is_missed(self) -> bool:
+        """Whether people must hear of it even if it is over."""
+        return self.is_unsent and self.incident.is_critical and not self.incident.muted
 
 
-def _is_critical(pending: PendingSend) -> bool:
-    return pending.incident.severity == Severity.CRITICAL.value
+def essence(row: OutboxRow) -> tuple[object, ...]:
+    """The parts of a row that are worth a write: not its texts, which change with every poll."""
+    incident = row.incident
+    alerts = tuple((alert.labels, alert.starts_at, alert.ends_at) for alert in incident.alerts)
+    sent = (row.version, row.known, row.sent_version, row.sent_at, row.queued_at, row.dead)
+    return (incident.key, incident.revision, incident.muted, alerts, *sent)
 
 
-# -- stale resolves ---------------------------------------------------------------------------
-# Resolves of incidents that an earlier process may have left open at a receiver.
-#
-# For most of these keys nothing was ever open. So querypulse first asks a receiver that can be
-# asked which of them are open; to any other it sends few resolves, late, and after all other
-# messages.
+def _is_past(since: float | None, seconds: float | None, wall: float) -> bool:
+    """Whether it was that long ago; a clock that is set back must not prevent it for ever."""
+    return since is not None and seconds is not None and not 0.0 <= wall - since < seconds
 
 
-MAX_REMEMBERED = 20_000
-"""The most keys remembered as done; then the oldest may be resolved again."""
-ASK_AGAIN_SECONDS = 60.0
-"""The time until the next question after one without an answer."""
-HELD_SECONDS = 90.0
-"""Within this time a running process has posted its open alerts again (every 60 s)."""
+def _reopened(incident: Incident) -> Incident:
+    """The incident as it was while its critical alerts fired."""
+    alerts = [replace(alert, ends_at=None) for alert in incident.alerts if alert.is_critical] or [
+        replace(alert, ends_at=None) for alert in incident.alerts
+    ]
+    return replace(incident, alerts=tuple(alerts))
 
 
-class StaleResolves:
-    """Each resolve is sent once. ``offer`` replaces the set and withdraws the others.
+def _ended(incident: Incident, wall: float) -> Incident:
+    alerts = (
+        alert if alert.ends_at is not None else alert.ended(wall) for alert in incident.alerts
+    )
+    return replace(incident, alerts=tuple(alerts))
 
-    A receiver that can be asked is asked twice: an alert that was posted again in between belongs
-    to a running process, such as another driver of the same app, and is not resolved. It is asked
-    only when this process has no alert under the key: to Alertmanager, a warning of this process
-    and a critical alert of an earlier one are two alerts.
+
+# -- what happens to a row --------------------------------------------------------------------
+
+
+def _offered(row: OutboxRow, incident: Incident, version: str, wall: float) -> OutboxRow:
+    """The row with the newest state of its incident.
+
+    An incident that begins again before its end was accepted is simply still open there.
     """
+    if row.is_over and not incident.is_over:
+        known = Known.NOTHING if row.known is Known.RESOLVED else row.known
+        sent_at = row.sent_at if known is Known.FIRING else None
+        row = replace(row, known=known, sent_at=sent_at, queued_at=wall, dead=False)
+    elif row.is_unsent and row.incident.muted and not incident.muted:
+        row = replace(row, queued_at=wall)
+    is_same = (row.version, row.is_over) == (version, incident.is_over)
+    return replace(row, incident=incident, version=version, dead=row.dead and is_same)
 
-    def __init__(self, *, asks: bool) -> None:
-        self._asks = asks
-        self._waiting: dict[str, Incident] = {}
-        self._held: dict[str, Incident] = {}
-        """Resolves that wait until this process has no alert under their key."""
-        self._seen: dict[str, tuple[float, float]] = {}
-        """When each was first found open, and when it had last been posted."""
-        self._found: dict[str, Incident] = {}
-        self._done: dict[str, None] = {}
-        self._ask_at = -math.inf
 
-    @property
-    def first_due(self) -> Incident | None:
-        """The most likely resolve that can be sent."""
-        if not self._asks:
-            return next(iter(self._waiting.values()), None)
-        return next((one for key, one in self._found.items() if key in self._waiting), None)
+def _begun(row: OutboxRow, message: Incident) -> OutboxRow:
+    """The row while ``message`` is in flight: from now on it may have arrived.
 
-    @property
-    def are_waiting(self) -> bool:
-        """Whether anything must be sent or asked, now or later."""
-        return bool(self._waiting)
+    If the driver is killed now, its successor does not treat the message as unsent.
+    """
+    if message.is_over:
+        return row if row.known is Known.RESOLVED else replace(row, known=Known.UNSURE)
+    return row if row.known is Known.FIRING else replace(row, known=Known.UNSURE, sent_at=None)
 
-    @property
-    def ask_at(self) -> float | None:
-        """When to ask the receiver (monotonic seconds); None if there is nothing to ask."""
-        ask_at = min(map(self._due_at, self._unasked()), default=None)
-        return None if ask_at is None else max(ask_at, self._ask_at)
 
-    @property
-    def unasked(self) -> tuple[Incident, ...]:
-        """The incidents for which to ask the receiver whether they are open there."""
-        return tuple(self._waiting[key] for key in self._unasked())
+def _accepted(row: OutboxRow, before: OutboxRow, message: Incident, wall: float) -> OutboxRow:
+    """The row after the receiver accepted ``message`` of the row ``before``."""
+    if not message.is_over:
+        return replace(row, known=Known.FIRING, sent_version=before.version, sent_at=wall)
+    # It may have begun, and even ended, again meanwhile.
+    if row.is_over and not row.dead and row.queued_at == before.queued_at:
+        return replace(row, known=Known.RESOLVED, sent_at=wall)
+    return replace(row, known=Known.NOTHING, sent_at=None)
 
-    def offer(self, stale_resolves: Iterable[Incident] | None, held: Collection[str] = ()) -> None:
-        """Replace the set of resolves (None: keep it); critical ones are sent first.
 
-        Resolves wait whose keys are in ``held``: this process has an alert under them.
-        """
-        if stale_resolves is not None:
-            self._replace(stale_resolves, held)
-        for key in [key for key in self._held if key not in held]:
-            self._waiting[key] = self._held.pop(key)
-
-    def answered(
-        self, asked: Iterable[Incident], found: Iterable[LeftOpen] | None, now: float
-    ) -> None:
-        """Of the ``asked`` incidents the receiver has ``found`` open; None if it did not answer."""
-        if found is None:
-            self._ask_at = now + ASK_AGAIN_SECONDS
-            return
-        known = {one.incident.key: one for one in found}
-        for key in [one.key for one in asked if one.key in self._waiting]:
-            left = known.get(key)
-            if left is None:
-                self.settle(key)
-                continue
-            seen_at, posted_at = self._seen.setdefault(key, (now, left.posted_at))
-            if left.posted_at > posted_at:
-                self.settle(key)
-            elif now - seen_at >= HELD_SECONDS:
-                self._found[key] = left.incident
-
-    def settle(self, key: str) -> None:
-        """Resolve nothing under this key from now on."""
-        self._held.pop(key, None)
-        self._withdraw(key)
-        self._done[key] = None
-        if len(self._done) > MAX_REMEMBERED:
-            del self._done[next(iter(self._done))]
-
-    def claim(self, key: str) -> Incident | None:
-        """The incident to resolve before this process opens one under ``key``; None without one."""
-        before = self._waiting.get(key)
-        if not self._asks:
-            self.settle(key)
-            return before
-        self._withdraw(key)
-        if before is not None:
-            self._held[key] = before
-        return None
-
-    def _replace(self, stale_resolves: Iterable[Incident], held: Collection[str]) -> None:
-        critical: dict[str, Incident] = {}
-        others: dict[str, Incident] = {}
-        self._held = {}
-        for one in stale_resolves:
-            key = one.key
-            if key in self._done:
-                continue
-            if key in held:
-                self._held[key] = one
-            elif one.severity == Severity.CRITICAL.value:
-                critical[key] = one
-            else:
-                others[key] = one
-        self._waiting = {**critical, **others}
-
-    def _withdraw(self, key: str) -> None:
-        self._waiting.pop(key, None)
-        self._seen.pop(key, None)
-        self._found.pop(key, None)
-
-    def _unasked(self) -> list[str]:
-        return [key for key in self._waiting if key not in self._found] if self._asks else []
-
-    def _due_at(self, key: str) -> float:
-        seen = self._seen.get(key)
-        return -math.inf if seen is None else seen[0] + HELD_SECONDS
+def _refused(row: OutboxRow, before: OutboxRow, error: DeliveryError) -> OutboxRow:
+    """The row after an attempt that began with the row ``before`` has failed."""
+    if error.may_have_arrived or row.known is not Known.UNSURE:
+        return row
+    return replace(row, known=before.known, sent_at=before.sent_at)
 
 
 # -- outbox -----------------------------------------------------------------------------------
 
+MAX_ROWS = 1000
+MAX_BYTES = 8 * 1024 * 1024
+
+
+class InFlight(msgspec.Struct, frozen=True):
+    """The message in flight, the row before it, and the flush in which it was sent (0: none)."""
+
+    message: Incident
+    before: OutboxRow
+    flush: int
+
 
 class Outbox:
-    """Compares the open incidents with what one receiver was sent, and sends the difference.
+    """The rows of one receiver. ``now`` is monotonic, ``wall`` Unix time.
 
-    So a lost hand-off is repaired, no firing incident is dropped, and a resolve never comes before
-    its trigger: there is one entry per incident, and only one message is in flight at a time,
-    from ``begin`` to ``delivered`` or ``failed``. ``now`` is monotonic, ``wall`` Unix time.
+    At most ``max_rows`` of them and ``max_bytes`` as JSON, except that a single one may be larger.
+    What has the least rank gives way: nothing left to send, then a warning, then what is over. An
+    open critical incident is evicted only by itself, and comes back when there is room.
     """
 
     def __init__(
         self,
-        capabilities: ReceiverCapabilities | None = None,
+        capabilities: ReceiverCapabilities,
         *,
-        max_entries: int = MAX_ENTRIES,
+        max_rows: int = MAX_ROWS,
         max_bytes: int = MAX_BYTES,
     ) -> None:
-        self._capabilities = capabilities if capabilities is not None else ReceiverCapabilities()
-        self._schedule = SendSchedule(self._capabilities.per_minute)
-        self._store = BoundedStore(max_entries, max_bytes)
-        self._begun: OutboxEntry | None = None
-        self._reconciles = self._capabilities.reconciles
-        self.stale_resolves = StaleResolves(asks=self._capabilities.can_be_asked)
-        self._losses: Counter[str] = Counter(dict.fromkeys(LOSS_REASONS, 0))
-
-    @property
-    def entries(self) -> tuple[OutboxEntry, ...]:
-        """All entries, as they are stored for the next process."""
-        return tuple(self._store)
-
-    @property
-    def losses(self) -> Counter[str]:
+        self.losses: Counter[str] = Counter(dict.fromkeys(LOSS_REASONS, 0))
         """How many incidents were not sent, by reason."""
-        return Counter({**self._losses, "evicted": self._store.evicted})
+        self._capabilities = capabilities
+        self._max_rows = max_rows
+        self._max_bytes = max_bytes
+        self._schedule = Schedule(capabilities.per_minute)
+        self._rows: dict[str, OutboxRow] = {}
+        self._sizes: dict[str, int] = {}
+        self._bytes = 0
+        self._outside: set[str] = set()
+        """The keys of evicted incidents that are still offered: each is counted once."""
+        self._in_flight: InFlight | None = None
+        self._takes_stale = capabilities.stale_after_seconds is not None
+
+    @property
+    def rows(self) -> tuple[OutboxRow, ...]:
+        """All rows, as they are stored for the next process."""
+        return tuple(self._rows.values())
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a message is in flight."""
+        return self._in_flight is not None
 
     @property
     def circuit_open(self) -> bool:
         """Whether the receiver is considered down."""
         return self._schedule.is_open
 
-    def restore(self, entries: Iterable[OutboxEntry], wall: float) -> None:
-        """Restore the outbox of an earlier driver; newer entries of this process win.
+    def restore(self, rows: Iterable[OutboxRow], wall: float) -> None:
+        """Restore the rows of an earlier process; newer ones of this process win.
 
-        The open incidents are known then, and no stale ones are resolved.
+        What is open is known then, so that no incident is stale.
         """
-        self._reconciles = False
-        self.stale_resolves.offer(())
-        for entry in entries:
-            mine = self._store.get(entry.incident.key)
+        self._takes_stale = False
+        for row in self.rows:
+            if row.incident.is_stale:
+                self._drop(row.incident.key)
+        for row in rows:
+            mine = self._rows.get(row.incident.key)
             if mine is None:
-                self._put(entry)
-            elif mine.state is DeliveryState.NOTHING:
-                self._put(offered(entry, mine.incident, wall))
+                self._put(row)
+            elif mine.known is Known.NOTHING:
+                self._put(_offered(row, mine.incident, mine.version, wall))
         self._tidy(wall)
 
-    def offer(
-        self, incidents: Iterable[Incident], wall: float, stale: Iterable[Incident] | None = None
-    ) -> None:
+    def offer(self, incidents: Iterable[Incident], wall: float) -> None:
         """Replace the set of incidents that are open at Unix time ``wall``.
 
-        One that ended may be offered once more, with its end, or be left out. ``stale``: what an
-        earlier process may have left open; None: as before.
+        One that ended may be offered once more, with its end, or be left out. A stale one is
+        offered once.
         """
         newest = {incident.key: incident for incident in incidents}
-        self._store.forget_outsiders(newest)
-        for entry in self._store:
-            if entry.incident.key not in newest:
-                self._put(ended(entry, wall))
+        self._outside.intersection_update(newest)
+        for row in self.rows:
+            if row.incident.key not in newest and not row.is_over:
+                self._change(row, _ended(row.incident, wall), wall)
         self.add(newest.values(), wall)
-        if self._reconciles:
-            entries = (entry.incident.key for entry in self._store)
-            self.stale_resolves.offer(stale, held={*newest, *entries})
-        self._tidy(wall)
 
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
         """Add these incidents too."""
         for incident in incidents:
-            entry = self._store.get(incident.key)
-            if incident.ends_at is None and (entry is None or entry.is_over):
-                self._schedule.renew(incident.key)
-            if entry is not None:
-                self._put(offered(entry, incident, wall))
-                continue
-            entry = queued(incident, wall, self.stale_resolves.claim(incident.key))
-            if entry.is_over and not entry.is_critical:
-                continue
-            self._put(entry)
+            row = self._rows.get(incident.key)
+            if incident.is_stale:
+                if row is None and self._takes_stale:
+                    self._put(OutboxRow(incident, wall, known=Known.UNSURE))
+            elif row is not None:
+                self._change(row, incident, wall)
+            elif not incident.is_over or incident.is_critical:
+                self._put(OutboxRow(incident, wall, self._version(incident)))
         self._tidy(wall)
 
     def holds(self, key: str) -> bool:
         """Whether the receiver should get updates of this incident."""
-        entry = self._store.get(key)
-        return entry is not None and entry.state is not DeliveryState.RESOLVED
+        row = self._rows.get(key)
+        return row is not None and row.known is not Known.RESOLVED and not row.incident.is_stale
 
     def pending(self, wall: float) -> int:
         """How many differences have not been sent to the receiver yet."""
@@ -438,119 +341,173 @@ class Outbox:
     def overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
         """Incidents that may not have notified for ``after_seconds``, or never will as they are."""
         return tuple(
-            entry.incident
-            for entry in self._store
-            if entry.is_unnotified
-            and not entry.incident.muted
-            and (entry.dead or wall - entry.queued_at >= after_seconds)
+            row.incident
+            for row in self._rows.values()
+            if row.is_unsent
+            and not row.incident.muted
+            and (row.dead or wall - row.queued_at >= after_seconds)
         )
 
-    def begin(self, now: float, wall: float, urgent_round: int = 0) -> Incident | None:
+    def begin(self, now: float, wall: float, flush: int = 0) -> Incident | None:
         """What to send now, the most urgent first; None when there is nothing, or not yet.
 
-        In a flush (``urgent_round`` above 0) that is anything not yet attempted in it.
+        In a flush (a number above 0) that is any difference not yet tried in it.
         """
         self._tidy(wall)
-        pending = self._schedule.choose(self._wants(wall), now, urgent_round)
-        if pending is None:
-            return None
-        self._schedule.sent(pending, now)
-        self._begun = entry = self._store.get(pending.incident.key)
-        if entry is None:
-            return pending.incident
-        sent = delayed(pending, entry, wall)
-        self._put(begun(entry, pending.incident))
-        return sent
+        has_token = self._schedule.token_at(now) <= now
+        for row, reason in sorted(self._waiting(wall), key=self._urgency):
+            is_untried = (
+                flush > 0
+                and reason.is_difference
+                and not self._schedule.is_tried(row.incident.key, flush)
+            )
+            # A page cannot wait for a token when the driver may be about to exit.
+            may_go = has_token or (is_untried and reason is Reason.TRIGGER)
+            if may_go and (is_untried or self._due_at(row, reason) <= now):
+                self._schedule.spend(now)
+                self._in_flight = InFlight(row.message(wall), row, flush)
+                self._put(_begun(row, self._in_flight.message))
+                return self._in_flight.message
+        return None
 
     def next_at(self, now: float, wall: float) -> float | None:
-        """When ``begin`` may find something, None if there is nothing to send."""
-        return self._schedule.next_at(self._wants(wall), now)
+        """When ``begin`` may find something; None if there is nothing to send."""
+        due_at = min((self._due_at(*waiting) for waiting in self._waiting(wall)), default=None)
+        return None if due_at is None else max(due_at, self._schedule.token_at(now))
 
-    def question(self, now: float, wall: float) -> tuple[Incident, ...]:
-        """The incidents for which to ask the receiver now whether they are open there."""
-        ask_at = self.ask_at(wall)
-        return self.stale_resolves.unasked if ask_at is not None and ask_at <= now else ()
-
-    def ask_at(self, wall: float) -> float | None:
-        """When ``question`` may return something; None while anything waits to be sent."""
-        return None if self._differences(wall) else self.stale_resolves.ask_at
-
-    def delivered(self, sent: Incident, wall: float) -> None:
-        """The receiver accepted the message in flight."""
-        entry = self._store.get(sent.key)
-        self._begun = None
-        self._schedule.delivered(sent.key)
-        if entry is not None:
-            self._put(accepted(entry, sent, wall))
-        else:
-            self.stale_resolves.settle(sent.key)
+    def delivered(self, wall: float) -> None:
+        """Note that the receiver accepted the message in flight."""
+        sent, row = self._taken()
+        self._schedule.delivered(sent.message.key)
+        if row is not None:
+            self._put(_accepted(row, sent.before, sent.message, wall))
         self._tidy(wall)
 
-    def failed(
-        self, sent: Incident, error: DeliveryError, now: float, wall: float, urgent_round: int = 0
-    ) -> float | None:
-        """The receiver did not accept it; return when it is tried again, None for never."""
-        entry, before = self._store.get(sent.key), self._begun
-        self._begun = None
+    def failed(self, error: DeliveryError, now: float, wall: float) -> float | None:
+        """Note that it was not accepted; return when it is tried again, None for never.
+
+        A resolve that is refused for good is tried again all the same: while the incident is open
+        there, the next failure would not notify.
+        """
+        sent, row = self._taken()
+        before, message = sent.before, sent.message
+        is_resolve = message.is_over and not message.is_stale and before.known is not Known.RESOLVED
+        is_final = error.answer is DeliveryOutcome.REJECTED and not is_resolve
         again_at = None
-        if entry is not None and before is not None:
-            self._put(refused(entry, before, may_have_arrived=error.may_have_arrived))
-        if error.answer is DeliveryOutcome.REJECTED and not leaves_open(sent, before):
-            self._bury(sent, before)
+        if is_final:
+            self._schedule.answered(message.key)
+            self.losses["rejected"] += not message.is_stale
         else:
-            again_at = self._schedule.failed(sent.key, error, now, urgent_round)
+            again_at = self._schedule.failed(message.key, error, now, sent.flush)
+        if row is not None and is_final and row.incident.is_stale:
+            self._drop(message.key)
+        elif row is not None:
+            is_same = (row.version, row.is_over) == (before.version, before.is_over)
+            row = _refused(row, before, error)
+            self._put(replace(row, dead=is_same) if is_final else row)
         self._tidy(wall)
         return again_at
 
-    def is_attempted(self, wall: float, urgent_round: int) -> bool:
+    def is_flushed(self, wall: float, flush: int) -> bool:
         """Whether every difference has failed in this flush already."""
-        return self._schedule.is_attempted(self._differences(wall), urgent_round)
-
-    def knows_error(self, text: str) -> bool:
-        """Whether a pending message has already failed with this same error."""
-        return self._schedule.knows_error(text)
-
-    def _wants(self, wall: float) -> list[PendingSend]:
-        found = (next_send(entry, self._capabilities, wall) for entry in self._store)
-        pendings = [pending for pending in found if pending is not None]
-        if any(pending.reason not in NO_NEWS for pending in pendings):
-            return pendings
-        stale_resolve = self.stale_resolves.first_due
-        return (
-            pendings
-            if stale_resolve is None
-            else [*pendings, PendingSend(stale_resolve, SendReason.STALE_RESOLVE)]
+        return all(
+            self._schedule.is_tried(row.incident.key, flush) for row in self._differences(wall)
         )
 
-    def _differences(self, wall: float) -> list[PendingSend]:
-        return [pending for pending in self._wants(wall) if pending.reason not in NO_NEWS]
+    def knows_error(self, text: str) -> bool:
+        """Whether a waiting message has already failed with this same error."""
+        return self._schedule.knows_error(text)
 
-    def _put(self, entry: OutboxEntry) -> None:
-        self._store.put(entry, keep=self._begun.incident.key if self._begun is not None else None)
+    def _waiting(self, wall: float) -> list[tuple[OutboxRow, Reason]]:
+        """What is to be sent, now or later; nothing stale while anything else waits."""
+        reasons = ((row, row.reason(self._capabilities, wall)) for row in self._rows.values())
+        waiting = [(row, reason) for row, reason in reasons if reason is not None]
+        real = [(row, reason) for row, reason in waiting if reason.is_difference]
+        return [*real, *(pair for pair in waiting if pair[1] is Reason.REPEAT)] if real else waiting
 
-    def _bury(self, sent: Incident, before: OutboxEntry | None) -> None:
-        """The receiver refuses this message for good; a changed one may be accepted."""
-        self._schedule.buried(sent.key)
-        if before is None:
-            self.stale_resolves.settle(sent.key)
-            return
-        self._losses["rejected"] += 1
-        entry = self._store.get(sent.key)
-        if entry is not None:
-            self._put(buried(entry, before))
+    def _differences(self, wall: float) -> list[OutboxRow]:
+        return [row for row, reason in self._waiting(wall) if reason.is_difference]
+
+    def _urgency(self, waiting: tuple[OutboxRow, Reason]) -> tuple[int, Reason, bool, float]:
+        """New before failed, triggers before resolves, critical first, then the oldest."""
+        row, reason = waiting
+        incident = row.incident
+        turn = self._schedule.turn(incident.key)
+        return turn, reason, not incident.is_critical, incident.starts_at
+
+    def _due_at(self, row: OutboxRow, reason: Reason) -> float:
+        is_news = reason is Reason.TRIGGER and row.incident.is_critical
+        return self._schedule.due_at(row.incident.key, is_news=is_news)
+
+    def _version(self, incident: Incident) -> str:
+        """What changes when the receiver must get the incident again.
+
+        One that groups by itself must know each change of the alerts; others are read by people.
+        """
+        if not self._capabilities.groups_itself:
+            return str(incident.revision)
+        alerts = sorted(
+            (sorted(alert.labels.items()), alert.ends_at is not None, alert.muted != "")
+            for alert in incident.alerts
+        )
+        return sha256(msgspec.json.encode(alerts)).hexdigest()[:16]
+
+    def _change(self, row: OutboxRow, incident: Incident, wall: float) -> None:
+        if row.is_over and not incident.is_over:
+            # It begins again: it does not wait for an earlier retry.
+            self._schedule.forget(incident.key)
+        self._put(_offered(row, incident, self._version(incident), wall))
+
+    def _taken(self) -> tuple[InFlight, OutboxRow | None]:
+        """The message that is not in flight any more, and its row."""
+        sent, self._in_flight = self._in_flight, None
+        assert sent is not None, "no message is in flight"
+        return sent, self._rows.get(sent.message.key)
+
+    def _put(self, row: OutboxRow) -> None:
+        """Add or replace a row, and make room."""
+        key = row.incident.key
+        before = self._rows.get(key)
+        if before is None or before.incident is not row.incident:
+            size = len(msgspec.json.encode(row.incident))
+            self._bytes += size - self._sizes.get(key, 0)
+            self._sizes[key] = size
+        self._rows[key] = row
+        while len(self._rows) > self._max_rows or self._bytes > self._max_bytes:
+            if not self._has_evicted(key):
+                break
+        if key in self._rows:
+            self._outside.discard(key)
+
+    def _has_evicted(self, newest: str) -> bool:
+        """Evict the row of the least rank, if any can be: a newcomer before others of its rank."""
+        busy = self._in_flight.message.key if self._in_flight is not None else None
+        others = [row for key, row in self._rows.items() if key != busy]
+        if len(self._rows) == 1 or not others:
+            return False
+        row = min(others, key=lambda row: (row.rank, row.incident.key != newest, row.queued_at))
+        key = row.incident.key
+        self._drop(key)
+        if row.rank > 0 and key not in self._outside:
+            self.losses["evicted"] += 1
+            self._outside.add(key)
+        return True
+
+    def _drop(self, key: str) -> None:
+        del self._rows[key]
+        self._bytes -= self._sizes.pop(key)
+        self._schedule.forget(key)
 
     def _tidy(self, wall: float) -> None:
-        """Remove entries that need no message any more, and count those that were never sent."""
-        for entry in self._store:
-            key = entry.incident.key
-            if is_obsolete(entry):
-                self._losses["obsolete"] += not (entry.incident.muted or entry.dead)
-                self._store.drop(key)
-            elif is_settled(entry, self._capabilities, wall):
-                self._store.drop(key)
-            elif is_expired(entry, wall):
-                self._losses["expired"] += (
-                    not entry.dead and entry.state is not DeliveryState.RESOLVED
-                )
-                self._store.drop(key)
-        self._schedule.keep({pending.incident.key for pending in self._wants(wall)})
+        """Remove rows that need no message any more, and count those that were never sent."""
+        for row in self.rows:
+            key = row.incident.key
+            if row.is_obsolete:
+                self.losses["obsolete"] += not (row.incident.muted or row.dead)
+                self._drop(key)
+            elif row.is_settled(self._capabilities, wall):
+                self._drop(key)
+            elif row.is_expired(wall):
+                is_loss = not (row.dead or row.incident.is_stale or row.known is Known.RESOLVED)
+                self.losses["expired"] += is_loss
+                self._drop(key)

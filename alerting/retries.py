@@ -15,12 +15,13 @@ The same holds for every receiver. PagerDuty, for example, is retried so:
 | receiver down | a new critical page | 5 since the last error, once |
 
 While a receiver is down, its pauses replace those between posts. The first success sends all that
-waits. A flush, as at the driver's exit, waits for none of them. ``outbox.py`` applies
-the table to the messages of a receiver; ``TokenBucket`` limits its requests per minute.
+waits. A flush, as at the driver's exit, waits for none of them. ``attempts`` is for receivers,
+``Schedule`` for their outboxes.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 
 import msgspec
@@ -79,13 +80,15 @@ def _wait(state: tenacity.RetryCallState) -> float:
 TRANSIENT_WAIT = tenacity.wait_exponential(multiplier=1.0, max=60.0)
 MISCONFIGURED_WAIT = tenacity.wait_fixed(300.0)
 """Also for what was rejected and is sent again nevertheless."""
-
-
-def pause_seconds(error: DeliveryError, failures: int) -> float:
-    """Seconds until the next post, after so many ``failures`` like this one in a row."""
-    transient = error.answer is DeliveryOutcome.TRANSIENT
-    wait = nth_wait(TRANSIENT_WAIT if transient else MISCONFIGURED_WAIT, failures)
-    return max(wait, error.retry_after or 0.0)
+OPEN_AFTER = 5
+EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 22.0, 30.0)
+"""When a new outage is tried again, in seconds since it began."""
+OUTAGE_WAIT = tenacity.wait_exponential(multiplier=30.0, max=300.0)
+NEWS_PAUSE_SECONDS = 5.0
+"""A new page does not wait for a long pause to end, only this long after the last failure."""
+MINUTE_SECONDS = 60.0
+BURST_SHARE = 0.2
+"""The share of a minute's requests that may leave at once; the others flow in over the minute."""
 
 
 def nth_wait(wait: wait_base, number: int) -> float:
@@ -95,122 +98,174 @@ def nth_wait(wait: wait_base, number: int) -> float:
     return wait(state)
 
 
-# -- while a receiver is down -------------------------------------------------------------------
+class Failures(msgspec.Struct, frozen=True):
+    """The last failures of one message; it is due again at ``due_at``.
 
-OPEN_AFTER = 5
-EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 22.0, 30.0)
-"""When a new outage is tried again, in seconds since it began."""
-BREAKER_WAIT = tenacity.wait_exponential(multiplier=30.0, max=300.0)
-NEWS_PAUSE_SECONDS = 5.0
-"""A new page does not wait for a long pause to end, only this long after the last failure."""
-
-
-class Breaker(msgspec.Struct, frozen=True):
-    """Counts the consecutive transient failures of one receiver; times are monotonic seconds.
-
-    It opens at the fifth failure. Then there is one attempt at a time: 1, 3, 7, 15, 22 and 30 s
-    after the failures began, so that many pages do not prolong a short outage, and then after
-    pauses of 30, 60, 120, 240 and 300 seconds. Any other answer closes it. Nothing is sent before
-    ``not_before``, which an open breaker sets, or a receiver that asks for a pause
-    (``rest_until``). The breaker delays and drops nothing.
+    ``count`` are those of one kind in a row: of one answer, with or without ``Retry-After``
+    (``asked``). ``flush`` is the number of the flush in which it failed last.
     """
 
-    failures: int = 0
+    count: int
+    due_at: float
+    flush: int
+    error: str
+    answer: DeliveryOutcome
+    asked: bool
+
+
+class Outage(msgspec.Struct, frozen=True):
+    """The transient failures of a receiver since its last other answer.
+
+    Nothing is sent before ``not_before``: the pause of the outage, or the one that the receiver
+    asked for, which ends at ``asked_until``.
+    """
+
+    count: int = 0
     began_at: float = 0.0
-    not_before: float = float("-inf")
+    failed_at: float = -math.inf
+    not_before: float = -math.inf
+    asked_until: float = -math.inf
     pauses: int = 0
     asked: bool = False
     """The last failure came with a ``Retry-After``."""
-    rest_until: float = float("-inf")
-    failed_at: float = float("-inf")
 
     @property
     def is_open(self) -> bool:
         """Whether the receiver is considered down."""
-        return self.failures >= OPEN_AFTER
+        return self.count >= OPEN_AFTER
 
-    @property
-    def news_at(self) -> float:
-        """When a critical page that was never tried may be sent, even during a pause.
+    def failed(self, now: float, retry_after: float | None) -> Outage:
+        """The outage after one more failure.
 
-        The receiver may have been up for minutes already, and the page is urgent.
-        """
-        if not self.is_open:
-            return self.not_before
-        return min(self.not_before, max(self.rest_until, self.failed_at + NEWS_PAUSE_SECONDS))
-
-    def failed(self, now: float, retry_after: float | None = None) -> Breaker:
-        """The breaker after a transient failure at ``now``.
-
-        ``retry_after`` is the pause that the receiver asked for, in seconds. The first request
-        counts as it is: a receiver that asks is up, only busy. A failure before ``not_before`` was
-        out of turn (a flush, a new page) and makes no pause longer.
+        The first ``Retry-After`` replaces the pause: a receiver that answers is up, only busy. A
+        failure before ``not_before`` was out of turn (a flush, a new page), and prolongs nothing.
         """
         if now < self.not_before:
             return replace(self, failed_at=now)
-        began_at = now if self.failures == 0 else self.began_at
-        rest = Breaker(
-            failures=self.failures + 1,
-            began_at=began_at,
-            not_before=now + (retry_after or 0.0),
+        asked_until = now + (retry_after or 0.0)
+        outage = Outage(
+            count=self.count + 1,
+            began_at=self.began_at if self.count else now,
+            failed_at=now,
+            not_before=asked_until,
+            asked_until=asked_until,
             pauses=self.pauses,
             asked=retry_after is not None,
-            rest_until=now + (retry_after or 0.0),
-            failed_at=now,
         )
-        if not rest.is_open or (rest.asked and not self.asked):
-            return rest
-        return rest._paused(now)
-
-    def _paused(self, now: float) -> Breaker:
-        early = (self.began_at + seconds for seconds in EARLY_SECONDS)
-        next_at = next((at for at in early if at > now), None)
-        pauses = self.pauses
+        if not outage.is_open or (outage.asked and not self.asked):
+            return outage
+        early = (outage.began_at + seconds for seconds in EARLY_SECONDS)
+        pauses, next_at = outage.pauses, next((at for at in early if at > now), None)
         if next_at is None:
             pauses += 1
-            next_at = now + nth_wait(BREAKER_WAIT, pauses)
-        return replace(self, not_before=max(self.not_before, next_at), pauses=pauses)
+            next_at = now + nth_wait(OUTAGE_WAIT, pauses)
+        return replace(outage, not_before=max(asked_until, next_at), pauses=pauses)
 
 
-# -- rate -------------------------------------------------------------------------------------
-# The rate limit of a receiver, as a token bucket.
+class Schedule:
+    """When one receiver may be sent what, as the table of this module says.
 
-
-SECONDS = 60.0
-BURST_SHARE = 0.2
-"""The share of a minute's requests that may leave at once."""
-
-
-class TokenBucket(msgspec.Struct, frozen=True):
-    """Lets at most ``per_minute`` requests go in any 60 seconds; None lets all go.
-
-    A fifth of them may leave at once, the other four flow in over the minute: so a full
-    bucket and a minute's inflow together are never more than the limit. ``tokens`` were left
-    at ``at`` (monotonic seconds). They may be overdrawn, by requests that cannot wait.
+    Each message has its own pauses after a failure. An outage delays all of them, and so does a
+    pause that the receiver asks for. ``per_minute`` is a token bucket: a full bucket and a minute's
+    inflow are together never more. Times are monotonic seconds; nothing is dropped.
     """
 
-    per_minute: float | None
-    tokens: float = 0.0
-    at: float = float("-inf")
+    def __init__(self, per_minute: float | None = None) -> None:
+        self._per_minute = per_minute
+        self._tokens = 0.0
+        self._tokens_at = -math.inf
+        self._failures: dict[str, Failures] = {}
+        self._outage = Outage()
 
-    def ready_at(self, now: float) -> float:
-        """When a token is available: ``now``, or later."""
-        if self.per_minute is None:
+    @property
+    def is_open(self) -> bool:
+        """Whether the receiver is considered down, so that attempts are rare."""
+        return self._outage.is_open
+
+    def due_at(self, key: str, *, is_news: bool) -> float:
+        """When the message may be sent; ``is_news``: a critical page."""
+        outage, failures = self._outage, self._failures.get(key)
+        if failures is None:
+            # The receiver may have been up for minutes already, and the page is urgent.
+            sooner = outage.failed_at + NEWS_PAUSE_SECONDS if is_news else math.inf
+            return min(outage.not_before, max(outage.asked_until, sooner))
+        if outage.is_open and failures.answer is DeliveryOutcome.TRANSIENT:
+            return outage.not_before
+        return max(outage.not_before, failures.due_at)
+
+    def turn(self, key: str) -> int:
+        """The place of the message among others: those that have not failed go first.
+
+        In an outage, failed messages take turns: one that the receiver never accepts must not be
+        the only one that is tried.
+        """
+        failures = self._failures.get(key)
+        count = failures.count if failures is not None else 0
+        return count if self.is_open else min(count, 1)
+
+    def is_tried(self, key: str, flush: int) -> bool:
+        """Whether the message has failed in this flush."""
+        failures = self._failures.get(key)
+        return failures is not None and failures.flush >= flush
+
+    def knows_error(self, text: str) -> bool:
+        """Whether a waiting message has already failed with this same error."""
+        return any(failures.error == text for failures in self._failures.values())
+
+    def token_at(self, now: float) -> float:
+        """When the rate limit allows a request: ``now``, or later."""
+        if self._per_minute is None:
             return now
-        missing = 1.0 - self._left(now, self.per_minute)
-        return now + max(0.0, missing) / self._inflow(self.per_minute)
+        missing = max(0.0, 1.0 - self._tokens_left(now, self._per_minute))
+        return now + missing * MINUTE_SECONDS / (self._per_minute * (1.0 - BURST_SHARE))
 
-    def taken(self, now: float) -> TokenBucket:
-        """The bucket with one token less."""
-        if self.per_minute is None:
-            return self
-        return TokenBucket(self.per_minute, self._left(now, self.per_minute) - 1.0, now)
+    def spend(self, now: float) -> None:
+        """Count a request; one that cannot wait overdraws the limit."""
+        if self._per_minute is not None:
+            self._tokens, self._tokens_at = self._tokens_left(now, self._per_minute) - 1.0, now
 
-    def _left(self, now: float, per_minute: float) -> float:
-        inflow = (now - self.at) * self._inflow(per_minute)
-        return min(max(1.0, per_minute * BURST_SHARE), self.tokens + inflow)
+    def delivered(self, key: str) -> None:
+        """Note that the receiver accepted a message: what it asked to delay for long is due."""
+        self.answered(key)
+        for other, failures in self._failures.items():
+            if failures.answer is DeliveryOutcome.MISCONFIGURED and failures.asked:
+                self._failures[other] = replace(failures, due_at=-math.inf)
 
-    @staticmethod
-    def _inflow(per_minute: float) -> float:
-        """Tokens a second."""
-        return per_minute * (1.0 - BURST_SHARE) / SECONDS
+    def answered(self, key: str) -> None:
+        """Note that the receiver has answered, so that the message is not tried again."""
+        self.forget(key)
+        self._end_outage()
+
+    def failed(self, key: str, error: DeliveryError, now: float, flush: int) -> float:
+        """Note that the receiver did not accept the message; return when it may be sent again."""
+        is_transient = error.answer is DeliveryOutcome.TRANSIENT
+        if is_transient:
+            self._outage = self._outage.failed(now, error.retry_after)
+        else:
+            self._end_outage()
+        asked = error.retry_after is not None
+        before = self._failures.get(key)
+        again = before is not None and (before.answer, before.asked) == (error.answer, asked)
+        count = before.count + 1 if before is not None and again else 1
+        wait = nth_wait(TRANSIENT_WAIT if is_transient else MISCONFIGURED_WAIT, count)
+        due_at = now + max(wait, error.retry_after or 0.0)
+        self._failures[key] = Failures(count, due_at, flush, str(error), error.answer, asked)
+        return self.due_at(key, is_news=False)
+
+    def forget(self, key: str) -> None:
+        """Forget the failures of a message: it is new, or needs no attempt."""
+        self._failures.pop(key, None)
+
+    def _end_outage(self) -> None:
+        """End an outage: everything that waited for its end is due."""
+        if self.is_open:
+            self._failures = {
+                key: failures
+                for key, failures in self._failures.items()
+                if failures.answer is not DeliveryOutcome.TRANSIENT
+            }
+        self._outage = Outage()
+
+    def _tokens_left(self, now: float, per_minute: float) -> float:
+        inflow = (now - self._tokens_at) * per_minute * (1.0 - BURST_SHARE) / MINUTE_SECONDS
+        return min(max(1.0, per_minute * BURST_SHARE), self._tokens + inflow)
