@@ -1,4 +1,4 @@
-"""Failures and flapping that outlive the process: read from the spool, applied, and kept there."""
+"""Failures, and when alerts opened: read from the spool, applied, and kept there."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ from ..listener.past_failures import (
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
-from .active_alert import FlapHistory
-from .lifecycle import Lifecycle
+from .lifecycle import Lifecycle, Opened
 from .policy import Policy
 from .restarts import is_committed, repeated
-from .spool import Spool
+from .spool import Kept, Spool
 
 # -- kept failures ----------------------------------------------------------------------------
 # The failures that the next process of the app needs for its rules.
@@ -86,58 +85,46 @@ CLOCK_SET_SECONDS = 5.0
 class Remembering:
     """Restores and keeps them; used by the worker's thread. Without a spool it does nothing.
 
-    ``redact`` cleans the error classes before they are kept.
+    ``left`` is what an earlier process left, until ``restore`` applies it. ``redact`` cleans the
+    error classes before they are kept.
     """
 
     def __init__(self, spool: Spool | None = None, redact: Callable[[str], str] = str) -> None:
+        self.left: Kept | None = None
         self._spool = spool
         self._redact = redact
         self._past = PastFailures()
         self._wall_of_zero: float | None = None
-        self._offered: tuple[tuple[FailedQuery, ...], float] | None = None
-        self._flaps: tuple[tuple[FlapHistory, ...], float] | None = None
+        self._offered: tuple[object, ...] = ()
 
-    def restore(self, state: State, now: float, wall: float) -> None:
-        """Apply kept failures to the queries that have appeared since the last call."""
-        if self._spool is None:
-            return
-        kept = self._spool.take_failures()
-        if kept:
-            self._past.add(kept, now=now, wall=wall, began_at=state.began_at)
-            self._offered = None
+    def restore(self, state: State, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Apply what was left, also to the queries that have appeared since the last call."""
+        left, self.left = self.left, None
+        if left is not None:
+            self._past.add(left.failures, now=now, wall=wall, began_at=state.began_at)
+            lifecycle.restore_opened([_shifted(record, now - wall) for record in left.opened], now)
+            self._offered = ()
         state.restore(self._past)
 
-    def keep(self, snapshot: Snapshot, policy: Policy, wall: float) -> None:
-        """Store the failures that the next process needs."""
+    def keep(self, snapshot: Snapshot, policy: Policy, lifecycle: Lifecycle, wall: float) -> None:
+        """Store what the next process needs."""
         if self._spool is None:
             return
-        kept = kept_failures(snapshot.queries, self._past.unmet, policy, snapshot.at)
-        seconds = self._clock(snapshot.at, wall)
-        if (kept, seconds) != self._offered:
-            self._offered = kept, seconds
-            self._spool.offer_failures(tuple(self._written(one, seconds) for one in kept))
+        failures = kept_failures(snapshot.queries, self._past.unmet, policy, snapshot.at)
+        newest = (failures, lifecycle.opened, self._clock(snapshot.at, wall))
+        if newest != self._offered:
+            self._offered = newest
+            _, opened, seconds = newest
+            self._spool.offer_history(
+                tuple(self._written(failed, seconds) for failed in failures),
+                tuple(_shifted(record, seconds) for record in opened),
+            )
 
-    def restore_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
-        """Add how often alerts fired in earlier processes."""
-        left = self._spool.take_flaps() if self._spool is not None else ()
-        if left:
-            lifecycle.restore_flaps([one.shifted(now - wall) for one in left], now)
-            self._flaps = None
-
-    def keep_flaps(self, lifecycle: Lifecycle, now: float, wall: float) -> None:
-        """Store how often alerts have fired."""
-        if self._spool is None:
-            return
-        newest = lifecycle.flaps, self._clock(now, wall)
-        if newest != self._flaps:
-            self._flaps = newest
-            self._spool.offer_flaps(tuple(one.shifted(newest[1]) for one in newest[0]))
-
-    def _written(self, one: FailedQuery, seconds: float) -> FailedQuery:
+    def _written(self, failed: FailedQuery, seconds: float) -> FailedQuery:
         deaths = tuple(
-            replace(died, error_class=self._redact(died.error_class)) for died in one.deaths
+            replace(died, error_class=self._redact(died.error_class)) for died in failed.deaths
         )
-        return shifted(replace(one, deaths=deaths), seconds)
+        return shifted(replace(failed, deaths=deaths), seconds)
 
     def _clock(self, now: float, wall: float) -> float:
         """The wall-clock time at monotonic 0.
@@ -148,3 +135,8 @@ class Remembering:
         if known is None or abs(new - known) > CLOCK_SET_SECONDS:
             known = self._wall_of_zero = new
         return known
+
+
+def _shifted(record: Opened, seconds: float) -> Opened:
+    """The record on a clock that is ``seconds`` ahead."""
+    return replace(record, at=tuple(at + seconds for at in record.at))

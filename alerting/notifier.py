@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..core.threads import Deadline
 from .alert import Incident
 from .delivery import Delivery, Dispatch
 from .failure_history import Remembering
 from .heartbeat import Heartbeat, QueryHeartbeats
-from .outbox_entry import OutboxEntry
-from .spool import Spool
+from .spool import LOAD_SECONDS, Spool
 
 
 class Notifier:
@@ -33,16 +32,16 @@ class Notifier:
         self.deliveries = deliveries
         self._spool = spool
         self.remembering = Remembering(spool, redact)
-        self._dispatch = Dispatch(self.deliveries, spool=self._spool)
+        self._dispatch = Dispatch(deliveries, spool=spool)
         self._heartbeat = heartbeat
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
         self._restore_later = restore
-        self.restored = self._restore(self._spool.load()) if self._spool is not None else ()
+        self.restored = self._restore()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The receivers' names."""
-        return tuple(one.name for one in self.deliveries)
+        return tuple(delivery.name for delivery in self.deliveries)
 
     @property
     def spool_problem(self) -> str:
@@ -52,10 +51,12 @@ class Notifier:
     @property
     def outcomes(self) -> dict[str, Mapping[str, int]]:
         """Counts of attempts by outcome, by the name of a receiver or heartbeat."""
-        found: dict[str, Mapping[str, int]] = {one.name: one.outcomes for one in self.deliveries}
+        outcomes: dict[str, Mapping[str, int]] = {
+            delivery.name: delivery.outcomes for delivery in self.deliveries
+        }
         if self._heartbeat is not None:
-            found[self._heartbeat.name] = self._heartbeat.outcomes
-        return found | self.query_heartbeats.outcomes
+            outcomes[self._heartbeat.name] = self._heartbeat.outcomes
+        return outcomes | self.query_heartbeats.outcomes
 
     def start(self) -> None:
         """Start deliveries and heartbeats."""
@@ -65,18 +66,20 @@ class Notifier:
             self._heartbeat.start()
         self.query_heartbeats.start()
 
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        """Hand over all open incidents and stale resolves; never waits.
+    def offer(self, incidents: tuple[Incident, ...]) -> None:
+        """Hand over all open incidents, and stale ones; never waits.
 
-        While another process of the same app runs, open alerts may be its own: no stale resolve
-        is sent.
+        While another process of the same app runs, what is open may be its own: then no stale
+        incident is sent.
         """
-        late = self._restore(self._spool.load(0.0)) if self._spool is not None else ()
+        late = self._restore(0.0)
         if late:
             self._restore_later(late)
-            incidents += _others(late, incidents)
-        is_alone = self._spool is None or not self._spool.is_taken
-        self._dispatch.offer(incidents, stale_resolves if is_alone else ())
+            keys = {incident.key for incident in incidents if not incident.is_stale}
+            incidents += tuple(incident for incident in late if incident.key not in keys)
+        if self._spool is not None and self._spool.is_taken:
+            incidents = tuple(incident for incident in incidents if not incident.is_stale)
+        self._dispatch.offer(incidents)
         if self._heartbeat is not None:
             self._heartbeat.beat(incidents)
 
@@ -114,13 +117,10 @@ class Notifier:
             if delivery.name in fallbacks and delivery.pending:
                 delivery.flush(deadline.left / 2)
 
-    def _restore(
-        self, entries: Mapping[str, tuple[OutboxEntry, ...]] | None
-    ) -> tuple[Incident, ...]:
-        """Restore the spooled outbox entries; returns the incidents that are still open."""
-        return self._dispatch.restore(entries) if entries is not None else ()
-
-
-def _others(found: Iterable[Incident], known: Iterable[Incident]) -> tuple[Incident, ...]:
-    keys = {one.key for one in known}
-    return tuple(one for one in found if one.key not in keys)
+    def _restore(self, timeout: float = LOAD_SECONDS) -> tuple[Incident, ...]:
+        """Restore what the spool holds, once; returns the incidents that are still open."""
+        kept = self._spool.load(timeout) if self._spool is not None else None
+        if kept is None:
+            return ()
+        self.remembering.left = kept
+        return self._dispatch.restore(kept.rows)

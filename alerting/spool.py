@@ -1,4 +1,4 @@
-"""Keeps outboxes, failures and flapping on disk, in a thread, so that they outlive the driver."""
+"""Keeps outboxes, failures and when alerts opened on disk, so that they outlive the driver."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ..core.files import HangDetector, write_whole
 from ..core.guard import Guard, Problem
 from ..core.threads import Loop
 from ..listener.past_failures import FailedQuery
-from .active_alert import FlapHistory
-from .outbox_entry import OutboxEntry, essence
+from .lifecycle import Opened
+from .outbox import OutboxRow, essence
 
 # -- spool lock -------------------------------------------------------------------------------
 # The lock of a spool: only one running process, and one spool of it, may write the file.
@@ -80,19 +80,21 @@ class SpoolLock:
 # -- spool file -------------------------------------------------------------------------------
 
 
-VERSION = 1
+VERSION = 2
 APP_CHARACTERS = 16
-Entries = dict[str, tuple[OutboxEntry, ...]]
-"""The entries of all outboxes, by receiver."""
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """All that outlives a process of one application; times are Unix seconds."""
+    """All that outlives a process of one application; times are Unix seconds.
+
+    ``rows`` are those of all outboxes, by receiver; ``failures`` those of queries; ``opened`` says
+    when alerts opened.
+    """
 
     version: int = VERSION
-    entries: Entries = {}
+    rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
-    flaps: tuple[FlapHistory, ...] = ()
+    opened: tuple[Opened, ...] = ()
 
 
 class SpoolBusyError(Exception):
@@ -153,10 +155,14 @@ class SpoolFile:
 
 
 def _decoded(content: bytes) -> Kept:
-    kept = msgspec.json.decode(content, type=Kept)
-    if kept.version != VERSION:
-        raise msgspec.ValidationError(f"version {kept.version}, this is for {VERSION}")
-    return kept
+    version = msgspec.json.decode(content, type=_Versioned).version
+    if version != VERSION:
+        raise msgspec.ValidationError(f"version {version}, this is for {VERSION}")
+    return msgspec.json.decode(content, type=Kept)
+
+
+class _Versioned(msgspec.Struct):
+    version: int = VERSION
 
 
 # -- spool trial ------------------------------------------------------------------------------
@@ -215,7 +221,7 @@ WRITE_AHEAD_SECONDS = 0.2
 
 
 class Spool:
-    """Stores the newest entries of every receiver, the failures of queries, and flapping alerts.
+    """Stores in a thread what outlives the process.
 
     It writes as soon as an important part changes. Deliveries do not depend on it: without a disk
     everything works while the process runs. What an earlier process left is not overwritten before
@@ -240,8 +246,6 @@ class Spool:
         self._loop = Loop("spool", self._step, guard, last=self._file.close)
         self._left: Kept | None = None
         """What an earlier process left, until ``load`` returns it."""
-        self._untaken = Kept()
-        """Of that, what was not taken yet."""
         self._is_open = False
         self._fails = False
         self._newest = Kept()
@@ -264,11 +268,11 @@ class Spool:
         if not self._loop.is_forked:
             self._loop.start()
 
-    def load(self, timeout: float = LOAD_SECONDS) -> Entries | None:
-        """Start, and return the entries of an earlier process by receiver, once.
+    def load(self, timeout: float = LOAD_SECONDS) -> Kept | None:
+        """Start, and return what an earlier process left, once.
 
         None if there was no spool, or if it could not be read within ``timeout`` seconds: then
-        call again with 0, since the entries may come later.
+        call again with 0, since it may come later.
         """
         if self._loop.is_forked:
             return None
@@ -279,42 +283,25 @@ class Spool:
             if left is None:
                 return None
             # What was offered before does not include it; the next offers will.
-            self._newest = self._untaken = left
+            self._newest = left
             self._changed.notify_all()
-            return left.entries
+            return left
 
-    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        """Store exactly these entries of one receiver; never waits for the disk."""
-
-        def change(kept: Kept) -> Kept:
-            others = {name: held for name, held in kept.entries.items() if name != receiver}
-            return replace(kept, entries=others | ({receiver: entries} if entries else {}))
-
-        self._change(change)
-
-    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Store exactly these failures; never waits for the disk."""
-        self._change(lambda newest: replace(newest, failures=kept))
-
-    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
-        """Store exactly these; never waits for the disk."""
-        self._change(lambda newest: replace(newest, flaps=kept))
-
-    def take_failures(self) -> tuple[FailedQuery, ...]:
-        """The failures that were stored with the entries of ``load``; returned once."""
+    def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
+        """Store exactly these rows of one receiver; never waits for the disk."""
         if self._loop.is_forked:
-            return ()
+            return
         with self._changed:
-            left, self._untaken = self._untaken, replace(self._untaken, failures=())
-        return left.failures
+            others = {name: kept for name, kept in self._newest.rows.items() if name != receiver}
+            all_rows = others | {receiver: rows} if rows else others
+            self._replace(replace(self._newest, rows=all_rows))
 
-    def take_flaps(self) -> tuple[FlapHistory, ...]:
-        """How often alerts have fired, as stored with the entries of ``load``; returned once."""
+    def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
+        """Store exactly these failures and opened alerts; never waits for the disk."""
         if self._loop.is_forked:
-            return ()
+            return
         with self._changed:
-            left, self._untaken = self._untaken, replace(self._untaken, flaps=())
-        return left.flaps
+            self._replace(replace(self._newest, failures=failures, opened=opened))
 
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
@@ -346,15 +333,11 @@ class Spool:
             self._changed.notify_all()
         self._loop.join(timeout - (time.monotonic() - began))
 
-    def _change(self, change: Callable[[Kept], Kept]) -> None:
-        if self._loop.is_forked:
-            return
-        with self._changed:
-            newest = change(self._newest)
-            if newest != self._newest:
-                self._newest = newest
-                self._offered += 1
-                self._changed.notify_all()
+    def _replace(self, newest: Kept) -> None:
+        if newest != self._newest:
+            self._newest = newest
+            self._offered += 1
+            self._changed.notify_all()
 
     def _step(self) -> None:
         """Open the file, or write what is new; after a failure, wait a little."""
@@ -413,6 +396,6 @@ class Spool:
 
 
 def _essence(kept: Kept) -> tuple[object, ...]:
-    """The parts that are worth a write: not the texts of entries, which change with every poll."""
-    entries = [(name, *map(essence, held)) for name, held in sorted(kept.entries.items())]
-    return (kept.version, entries, kept.failures, kept.flaps)
+    """The parts that are worth a write: not the texts of rows, which change with every poll."""
+    rows = [(name, *map(essence, held)) for name, held in sorted(kept.rows.items())]
+    return (rows, kept.failures, kept.opened)

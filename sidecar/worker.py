@@ -169,10 +169,8 @@ class Worker:
         self._evaluated_at = now
         self.state.own(self._inputs.ownership())
         wall, silences = self._wall(), self._inputs.silences()
-        self._remembering.restore(self.state, now, wall)
-        self._remembering.restore_opened(self._lifecycle, now, wall)
+        self._remembering.restore(self.state, self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
-        self._remembering.keep(snapshot, self.policy, wall)
         evaluation = evaluate(snapshot, now, self.policy)
         evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))
         for rule, error in evaluation.errors:
@@ -182,7 +180,7 @@ class Worker:
         )
         for stage, error in self._lifecycle.errors.items():
             self._on_error(stage, error)
-        self._remembering.keep_opened(self._lifecycle, now, wall)
+        self._remembering.keep(snapshot, self.policy, self._lifecycle, wall)
         self.evaluated = Evaluated(
             snapshot,
             evaluation,
