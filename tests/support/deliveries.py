@@ -7,8 +7,8 @@ import threading
 from msgspec.structs import replace
 from support.patience import PATIENCE_SECONDS
 
-from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox_entry import OutboxEntry
+from querypulse.alerting.alert import Alert, Incident, incident_key
+from querypulse.alerting.outbox import OutboxRow
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.states import DeliveryOutcome
@@ -29,7 +29,14 @@ def alert(query="a", *, severity="critical", starts_at=WALL, ends_at=None, summa
 def incident(*queries, revision=0, muted="", **alert_options) -> Incident:
     """An incident of these queries, by default of ``a``."""
     alerts = tuple(alert(query, **alert_options) for query in queries or ("a",))
-    return Incident(alerts, revision, muted)
+    labels = {"app": "etl", "query": alerts[0].query if len(alerts) == 1 else "*"}
+    severity = alerts[0].labels["severity"]
+    return Incident(incident_key(labels, severity), labels, severity, alerts, revision, muted)
+
+
+def stale(query="a", *, severity="critical") -> Incident:
+    labels = {"app": "etl", "query": query}
+    return Incident(incident_key(labels, severity), labels, severity, ())
 
 
 def over(one: Incident, ends_at: float) -> Incident:
@@ -61,7 +68,7 @@ def gone() -> DeliveryError:
 
 def said(one: Incident) -> tuple[str, str]:
     """The content of a notification: the queries, and whether they fire."""
-    queries = "+".join(alert.labels["query"] for alert in one.alerts)
+    queries = "+".join(alert.query for alert in one.alerts) or one.query
     return queries, "firing" if one.ends_at is None else "resolved"
 
 
@@ -88,7 +95,7 @@ class Recorder:
             self.incidents.append(one)
             self._changed.notify_all()
         assert self.free.wait(PATIENCE_SECONDS), "nobody lets the receiver answer"
-        query = one.alerts[0].labels["query"]
+        query = said(one)[0].split("+")[0]
         if self.always is not None:
             raise self.always
         if self.failures.get(query):
@@ -105,17 +112,17 @@ class Recorder:
 
 
 class MemorySpool:
-    """A spool that keeps every offer; ``entries`` has each receiver's newest."""
+    """A spool that keeps every offer; ``rows`` has each receiver's newest."""
 
     def __init__(self) -> None:
-        self.offers: list[tuple[str, tuple[OutboxEntry, ...]]] = []
+        self.offers: list[tuple[str, tuple[OutboxRow, ...]]] = []
 
     @property
-    def entries(self) -> dict[str, tuple[OutboxEntry, ...]]:
+    def rows(self) -> dict[str, tuple[OutboxRow, ...]]:
         return dict(self.offers)
 
-    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        self.offers.append((receiver, entries))
+    def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
+        self.offers.append((receiver, rows))
 
     def write_ahead(self) -> None:
         """Nothing to wait for."""
