@@ -19,6 +19,8 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 WARNING = Severity.WARNING.value
 CRITICAL = Severity.CRITICAL.value
+OF_CRITICAL, OF_WARNING = "the critical incident", "the warning"
+"""What an open alert goes on in, as its end in an incident of the other severity says it."""
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -48,6 +50,11 @@ class Alert(msgspec.Struct, frozen=True):
     def muted(self) -> str:
         """Why nobody is notified of it ("silenced until ..."); empty if somebody is."""
         return self.annotations.get("muted", "")
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has ended in this incident only, and goes on in another."""
+        return self.annotations.get("superseded_by") in {OF_CRITICAL, OF_WARNING}
 
     def ended(self, wall: float, **notes: str) -> Alert:
         """The alert, ended at Unix time ``wall``, with annotations that say how."""
@@ -81,7 +88,7 @@ class Incident(msgspec.Struct, frozen=True):
 
     @property
     def is_critical(self) -> bool:
-        """Whether it is, or has been, critical."""
+        """Whether one of its open alerts is critical."""
         return self.severity == CRITICAL
 
     @property

@@ -9,8 +9,9 @@ at one) opens it; it ends once its query has recovered. One that opens for the t
 day is held open until it has been absent for as long as those three took (15 min to 2 h).
 
 An *incident* holds the open alerts of one subject: a query, or the driver (``*``). It opens with
-the first and resolves with the last. People are notified when it opens, when it becomes critical,
-when a failure joins what was only suspected, and every ``repeat_interval_seconds``.
+the first and resolves with the last. It is critical while one of them is: when that changes, the
+incident ends and one of the other severity opens. People are notified when an incident opens, when
+a failure joins what was only suspected, and every ``repeat_interval_seconds``.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from msgspec.structs import replace
 from ..core.text import duration
 from ..listener.state.identity import RESERVED
 from ..listener.state.snapshot import Snapshot
-from .alert import CRITICAL, WARNING, Alert, Incident, incident_key, incident_labels
+from .alert import (
+    CRITICAL,
+    OF_CRITICAL,
+    OF_WARNING,
+    WARNING,
+    Alert,
+    Incident,
+    incident_key,
+    incident_labels,
+)
 from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
 from .finding import WHOLE_DRIVER, Finding
@@ -31,7 +41,7 @@ from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 from .rules import driver_down, query_failed, query_given_up
 from .silences import Silence, silence_of, why_muted
 
-FACTS = frozenset({query_failed.NAME, query_given_up.NAME})
+FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
 POLLS = 2
 UNSEEN_SECONDS = 24 * 3600.0
@@ -42,7 +52,6 @@ FLAPS = 3
 FLAP_WINDOW_SECONDS = 24 * 3600.0
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
 MAX_REMEMBERED = 1000
-BECAME_CRITICAL = "the critical incident"
 RECOVERED_IN_SILENCE = "it recovered while it was silenced"
 
 Identity = tuple[str, str]
@@ -227,7 +236,7 @@ class OpenIncident(msgspec.Struct, frozen=True):
 
     @property
     def is_critical(self) -> bool:
-        """Whether it is, or has been, critical."""
+        """Whether one of its alerts is critical."""
         return self.severity == CRITICAL
 
 
@@ -407,7 +416,9 @@ class Lifecycle:
             return None
         for other in self._tracked.values():
             alert, recovery = other.alert, other.recovery
-            if not other.is_open or alert.query != WHOLE_DRIVER or not alert.is_critical:
+            is_drivers = alert.query == WHOLE_DRIVER and alert.is_critical
+            # One that only an earlier process found explains nothing.
+            if not is_drivers or not other.is_open or not other.polls:
                 continue
             recently = (
                 recovery is not None
@@ -483,10 +494,11 @@ class Lifecycle:
                     yield self._incident(subject, incident.severity, incident.ended, incident)
                 continue
             is_critical = any(tracked.alert.is_critical for tracked in alerts)
-            if incident is not None and is_critical and not incident.is_critical:
-                yield self._end_as_warning(subject, incident, alerts, update.wall)
+            severity = CRITICAL if is_critical else WARNING
+            if incident is not None and incident.severity != severity:
+                yield self._hand_over(subject, incident, alerts, update.wall)
                 incident = None
-            incident = incident or OpenIncident(CRITICAL if is_critical else WARNING)
+            incident = incident or OpenIncident(severity)
             yield self._present_open(subject, incident, alerts, update)
 
     def _present_open(
@@ -520,16 +532,14 @@ class Lifecycle:
             subject, incident.severity, (*alerts, *incident.ended), incident, muted
         )
 
-    def _end_as_warning(
+    def _hand_over(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float
     ) -> Incident:
-        """The end of a warning that continues as a critical incident, under another key."""
-        ended = [
-            tracked.alert.ended(wall, superseded_by=BECAME_CRITICAL)
-            for tracked in members
-            if not tracked.alert.is_critical
-        ]
-        return self._incident(subject, WARNING, (*ended, *incident.ended), incident)
+        """The end of an incident whose alerts go on in that of the other severity."""
+        successor = OF_WARNING if incident.is_critical else OF_CRITICAL
+        moved = [tracked.alert.ended(wall, superseded_by=successor) for tracked in members]
+        alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
+        return self._incident(subject, incident.severity, alerts, incident)
 
     def _incident(
         self,

@@ -13,6 +13,7 @@ from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that 
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import Any
 
@@ -71,14 +72,19 @@ FACTS = RunFacts("id", "run", "name", parse_trigger("ProcessingTimeTrigger(0)"),
 
 
 class LifecycleHarness:
-    """One driver's queries; ``reported`` has the notifications: ``"12 + StreamingQueryFailed a"``.
+    """One driver's queries; ``reported`` has the notifications, such as ``"12 + a Failed"``.
 
-    ``+``: a new incident; ``^``: a reminder; ``-``: the incident has resolved.
+    ``+``: a new incident; ``^``: notified again; ``-``: resolved. Then the end of the key, and the
+    names of the open alerts, the most prominent first; of a group, also the queries.
+    ``closed`` has what an earlier process may have left open, as ``"30 a"``.
     """
 
-    def __init__(self, app: str = "etl", **terms: float) -> None:
+    def __init__(self, app: str = "etl", labels: dict | None = None, **terms: float) -> None:
         self.lifecycle = Lifecycle(
-            app, Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings(**terms)
+            app,
+            Guidance("https://runbooks.example/{alertname}.md"),
+            LifecycleSettings(**terms),
+            labels,
         )
         self.now = 0.0
         self.reported: list[str] = []
@@ -89,6 +95,9 @@ class LifecycleHarness:
         self.pauses: tuple[Pause, ...] = ()
         self.wall_jump = 0.0
         self.reason = "as found"
+        self.causes: dict[str, str] = {}
+        """By query: the error class of its failures."""
+        self.is_last = False
         self.warnings = WARNINGS
         self._conditions: dict[str, str] = {}
         self._queries: dict[str, Query] = {}
@@ -119,11 +128,12 @@ class LifecycleHarness:
         evaluation = Evaluation(tuple(self._findings()), self._healths())
         snapshot = Snapshot(self.now, 0.0, tuple(self._queries.values()), pauses=self.pauses)
         wall = WALL + self.now + self.wall_jump
-        self.incidents = self.lifecycle.update(evaluation, snapshot, self.now, wall, self.silences)
+        updated = self.lifecycle.update(
+            evaluation, snapshot, self.now, wall, self.silences, is_last=self.is_last
+        )
+        self.closed += [f"{self.now:g} {subject(stale)}" for stale in updated if stale.is_stale]
+        self.incidents = tuple(incident for incident in updated if not incident.is_stale)
         self._report()
-        known = {closed.partition(" ")[2] for closed in self.closed}
-        keys = [one.key for one in self.lifecycle.stale_resolves]
-        self.closed += [f"{self.now:g} {key}" for key in keys if key not in known]
         return self.incidents
 
     def play(self, story: list[tuple[float, str, str]], until: int) -> LifecycleHarness:
@@ -159,17 +169,16 @@ class LifecycleHarness:
                 self._evaluate(target, *shorter)
 
     def _copied(self) -> dict[str, Any]:
-        resolves = self.lifecycle.stale_resolves
-        return deepcopy(self.__dict__, {id(resolves): resolves})
+        return deepcopy(self.__dict__)
 
     def _shown(self) -> tuple[object, ...]:
         """What an evaluation may change, but the newest evidence."""
         lifecycle = self.lifecycle
         return (
-            *map(len, (self.reported, self.ended, self.closed, lifecycle.stale_resolves)),
+            *map(len, (self.reported, self.ended, self.closed)),
             [(one.key, one.revision, one.ends_at, one.muted) for one in self.incidents],
-            [(one.key, one.labels["severity"]) for one in lifecycle.alerts],
-            [one.alert.key for one in lifecycle.suppressed],
+            [alert.labels for alert in lifecycle.alerts],
+            [pair.alert.labels for pair in lifecycle.suppressed],
         )
 
     def _live(self, query: Query, what: str) -> Query:
@@ -198,7 +207,10 @@ class LifecycleHarness:
                 state=STATES[name.rstrip("!")],
                 reason=self.reason,
                 summary=f"{query} is unhealthy",
-                evidence={"at": f"{self.now:g}"},
+                evidence={
+                    "at": f"{self.now:g}",
+                    "error_class": self.causes.get(query, "OutOfMemoryError"),
+                },
             )
             for query, what in self._conditions.items()
             for name in what.split("+")
@@ -233,5 +245,13 @@ class LifecycleHarness:
         assert before == {}, "every reported incident must resolve explicitly"
 
     def _record(self, what: str, incident: Incident) -> None:
-        names = ",".join(alert.labels["query"] for alert in incident.alerts)
-        self.reported.append(f"{self.now:g} {what} {incident.name} {names}")
+        names = [re.sub("^Streaming(Query)?", "", alert.name) for alert in incident.firing]
+        text = "+".join(dict.fromkeys(names))
+        if any(alert.query != incident.query for alert in incident.firing):
+            text += f"({','.join(dict.fromkeys(alert.query for alert in incident.firing))})"
+        self.reported.append(f"{self.now:g} {what} {subject(incident)} {text}".rstrip())
+
+
+def subject(incident: Incident) -> str:
+    """The end of its key: the query, and ``/warning``."""
+    return incident.key.split("/", 2)[2]

@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
 
-from querypulse.alerting.active_alert import WITHIN_SECONDS
-from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.inhibition import INDEPENDENT_ALERTS
+from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.lifecycle import FACTS, FLAP_WINDOW_SECONDS, GROUP_SECONDS
 from querypulse.alerting.silences import Silence
 from querypulse.listener.state.snapshot import Pause
 
@@ -24,13 +23,7 @@ DRIVER_NAMES = (
     "QuerypulseMonitoringDegraded",
     "QuerypulseEventsMissing",
 )
-OWN_NAMES = tuple(
-    sorted(
-        set(STATES)
-        - {"QuerypulseEventsMissing", "QuerypulseMonitoringDegraded"}
-        - INDEPENDENT_ALERTS
-    )
-)
+OWN_NAMES = tuple(sorted(set(STATES) - {*DRIVER_NAMES[2:], "StreamingDriverDown"}))
 CONDITIONS = (
     *OWN_NAMES,
     *(
@@ -77,11 +70,13 @@ class Watch:
     def __init__(self) -> None:
         self.harness = LifecycleHarness(repeat_interval_seconds=120.0)
         self.open: dict[str, Incident] = {}
-        self.ripe: Counter[str] = Counter()
+        self.calm = 0.0
+        """Seconds since an alert last opened."""
 
     def step(self, after, changes, silences) -> None:
         harness = self.harness
         harness.now += after
+        before = {identity(alert) for alert in harness.lifecycle.alerts}
         if after > 1000:
             harness.pauses = (*harness.pauses, Pause(harness.now, after - 100))[-3:]
         harness.silences = list(silences)
@@ -89,11 +84,14 @@ class Watch:
             if what != "forgotten" or query in harness._conditions:
                 harness.condition(query, what)
         harness.tick()
+        opened = {identity(alert) for alert in harness.lifecycle.alerts} - before
+        self.calm = 0.0 if opened else self.calm + after
         self.check()
 
-    def found(self) -> set[str]:
+    def found(self) -> set[tuple[str, str]]:
+        """The conditions that hold: name of the alert, and query."""
         return {
-            f"querypulse/etl/{query}/{name}"
+            (name, query)
             for query, what in self.harness._conditions.items()
             for name in what.split("+")
             if name in STATES
@@ -106,25 +104,27 @@ class Watch:
         for key, incident in incidents.items():
             self.check_sent(incident, self.open.get(key))
         self.open = {key: one for key, one in incidents.items() if one.ends_at is None}
-        members = [alert for one in self.open.values() for alert in one.alerts]
-        firing = [alert.key for alert in members if alert.ends_at is None]
-        assert sorted(firing) == sorted(alert.key for alert in self.harness.lifecycle.alerts)
-        labels = {tuple(alert.labels.values()) for alert in members}
-        assert len(labels) == len(members), "each alert belongs to one incident"
+        subjects = [incident.query for incident in self.open.values()]
+        assert len(set(subjects)) == len(subjects), "one open incident for each subject"
+        firing = [identity(alert) for one in self.open.values() for alert in one.firing]
+        assert len(set(firing)) == len(firing), "each alert is in one incident"
+        shown = {identity(alert) for alert in self.harness.lifecycle.alerts}
+        assert set(firing) <= shown
+        if self.calm > GROUP_SECONDS:
+            assert set(firing) == shown, "no alert waits longer than for a group"
 
     def check_sent(self, incident, before) -> None:
-        found = self.found()
         over = [alert for alert in incident.alerts if alert.ends_at is not None]
-        ended = {alert.key for alert in over} - ended_before(before)
-        assert not found & ended, "no alert resolves while its condition holds"
         assert all(alert.ends_at >= alert.starts_at for alert in over)
-        assert len({alert.name for alert in incident.alerts}) == 1
+        done = {identity(alert) for alert in over if "superseded_by" not in alert.annotations}
+        assert not self.found() & (done - ended(before)), "nothing resolves while it holds"
+        critical = any(alert.is_critical for alert in incident.firing)
+        assert incident.is_over or incident.is_critical == critical
         if before is None:
             assert incident.ends_at is None, "an incident fires before it resolves"
             return
-        known, left = ([alert.key for alert in one.alerts] for one in (before, incident))
-        assert [key for key in known if key in left] == left, "no alert joins an incident"
-        assert set(known) - set(left) <= ended_before(before), "a firing alert stays"
+        known = {identity(alert) for alert in before.alerts}
+        assert known <= {identity(alert) for alert in incident.alerts}, "no alert is lost"
         assert before.revision <= incident.revision <= before.revision + 1
         assert not incident.muted or incident.revision == before.revision
 
@@ -133,14 +133,18 @@ class Watch:
         for _ in range(20):
             self.step(60.0, (), ())
         # A flapping alert resolves after an absence as long as its last three times: up to a day.
-        for _ in range(int(WITHIN_SECONDS / 900)):
+        for _ in range(int(FLAP_WINDOW_SECONDS / 900)):
             if self.harness.incidents:
                 self.step(900.0, (), ())
 
 
-def ended_before(incident: Incident | None) -> set[str]:
+def identity(alert: Alert) -> tuple[str, str]:
+    return alert.name, alert.query
+
+
+def ended(incident: Incident | None) -> set[tuple[str, str]]:
     alerts = () if incident is None else incident.alerts
-    return {alert.key for alert in alerts if alert.ends_at is not None}
+    return {identity(alert) for alert in alerts if alert.ends_at is not None}
 
 
 @given(steps)
@@ -156,41 +160,26 @@ def test_recovery_resolves_every_alert_exactly_once(story):
     for step in story:
         watch.step(*step)
     watch.recover_all()
-    sent = Counter(reported.split(" ", 1)[1][:1] for reported in watch.harness.reported)
+    sent = Counter(reported.split(" ")[1] for reported in watch.harness.reported)
 
     assert watch.harness.incidents == watch.harness.lifecycle.alerts == ()
     assert sent["+"] == sent["-"]
 
 
 @given(steps)
-def test_query_has_at_most_one_open_alert_that_is_not_independent(story):
-    """Without silences: a silenced alert suppresses nothing."""
-    watch = Watch()
-    for pause, found, _ in story:
-        watch.step(pause, found, ())
-        alerts = watch.harness.lifecycle.alerts
-        own = [alert for alert in alerts if alert.name not in INDEPENDENT_ALERTS]
-        each = Counter(alert.labels["query"] for alert in own)
-        del each["*"]
-        assert all(count == 1 for count in each.values()), each
-
-
-@given(steps)
-def test_critical_at_two_polls_fires_unless_a_driver_alert_covers_it(story):
+def test_critical_at_two_polls_is_open_unless_an_alert_of_the_driver_covers_it(story):
     watch = Watch()
     before = set()
     for step in story:
         watch.step(*step)
         found = watch.found()
         alerts = watch.harness.lifecycle.alerts
-        covers_all = any(
-            alert.labels["query"] == "*" and alert.labels["severity"] == "critical"
-            for alert in alerts
-        )
-        sure = {key for key in found if key in before or key.endswith("/StreamingQueryFailed")}
-        critical = {key for key in sure if key.rsplit("/", 1)[1] not in WARNINGS}
-        if not covers_all:
-            assert critical <= {alert.key for alert in alerts}
+        covers_all = any(alert.query == "*" and alert.is_critical for alert in alerts)
+        sure = {one for one in found if one in before or one[0] in FACTS}
+        critical = {one for one in sure if one[0] not in WARNINGS}
+        if covers_all:
+            critical = {one for one in critical if one[0] in FACTS}
+        assert critical <= {identity(alert) for alert in alerts}
         before = found
 
 
@@ -215,8 +204,8 @@ def incident(queries, name, revision, first_is_over) -> Incident:
     ]
     if first_is_over:
         alerts[0] = Alert(alerts[0].labels, {}, WALL - 9, WALL - 5)
-    group = f"querypulse/etl/*/{name}"
-    return Incident(tuple(alerts), revision, opened_as=group if len(alerts) > 1 else "")
+    labels = incident_labels("etl", queries[0] if len(queries) == 1 else "*", {})
+    return Incident(incident_key(labels, "critical"), labels, "critical", tuple(alerts), revision)
 
 
 def newest(restored) -> list[Incident]:
