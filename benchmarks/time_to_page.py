@@ -42,7 +42,7 @@ IDLE, CLOGGED = "idle", "clogged"
 CANDIDATES = {IDLE: (OURS, PROMETHEUS), CLOGGED: (OURS, EVENT_ONLY, PROMETHEUS)}
 """By phase."""
 MEDIAN_SECONDS, P99_SECONDS = 0.6, 1.5
-RULES = ROOT / "dashboards" / "prometheus" / "rules.yaml"
+RULES = ROOT / "dashboards" / "prometheus" / "*.yaml"
 PROMETHEUS_INTERVAL = "15s"
 STALL_FLOOR_SECONDS = 5.0
 PHASE_SECONDS = 35.0
