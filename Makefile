@@ -44,7 +44,7 @@ MINUTES := 5
 FUZZ_TARGETS := events state http settings
 # How long `make soak` runs.
 SOAK_MINUTES := 30
-GENERATORS := rules grafana stack settings
+GENERATORS := grafana settings
 APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmanager \
   prometheus-pushgateway:prometheus-pushgateway chromium:chromium
 
@@ -138,7 +138,7 @@ lint: $(VENV)/.dev
 bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards write rules and dashboards with their generators
+## make dashboards write dashboards and pages of the docs with their generators
 dashboards: $(VENV)/.dev
 	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md

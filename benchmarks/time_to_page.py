@@ -42,7 +42,7 @@ IDLE, CLOGGED = "idle", "clogged"
 CANDIDATES = {IDLE: (OURS, PROMETHEUS), CLOGGED: (OURS, EVENT_ONLY, PROMETHEUS)}
 """By phase."""
 MEDIAN_SECONDS, P99_SECONDS = 0.6, 1.5
-RULES = ROOT / "dashboards" / "prometheus" / "rules.yaml"
+RULES = ROOT / "dashboards" / "prometheus" / "*.yaml"
 PROMETHEUS_INTERVAL = "15s"
 STALL_FLOOR_SECONDS = 5.0
 PHASE_SECONDS = 35.0
@@ -100,7 +100,6 @@ def _measure(stack: ExitStack) -> list[ReportDelay]:
         http_port=0,
         webhook_url=f"{receiver.url}/{OURS}",
         stall_floor_seconds=STALL_FLOOR_SECONDS,
-        group_min_queries=ALONE,
     )
     stack.callback(sidecar.close)
     stack.enter_context(_prometheus(folder, str(sidecar.url), receiver.place))

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from prometheus_client.utils import floatToGoString
 
-from .published_state import Buckets
+from .published_state import Buckets, Labels
 
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=underscores"
@@ -24,7 +24,6 @@ KEPT_LABELS = 4096
 _SUFFIXES = {"counter": "_total", "info": "_info"}
 """The suffixes that OpenMetrics omits from family names."""
 
-Labels = tuple[str, ...]
 Sample = tuple[str, Labels, Labels, float]
 """The sample's name, its label names, their values, and the figure."""
 

@@ -13,13 +13,19 @@ from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from ..alerting.alert import OCCURRENCE, Alert
 from ..core.installed import VERSION
 from ..core.states import LOSS_REASONS, OUTCOMES, STATES
 from ..listener.events import EventKind, Progress, SourceProgress
 from ..listener.state.query import BUCKETS
-from .exposition import Family, Labels
-from .published_state import Buckets, Monitor, PublishedState
+from .exposition import Family
+from .published_state import (
+    ALERT_LABELS,
+    Buckets,
+    Labels,
+    Monitor,
+    PublishedState,
+    alert_labels,
+)
 from .query_row import QueryRow, rows
 
 T = TypeVar("T")
@@ -28,7 +34,6 @@ Reading = float | Figures | Buckets | None
 
 QUERY = "spark_streaming_query"
 QUERY_LABELS = ("app", "query")
-ALERT_LABELS = (*QUERY_LABELS, "alertname", "severity")
 MAX_QUERIES = 1000
 """Each query has about 75 series, besides those of its sources and topics."""
 MAX_EDGES = 2000
@@ -81,7 +86,7 @@ def all_families(published: PublishedState | None) -> Iterator[Family]:
     yield from (_family(figure, shown, QUERY_LABELS) for figure in QUERY_FIGURES)
     yield _edges(shown)
     yield from (_family(figure, scrape) for figure in DRIVER_FIGURES)
-    yield _open_alerts(published.alerts)
+    yield _alerts(published)
     yield from (_family(figure, scrape) for figure in MONITOR_FIGURES)
 
 
@@ -112,18 +117,17 @@ def _edges(shown: Sequence[tuple[Labels, QueryRow]]) -> Family:
     return family
 
 
-def _open_alerts(alerts: Sequence[Alert]) -> Family:
-    """Only an alert that was held open and then lasted has an occurrence."""
+def _alerts(published: PublishedState) -> Family:
     family = Family(
         "spark_streaming_query_alert",
-        'Whether querypulse has this alert open; query "*" is the whole driver, and an alert that '
-        "was held open and then lasted has an occurrence.",
+        "1 while querypulse has this alert open, and 0 for ten minutes after it ended; "
+        'query "*" is the whole driver.',
+        ALERT_LABELS,
     )
-    series = {}
-    for alert in alerts:
-        names = (*ALERT_LABELS, *((OCCURRENCE,) if OCCURRENCE in alert.labels else ()))
-        series[names, tuple(alert.labels[name] for name in names)] = 1.0
-    family.samples += [(family.name, *labels, value) for labels, value in series.items()]
+    series = dict.fromkeys(published.alerts_last_open, 0.0)
+    series |= dict.fromkeys(map(alert_labels, published.alerts), 1.0)
+    for labels, value in series.items():
+        family.add(labels, value)
     return family
 
 
@@ -278,16 +282,6 @@ QUERY_FIGURES: tuple[Figure[QueryRow], ...] = (
         f"{QUERY}_trigger_interval_seconds",
         "The interval of the query's trigger; absent without one.",
         lambda row: None if row.facts is None else row.facts.trigger.interval_seconds or None,
-    ),
-    Figure(
-        f"{QUERY}_lag_allowed_offsets",
-        "How large the query's lag may be before it counts as lagging.",
-        lambda row: row.health.lag_allowed_offsets,
-    ),
-    Figure(
-        f"{QUERY}_restart_budget",
-        "How many failures within restart_window_seconds make the query count as flapping.",
-        lambda row: row.health.restart_budget,
     ),
     Figure(
         f"{QUERY}_expected_input_seconds",

@@ -117,6 +117,29 @@ class Monitor(msgspec.Struct, frozen=True, kw_only=True):
     probe_duration_seconds: Timing = Timing()
 
 
+Labels = tuple[str, ...]
+ALERT_LABELS = ("app", "query", "alertname", "severity")
+ENDED_ALERT_SECONDS = 600.0
+"""How long an alert that has ended keeps its series, as 0: while a scrape fails, Prometheus cannot
+know a series that has gone because the alert ended from one that it did not get."""
+
+
+def alert_labels(alert: Alert) -> Labels:
+    """The values of ``ALERT_LABELS``."""
+    return tuple(alert.labels[name] for name in ALERT_LABELS)
+
+
+def alerts_last_open(
+    before: Mapping[Labels, float], alerts: Iterable[Alert], now: float
+) -> dict[Labels, float]:
+    """When each alert was last open: those that are, and those that ended within ten minutes.
+
+    ``before`` is the previous result, ``alerts`` are open at ``now``; monotonic seconds.
+    """
+    recent = {labels: at for labels, at in before.items() if now - at < ENDED_ALERT_SECONDS}
+    return recent | dict.fromkeys(map(alert_labels, alerts), now)
+
+
 class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that readers see at one moment; nothing in it changes after publication.
 
@@ -133,6 +156,8 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     wall: float
     expected: tuple[str, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
+    alerts_last_open: Mapping[Labels, float] = {}
+    """See the function of that name."""
     lag_by_partition: bool = False
     flow: Flow = Flow()
     passed: Mapping[str, float] = {}

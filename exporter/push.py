@@ -17,15 +17,15 @@ from ..core.installed import VERSION
 from ..core.secret import Secret
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Loop
-from .exposition import TEXT, Family, Labels, as_text, base_name, printable
+from .exposition import TEXT, Family, as_text, base_name, printable
 from .metrics import all_families
-from .published_state import PublishedState, Pushes
+from .published_state import Labels, PublishedState, Pushes
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import HistogramDataPoint, Metric
 
 MAX_PAUSE_SECONDS = 60.0
-"""The longest pause after errors: a rule about a driver that is down waits two minutes."""
+"""The longest pause after errors: a rule about a driver that is down waits five minutes."""
 
 
 class Pushgateway:

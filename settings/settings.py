@@ -134,10 +134,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     idle."""
     repeat_interval_seconds: Seconds = 4 * 3600.0
     """Reminder while an alert keeps firing."""
-    group_min_queries: Annotated[int, Meta(ge=2)] = 3
-    """This many queries that fail together for one cause are grouped into one page."""
-    group_window_seconds: Grace = 10.0
-    """The time within which they must fail."""
     silences: tuple[SilenceSettings, ...] = ()
     """Suppress matching alerts for a time: [alerts.md](alerts.md#silences).
     Example: `[{queries = "bronze", until = "2026-12-01T06:00:00Z"}]`"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..alerting.generic_apps import problem_of
 from ..alerting.lifecycle import Evaluated
@@ -14,8 +14,10 @@ from ..exporter.published_state import (
     CALLBACK_BUCKETS,
     PROBE_BUCKETS,
     Buckets,
+    Labels,
     Monitor,
     PublishedState,
+    alerts_last_open,
 )
 from ..exporter.push import Publisher
 from ..listener.event_reader import EventReader
@@ -45,18 +47,22 @@ class MonitorFacts:
     publishers: list[Publisher]
     callback_durations: Buckets = CALLBACK_BUCKETS
     probe_durations: Buckets = PROBE_BUCKETS
+    alerts_last_open: dict[Labels, float] = field(default_factory=dict)
 
     def published(self, evaluated: Evaluated) -> PublishedState:
         """Everything that readers may see, frozen."""
         durations = _drain(self.listener.callback_durations)
         self.callback_durations = self.callback_durations.add(durations)
         self.probe_durations = self.probe_durations.add(_drain(self.prober.probe_durations))
+        now = evaluated.snapshot.at
+        self.alerts_last_open = alerts_last_open(self.alerts_last_open, evaluated.alerts, now)
         return PublishedState(
             app=self.app,
             spark_version=self.spark_version,
             snapshot=evaluated.snapshot,
             health=evaluated.evaluation.health,
             alerts=evaluated.alerts,
+            alerts_last_open=self.alerts_last_open,
             suppressed=evaluated.suppressed,
             monitor=self._monitor(evaluated.snapshot),
             wall=time.time(),

@@ -15,6 +15,7 @@ from pathlib import Path
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 OUTPUT_CHARACTERS = 2000
+# Below the range from which systems take the ports of outgoing connections.
 _PORTS = range(20_000, 32_768)
 # A cluster id is 16 bytes in base64; these are "querypulsedemo-1".
 _CLUSTER = "cXVlcnlwdWxzZWRlbW8tMQ"
@@ -58,7 +59,7 @@ class Broker:
         self._properties = folder / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
         self._guard: subprocess.Popen[bytes] | None = None
-        port, controller = _free_ports()
+        port, controller = free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{port}"
         properties = {
             **_SETTINGS,
@@ -156,12 +157,13 @@ def _scala_library() -> list[Path]:
     return sorted((Path(pyspark.__file__).parent / "jars").glob("scala-library-*.jar"))
 
 
-def _free_ports() -> tuple[int, int]:
-    """Two unused ports outside the range that systems use for outgoing connections."""
-    found: list[int] = []
-    for port in random.sample(_PORTS, len(_PORTS)):
+def free_ports(count: int) -> list[int]:
+    """Unused ports of loopback that no outgoing connection takes before a server binds them."""
+    ports: list[int] = []
+    # Other processes that start a server draw from the same range: no common seed.
+    for port in random.SystemRandom().sample(_PORTS, len(_PORTS)):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            found.append(port)
-        if len(found) > 1:
+            ports.append(port)
+        if len(ports) == count:
             break
-    return found[0], found[1]
+    return ports

@@ -169,7 +169,7 @@ FAILURES = {
 
 
 def test_query_that_fails_because_of_its_table_is_reported_with_the_cause(table, watch, pages):
-    watch(group_min_queries=100)
+    watch()
     unlike = {}
     for kill, (error_class, text) in FAILURES.items():
         kill(table(kill.__name__).write(3))

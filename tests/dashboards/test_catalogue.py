@@ -40,7 +40,7 @@ def texts(value, keys, under=None):
 def shipped_queries():
     """Place -> what dashboards and rules ask for."""
     found = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in grafana().items()}
-    found["prometheus/rules.yaml"] = "\n".join(rule["expr"] for rule in prometheus_rules())
+    found["prometheus"] = "\n".join(rule["expr"] for rule in prometheus_rules())
     return found
 
 

@@ -1,9 +1,8 @@
-"""The shipped configuration of Alertmanager: its routes, groups and inhibition rules."""
+"""The shipped configuration of Alertmanager: its routes, groups and inhibition."""
 
 from __future__ import annotations
 
 import subprocess
-from functools import cache
 from itertools import count
 
 import pytest
@@ -12,29 +11,10 @@ import yaml
 from support.alertmanager import RealAlertmanager
 from support.observed import ALERTMANAGER, AlertReceivers, shown_to
 from support.patience import PATIENCE_SECONDS, until
-from support.rule_files import shipped
-
-from querypulse.alerting.alert import LASTING, OCCURRENCE
 
 pytestmark = pytest.mark.alertmanager
 
-USUAL = {
-    "StreamingDataLossRisk": "warning",
-    "StreamingBatchSlow": "warning",
-    "StreamingQueryLagging": "warning",
-    "StreamingQueryStalled": "critical",
-    "StreamingQueryFailed": "critical",
-    "StreamingQueryFlapping": "critical",
-}
-"""These alerts have either severity; this is the usual one."""
-RECEIVERS = {"critical": "pager", "warning": "chat", "none": "watchdog"}
 MARKS = count()
-
-
-@cache
-def severities():
-    """The severity of each alert."""
-    return {alert: rule["labels"]["severity"] for alert, rule in shipped().items()} | USUAL
 
 
 def amtool(*arguments):
@@ -47,21 +27,20 @@ def test_amtool_accepts_the_shipped_configuration():
     assert "SUCCESS" in amtool("check-config", str(ALERTMANAGER))
 
 
-def receiver_of(*labels):
-    return amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
+@pytest.mark.parametrize(
+    ("labels", "receiver"),
+    [
+        (["alertname=StreamingQueryFailed", "severity=critical"], "pager"),
+        (["alertname=StreamingQueryFailed", "severity=warning"], "chat"),
+        (["alertname=StreamingDriverDown", "severity=critical", "env=prod"], "pager"),
+        (["alertname=QuerypulseWatchdog", "severity=none"], "watchdog"),
+        (["alertname=Other"], "chat"),
+    ],
+)
+def test_severity_routes_to_its_receiver(labels, receiver):
+    routed = amtool("config", "routes", "test", f"--config.file={ALERTMANAGER}", *labels)
 
-
-def test_each_severity_routes_to_its_receiver():
-    routed = {
-        alert: receiver_of(f"alertname={alert}", "app=shop", "query=orders", f"severity={severity}")
-        for alert, severity in severities().items()
-    }
-
-    assert routed == {alert: RECEIVERS[severity] for alert, severity in severities().items()}
-
-
-def test_alert_without_a_severity_routes_to_chat():
-    assert receiver_of("alertname=Other", "app=shop") == "chat"
+    assert routed == receiver
 
 
 def test_shipped_configuration_contains_no_secret():
@@ -84,31 +63,29 @@ def real(tmp_path_factory):
             real.stop()
 
 
-def alert(name, query="orders", app="shop"):
-    return {"alertname": name, "app": app, "query": query, "severity": severities()[name]}
+def alert(app, name, query="orders", severity="critical", **labels):
+    own = {"app": app, "alertname": name, "query": query, "severity": severity}
+    return own | {key: value for key, value in labels.items() if value}
 
 
-def send(real, *labels, ends_at=None):
-    """Post alerts; with ``ends_at``, they have ended."""
-    ends = {"startsAt": "2023-12-31T00:00:00Z", "endsAt": ends_at} if ends_at else {}
-    alerts = [{"labels": of_alert, **ends} for of_alert in labels]
-    answer = requests.post(f"{real.url}/api/v2/alerts", json=alerts, timeout=PATIENCE_SECONDS)
+def send(real, *alerts):
+    post = [{"labels": labels} for labels in alerts]
+    answer = requests.post(f"{real.url}/api/v2/alerts", json=post, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200, answer.text
 
 
-def reported_about(real, *apps):
-    """The labels of the alerts of these apps that arrived."""
-    labels = [alert["labels"] for alert in real.reported.reported]
-    return [of_alert for of_alert in labels if of_alert.get("app", "") in apps]
+def arrived(real, app):
+    """Name, query, severity and environment of each alert of an app that arrived."""
+    labels = [reported["labels"] for reported in real.reported.reported]
+    names = ("alertname", "query", "severity", "env")
+    return [tuple(one.get(name) for name in names) for one in labels if one.get("app", "") == app]
 
 
-def arrived(real, *apps):
-    """Name and query of each alert of these apps that arrived."""
-    return {(labels["alertname"], labels["query"]) for labels in reported_about(real, *apps)}
-
-
-def wait_for(real, app, *alerts):
-    until(lambda: arrived(real, app) >= set(alerts), f"{alerts} of {app} arrive")
+def wait_for(real, *alerts):
+    for labels in alerts:
+        wanted = tuple(labels.get(name) for name in ("alertname", "query", "severity", "env"))
+        app = labels.get("app", "")
+        until(lambda app=app, wanted=wanted: wanted in arrived(real, app), f"{wanted} of {app}")
 
 
 def settle(real):
@@ -118,151 +95,75 @@ def settle(real):
     open one: two new groups, one after the other, arrive later than all.
     """
     for _ in range(2):
-        app = f"mark-{next(MARKS)}"
-        send(real, alert("StreamingOffsetsRewound", app=app))
-        wait_for(real, app, ("StreamingOffsetsRewound", "orders"))
+        mark = alert(f"mark-{next(MARKS)}", "StreamingOffsetsRewound", severity="warning")
+        send(real, mark)
+        wait_for(real, mark)
 
 
+DOWN, STALLED, DEGRADED = (
+    "StreamingDriverDown",
+    "StreamingQueryStalled",
+    "QuerypulseMonitoringDegraded",
+)
 INHIBITED = [
-    ("gone", ("StreamingDriverDown", "*"), [("StreamingQueryFailed", "orders"), ("StreamingQueryLagging", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
-    ("all_stopped", ("StreamingQueryStopped", "*"), [("StreamingQueryStopped", "orders"), ("StreamingQueryStalled", "bills")]),
-    ("silent", ("StreamingQueryStalled", "*"), [("StreamingQueryStalled", "orders"), ("StreamingQueryStalled", "bills"), ("QuerypulseMonitoringDegraded", "*")]),
-    ("dead", ("StreamingQueryFailed", "orders"), [("StreamingQueryStalled", "orders"), ("StreamingQueryLagging", "orders")]),
-    ("missing", ("StreamingQueryMissing", "orders"), [("StreamingQueryStalled", "orders"), ("StreamingOffsetsStalled", "orders")]),
-    ("stalled", ("StreamingQueryStalled", "orders"), [("StreamingQueryLagging", "orders"), ("StreamingBatchSlow", "orders"), ("StreamingOffsetsRewound", "orders")]),
-    ("flapping", ("StreamingQueryFlapping", "orders"), [("StreamingQueryLagging", "orders")]),
-]  # fmt: skip
-
-
-def test_most_severe_alert_inhibits_its_consequences(real):
-    send(real, *(alert(*source, app=app) for app, source, _ in INHIBITED))
-    for app, source, _ in INHIBITED:
-        wait_for(real, app, source)
-    send(real, *(alert(*target, app=app) for app, _, targets in INHIBITED for target in targets))
-    settle(real)
-
-    assert {app: arrived(real, app) for app, *_ in INHIBITED} == {
-        app: {source} for app, source, _ in INHIBITED
-    }
-
-
+    (alert("gone", DOWN, "*"), alert("gone", "StreamingQueryLagging", severity="warning")),
+    (alert("gone_all", DOWN, "*"), alert("gone_all", STALLED)),
+    (alert("prod", DOWN, "*", env="prod"), alert("prod", "StreamingQueryMissing", env="prod")),
+    (alert("silent", STALLED, "*"), alert("silent", STALLED)),
+    (alert("stopped", "StreamingQueryStopped", "*"), alert("stopped", "StreamingQueryStopped")),
+]
 INDEPENDENT = [
-    ("another_app", [("StreamingDriverDown", "*")], "yet_another", [("StreamingQueryFailed", "orders")]),
-    ("sisters", [("StreamingQueryFailed", "orders")], "sisters", [("StreamingQueryStalled", "bills")]),
-    ("warned", [("StreamingQueryFailed", "orders")], "warned", [("StreamingQueryLagging", "bills")]),
-    ("flaps", [("StreamingQueryFailed", "orders")], "flaps", [("StreamingQueryFlapping", "orders")]),
-    ("in_danger", [("StreamingQueryStalled", "orders")], "in_danger", [("StreamingDataLossRisk", "orders")]),
-    ("warnings", [("StreamingBatchSlow", "orders")], "warnings", [("StreamingQueryLagging", "orders"), ("StreamingWatermarkStuck", "orders")]),
-    ("one_query", [("StreamingQueryStalled", "orders")], "one_query", [("QuerypulseMonitoringDegraded", "*"), ("QuerypulseDeliveryFailing", "*")]),
-    ("deaths", [("StreamingQueryStalled", "*")], "deaths", [("StreamingQueryFailed", "orders")]),
-    ("two_gone", [("StreamingDriverDown", "*")], "gone_too", [("StreamingDriverDown", "*")]),
-]  # fmt: skip
+    (alert("fails", DOWN, "*"), alert("fails", "StreamingQueryFailed")),
+    (alert("gives_up", DOWN, "*"), alert("gives_up", "StreamingQueryGivenUp")),
+    (alert("one_app", DOWN, "*"), alert("another_app", STALLED)),
+    (alert("envs", DOWN, "*", env="dev"), alert("envs", STALLED, env="prod")),
+    (alert("clusters", DOWN, "*", cluster="a"), alert("clusters", STALLED, cluster="b")),
+    (alert("warned", DEGRADED, "*", "warning"), alert("warned", STALLED)),
+    (alert("monitor", DOWN, "*"), alert("monitor", "QuerypulseDeliveryFailing", "*", "warning")),
+    (alert("sisters", "StreamingQueryFailed"), alert("sisters", STALLED, "bills")),
+    (alert("same", STALLED), alert("same", "StreamingDataLossRisk", severity="warning")),
+    (alert("always", DOWN, "*"), alert("*", "QuerypulseWatchdog", "*", "none")),
+    # Two labels that are both missing count as equal.
+    (alert("", DOWN, "*"), alert("", "DiskFull")),
+]
 
 
-def test_independent_alert_is_not_inhibited(real):
-    for app, first, other, second in INDEPENDENT:
-        send(real, *(alert(*source, app=app) for source in first))
-        wait_for(real, app, *first)
-        send(real, *(alert(*target, app=other) for target in second))
-
-    for _, _, other, second in INDEPENDENT:
-        wait_for(real, other, *second)
-
-
-def test_critical_data_loss_risk_inhibits_its_warning(real):
-    acute = alert("StreamingDataLossRisk", app="acute") | {"severity": "critical"}
-    send(real, acute)
-    wait_for(real, "acute", ("StreamingDataLossRisk", "orders"))
-    send(real, alert("StreamingDataLossRisk", app="acute"))
+def test_critical_alert_of_a_driver_inhibits_what_was_inferred_about_its_queries(real):
+    send(real, *(source for source, _ in INHIBITED))
+    wait_for(real, *(source for source, _ in INHIBITED))
+    send(real, *(target for _, target in INHIBITED))
     settle(real)
 
-    assert {labels["severity"] for labels in reported_about(real, "acute")} == {"critical"}
+    assert [len(arrived(real, source["app"])) for source, _ in INHIBITED] == [1] * len(INHIBITED)
 
 
-def test_foreign_alerts_without_our_labels_are_not_inhibited(real):
-    """Two labels that are both missing count as equal."""
-    send(real, {"alertname": "StreamingDriverDown", "severity": "critical", "query": "*"})
-    send(real, {"alertname": "StreamingQueryFailed", "severity": "critical", "query": "*"})
-    wait_for(real, "", ("StreamingDriverDown", "*"))
-    send(real, {"alertname": "DiskFull", "severity": "warning", "query": "*"})
+def test_failures_and_everything_else_are_not_inhibited(real):
+    send(real, *(first for first, _ in INDEPENDENT))
+    wait_for(real, *(first for first, _ in INDEPENDENT))
+    send(real, *(second for _, second in INDEPENDENT))
 
-    wait_for(real, "", ("DiskFull", "*"))
-
-
-def test_watchdog_is_never_inhibited(real):
-    send(real, alert("StreamingDriverDown", "*", "w"))
-    wait_for(real, "w", ("StreamingDriverDown", "*"))
-    send(real, alert("QuerypulseWatchdog", "*", "*"))
-
-    wait_for(real, "*", ("QuerypulseWatchdog", "*"))
-
-
-def groups_of(real, app):
-    """The query and the group labels of each notified alert of an app."""
-    alerts = [alert for alert in real.reported.reported if alert["labels"].get("app") == app]
-    return [(alert["labels"]["query"], alert["group"]) for alert in alerts]
-
-
-def test_one_notification_groups_all_queries_with_the_same_warning(real):
-    lagging = [("StreamingQueryLagging", query) for query in ("a", "b")]
-    send(real, *(alert(*query, "group") for query in lagging))
-    wait_for(real, "group", *lagging)
-
-    group = {"app": "group", "alertname": "StreamingQueryLagging"}
-    assert groups_of(real, "group") == [("a", group), ("b", group)]
+    wait_for(real, *(second for _, second in INDEPENDENT))
 
 
 @pytest.mark.parametrize(
-    ("app", "first", "second"),
+    ("app", "first", "second", "groups"),
     [
-        ("fails_later", ("StreamingQueryFailed", "a"), ("StreamingQueryFailed", "b")),
-        ("stalls_later", ("StreamingQueryStalled", "a"), ("StreamingQueryStalled", "b")),
-        ("another_alert", ("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a")),
+        ("one_query", {"name": "StreamingQueryFailed"}, {"name": "StreamingQueryFlapping"}, 1),
+        ("two_queries", {"name": STALLED}, {"name": STALLED, "query": "bills"}, 2),
+        ("query_and_driver", {"name": "StreamingQueryFailed"}, {"name": DOWN, "query": "*"}, 2),
+        ("two_envs", {"name": STALLED, "env": "dev"}, {"name": STALLED, "env": "prod"}, 2),
+        ("two_routes", {"name": STALLED, "severity": "warning"}, {"name": STALLED}, 2),
     ],
 )
-def test_later_critical_alert_joins_no_open_group(real, app, first, second):
+def test_alerts_of_one_query_share_a_group(real, app, first, second, groups):
     """PagerDuty has one key for each group, and notifies nobody of a trigger on an open key."""
-    send(real, alert(*first, app=app))
-    wait_for(real, app, first)
-    send(real, alert(*second, app=app))
-    wait_for(real, app, second)
+    for labels in (alert(app, **first), alert(app, **second)):
+        send(real, labels)
+        wait_for(real, labels)
 
-    groups = groups_of(real, app)
-    assert [query for query, _ in groups] == [first[1], second[1]]
-    assert groups[0][1] != groups[1][1]
-
-
-def test_critical_alert_that_lasts_joins_no_open_group(real):
-    """It was held open, so PagerDuty's key of the group without the label is open."""
-    held = alert("StreamingQueryFailed", app="lasts")
-    send(real, held)
-    wait_for(real, "lasts", ("StreamingQueryFailed", "orders"))
-    send(real, held | {OCCURRENCE: LASTING})
-    until(lambda: len(groups_of(real, "lasts")) == 2, "the alert that lasts arrives")
-
-    (_, before), (_, lasting) = groups_of(real, "lasts")
-    assert lasting == before | {OCCURRENCE: LASTING}
-
-
-def test_driver_down_hides_that_prometheus_no_longer_sees_a_failure_in_it(real):
-    """The query is still dead when the rules stop to keep its last scrape."""
-    dead = alert("StreamingQueryFailed", app="still_dead")
-    send(real, dead)
-    wait_for(real, "still_dead", ("StreamingQueryFailed", "orders"))
-    send(real, alert("StreamingDriverDown", "*", "still_dead"))
-    wait_for(real, "still_dead", ("StreamingDriverDown", "*"))
-    send(real, dead, ends_at="2024-01-01T00:00:00Z")
-    settle(real)
-
-    of_app = [
-        alert for alert in real.reported.reported if alert["labels"].get("app") == "still_dead"
-    ]
-    assert {alert["status"] for alert in of_app} == {"firing"}
-
-
-def test_later_driver_down_joins_no_open_group(real):
-    for app in ("gone_first", "gone_later"):
-        send(real, alert("StreamingDriverDown", "*", app))
-        wait_for(real, app, ("StreamingDriverDown", "*"))
-
-    assert groups_of(real, "gone_first")[0][1] != groups_of(real, "gone_later")[0][1]
+    found = {
+        (reported["receiver"], *sorted(reported["group"].items()))
+        for reported in real.reported.reported
+        if reported["labels"].get("app") == app
+    }
+    assert len(found) == groups

@@ -7,13 +7,11 @@ import time
 import pytest
 import yaml
 from support.http_double import HttpDouble, reply
-from support.observed import quickened
+from support.observed import quick_rules
 from support.patience import until
-from support.prometheus import RealPrometheus
-from support.repository import fenced
-from support.rule_files import DASHBOARDS, RULES, promtool
+from support.prometheus import RealPrometheus, promtool
+from support.repository import DASHBOARDS, ROOT, fenced
 
-ROOT = DASHBOARDS.parent
 PAGE = b'spark_streaming_query_active{app="shop",query="orders"} 1\n'
 OF_THE_POD = {"app": "spark-driver", "query": "none"}
 
@@ -65,57 +63,48 @@ def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
 
 
 class Scraped(HttpDouble):
-    """The metrics page of a driver with open alerts."""
+    """The metrics page of a driver; ``alerts`` has the value of the series of each alert."""
 
-    def __init__(self):
+    def __init__(self, *alerts):
         super().__init__()
-        self.open = {"StreamingQueryStopped", "StreamingOffsetsStalled"}
+        self.alerts = dict.fromkeys(alerts, 1)
 
     def handle(self, request, handler):
-        alerts = (
+        now = time.time()
+        lines = [
             f'spark_streaming_query_alert{{app="shop",query="orders",alertname="{name}",'
-            'severity="critical"} 1\n'
-            for name in sorted(self.open)
-        )
-        beat = f'querypulse_driver_heartbeat_timestamp_seconds{{app="shop"}} {time.time()}\n'
-        body = (beat + "".join(alerts)).encode()
-        reply(200, {"Content-Type": "text/plain"}, body)(handler)
+            f'severity="critical"}} {value}\n'
+            for name, value in self.alerts.items()
+        ]
+        lines += [
+            f'querypulse_driver_{what}_timestamp_seconds{{app="shop"}} {now}\n'
+            for what in ("heartbeat", "expected")
+        ]
+        reply(200, {"Content-Type": "text/plain"}, "".join(lines).encode())(handler)
 
 
+@pytest.mark.slow
 @pytest.mark.prometheus
-def test_driver_death_keeps_open_alerts_and_revives_no_resolved_ones(tmp_path):
-    rules = tmp_path / "rules.yaml"
-    rules.write_text(quickened(RULES.read_text()))
-    with Scraped() as driver:
-        prometheus = RealPrometheus(tmp_path, [driver.url], rules=[rules])
+def test_failure_stays_open_when_its_driver_dies_and_nothing_else_does(tmp_path):
+    failed, stalled, stopped = (f"StreamingQuery{end}" for end in ("Failed", "Stalled", "Stopped"))
+    with Scraped(failed, stalled, stopped) as driver:
+        prometheus = RealPrometheus(tmp_path, [driver.url], rules=quick_rules(tmp_path))
         try:
             prometheus.wait_until_ready()
-            until(lambda: names(prometheus, {"firing"}) == driver.open, "both fire")
-            driver.open = {"StreamingOffsetsStalled"}
-            until(lambda: names(prometheus, {"firing"}) == driver.open, "one resolves")
+            until_open(prometheus, failed, stalled, stopped)
+            driver.alerts[stopped] = 0
+            until_open(prometheus, failed, stalled)
             driver.__exit__()
-            until(lambda: not prometheus.query("up == 1"), "the driver is not scraped any more")
-            seen = seen_until_all_have_ended(prometheus)
+            until_open(prometheus, failed, stalled, "StreamingDriverDown")
+            until_open(prometheus, failed, "StreamingDriverDown")
         finally:
             prometheus.stop()
 
-    assert seen == [{"StreamingOffsetsStalled"}, set()]
 
+def until_open(prometheus, *alerts):
+    def fire():
+        firing = [alert for alert in prometheus.alerts() if alert["state"] == "firing"]
+        names = {alert["labels"]["alertname"] for alert in firing} - {"QuerypulseWatchdog"}
+        return names == set(alerts)
 
-def seen_until_all_have_ended(prometheus):
-    """What alerts, pending or firing, in the order in which that changed."""
-    seen = [names(prometheus)]
-
-    def all_have_ended():
-        if (now := names(prometheus)) != seen[-1]:
-            seen.append(now)
-        return not now
-
-    until(all_have_ended, "what was kept ends")
-    return seen
-
-
-def names(prometheus, states=frozenset({"pending", "firing"})):
-    """The alerts in these states, except QuerypulseWatchdog."""
-    alerts = [alert for alert in prometheus.alerts() if alert["state"] in states]
-    return {alert["labels"]["alertname"] for alert in alerts} - {"QuerypulseWatchdog"}
+    until(fire, f"exactly {alerts} fire")

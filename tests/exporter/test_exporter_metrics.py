@@ -38,8 +38,6 @@ def test_busy_query_exports_each_figure():
         "last_commit_timestamp_seconds": WALL - 30,
         "last_activity_timestamp_seconds": WALL - 30,
         "alerting_enabled": 1,
-        "lag_allowed_offsets": 1000,
-        "restart_budget": 3,
         "expected_input_seconds": 3600,
         "no_progress_seconds": 20,
         "last_commit_batch_id": 7,

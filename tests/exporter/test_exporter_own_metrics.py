@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 
+import pytest
 from msgspec.structs import replace
 from support.exporter_exposition import samples, values
 from support.published_states import WALL, full_published, published
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
-from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.core import installed as version_module
-from querypulse.exporter.published_state import PROBE_BUCKETS, Monitor
+from querypulse.exporter.published_state import (
+    ALERT_LABELS,
+    PROBE_BUCKETS,
+    Monitor,
+    alerts_last_open,
+)
 
 
 def test_monitor_counts_known_kinds_from_0():
@@ -85,17 +90,47 @@ def test_each_open_alert_has_a_series_with_its_labels():
     assert sample.value == 1
 
 
-def test_alert_that_lasts_is_another_series_than_the_alert_before():
-    """As at Alertmanager: the alert before has ended."""
-    lasting = alert("orders", name="StreamingQueryFailed")
-    lasting = replace(lasting, labels=lasting.labels | {OCCURRENCE: LASTING})
+ORDERS = ("etl", "orders", "StreamingQueryFailed", "critical")
 
-    (sample,) = [
-        one
-        for one in samples(replace(published(), alerts=(lasting,)))
-        if one.name == "spark_streaming_query_alert"
-    ]
-    assert sample.labels == lasting.labels
+
+@pytest.mark.parametrize(
+    ("what", "open_at", "now", "series"),
+    [
+        ("open", [0, 5], 5, {ORDERS: 1}),
+        ("open for an hour", [0, 3600], 3600, {ORDERS: 1}),
+        ("just ended", [0], 1, {ORDERS: 0}),
+        ("ended almost ten minutes ago", [0], 599, {ORDERS: 0}),
+        ("ended ten minutes ago", [0], 600, {}),
+        ("ended ten minutes after it had begun", [0, 300, 599], 900, {ORDERS: 0}),
+        ("open again while it is 0", [0, 300], 300, {ORDERS: 1}),
+        ("open again after it had gone", [0, 700], 700, {ORDERS: 1}),
+        ("never open", [], 100, {}),
+    ],
+)
+def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwards(
+    what, open_at, now, series
+):
+    failed, last_open = alert("orders", name="StreamingQueryFailed"), {}
+    for at in [*open_at, now]:
+        alerts = (failed,) if at in open_at else ()
+        last_open = alerts_last_open(last_open, alerts, at)
+    shown = replace(published(), alerts=alerts, alerts_last_open=last_open)
+
+    found = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
+    assert {tuple(one.labels[name] for name in ALERT_LABELS): one.value for one in found} == series
+
+
+def test_warning_that_becomes_critical_ends_and_another_series_begins():
+    warning, critical = (
+        alert("orders", name="StreamingBatchSlow", severity=severity)
+        for severity in ("warning", "critical")
+    )
+    last_open = alerts_last_open(alerts_last_open({}, [warning], 0), [critical], 1)
+    shown = replace(published(), alerts=(critical,), alerts_last_open=last_open)
+
+    assert values(
+        shown, "spark_streaming_query_alert", app="etl", query="orders", alertname=critical.name
+    ) == {("warning",): 0, ("critical",): 1}
 
 
 def test_alert_of_the_whole_driver_has_a_star_as_query():

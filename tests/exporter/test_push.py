@@ -264,24 +264,11 @@ def test_headers_are_written_as_opentelemetry_writes_them():
 # -- real servers -----------------------------------------------------------------------------
 
 
-def started_gateway(folder):
-    """Another process may take the free port first."""
-    for attempt in range(5):
-        port = free_port()
-        command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
-        gateway = ServerProcess(command, port, folder / f"gateway-{attempt}.log")
-        try:
-            gateway.wait_until_ready()
-        except AssertionError:
-            gateway.stop()
-        else:
-            return gateway
-    raise AssertionError((folder / "gateway-4.log").read_text())
-
-
 @pytest.mark.pushgateway
 def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publishing):
-    gateway = started_gateway(tmp_path)
+    port = free_port()
+    command = ["prometheus-pushgateway", f"--web.listen-address=127.0.0.1:{port}"]
+    gateway = ServerProcess(command, port, tmp_path / "gateway.log")
 
     def shown():
         return requests.get(f"{gateway.url}/metrics", timeout=PATIENCE_SECONDS).text
@@ -290,6 +277,7 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         'spark_streaming_query_active{app="shop",instance="shop",job="querypulse",query="busy"} 1'
     )
     try:
+        gateway.wait_until_ready()
         publisher = publishing(pushgateway_url=gateway.url)
         other = publishing(
             pushgateway_url=gateway.url, published=lambda: full_published(app="bank")

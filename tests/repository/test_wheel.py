@@ -168,7 +168,7 @@ def test_it_works_from_the_archive(wheel, tmp_path):
     assert done.code == 0, done.errors
     assert "is not a file: install querypulse" in done.output
     assert done.output.splitlines()[-1] == f"['word'] {tmp_path} {path}"
-    assert (tmp_path / "exported" / "prometheus" / "rules.yaml").is_file()
+    assert (tmp_path / "exported" / "prometheus" / "queries.yaml").is_file()
 
 
 # -- types ------------------------------------------------------------------------------------

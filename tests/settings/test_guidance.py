@@ -267,7 +267,7 @@ def test_driver_serves_every_runbook():
 
 
 def test_nothing_else_is_served_as_a_runbook():
-    paths = ["", "/", "/NoSuchAlert", "/README", "/../prometheus/rules.yaml",
+    paths = ["", "/", "/NoSuchAlert", "/README", "/../prometheus/drivers.yaml",
              "/StreamingQueryFailed.md/x"]  # fmt: skip
     with serving(full_published(), runbook=runbook) as server:
         codes = {path: get(server, f"/runbooks{path}").status_code for path in paths}

@@ -103,7 +103,6 @@ BAD = [
     ("queries", {"nightly*": {"ignore": "true"}}),
     ("queries", {"nightly*": 5}),
     ("queries", {"nightly*": {"http_port": 5}}),
-    ("group_min_queries", 1),
     ("repeat_interval_seconds", 0),
     ("resolve_after_seconds", -1),
     ("heartbeat_interval_seconds", 0),

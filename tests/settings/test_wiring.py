@@ -114,8 +114,7 @@ def test_a_busy_query_is_polled_closely_long_before_any_window_ends():
 
 
 def test_lifecycle_settings_come_from_the_settings():
-    changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2,
-               "group_min_queries": 3, "group_window_seconds": 4}  # fmt: skip
+    changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2}
 
     assert wiring.terms(Settings()) == LifecycleSettings()
     assert wiring.terms(Settings(**changed)) == LifecycleSettings(**changed)

@@ -41,7 +41,7 @@ def test_failure_pages_with_its_reason_and_without_secrets(spark, watch, pages):
     traps = {name: Trap() for name in ("older", "elsewhere", "doomed")}
     older = start(rate(spark), "older", traps["older"])
     until(lambda: older.lastProgress, "it commits")
-    sidecar = watch(group_min_queries=100)
+    sidecar = watch()
     start(rate(spark.newSession()), "elsewhere", traps["elsewhere"])
     doomed = start(rate(spark), "doomed", traps["doomed"])
     start(rate(spark), "healthy")

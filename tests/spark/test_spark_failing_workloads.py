@@ -46,7 +46,7 @@ def strike_all(harness, watch, pages, at_first, later=()):
     names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit")
     terms = {"stall_floor_seconds": FLOOR, "restart_window_seconds": 600}
-    sidecar = watch(group_min_queries=100, **SETTINGS | terms)
+    sidecar = watch(**SETTINGS | terms)
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")
     workloads += [bring(harness) for bring in later]

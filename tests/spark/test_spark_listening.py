@@ -202,7 +202,7 @@ def test_bus_listener_dropped_by_spark_is_registered_again(spark, watch):
 )
 def test_queries_that_fail_within_milliseconds_are_all_reported(spark, watch, pages):
     """Between two polls of the probe, which lists only what runs. Others complete meanwhile."""
-    sidecar = watch(probe_interval_seconds=60, group_min_queries=100)
+    sidecar = watch(probe_interval_seconds=60)
 
     def fail(batch, batch_id):
         raise Boom("at once")

@@ -20,7 +20,7 @@ def test_silenced_failure_is_shown_and_pages_when_the_silence_ends(spark, watch,
     in_an_hour = now + timedelta(hours=1)
     silence = SilenceSettings(queries="quiet*", until=in_an_hour, reason="backfill", app="*")
     add_silence(path, silence, now)
-    sidecar = watch(silence_file=str(path), group_min_queries=100)
+    sidecar = watch(silence_file=str(path))
     sidecar.silence("muted*", minutes=60)
     traps = {name: Trap() for name in ("quiet_one", "muted_one", "loud_one")}
     for name, trap in traps.items():

@@ -14,6 +14,7 @@ from pathlib import Path
 import pyspark
 from support.patience import PATIENCE_SECONDS
 from support.queries import until
+from support.server_process import free_port
 
 from querypulse.examples.delta.artifacts import (
     IN_SPARK,
@@ -45,12 +46,6 @@ def trouble() -> str:
 
 def _jars() -> list[Path]:
     return fetch([OUTSIDE], cache_folder()) if IS_OUTSIDE else []
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class ConnectServer:

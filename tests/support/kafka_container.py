@@ -19,7 +19,7 @@ class ContainerBroker:
     """May be started and killed repeatedly; its data lasts for the test session."""
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        port, controller = broker._free_ports()
+        port, controller = broker.free_ports(2)
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self._address = "127.0.0.1", port
         self._environment = environment(port, controller, settings)

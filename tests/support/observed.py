@@ -29,7 +29,6 @@ from support.queries import until
 from support.server_process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
-RULES = ROOT / "dashboards/prometheus/rules.yaml"
 ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
 MINUTE_SECONDS = 3
 GROUP_WAIT_SECONDS = 0.5
@@ -128,13 +127,11 @@ class ObservedPlay:
         self.alertmanager = self._served(
             RealAlertmanager(folder, self.harness, shown_to(self.harness.url))
         )
-        rules = folder / "rules.yaml"
-        rules.write_text(quickened(RULES.read_text()))
         self.prometheus = self._served(
             RealPrometheus(
                 folder,
                 [self.url, self.doomed_url],
-                rules=[rules],
+                rules=quick_rules(folder),
                 alertmanagers=[self.alertmanager.url],
             )
         )
@@ -202,12 +199,17 @@ def what(labels: dict[str, str]) -> tuple[str, str]:
     return labels["alertname"], labels["app" if whole else "query"]
 
 
-def quickened(rules: str) -> str:
-    """The shipped rules with minutes of ``MINUTE_SECONDS``."""
-    minutes = re.sub(
-        r"\b(\d+)s\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS * 1000 // 60}ms", rules
-    )
-    return re.sub(r"\b(\d+)m\b", lambda found: f"{int(found[1]) * MINUTE_SECONDS}s", minutes)
+def quick_rules(folder: Path) -> list[Path]:
+    """The shipped rules with minutes of ``MINUTE_SECONDS``, written to ``folder``."""
+    written = []
+    for name in ("drivers.yaml", "queries.yaml"):
+        shipped = (ROOT / "dashboards" / "prometheus" / name).read_text()
+        path = folder / name
+        path.write_text(
+            re.sub(r"\b(\d+)m\b", lambda minutes: f"{int(minutes[1]) * MINUTE_SECONDS}s", shipped)
+        )
+        written.append(path)
+    return written
 
 
 def shown_to(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,13 @@ import yaml
 
 from .patience import PATIENCE_SECONDS
 from .server_process import ServerProcess, free_port
+
+
+def promtool(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The exit code and the output of promtool."""
+    return subprocess.run(
+        ["promtool", *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 class RealPrometheus(ServerProcess):

@@ -26,6 +26,7 @@ from querypulse.listener.probe import JobActivity, JobCounts
 ROOT = Path(__file__).parents[2]
 DASHBOARDS = ROOT / "dashboards"
 RUNBOOKS = DASHBOARDS / "runbooks"
+RULES = DASHBOARDS / "prometheus"
 METRIC = re.compile(r"\b(?:spark_streaming|querypulse)_[a-z_]*[a-z]\b")
 _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 
@@ -101,14 +102,15 @@ def evidence_of_a_query() -> set[str]:
     return {*evidence(case), "commit_log"}
 
 
-def prometheus_alerts() -> dict[str, dict]:
-    """Alert name -> rule, of the shipped rules for Prometheus."""
-    return {rule["alert"]: rule for rule in prometheus_rules() if "alert" in rule}
+def rules_of(name: str) -> list[dict]:
+    """The shipped rules in ``drivers.yaml`` or ``queries.yaml``."""
+    groups = yaml.safe_load((RULES / f"{name}.yaml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
 
 
 def prometheus_rules() -> list[dict]:
-    path = DASHBOARDS / "prometheus" / "rules.yaml"
-    return [rule for group in yaml.safe_load(path.read_text())["groups"] for rule in group["rules"]]
+    """All shipped rules for Prometheus; one alert has a rule in both files."""
+    return rules_of("drivers") + rules_of("queries")
 
 
 def grafana() -> dict[str, dict]:

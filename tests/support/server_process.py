@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import requests
+
+from querypulse.examples.delta.broker import free_ports
 
 from .patience import PATIENCE_SECONDS
 
@@ -46,6 +47,5 @@ class ServerProcess:
 
 
 def free_port() -> int:
-    """A free port of loopback."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+    """A port of loopback that stays free until a server binds it, also once more."""
+    return free_ports(1)[0]

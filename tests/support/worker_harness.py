@@ -34,7 +34,8 @@ class WorkerHarness:
         self.report: ProbeReport | None = None
         self.published: list[Evaluated] = []
         self.offers: list[tuple[Incident, ...]] = []
-        self.stale_resolves: list[tuple[Incident, ...]] = []
+        self.stale: list[str] = []
+        """The keys of what an earlier process may have left open."""
         self.silences: list[Silence] = []
         self.errors: list[tuple[str, Exception]] = []
         self.main_thread_is = ""
@@ -72,9 +73,9 @@ class WorkerHarness:
     def redact(self, evaluation: Evaluation) -> Evaluation:
         return evaluation if self.redactor is None else self.redactor(evaluation)
 
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
-        self.offers.append(incidents)
-        self.stale_resolves.append(stale_resolves)
+    def offer(self, incidents: tuple[Incident, ...]) -> None:
+        self.offers.append(tuple(one for one in incidents if not one.is_stale))
+        self.stale += [one.key for one in incidents if one.is_stale]
 
     def receive(self, event: Event) -> WorkerHarness:
         lifecycle = isinstance(event, (Started, Terminated))

@@ -34,7 +34,6 @@ from tools.grafana.panels import (
     wide,
 )
 from tools.grafana.promql import (
-    ALERT,
     OPEN_ALERTS,
     PROMETHEUS_ALERTS,
     age,
@@ -43,6 +42,7 @@ from tools.grafana.promql import (
     in_states,
     max_by,
     monitor,
+    now_open,
     open_for,
     per_minute,
     per_second,
@@ -85,7 +85,7 @@ def fleet_dashboard() -> Json:
 
 def _numbers() -> list[Json]:
     heartbeats = driver("heartbeat_timestamp_seconds")
-    opened = f"sum({max_by(OPEN_ALERTS, ALERT)}) or 0 * count({streaming('query_active')})"
+    opened = f"sum({now_open(OPEN_ALERTS)}) or 0 * count({streaming('query_active')})"
     return [
         stat(
             "Dead",

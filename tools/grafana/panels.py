@@ -12,12 +12,12 @@ from typing import Any
 from querypulse.core.states import STATES
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from tools.grafana.promql import (
-    ALERT,
     NUMBERS,
     OF_DRIVER,
     OPEN_ALERTS,
     in_states,
     max_by,
+    now_open,
     state_number,
     streaming,
 )
@@ -464,7 +464,7 @@ def _annotations(*, enabled: bool) -> Iterator[Json]:
     """What happened: starts as moments, deaths and alerts for as long as they last."""
     start = f"{max_by(streaming('query_start_timestamp_seconds'))} * 1000"
     dead = f"{max_by(in_states('failed', 'missing', 'stopped_unexpectedly'))} == 1"
-    alert = max_by(OPEN_ALERTS, ALERT)
+    alert = now_open(OPEN_ALERTS)
     for name, expression, color, title, text in (
         # Milliseconds, as Grafana takes such a value.
         ("Starts", start, BLUE, "{{query}} starts", "{{app}}"),

@@ -18,9 +18,9 @@ OF_ALERT = 'app=~"$app", query=~"$query|[*]"'
 """An alert of a whole driver has ``query="*"``."""
 ALERT = "app, query, alertname, severity"
 OPEN_ALERTS = f"spark_streaming_query_alert{{{OF_DRIVER}, {OF_ALERT}}}"
-"""1 for each alert that querypulse itself has open."""
+"""1 for each alert that querypulse itself has open, and 0 for a while after it ended."""
 PROMETHEUS_ALERTS = f'ALERTS{{alertstate="firing", alertname!="QuerypulseWatchdog", {OF_ALERT}}}'
-"""1 for each alert that fires in Prometheus; it has no ``job`` and no ``instance``."""
+"""1 for each alert that fires in Prometheus; it has no ``instance``."""
 QUERY = "app, query"
 
 
@@ -103,10 +103,14 @@ def silent_apps() -> str:
     return f"({needed} >= {last} unless time() - {received} < 60)"
 
 
+def now_open(alerts: str) -> str:
+    """1 for each alert that is open now."""
+    return f"{max_by(alerts, ALERT)} == 1"
+
+
 def open_for(alerts: str) -> str:
     """For each alert that is open now: seconds it was open in the last six hours."""
-    # One that lasts continues under another occurrence.
-    by_occurrence = max_by(f"sum_over_time({alerts}[6h:15s])", f"{ALERT}, occurrence")
-    opened = max_by(alerts, ALERT)
+    seconds = max_by(f"sum_over_time({alerts}[6h:15s])", ALERT)
+    opened = now_open(alerts)
     # One that is younger than a step is not counted yet, but is open.
-    return f"15 * ({sum_by(by_occurrence, ALERT)} or 0 * {opened}) and {opened}"
+    return f"15 * ({seconds} or 0 * ({opened})) and {opened}"
