@@ -22,7 +22,7 @@ from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.delivery import Delivery, Route
-from querypulse.alerting.outbox_entry import DeliveryState
+from querypulse.alerting.outbox import Known
 from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
 from querypulse.core.guard import Guard
 from querypulse.core.states import OUTCOMES
@@ -347,7 +347,7 @@ def test_spool_learns_of_entries_dropped_between_two_offers(deliver):
     assert spool.offers[-1][1]
     clock.now += 60.0
     delivery.flush(PATIENCE_SECONDS)
-    until(lambda: not delivery._outbox.entries, "the entry is dropped")
+    until(lambda: not delivery._outbox.rows, "the entry is dropped")
     delivery.offer(())
 
     assert spool.offers[-1] == ("recorder", ())
@@ -365,11 +365,11 @@ def test_every_step_is_offered_to_the_spool(deliver):
 
     assert {name for name, _ in spool.offers} == {"recorder"}
     assert states == [
-        [DeliveryState.NOTHING],
-        [DeliveryState.UNSURE],
-        [DeliveryState.FIRING],
-        [DeliveryState.FIRING],
-        [DeliveryState.UNSURE],
+        [Known.NOTHING],
+        [Known.UNSURE],
+        [Known.FIRING],
+        [Known.FIRING],
+        [Known.UNSURE],
         [],
     ]
 

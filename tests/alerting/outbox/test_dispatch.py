@@ -242,7 +242,7 @@ def test_stale_resolves_go_to_receivers_that_reconcile(harness):
 
 
 def entries_of(harness):
-    return {name: delivery._outbox.entries for name, delivery in harness.deliveries.items()}
+    return {name: delivery._outbox.rows for name, delivery in harness.deliveries.items()}
 
 
 def test_successor_restores_each_receivers_entries_and_returns_open_incidents(harness):
@@ -268,7 +268,7 @@ def test_entries_of_a_removed_receiver_are_dropped(harness):
     entries = {"pager": entries_of(earlier)["pager"]}
 
     assert Dispatch((delivery,), spool=spool).restore(entries) == ()
-    assert spool.entries == {"pager": (), "chat": ()}
+    assert spool.rows == {"pager": (), "chat": ()}
 
 
 def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(harness):

@@ -23,7 +23,7 @@ from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
 
 from querypulse.alerting.delivery import Delivery, Dispatch
-from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry
+from querypulse.alerting.outbox import Known, OutboxRow
 from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try_folder
 from querypulse.core.guard import Guard
 
@@ -74,7 +74,7 @@ def written(spool, **entries):
     """A spool with these entries on the disk."""
     spool.load(PATIENCE_SECONDS)
     for receiver, held in entries.items():
-        spool.offer(receiver, held)
+        spool.offer_rows(receiver, held)
     assert spool.flush(PATIENCE_SECONDS)
     return spool
 
@@ -97,8 +97,8 @@ def states(entries):
 
 def test_next_process_loads_the_offered_entries(spool):
     entries = {
-        "pager": (entry(1), entry(2, DeliveryState.FIRING)),
-        "chat": (entry(1, DeliveryState.UNSURE),),
+        "pager": (entry(1), entry(2, Known.FIRING)),
+        "chat": (entry(1, Known.UNSURE),),
     }
     written(spool(), **entries).close(PATIENCE_SECONDS)
 
@@ -106,10 +106,10 @@ def test_next_process_loads_the_offered_entries(spool):
 
 
 def test_stored_entry_keeps_the_field_names_of_version_1():
-    stored = msgspec.to_builtins(entry(1, DeliveryState.FIRING))
+    stored = msgspec.to_builtins(entry(1, Known.FIRING))
 
     assert {"told", "told_revision", "told_at", "queued_at", "dead", "unended"} <= stored.keys()
-    assert msgspec.convert(stored, OutboxEntry) == entry(1, DeliveryState.FIRING)
+    assert msgspec.convert(stored, OutboxRow) == entry(1, Known.FIRING)
 
 
 def test_entries_are_loaded_once(spool):
@@ -152,7 +152,7 @@ def test_entries_not_yet_loaded_are_not_overwritten(spool):
     successor = spool()
     successor.start()
     until(lambda: successor._is_open, "it has read the file")
-    successor.offer("pager", ())
+    successor.offer_rows("pager", ())
     assert successor.flush(0.1) is False
 
     successor.close(PATIENCE_SECONDS)
@@ -165,7 +165,7 @@ def test_changed_annotations_alone_cause_no_write(spool, folder):
     before = document(folder).stat().st_ino
     written(kept, pager=(entry(1, size=20),))
     assert document(folder).stat().st_ino == before
-    written(kept, pager=(entry(1, DeliveryState.FIRING, size=20),))
+    written(kept, pager=(entry(1, Known.FIRING, size=20),))
 
     assert document(folder).stat().st_ino != before
 
@@ -332,7 +332,7 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     one = spool()
     assert one.load(PATIENCE_SECONDS) is None
     assert one.problem.endswith("in use by another process")
-    one.offer("pager", (entry(3),))
+    one.offer_rows("pager", (entry(3),))
     assert one.flush(0.2) is False
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -342,7 +342,7 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert one.flush(PATIENCE_SECONDS)
     kept = msgspec.json.decode(document(folder).read_bytes())["entries"]["pager"]
     assert len(kept) == 2, "an offer made before the lock was free must not replace them"
-    one.offer("pager", (*late["pager"], entry(3)))
+    one.offer_rows("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "the problem is cleared")
     one.close(PATIENCE_SECONDS)
@@ -411,7 +411,7 @@ def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
     folder.write_text("not a folder")
-    kept.offer("pager", (entry(1), entry(2)))
+    kept.offer_rows("pager", (entry(1), entry(2)))
     until(lambda: "Not a directory" in kept.problem, "the problem is reported")
     folder.unlink()
     assert kept.flush(PATIENCE_SECONDS)
@@ -427,7 +427,7 @@ def test_folder_that_somebody_removes_is_made_again(spool, folder, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
-    kept.offer("pager", (entry(1), entry(2)))
+    kept.offer_rows("pager", (entry(1), entry(2)))
     assert kept.flush(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS) is None
@@ -459,7 +459,7 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
     one = written(spool())
     answer = hanging_disk(one)
     for number in range(100):
-        one.offer("pager", (entry(number),))
+        one.offer_rows("pager", (entry(number),))
     assert one.flush(0.0) is False
     answer.set()
 
@@ -469,7 +469,7 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
 def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
     one = written(spool())
-    one.offer("pager", (entry("a"),))
+    one.offer_rows("pager", (entry("a"),))
     one.write_ahead()
 
     assert one.flush(0.0)
@@ -478,14 +478,14 @@ def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
 def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", NEVER)
     unopened = spool()
-    unopened.offer("pager", (entry("a"),))
+    unopened.offer_rows("pager", (entry("a"),))
     ended(unopened.write_ahead)
 
 
 def test_write_ahead_waits_shortly_and_once_for_a_disk_that_hangs(spool, hanging_disk, monkeypatch):
     one, waits = written(spool()), []
     answer = hanging_disk(one)
-    one.offer("pager", (entry("a"),))
+    one.offer_rows("pager", (entry("a"),))
     flush = one.flush
     monkeypatch.setattr(one, "flush", lambda timeout: waits.append(timeout) or flush(timeout))
     for _ in range(20):
@@ -503,7 +503,7 @@ def test_forked_child_does_not_touch_the_file(spool):
     with one._changed:
         process = os.fork()
         if process == 0:
-            one.offer("pager", ())
+            one.offer_rows("pager", ())
             quiet = one.load(PATIENCE_SECONDS) is None and one.flush(5.0)
             one.close(5.0)
             os._exit(0 if quiet else 1)
@@ -549,7 +549,7 @@ def test_lock_does_not_follow_a_symbolic_link(folder):
 def test_closing_an_unstarted_spool_waits_for_nothing(folder):
     """Nobody would ever write what was offered to it."""
     unstarted = Spool(folder, "etl", Guard())
-    unstarted.offer("pager", (entry(1),))
+    unstarted.offer_rows("pager", (entry(1),))
     ended(lambda: unstarted.close(NEVER))
 
     assert not folder.exists()

@@ -48,7 +48,7 @@ def spool(folder):
 def kept(spool, *failures, entries=()):
     """A spool with these failures on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
-    spool.offer("pager", entries)
+    spool.offer_rows("pager", entries)
     spool.offer_failures(failures)
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
@@ -111,7 +111,7 @@ def test_failures_stay_without_an_offer(spool):
     kept(spool(), failed())
     watch = spool()
     watch.load(PATIENCE_SECONDS)
-    watch.offer("pager", (entry(1),))
+    watch.offer_rows("pager", (entry(1),))
     assert watch.flush(PATIENCE_SECONDS)
     watch.close(PATIENCE_SECONDS)
 
@@ -146,7 +146,7 @@ def test_unchanged_failures_are_written_once(spool, folder):
     before = file.stat().st_ino
     for _ in range(3):
         keeper.offer_failures((failed(),))
-    keeper.offer("pager", ())
+    keeper.offer_rows("pager", ())
     assert keeper.flush(PATIENCE_SECONDS)
     assert file.stat().st_ino == before
     keeper.offer_failures((failed(times=3),))
