@@ -497,7 +497,7 @@ def test_forked_child_delivers_nothing_and_touches_nothing(deliver):
             delivery.offer((incident("b"),))
             delivery.escalate_to_fallback((incident("c"),))
             flushed = delivery.flush(5.0)
-            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, set(), {})
+            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, (), {})
             delivery.close(5.0)
             os._exit(
                 0 if flushed and idle and not recorder.closed and len(recorder.sent) == 1 else 1

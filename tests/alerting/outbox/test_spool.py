@@ -23,7 +23,7 @@ from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
 
 from querypulse.alerting.delivery import Delivery, Dispatch
-from querypulse.alerting.outbox import Known, OutboxRow
+from querypulse.alerting.outbox import Known
 from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try_folder
 from querypulse.core.guard import Guard
 
@@ -89,7 +89,7 @@ def mode(path):
 
 
 def states(entries):
-    return {name: [one.state.value for one in held] for name, held in entries.items()}
+    return {name: [one.known.value for one in held] for name, held in entries.items()}
 
 
 # -- storing entries --------------------------------------------------------------------------
@@ -102,21 +102,14 @@ def test_next_process_loads_the_offered_entries(spool):
     }
     written(spool(), **entries).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == entries
-
-
-def test_stored_entry_keeps_the_field_names_of_version_1():
-    stored = msgspec.to_builtins(entry(1, Known.FIRING))
-
-    assert {"told", "told_revision", "told_at", "queued_at", "dead", "unended"} <= stored.keys()
-    assert msgspec.convert(stored, OutboxRow) == entry(1, Known.FIRING)
+    assert spool().load(PATIENCE_SECONDS).rows == entries
 
 
 def test_entries_are_loaded_once(spool):
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
 
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert successor.load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
     assert successor.load(0.0) is None
 
 
@@ -128,7 +121,7 @@ def test_empty_spool_loads_an_empty_result(spool):
     """It shows that nothing is open; without a spool, an earlier driver may have open alerts."""
     written(spool()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {}
+    assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
 def test_entries_no_longer_offered_are_deleted(spool):
@@ -136,14 +129,14 @@ def test_entries_no_longer_offered_are_deleted(spool):
     written(one, pager=(entry(2),), chat=(entry(3),))
     written(one, chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(2),)}
 
 
 def test_entries_of_a_receiver_without_offers_stay(spool):
     written(spool(), pager=(entry(1),), chat=(entry(2),)).close(PATIENCE_SECONDS)
     written(spool(), chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 def test_entries_not_yet_loaded_are_not_overwritten(spool):
@@ -156,7 +149,7 @@ def test_entries_not_yet_loaded_are_not_overwritten(spool):
     assert successor.flush(0.1) is False
 
     successor.close(PATIENCE_SECONDS)
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 def test_changed_annotations_alone_cause_no_write(spool, folder):
@@ -209,7 +202,7 @@ def test_killed_process_leaves_its_entries(child, spool):
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    assert states(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
+    assert states(spool().load(PATIENCE_SECONDS).rows) == {"pager": ["nothing", "firing"]}
 
 
 @pytest.mark.slow
@@ -229,7 +222,7 @@ def test_process_killed_during_a_write_leaves_all_or_nothing(child, spool, folde
         process.send_signal(signal.SIGKILL)
         process.wait()
         one = spool()
-        entries = one.load(PATIENCE_SECONDS) or {}
+        entries = getattr(one.load(PATIENCE_SECONDS), "rows", {})
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
         assert {path.suffix for path in folder.iterdir()} == {".json", ".lock"}
@@ -250,7 +243,7 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     delivery = Delivery(recorder, Guard(), spool=kept)
     dispatch = Dispatch((delivery,), spool=kept)
     delivery.start()
-    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS) or {})
+    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS).rows)
     dispatch.offer(open_ones)
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
@@ -260,7 +253,7 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     delivery.close(PATIENCE_SECONDS)
     kept.close(PATIENCE_SECONDS)
     assert sorted(recorder.sent[1:]) == [("q1", "resolved"), ("q2", "resolved")]
-    assert spool().load(PATIENCE_SECONDS) == {}
+    assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
 # -- faults -----------------------------------------------------------------------------------
@@ -321,7 +314,7 @@ def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, dama
     assert aside.exists()
     assert str(aside) in one.problem
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(7),)}
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
@@ -346,7 +339,7 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "the problem is cleared")
     one.close(PATIENCE_SECONDS)
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 3
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 3
 
 
 def test_second_spool_in_one_process_is_locked_out(spool):
@@ -358,7 +351,7 @@ def test_second_spool_in_one_process_is_locked_out(spool):
     second.close(PATIENCE_SECONDS)
     first.close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 @pytest.mark.fault(
@@ -418,7 +411,7 @@ def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     until(lambda: kept.problem == "", "the problem is cleared")
     kept.close(PATIENCE_SECONDS)
 
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 @pytest.mark.contains_errors
@@ -510,7 +503,7 @@ def test_forked_child_does_not_touch_the_file(spool):
     assert os.waitpid(process, 0)[1] == 0
     written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
 
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 def test_orphaned_child_does_not_hold_the_lock(folder):
@@ -567,7 +560,9 @@ def test_every_page_is_sent_over_many_restarts(spool):
         delivery = Delivery(recorder, Guard(), spool=kept)
         dispatch = Dispatch((delivery,), spool=kept)
         restored = (
-            dispatch.restore(found) if (found := kept.load(PATIENCE_SECONDS)) is not None else ()
+            dispatch.restore(found.rows)
+            if (found := kept.load(PATIENCE_SECONDS)) is not None
+            else ()
         )
         new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
         dispatch.offer((*restored, *new))
