@@ -97,7 +97,10 @@ class Delivery:
     @property
     def losses(self) -> Counter[str]:
         """How many incidents were never sent to the receiver, by reason."""
-        return self._outbox.losses.copy()
+        if self._loop.is_forked:
+            return Counter()
+        with self._changed:
+            return self._outbox.losses.copy()
 
     @property
     def circuit_open(self) -> bool:

@@ -162,7 +162,7 @@ def _decoded(content: bytes) -> Kept:
 
 
 class _Versioned(msgspec.Struct):
-    version: int = VERSION
+    version: int
 
 
 # -- spool trial ------------------------------------------------------------------------------

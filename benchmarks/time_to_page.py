@@ -63,8 +63,6 @@ ALL_SECONDS = 150.0
 NEIGHBOUR_SECONDS = 0.3
 MOST_IDLE, LEAST_CLOGGED = 20, 100
 """Events that wait for Spark's streaming listeners at the end of a phase."""
-ALONE = 1000
-"""Only this many queries that fail together share a page: here each failure has its own."""
 QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
 """The JVM's thorough one takes a core of our two for as long as this lasts."""
 

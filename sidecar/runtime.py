@@ -23,7 +23,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from datetime import datetime
@@ -35,6 +35,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import Alert
 from ..alerting.heartbeat import QueryHeartbeats
 from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.notifier import Notifier
@@ -90,7 +91,16 @@ class ProcessEnd(Enum):
     """Everything else: problems are reported at once, and no planned end is announced."""
 
 
-NOTICES = {ProcessEnd.CLOSED: Notice.STOPPED, ProcessEnd.TERMINATED: Notice.TERMINATED}
+def notice_of(end: ProcessEnd, alerts: Iterable[Alert], pending: Collection[int]) -> Notice | None:
+    """The notice for watchers; None if the process has crashed and that is news.
+
+    It is not if the receivers know of a critical alert; ``pending`` is what each has not taken.
+    """
+    if end is not ProcessEnd.CRASHED:
+        return Notice.STOPPED if end is ProcessEnd.CLOSED else Notice.TERMINATED
+    is_known = bool(pending) and not any(pending)
+    is_failed = any(alert.is_critical and not alert.muted for alert in alerts)
+    return Notice.FAILED if is_known and is_failed else None
 
 
 def end_of(
@@ -278,14 +288,6 @@ class Runtime:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
         return end_of(context, uncaught_exception(), silent)
 
-    @property
-    def _failure_notice(self) -> Notice | None:
-        """The notice of a crash, if the receivers know of a failure; else the crash is news."""
-        deliveries = self._notifier.deliveries
-        known = bool(deliveries) and not any(delivery.pending for delivery in deliveries)
-        failed = any(alert.is_critical and not alert.muted for alert in self.published.alerts)
-        return Notice.FAILED if known and failed else None
-
     def _last_flush(self, deadline: Deadline) -> None:
         """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
@@ -315,7 +317,8 @@ class Runtime:
         finally:
             # Even after an interrupt: without the notice, watchers report a crash.
             if self._server is not None:
-                notice = NOTICES.get(end, self._failure_notice)
+                pending = [delivery.pending for delivery in self._notifier.deliveries]
+                notice = notice_of(end, self.published.alerts, pending)
                 self._server.close(deadline.left, notice=notice)
         for loop in self._loops:
             loop.join(deadline.left)

@@ -148,15 +148,14 @@ class HttpOptions(msgspec.Struct, frozen=True):
     """Settings of one receiver's connections; every name is also a setting's.
 
     ``allow_http``: plain http to other hosts. ``proxy_url``: ``http://`` or ``https://``, never
-    used for loopback; it goes before ``proxy_from_environment`` (``HTTPS_PROXY``, ``NO_PROXY``
-    ...). ``ca_file``: a PEM bundle in place of the public authorities that ``certifi`` lists.
+    used for loopback; without it, ``HTTPS_PROXY``, ``HTTP_PROXY`` and ``NO_PROXY`` hold.
+    ``ca_file``: a PEM bundle in place of the public authorities that ``certifi`` lists.
     ``client_cert_file``, ``client_key_file``: who we are; the certificate's file may hold both.
     The files are read again for each connection.
     """
 
     allow_http: bool = False
     proxy_url: str | None = None
-    proxy_from_environment: bool = False
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
@@ -179,9 +178,7 @@ class HttpOptions(msgspec.Struct, frozen=True):
             return {}
         if self.proxy_url is not None:
             return {"http": self.proxy_url, "https": self.proxy_url}
-        if self.proxy_from_environment:
-            return dict(requests.utils.get_environ_proxies(url))
-        return {}
+        return dict(requests.utils.get_environ_proxies(url))
 
     def __repr__(self) -> str:
         return f"HttpOptions(ca_file={self.ca_file!r}, ...)"  # the proxy's URL holds its password
@@ -300,7 +297,6 @@ class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):
 
     allow_http: bool | None = None
     proxy_url: Address | None = None
-    proxy_from_environment: bool | None = None
     ca_file: Text | None = None
     client_cert_file: Text | None = None
     client_key_file: Text | None = None

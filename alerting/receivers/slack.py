@@ -10,8 +10,7 @@ from ...core.states import DeliveryOutcome
 from ...core.text import shorten, to_json, utc
 from ..alert import Alert, Incident
 from ..alert_text import STATUS_PAGE, facts, headline_of, line, links, more_labels, others
-from .chat import Channel, channel_type
-from .http import HttpError
+from .http import Channel, HttpError, channel_type
 from .receiver import UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------

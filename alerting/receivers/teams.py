@@ -8,8 +8,7 @@ from typing import Any
 from ...core.text import shorten, to_json, utc
 from ..alert import Incident
 from ..alert_text import facts, headline_of, line, links, more_labels, others
-from .chat import Channel, channel_type
-from .http import not_a_page
+from .http import Channel, channel_type, not_a_page
 from .receiver import UrlReceiverSettings
 
 MAX_TITLE_CHARACTERS = 1024

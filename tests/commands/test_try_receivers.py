@@ -90,6 +90,23 @@ def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, ser
     assert output.splitlines()[-1].split(maxsplit=1) == ["heartbeat", "accepted the ping"]
 
 
+def test_heartbeat_alone_is_enough(run_test_alert, server):
+    code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check")
+
+    assert (code, output) == (0, "heartbeat  accepted the ping\n")
+    assert [one.path.partition("?")[0] for one in server.requests] == ["/check/log"]
+
+
+def test_accepted_heartbeat_does_not_hide_a_refusal(run_test_alert, server):
+    refusing = {"type": "webhook", "name": "bad", "url": "http://127.0.0.1:1/hidden"}
+    code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check", receivers=[refusing])
+    refused, accepted = output.splitlines()
+
+    assert code == 1
+    assert refused.startswith("bad        did NOT accept the test alert")
+    assert accepted == "heartbeat  accepted the ping"
+
+
 def test_refused_heartbeat_is_a_failure(run_test_alert):
     with HttpDouble(otherwise=reply(404)) as server:
         code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/hidden")

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 from support.patience import PATIENCE_SECONDS
 
+from querypulse.alerting.alert import Alert
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
 from querypulse.sidecar import runtime
-from querypulse.sidecar.runtime import NOTICES, ProcessEnd, end_of, uncaught_exception
+from querypulse.sidecar.runtime import ProcessEnd, end_of, notice_of, uncaught_exception
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -46,12 +47,27 @@ def test_jvm_that_does_not_answer_at_the_end_has_crashed():
     assert end_of(Context.TERMINATED, None, 60.0) is ProcessEnd.TERMINATED
 
 
-def test_planned_end_decides_the_shutdown_notice():
-    assert {end: NOTICES.get(end) for end in ProcessEnd} == {
-        ProcessEnd.CLOSED: Notice.STOPPED,
-        ProcessEnd.TERMINATED: Notice.TERMINATED,
-        ProcessEnd.CRASHED: None,
-    }
+def alert(severity="critical", **annotations):
+    labels = {"alertname": "StreamingQueryFailed", "query": "gold", "severity": severity}
+    return Alert(labels, annotations, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("end", "alerts", "pending", "notice"),
+    [
+        (ProcessEnd.CLOSED, [], [], Notice.STOPPED),
+        (ProcessEnd.CLOSED, [alert()], [0], Notice.STOPPED),
+        (ProcessEnd.TERMINATED, [], [], Notice.TERMINATED),
+        (ProcessEnd.CRASHED, [alert()], [0, 0], Notice.FAILED),
+        (ProcessEnd.CRASHED, [alert()], [0, 1], None),
+        (ProcessEnd.CRASHED, [alert()], [], None),
+        (ProcessEnd.CRASHED, [alert("warning")], [0], None),
+        (ProcessEnd.CRASHED, [alert(muted="silenced")], [0], None),
+        (ProcessEnd.CRASHED, [], [0], None),
+    ],
+)
+def test_crash_has_a_notice_only_if_the_receivers_know_of_a_failure(end, alerts, pending, notice):
+    assert notice_of(end, alerts, pending) is notice
 
 
 FORKS = """

@@ -346,14 +346,14 @@ def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
 
 
 def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
-    return (self._healthy_seconds(driver) or 0.0) >= self._resolve_after
+    return (driver.healthy_seconds or 0.0) >= self._resolve_after
 
 
-def _renewed_by_health(self: alerts_module.DriverAlerts, key: Any, one: Any) -> Any:
-    driver = self.tracker.drivers[key]
-    if one.was_back and self._is_gone(driver):
-        return replace(one, revision=one.revision + 1, was_back=False)
-    return replace(one, was_back=True) if self._is_almost_healthy(driver) else one
+def _resolved_by_health(
+    self: alerts_module.DriverAlerts, driver: WatchedDriver, _: object
+) -> bool:
+    healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
+    return healthy is not None and healthy + unseen > self._resolve_after
 
 
 def _keeps_labels(active: Any) -> Any:
@@ -610,7 +610,7 @@ KEYS = (
     Mutation("stale resolves are sent before pages", "P1",
              outbox.Outbox, "_wants", _stale_first, plan=plan_of("a query fails while stale resolves are being sent")),
     Mutation("a driver that was paused counts as healthy only from then on", "P1",
-             alerts_module.DriverAlerts, "_renewed", _renewed_by_health,
+             alerts_module.DriverAlerts, "_may_have_resolved", _resolved_by_health,
              plan=plan_of("a driver that is killed just after its pause, with a late resolve")),
     Mutation("a rejected resolve is not sent again", "P3",
              outbox, "leaves_open", lambda *_: False, plan=plan_of("a receiver answers 400 to a resolve")),

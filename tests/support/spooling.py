@@ -17,32 +17,23 @@ from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting import spool as spool_module
-from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry, queued
+from querypulse.alerting.alert import Alert, Incident, incident_key
+from querypulse.alerting.outbox import Known, OutboxRow
 from querypulse.core.guard import Guard
 
 WALL = 1_700_000_000.0
 
 
-def entry(
-    number: int, state: DeliveryState = DeliveryState.NOTHING, size: int = 100
-) -> OutboxEntry:
-    labels = {
-        "alertname": "StreamingQueryFailed",
-        "app": "etl",
-        "query": f"q{number}",
-        "severity": "critical",
-    }
-    incident = Incident((Alert(labels, {"summary": "x" * size}, WALL),))
-    fresh = queued(incident, WALL)
-    return OutboxEntry(
-        incident,
-        state,
-        0,
-        None if state is DeliveryState.NOTHING else WALL,
-        fresh.queued_at,
-        dead=False,
+def entry(number: int, known: Known = Known.NOTHING, size: int = 100) -> OutboxRow:
+    labels = {"app": "etl", "query": f"q{number}"}
+    alert = Alert(
+        {"alertname": "StreamingQueryFailed", "severity": "critical", **labels},
+        {"summary": "x" * size},
+        WALL,
     )
+    key = incident_key(labels, "critical")
+    sent_at = None if known is Known.NOTHING else WALL
+    return OutboxRow(Incident(key, labels, "critical", (alert,)), WALL, "0", known, "0", sent_at)
 
 
 def ready() -> None:
@@ -66,7 +57,7 @@ def main(folder: Path, mode: str) -> None:
     if mode == "busy writer":
         write_for_ever(spool)
     size = 200_000 if mode == "full" else 100
-    spool.offer("pager", (entry(1, size=size), entry(2, DeliveryState.FIRING)))
+    spool.offer_rows("pager", (entry(1, size=size), entry(2, Known.FIRING)))
     if fails:
         until(lambda: spool.problem, "the problem is reported")
     flushed = spool.flush(0.1 if fails else PATIENCE_SECONDS)
@@ -82,9 +73,9 @@ def write_for_ever(spool: spool_module.Spool) -> None:
     number = 0
     while True:
         number += 1
-        reported = DeliveryState.FIRING if number % 2 else DeliveryState.NOTHING
-        spool.offer("pager", tuple(entry(one, reported, size=3000) for one in range(20)))
-        spool.offer("chat", tuple(entry(one, reported, size=3000) for one in range(20)))
+        reported = Known.FIRING if number % 2 else Known.NOTHING
+        spool.offer_rows("pager", tuple(entry(one, reported, size=3000) for one in range(20)))
+        spool.offer_rows("chat", tuple(entry(one, reported, size=3000) for one in range(20)))
         if number == 1:
             spool.flush(PATIENCE_SECONDS)
             ready()

@@ -309,25 +309,16 @@ def test_the_proof_hosts_are_those_of_receivers_on_other_machines(settings, host
         ({"HTTPS_PROXY": "http://p:1", "NO_PROXY": "example.com"}, (("hooks.example.com", 443),)),
     ],
 )
-@pytest.mark.parametrize("everywhere", [True, False])
-def test_a_proxy_from_the_environment_is_the_proof_host(variables, hosts, everywhere, monkeypatch):
+def test_a_proxy_from_the_environment_is_the_proof_host(variables, hosts, monkeypatch):
     for name in ("HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     url = "https://hooks.example.com/x"
-    one = WebhookSettings(name="a", url=url, proxy_from_environment=not everywhere or None)
-    settings = Settings(receivers=(one,), proxy_from_environment=everywhere)
+    settings = Settings(receivers=(WebhookSettings(name="a", url=url),))
 
     assert receiver_hosts(settings) == hosts
-
-
-def test_an_unused_proxy_from_the_environment_is_no_proof_host(monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    settings = Settings(webhook_url="https://hooks.example.com/x")
-
-    assert receiver_hosts(settings) == (("hooks.example.com", 443),)
 
 
 def test_the_host_of_a_url_in_a_file_is_a_proof_host(tmp_path):

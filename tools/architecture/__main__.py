@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
     "listener": (9600, 40),
-    "exporter": (2530, 9),
+    "exporter": (2545, 9),
     "alerting": (10050, 55),
     "settings": (2000, 9),
     "sidecar": (2480, 9),

@@ -22,7 +22,7 @@ from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.delivery import Delivery, Route
-from querypulse.alerting.outbox_entry import DeliveryState
+from querypulse.alerting.outbox import Known
 from querypulse.alerting.receivers.receiver import Receiver, ReceiverCapabilities
 from querypulse.core.guard import Guard
 from querypulse.core.states import OUTCOMES
@@ -31,7 +31,7 @@ from querypulse.core.states import OUTCOMES
 def booked(delivery: Delivery) -> None:
     """Wait until the attempt in progress is recorded."""
     with delivery._changed:
-        assert delivery._changed.wait_for(lambda: not delivery._in_flight, PATIENCE_SECONDS)
+        assert delivery._changed.wait_for(lambda: not delivery._outbox.is_sending, PATIENCE_SECONDS)
 
 
 def outcomes(**counts):
@@ -197,49 +197,6 @@ def test_next_occurrence_of_an_ended_incident_follows_the_route(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
-def test_stale_resolves_follow_the_route(deliver):
-    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
-    delivery = deliver(recorder, route=Route(queries=("a",)))
-    delivery.offer((), (over(incident("b"), WALL), over(incident("a"), WALL)))
-
-    assert recorder.wait_for(1) == [("a", "resolved")]
-
-
-def test_unchanged_stale_resolves_are_compared_once(deliver, monkeypatch):
-    compared = []
-    monkeypatch.setattr(Route, "takes", lambda _, one: compared.append(one) or True)
-    delivery = deliver(Recorder(capabilities=ReceiverCapabilities(reconciles=True)))
-    stale_resolves = tuple(over(incident(f"q{number}"), WALL) for number in range(5))
-    for _ in range(10):
-        delivery.offer((), stale_resolves)
-    assert len(compared) == 5
-
-    delivery.offer((), stale_resolves[:2])
-    assert len(compared) == 7
-
-
-def test_stale_resolves_are_sent_even_if_there_is_nothing_else_to_send(deliver):
-    """The thread waits for a change by then, and the stale resolves are the only one."""
-    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
-    delivery = deliver(recorder)
-    delivery.offer(())
-    until(lambda: delivery._changed._waiters, "its thread waits")
-
-    delivery.offer((), (over(incident("a"), WALL),))
-    recorder.wait_for(1)
-
-    assert recorder.sent == [("a", "resolved")]
-
-
-def test_flush_does_not_wait_for_stale_resolves(deliver):
-    recorder = Recorder(capabilities=ReceiverCapabilities(reconciles=True))
-    delivery = deliver(recorder)
-    delivery.offer((), [over(incident(f"q{number}"), WALL) for number in range(50)])
-    assert delivery.flush(PATIENCE_SECONDS)
-
-    assert len(recorder.sent) < 3
-
-
 def test_receiver_that_forgets_gets_repeats_without_a_new_incident(deliver):
     """The delivery's thread repeats the message, by the wall clock."""
     wall = Clock(WALL)
@@ -324,16 +281,6 @@ def test_bug_in_a_receiver_is_contained(deliver, caplog):
 # -- the spool --------------------------------------------------------------------------------
 
 
-def test_spool_is_left_alone_if_there_is_nothing_to_send(deliver):
-    """Offers arrive twice a second for as long as the job lives."""
-    spool = MemorySpool()
-    delivery = deliver(Recorder(), spool=spool)
-    for _ in range(3):
-        delivery.offer(())
-
-    assert spool.offers == [("recorder", ())]
-
-
 def test_spool_learns_of_entries_dropped_between_two_offers(deliver):
     """The thread drops a resolve that needs no more repeats, and saves nothing at that moment."""
     spool, clock = MemorySpool(), Clock(WALL)
@@ -347,7 +294,7 @@ def test_spool_learns_of_entries_dropped_between_two_offers(deliver):
     assert spool.offers[-1][1]
     clock.now += 60.0
     delivery.flush(PATIENCE_SECONDS)
-    until(lambda: not delivery._outbox.entries, "the entry is dropped")
+    until(lambda: not delivery._outbox.rows, "the entry is dropped")
     delivery.offer(())
 
     assert spool.offers[-1] == ("recorder", ())
@@ -361,15 +308,15 @@ def test_every_step_is_offered_to_the_spool(deliver):
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.offer(())
     assert delivery.flush(PATIENCE_SECONDS)
-    states = [[entry.state for entry in entries] for _, entries in spool.offers]
+    states = [[entry.known for entry in entries] for _, entries in spool.offers]
 
     assert {name for name, _ in spool.offers} == {"recorder"}
     assert states == [
-        [DeliveryState.NOTHING],
-        [DeliveryState.UNSURE],
-        [DeliveryState.FIRING],
-        [DeliveryState.FIRING],
-        [DeliveryState.UNSURE],
+        [Known.NOTHING],
+        [Known.UNSURE],
+        [Known.FIRING],
+        [Known.FIRING],
+        [Known.UNSURE],
         [],
     ]
 
@@ -550,7 +497,7 @@ def test_forked_child_delivers_nothing_and_touches_nothing(deliver):
             delivery.offer((incident("b"),))
             delivery.escalate_to_fallback((incident("c"),))
             flushed = delivery.flush(5.0)
-            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, set(), {})
+            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, (), {})
             delivery.close(5.0)
             os._exit(
                 0 if flushed and idle and not recorder.closed and len(recorder.sent) == 1 else 1

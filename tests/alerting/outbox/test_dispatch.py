@@ -14,6 +14,7 @@ from support.deliveries import (
     outage,
     over,
     poison,
+    stale,
     wrong_token,
 )
 
@@ -40,11 +41,11 @@ class DispatchHarness:
         for delivery in self.deliveries.values():
             delivery.start()
 
-    def offer(self, *incidents, after=0.0, stale_resolves=()):
+    def offer(self, *incidents, after=0.0):
         """Offer ``after`` seconds later, and let every delivery succeed or fail."""
         self.clock.now += after
         self.wall.now += after
-        self.dispatch.offer(incidents, stale_resolves)
+        self.dispatch.offer(incidents)
         return self.settle()
 
     def settle(self):
@@ -227,12 +228,12 @@ def test_unknown_fallback_is_an_error():
         Dispatch((delivery,))
 
 
-def test_stale_resolves_go_to_receivers_that_reconcile(harness):
+def test_stale_incidents_go_to_receivers_that_keep_state(harness):
     one = harness(
         {"pager": Route(), "chat": Route()},
-        pager=Recorder(capabilities=ReceiverCapabilities(reconciles=True)),
+        pager=Recorder(capabilities=ReceiverCapabilities(stale_after_seconds=0.0)),
     )
-    one.offer(stale_resolves=(over(incident(), WALL),))
+    one.offer(stale())
 
     assert one.recorders["pager"].wait_for(1) == [("a", "resolved")]
     assert one.sent("chat") == []
@@ -242,7 +243,7 @@ def test_stale_resolves_go_to_receivers_that_reconcile(harness):
 
 
 def entries_of(harness):
-    return {name: delivery._outbox.entries for name, delivery in harness.deliveries.items()}
+    return {name: delivery._outbox.rows for name, delivery in harness.deliveries.items()}
 
 
 def test_successor_restores_each_receivers_entries_and_returns_open_incidents(harness):
@@ -268,7 +269,7 @@ def test_entries_of_a_removed_receiver_are_dropped(harness):
     entries = {"pager": entries_of(earlier)["pager"]}
 
     assert Dispatch((delivery,), spool=spool).restore(entries) == ()
-    assert spool.entries == {"pager": (), "chat": ()}
+    assert spool.rows == {"pager": (), "chat": ()}
 
 
 def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(harness):

@@ -21,6 +21,7 @@ from querypulse.alerting.outbox import Outbox, OutboxRow
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 
 PAGER = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
+PLAIN = ReceiverCapabilities()
 GROUPS = ReceiverCapabilities(
     resend_seconds=60.0,
     resend_resolved_seconds=300.0,
@@ -34,7 +35,7 @@ WARNING = {"severity": "warning"}
 class Harness:
     """An outbox, a clock, and what the receiver gets."""
 
-    def __init__(self, capabilities=ReceiverCapabilities(), **limits):
+    def __init__(self, capabilities=PLAIN, **limits):
         self.capabilities = capabilities
         self.outbox = Outbox(capabilities, **limits)
         self.now = 0.0
@@ -82,7 +83,7 @@ class Harness:
         return {why: count for why, count in self.outbox.losses.items() if count}
 
 
-def delivered(*incidents, capabilities=ReceiverCapabilities()):
+def delivered(*incidents, capabilities=PLAIN):
     harness = Harness(capabilities).offer(*incidents)
     harness.send_all()
     return harness

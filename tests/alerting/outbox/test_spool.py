@@ -23,7 +23,7 @@ from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
 
 from querypulse.alerting.delivery import Delivery, Dispatch
-from querypulse.alerting.outbox_entry import DeliveryState, OutboxEntry
+from querypulse.alerting.outbox import Known
 from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try_folder
 from querypulse.core.guard import Guard
 
@@ -74,7 +74,7 @@ def written(spool, **entries):
     """A spool with these entries on the disk."""
     spool.load(PATIENCE_SECONDS)
     for receiver, held in entries.items():
-        spool.offer(receiver, held)
+        spool.offer_rows(receiver, held)
     assert spool.flush(PATIENCE_SECONDS)
     return spool
 
@@ -89,7 +89,7 @@ def mode(path):
 
 
 def states(entries):
-    return {name: [one.state.value for one in held] for name, held in entries.items()}
+    return {name: [one.known.value for one in held] for name, held in entries.items()}
 
 
 # -- storing entries --------------------------------------------------------------------------
@@ -97,26 +97,19 @@ def states(entries):
 
 def test_next_process_loads_the_offered_entries(spool):
     entries = {
-        "pager": (entry(1), entry(2, DeliveryState.FIRING)),
-        "chat": (entry(1, DeliveryState.UNSURE),),
+        "pager": (entry(1), entry(2, Known.FIRING)),
+        "chat": (entry(1, Known.UNSURE),),
     }
     written(spool(), **entries).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == entries
-
-
-def test_stored_entry_keeps_the_field_names_of_version_1():
-    stored = msgspec.to_builtins(entry(1, DeliveryState.FIRING))
-
-    assert {"told", "told_revision", "told_at", "queued_at", "dead", "unended"} <= stored.keys()
-    assert msgspec.convert(stored, OutboxEntry) == entry(1, DeliveryState.FIRING)
+    assert spool().load(PATIENCE_SECONDS).rows == entries
 
 
 def test_entries_are_loaded_once(spool):
     written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
     successor = spool()
 
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert successor.load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
     assert successor.load(0.0) is None
 
 
@@ -128,7 +121,7 @@ def test_empty_spool_loads_an_empty_result(spool):
     """It shows that nothing is open; without a spool, an earlier driver may have open alerts."""
     written(spool()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {}
+    assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
 def test_entries_no_longer_offered_are_deleted(spool):
@@ -136,14 +129,14 @@ def test_entries_no_longer_offered_are_deleted(spool):
     written(one, pager=(entry(2),), chat=(entry(3),))
     written(one, chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(2),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(2),)}
 
 
 def test_entries_of_a_receiver_without_offers_stay(spool):
     written(spool(), pager=(entry(1),), chat=(entry(2),)).close(PATIENCE_SECONDS)
     written(spool(), chat=()).close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 def test_entries_not_yet_loaded_are_not_overwritten(spool):
@@ -152,11 +145,11 @@ def test_entries_not_yet_loaded_are_not_overwritten(spool):
     successor = spool()
     successor.start()
     until(lambda: successor._is_open, "it has read the file")
-    successor.offer("pager", ())
+    successor.offer_rows("pager", ())
     assert successor.flush(0.1) is False
 
     successor.close(PATIENCE_SECONDS)
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 def test_changed_annotations_alone_cause_no_write(spool, folder):
@@ -165,7 +158,7 @@ def test_changed_annotations_alone_cause_no_write(spool, folder):
     before = document(folder).stat().st_ino
     written(kept, pager=(entry(1, size=20),))
     assert document(folder).stat().st_ino == before
-    written(kept, pager=(entry(1, DeliveryState.FIRING, size=20),))
+    written(kept, pager=(entry(1, Known.FIRING, size=20),))
 
     assert document(folder).stat().st_ino != before
 
@@ -209,7 +202,7 @@ def test_killed_process_leaves_its_entries(child, spool):
     process.send_signal(signal.SIGKILL)
     process.wait()
 
-    assert states(spool().load(PATIENCE_SECONDS)) == {"pager": ["nothing", "firing"]}
+    assert states(spool().load(PATIENCE_SECONDS).rows) == {"pager": ["nothing", "firing"]}
 
 
 @pytest.mark.slow
@@ -229,7 +222,7 @@ def test_process_killed_during_a_write_leaves_all_or_nothing(child, spool, folde
         process.send_signal(signal.SIGKILL)
         process.wait()
         one = spool()
-        entries = one.load(PATIENCE_SECONDS) or {}
+        entries = getattr(one.load(PATIENCE_SECONDS), "rows", {})
         one.close(PATIENCE_SECONDS)
         assert one.problem == ""
         assert {path.suffix for path in folder.iterdir()} == {".json", ".lock"}
@@ -250,7 +243,7 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     delivery = Delivery(recorder, Guard(), spool=kept)
     dispatch = Dispatch((delivery,), spool=kept)
     delivery.start()
-    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS) or {})
+    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS).rows)
     dispatch.offer(open_ones)
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
@@ -260,7 +253,7 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     delivery.close(PATIENCE_SECONDS)
     kept.close(PATIENCE_SECONDS)
     assert sorted(recorder.sent[1:]) == [("q1", "resolved"), ("q2", "resolved")]
-    assert spool().load(PATIENCE_SECONDS) == {}
+    assert spool().load(PATIENCE_SECONDS).rows == {}
 
 
 # -- faults -----------------------------------------------------------------------------------
@@ -321,7 +314,7 @@ def test_unreadable_file_is_moved_aside_and_replaced(spool, folder, caplog, dama
     assert aside.exists()
     assert str(aside) in one.problem
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(7),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(7),)}
 
 
 def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, folder, monkeypatch):
@@ -332,7 +325,7 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     one = spool()
     assert one.load(PATIENCE_SECONDS) is None
     assert one.problem.endswith("in use by another process")
-    one.offer("pager", (entry(3),))
+    one.offer_rows("pager", (entry(3),))
     assert one.flush(0.2) is False
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -342,11 +335,11 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert one.flush(PATIENCE_SECONDS)
     kept = msgspec.json.decode(document(folder).read_bytes())["entries"]["pager"]
     assert len(kept) == 2, "an offer made before the lock was free must not replace them"
-    one.offer("pager", (*late["pager"], entry(3)))
+    one.offer_rows("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)
     until(lambda: one.problem == "", "the problem is cleared")
     one.close(PATIENCE_SECONDS)
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 3
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 3
 
 
 def test_second_spool_in_one_process_is_locked_out(spool):
@@ -358,7 +351,7 @@ def test_second_spool_in_one_process_is_locked_out(spool):
     second.close(PATIENCE_SECONDS)
     first.close(PATIENCE_SECONDS)
 
-    assert spool().load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
+    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
 
 
 @pytest.mark.fault(
@@ -411,14 +404,14 @@ def test_recovered_disk_gets_all_entries(spool, folder, monkeypatch):
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
     folder.write_text("not a folder")
-    kept.offer("pager", (entry(1), entry(2)))
+    kept.offer_rows("pager", (entry(1), entry(2)))
     until(lambda: "Not a directory" in kept.problem, "the problem is reported")
     folder.unlink()
     assert kept.flush(PATIENCE_SECONDS)
     until(lambda: kept.problem == "", "the problem is cleared")
     kept.close(PATIENCE_SECONDS)
 
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 @pytest.mark.contains_errors
@@ -427,7 +420,7 @@ def test_folder_that_somebody_removes_is_made_again(spool, folder, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
     kept = written(spool(), pager=(entry(1),))
     shutil.rmtree(folder)
-    kept.offer("pager", (entry(1), entry(2)))
+    kept.offer_rows("pager", (entry(1), entry(2)))
     assert kept.flush(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS) is None
@@ -459,7 +452,7 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
     one = written(spool())
     answer = hanging_disk(one)
     for number in range(100):
-        one.offer("pager", (entry(number),))
+        one.offer_rows("pager", (entry(number),))
     assert one.flush(0.0) is False
     answer.set()
 
@@ -469,7 +462,7 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
 def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
     one = written(spool())
-    one.offer("pager", (entry("a"),))
+    one.offer_rows("pager", (entry("a"),))
     one.write_ahead()
 
     assert one.flush(0.0)
@@ -478,14 +471,14 @@ def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
 def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", NEVER)
     unopened = spool()
-    unopened.offer("pager", (entry("a"),))
+    unopened.offer_rows("pager", (entry("a"),))
     ended(unopened.write_ahead)
 
 
 def test_write_ahead_waits_shortly_and_once_for_a_disk_that_hangs(spool, hanging_disk, monkeypatch):
     one, waits = written(spool()), []
     answer = hanging_disk(one)
-    one.offer("pager", (entry("a"),))
+    one.offer_rows("pager", (entry("a"),))
     flush = one.flush
     monkeypatch.setattr(one, "flush", lambda timeout: waits.append(timeout) or flush(timeout))
     for _ in range(20):
@@ -503,14 +496,14 @@ def test_forked_child_does_not_touch_the_file(spool):
     with one._changed:
         process = os.fork()
         if process == 0:
-            one.offer("pager", ())
+            one.offer_rows("pager", ())
             quiet = one.load(PATIENCE_SECONDS) is None and one.flush(5.0)
             one.close(5.0)
             os._exit(0 if quiet else 1)
     assert os.waitpid(process, 0)[1] == 0
     written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
 
-    assert len(spool().load(PATIENCE_SECONDS)["pager"]) == 2
+    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 def test_orphaned_child_does_not_hold_the_lock(folder):
@@ -549,7 +542,7 @@ def test_lock_does_not_follow_a_symbolic_link(folder):
 def test_closing_an_unstarted_spool_waits_for_nothing(folder):
     """Nobody would ever write what was offered to it."""
     unstarted = Spool(folder, "etl", Guard())
-    unstarted.offer("pager", (entry(1),))
+    unstarted.offer_rows("pager", (entry(1),))
     ended(lambda: unstarted.close(NEVER))
 
     assert not folder.exists()
@@ -567,7 +560,9 @@ def test_every_page_is_sent_over_many_restarts(spool):
         delivery = Delivery(recorder, Guard(), spool=kept)
         dispatch = Dispatch((delivery,), spool=kept)
         restored = (
-            dispatch.restore(found) if (found := kept.load(PATIENCE_SECONDS)) is not None else ()
+            dispatch.restore(found.rows)
+            if (found := kept.load(PATIENCE_SECONDS)) is not None
+            else ()
         )
         new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
         dispatch.offer((*restored, *new))

@@ -11,8 +11,8 @@ from support.spooling import entry
 from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
-from querypulse.alerting.active_alert import FlapHistory
 from querypulse.alerting.failure_history import Remembering
+from querypulse.alerting.lifecycle import Opened
 from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery, mark_of
@@ -48,16 +48,16 @@ def spool(folder):
 def kept(spool, *failures, entries=()):
     """A spool with these failures on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
-    spool.offer("pager", entries)
-    spool.offer_failures(failures)
+    spool.offer_rows("pager", entries)
+    spool.offer_history(failures, ())
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
 
 
 def left(spool):
     """The failures a new process restores."""
-    spool.load(PATIENCE_SECONDS)
-    return spool.take_failures()
+    found = spool.load(PATIENCE_SECONDS)
+    return found.failures if found is not None else ()
 
 
 # -- storing failures -------------------------------------------------------------------------
@@ -66,19 +66,18 @@ def left(spool):
 def kept_flaps(spool, *histories):
     """A spool with these on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
-    spool.offer_flaps(histories)
+    spool.offer_history((), histories)
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
 
 
 def left_flaps(spool):
     """How often alerts have fired, as a new process restores it."""
-    spool.load(PATIENCE_SECONDS)
-    return spool.take_flaps()
+    return spool.load(PATIENCE_SECONDS).opened
 
 
 def test_next_process_restores_how_often_alerts_fired(spool):
-    history = FlapHistory("querypulse/etl/a/StreamingQueryFailed", (WALL, WALL + 9.5), 7.0)
+    history = Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5))
     kept_flaps(spool(), history)
     successor = spool()
 
@@ -111,7 +110,7 @@ def test_failures_stay_without_an_offer(spool):
     kept(spool(), failed())
     watch = spool()
     watch.load(PATIENCE_SECONDS)
-    watch.offer("pager", (entry(1),))
+    watch.offer_rows("pager", (entry(1),))
     assert watch.flush(PATIENCE_SECONDS)
     watch.close(PATIENCE_SECONDS)
 
@@ -146,7 +145,7 @@ def test_unchanged_failures_are_written_once(spool, folder):
     before = file.stat().st_ino
     for _ in range(3):
         keeper.offer_failures((failed(),))
-    keeper.offer("pager", ())
+    keeper.offer_rows("pager", ())
     assert keeper.flush(PATIENCE_SECONDS)
     assert file.stat().st_ino == before
     keeper.offer_failures((failed(times=3),))

@@ -128,9 +128,9 @@ def test_server_behind_a_proxy_must_be_trusted(authority, proxy, tmp_path):
     assert "https://hook.test is not trusted" in str(error)
 
 
-def test_proxy_of_the_environment_is_used_if_requested(authority, target, proxy, monkeypatch):
+def test_proxy_of_the_environment_is_used(authority, target, proxy, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
-    sent = poster(authority, proxy_from_environment=True)
+    sent = poster(authority)
     sent.post(b"{}", NOW)
     sent.close()
 
@@ -141,12 +141,12 @@ def test_no_proxy_in_the_environment_is_respected(authority, proxy, monkeypatch)
     monkeypatch.setenv("HTTPS_PROXY", proxy.url)
     monkeypatch.setenv("NO_PROXY", "hook.test")
 
-    assert HttpOptions(proxy_from_environment=True).proxies(TARGET) == {}
+    assert HttpOptions().proxies(TARGET) == {}
 
 
 def test_configured_proxy_takes_precedence_over_the_environment(monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere:1")
-    options = HttpOptions(proxy_from_environment=True, proxy_url="http://here:1")
+    options = HttpOptions(proxy_url="http://here:1")
 
     assert set(options.proxies(TARGET).values()) == {"http://here:1"}
 
@@ -154,20 +154,20 @@ def test_configured_proxy_takes_precedence_over_the_environment(monkeypatch):
 def test_unusable_proxy_of_the_environment_is_a_misconfiguration(authority, monkeypatch):
     monkeypatch.setenv("HTTPS_PROXY", "socks5://proxy:1080")
     with pytest.raises(HttpError) as caught:
-        poster(authority, proxy_from_environment=True).post(b"{}", NOW)
+        poster(authority).post(b"{}", NOW)
 
     assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
-
-
-def test_environment_is_ignored_without_the_setting(monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://elsewhere:1")
-
-    assert HttpOptions().proxies(TARGET) == {}
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9093", "localhost:9093", "[::1]:9093"])
 def test_local_servers_are_reached_directly(host):
     assert HttpOptions(proxy_url="http://proxy:3128").proxies(f"http://{host}/x") == {}
+
+
+def test_local_servers_are_reached_directly_whatever_the_environment_says(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://proxy:3128")
+
+    assert HttpOptions().proxies("http://127.0.0.1:9093/x") == {}
 
 
 def test_no_secret_of_the_connection_is_shown(authority, caplog):

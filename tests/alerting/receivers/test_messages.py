@@ -22,6 +22,7 @@ from querypulse.alerting.alert_text import (
     details,
     headline_of,
     ordered,
+    others,
     summary_of,
 )
 from querypulse.alerting.finding import Finding, Severity
@@ -172,6 +173,71 @@ def test_group_with_different_outcomes_names_no_outcome():
 
     assert headline_of(holding(one, replace(two, labels={**two.labels, "query": "b"}))) == (
         "Resolved: [orders] StreamingQueryFailed of 2 queries is over after 4 min (billing, b)"
+    )
+
+
+SLOW = alert(name="StreamingBatchSlow", severity="warning", summary="bronze is slow", reason="slow")
+FAILED = alert()
+REPLACED = "the critical incident"
+
+
+def at_end(one, seconds, **notes):
+    return one.ended(one.starts_at + seconds, **notes)
+
+
+@pytest.mark.parametrize(
+    ("alerts", "headline", "listed"),
+    [
+        ((FAILED,), "bronze failed", {}),
+        ((FAILED, SLOW), "bronze failed", {"StreamingBatchSlow": "slow"}),
+        ((SLOW, at_end(FAILED, 60)), "bronze is slow", {}),
+        (
+            (alert("a"), alert("b"), alert("*", name="QuerypulseEventsMissing", reason="none")),
+            "[etl] 2 queries failed: ConcurrentAppendException (a, b)",
+            {
+                "StreamingQueryFailed of a": "ConcurrentAppendException",
+                "StreamingQueryFailed of b": "ConcurrentAppendException",
+                "QuerypulseEventsMissing of all queries": "none",
+            },
+        ),
+        (
+            (
+                at_end(FAILED, 240, outcome="commits again"),
+                at_end(SLOW, 60, outcome="is no longer slow"),
+            ),
+            "Resolved: [etl] bronze commits again after 4 min",
+            {},
+        ),
+        (
+            (at_end(SLOW, 240, superseded_by=REPLACED), at_end(FAILED, 60)),
+            "Replaced by the critical incident: [etl] bronze after 4 min",
+            {},
+        ),
+        (
+            (
+                at_end(alert("a"), 240),
+                at_end(alert("b"), 240),
+                at_end(alert("a", severity="warning"), 60, superseded_by="x"),
+            ),
+            "Resolved: [etl] 2 queries commit again after 4 min (a, b)",
+            {},
+        ),
+    ],
+    ids=["one", "several of one query", "one is over", "group and driver", "resolved", "replaced",
+         "resolved group"],
+)  # fmt: skip
+def test_headline_is_of_the_first_alert_and_the_others_are_listed(alerts, headline, listed):
+    incident = holding(*alerts)
+
+    assert headline_of(incident) == headline
+    assert others(incident) == listed
+
+
+def test_labels_of_the_settings_are_shown():
+    message = slack_message(holding(FAILED, env="prod"))
+
+    assert message["blocks"][-1]["elements"][0]["text"].startswith(
+        "StreamingQueryFailed · env=prod · since "
     )
 
 

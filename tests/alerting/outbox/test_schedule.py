@@ -1,0 +1,88 @@
+"""When a receiver is sent what: pauses of one message, an outage, and the rate limit."""
+
+from __future__ import annotations
+
+import pytest
+from support.deliveries import gone, lost_answer, outage, wrong_token
+
+from querypulse.alerting.retries import Schedule
+
+
+class Tries:
+    """Messages that wait, tried as soon as they are due."""
+
+    def __init__(self, *keys):
+        self.schedule, self.keys, self.now, self.times = Schedule(), list(keys), 0.0, []
+
+    def until(self, end, error=None, *, is_news=False):
+        def due(key):
+            return self.schedule.due_at(key, is_news=is_news)
+
+        while self.keys and min(map(due, self.keys)) <= end:
+            self.now = max(self.now, min(map(due, self.keys)))
+            ready = [key for key in self.keys if due(key) <= self.now]
+            key = min(ready, key=self.schedule.turn)
+            self.times.append(self.now)
+            if error is None:
+                self.keys.remove(key)
+                self.schedule.delivered(key)
+            else:
+                self.schedule.failed(key, error, self.now, 0)
+        self.now = end
+        return self
+
+
+@pytest.mark.parametrize(
+    ("error", "times"),
+    [
+        (outage(), [0, 1, 3, 7, 15, 22, 30, 60, 120, 240, 480, 780]),
+        (lost_answer(), [0, 1, 3, 7, 15, 22, 30, 60, 120, 240, 480, 780]),
+        (wrong_token(), [0, 300, 600, 900]),
+        (gone(), [0]),
+        (outage(retry_after=200.0), [0, 200, 400, 600, 800, 1000]),
+    ],
+)
+@pytest.mark.fault("Receivers", "A receiver is down", "Attempts follow the schedule")
+def test_retries_follow_the_table(error, times):
+    assert Tries("a").until(1000, error).times == times
+
+
+@pytest.mark.parametrize(("seconds", "sent_at"), [(0.5, 1), (2, 3), (5, 7), (20, 22)])
+@pytest.mark.parametrize("count", [1, 3, 8, 50])
+def test_first_success_after_an_outage_sends_all_that_waits(count, seconds, sent_at):
+    keys = [f"q{number}" for number in range(count)]
+    tries = Tries(*keys).until(seconds, outage()).until(60)
+    assert tries.keys == []
+    (at,) = {at for at in tries.times if at > seconds}
+    assert at <= sent_at
+
+
+@pytest.mark.fault(
+    "Receivers", "Many alerts while a receiver is down", "They cause no more attempts than one"
+)
+def test_many_pages_cause_few_attempts_in_an_outage():
+    assert len(Tries(*map(str, range(50))).until(1000, outage(), is_news=True).times) < 65
+
+
+def test_new_page_waits_five_seconds_in_an_outage_but_never_less_than_asked():
+    tries = Tries("a").until(500, outage())
+    schedule = tries.schedule
+    assert schedule.is_open
+    assert schedule.due_at("new", is_news=True) == 485
+    assert schedule.due_at("new", is_news=False) == 780
+    schedule.failed("a", outage(retry_after=100.0), 780.0, 0)
+    assert schedule.due_at("new", is_news=True) == 880
+    schedule.failed("b", wrong_token(), 900.0, 0)
+    assert not schedule.is_open
+    assert schedule.due_at("new", is_news=False) < 900
+
+
+@pytest.mark.parametrize("per_minute", [1.0, 30.0, 100.0])
+def test_no_minute_exceeds_the_limit(per_minute):
+    schedule, now, times = Schedule(per_minute), 0.0, []
+    for _ in range(300):
+        now = schedule.token_at(now)
+        times.append(now)
+        schedule.spend(now)
+    for began in times:
+        assert sum(began <= at < began + 60.0 for at in times) <= per_minute
