@@ -119,11 +119,6 @@ def test_an_alert_keeps_its_name_when_the_app_is_seen_at_a_second_url():
     assert watch_harness.poll(A).ended == ["etl"]
 
 
-def test_an_app_that_shut_down_at_another_url_does_not_extend_the_name():
-    watch_harness = WatchHarness(A, B).poll(A).poll(B).stopped(A)
-    assert watch_harness.polls(Said.REFUSED, 17, B).reported == ["etl"]
-
-
 def test_graceful_shutdown_at_one_url_does_not_excuse_the_other():
     watch_harness = WatchHarness(A, B).poll(A).poll(B).stopped(A)
     for _ in range(17):
@@ -131,35 +126,14 @@ def test_graceful_shutdown_at_one_url_does_not_excuse_the_other():
     assert watch_harness.reported == ["etl"]
 
 
-def test_pods_of_one_app_under_a_dns_name_are_one_driver():
-    watch_harness = WatchHarness(pod(1), pod(2)).poll(pod(1)).poll(pod(2))
-    for _ in range(17):
-        watch_harness.poll(pod(1), Said.REFUSED).poll(pod(2), Said.REFUSED)
-    assert watch_harness.reported == ["etl"]
-
-
-def test_different_apps_at_two_urls_have_their_own_names():
-    watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
-    for _ in range(17):
-        watch_harness.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
-    assert watch_harness.reported == ["etl", "other"]
-
-
 # -- restored alerts ----------------------------------------------------------------------------
 
 
-def test_a_restored_alert_of_one_url_does_not_resolve_with_the_driver_at_another():
-    watch_harness = WatchHarness(A, B)
-    watch_harness.restored(left_open("etl", A))
-    assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl"]
-    assert watch_harness.poll(A).ended == ["etl"]
-
-
-def test_a_restored_alert_under_the_full_name_resolves_with_its_driver():
-    watch_harness = WatchHarness(A, B)
-    watch_harness.restored(left_open("etl@a:9719", A))
-    assert watch_harness.polls(Said.HEALTHY, 30, B).reported == ["etl@a:9719"]
-    assert watch_harness.poll(A).ended == ["etl@a:9719"]
+@pytest.mark.parametrize("name", ["etl", "etl@a:9719"])
+def test_a_restored_alert_of_one_url_does_not_resolve_with_the_driver_at_another(name):
+    watch_harness = WatchHarness(A, B).restored(left_open(name, A))
+    assert watch_harness.polls(Said.HEALTHY, 30, B).reported == [name]
+    assert watch_harness.poll(A).ended == [name]
 
 
 def test_the_bare_name_is_stale_when_all_drivers_of_the_app_are_healthy():

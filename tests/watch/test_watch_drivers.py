@@ -77,28 +77,6 @@ def test_a_frozen_driver_is_reported_and_resolves_when_it_resumes(monkeypatch):
         reported.wait_for_end("etl")
 
 
-def test_graceful_shutdown_of_a_driver_is_not_reported():
-    with (
-        ServedDriver() as driver,
-        serving("control") as control,
-        watching(driver.url, control.url) as reported,
-    ):
-        seen(reported)
-        seen(reported, "control")
-        driver.shut_down()
-        crash(control, reported)
-        assert set(reported.firing) == {"control"}
-
-
-def test_a_new_process_at_the_same_address_resolves_the_alert():
-    with ServedDriver() as driver, watching(driver.url) as reported:
-        seen(reported)
-        driver.signal(signal.SIGKILL)
-        reported.wait_for("etl")
-        with ServedDriver(port=driver.port):
-            reported.wait_for_end("etl")
-
-
 def test_a_driver_restarted_at_once_is_not_reported():
     """Once it is healthy again, nothing counts against it."""
     with ServedDriver() as driver, watching(driver.url, gone_after=AN_HOUR) as reported:
@@ -167,15 +145,6 @@ def test_a_stuck_worker_is_reported_and_resolves_when_it_resumes():
         assert "its worker does not advance" in reported.pages["etl"]["reason"]
         alive.set()
         reported.wait_for_end("etl")
-
-
-def test_an_address_that_never_answered_is_reported():
-    with serving() as server:
-        pass
-    with watching(server.url, gone_after=0.5) as reported:
-        host, port = address(server)
-        reported.wait_for(f"{host}:{port}")
-        assert "never answered" in reported.pages[f"{host}:{port}"]["reason"]
 
 
 def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
@@ -307,21 +276,6 @@ def test_a_name_is_watched_at_all_its_addresses():
         seen(reported)
         driver.signal(signal.SIGKILL)
         reported.wait_for("etl")
-
-
-def test_only_the_killed_one_of_two_drivers_is_reported():
-    with (
-        ServedDriver("one") as one,
-        ServedDriver("two") as two,
-        watching(one.url, two.url) as reported,
-    ):
-        seen(reported, "one")
-        seen(reported, "two")
-        one.signal(signal.SIGKILL)
-        reported.wait_for("one")
-        assert set(reported.firing) == {"one"}
-        two.signal(signal.SIGKILL)
-        reported.wait_for("two")
 
 
 def test_a_watcher_leaves_no_thread_behind():

@@ -93,13 +93,6 @@ def test_each_app_under_a_name_is_a_separate_driver():
     assert watch_harness.reported == ["one"]
 
 
-def test_another_driver_at_the_address_leaves_the_first_one_expected():
-    watch_harness = WatchHarness(ONE).poll(ONE, app="first").polls(Said.REFUSED, 5, ONE)
-    watch_harness.polls(Said.HEALTHY, 17, ONE, app="second")
-    assert watch_harness.reported == ["first"]
-    assert watch_harness.poll(ONE, app="first").ended == ["first"]
-
-
 def test_an_unresolvable_name_is_reported_as_never_answered():
     watch_harness = WatchHarness(NAME)
     for _ in range(62):

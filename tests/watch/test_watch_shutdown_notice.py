@@ -47,20 +47,13 @@ def waiting(server, count=1):
     return len(server._shutdown_notice._waiting) == count
 
 
-def test_a_waiting_watcher_is_notified_of_a_graceful_shutdown():
+@pytest.mark.parametrize("notice", [Notice.STOPPED, Notice.TERMINATED])
+def test_a_waiting_watcher_is_notified_of_a_planned_end(notice):
     with serving() as server, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(get, server, "/watch")
         until(lambda: waiting(server), "a watcher waits")
         server.close()
         assert answer.result().json() == {"status": "stopped"}
-
-
-def test_a_watcher_is_notified_that_a_signal_ends_the_driver():
-    with serving() as server, ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(get, server, "/watch")
-        until(lambda: waiting(server), "a watcher waits")
-        server.close(notice=Notice.TERMINATED)
-        assert answer.result().json() == {"status": "terminated"}
 
 
 def test_a_watcher_is_notified_which_reported_failure_ends_the_driver():

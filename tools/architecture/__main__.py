@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (10050, 55),
     "settings": (2000, 9),
     "sidecar": (2480, 9),
-    "watch": (1820, 7),
+    "watch": (1800, 7),
     "replay": (1280, 7),
     "launch": (520, 8),
     "commands": (1880, 11),
