@@ -12,7 +12,7 @@ import pytest
 import requests
 from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident, incident_labels
 from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.commands.demo import demo as demo_module
 from querypulse.commands.demo import pipeline as telemetry_module
@@ -156,8 +156,10 @@ def alert(query, *, ends_at=None):
 
 def test_our_own_webhook_arrives_as_a_page(receiver):
     webhook = Webhook(Secret(receiver.url))
-    webhook.send(Incident((alert("bronze"),)), 2000.0)
-    webhook.send(Incident((alert("bronze", ends_at=1500.0),)), 2000.0)
+    labels = incident_labels("etl", "bronze", {})
+    for ends_at in (None, 1500.0):
+        alerts = (alert("bronze", ends_at=ends_at),)
+        webhook.send(Incident("key", labels, "critical", alerts), 2000.0)
     webhook.close()
 
     assert [(page.status, page.labels["query"]) for page in receiver.pages] == [

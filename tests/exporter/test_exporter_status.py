@@ -196,7 +196,6 @@ def test_alerts_state_their_start_in_iso_8601():
     (alert,) = as_json(full_published())["alerts"]
     assert alert["labels"] == {
         "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
-        "occurrence": "lasting",
     }  # fmt: skip
     assert alert["annotations"]["summary"]
     assert alert["starts_at"] == "2023-11-14T22:13:20.000+00:00"

@@ -17,9 +17,9 @@ from querypulse.sidecar import Settings, SettingsError
 KEY = "R0123456789abcdefghijklmnopqrstu"
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 HOOK = "https://hooks.example.com/services/hidden-path"
-INCIDENT = Incident(
-    (Alert({"alertname": "X", "app": "a", "query": "q", "severity": "critical"}, {}, 1.0),)
-)
+LABELS = {"app": "a", "query": "q"}
+ALERT = Alert({"alertname": "X", "severity": "critical", **LABELS}, {}, 1.0)
+INCIDENT = Incident("querypulse/a/q", LABELS, "critical", (ALERT,))
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 from support.story import CONFLICT, Story, processing, progress
 
-from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.exporter.published_state import (
     CALLBACK_BUCKETS,
@@ -111,15 +110,10 @@ def full_story() -> Story:
 
 
 def full_published(**changes) -> PublishedState:
-    """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy.
-
-    The newest alert was held open, and lasts.
-    """
+    """``full_story``, and ``absent``, which is expected and was never seen; ``dead`` feeds busy."""
     overrides = (("busy", {"expected_input_seconds": 3600.0}),)
     shown = published(
         full_story(), **{"expected": ("busy", "absent"), "overrides": overrides, **changes}
     )
     flow = Flow(upstream={"busy": ("dead",)}, downstream={"dead": ("busy",)})
-    *others, newest = shown.alerts
-    lasting = replace(newest, labels=newest.labels | {OCCURRENCE: LASTING})
-    return replace(shown, flow=flow, passed={"busy": 60.0}, alerts=(*others, lasting))
+    return replace(shown, flow=flow, passed={"busy": 60.0})
