@@ -206,6 +206,7 @@ def rule_context(
         batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
         expected=query.name in policy.expected,
         probe_stale_seconds=policy.probe_stale_seconds,
+        process_ends=policy.ends,
         snapshot=snapshot,
         now=now,
         received_at=received_at,
@@ -225,12 +226,10 @@ def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> 
     limits = context.limits
     return QueryHealth(
         state=worst.state if worst is not None else _healthy_state(context),
-        reason=worst.reason if worst is not None else "",
+        reason=worst.reason if worst is not None else _reason_without_finding(context.query),
         window_seconds=context.window.seconds,
         ignored=limits.ignore or elsewhere,
         reported_elsewhere=elsewhere and not limits.ignore,
-        lag_allowed_offsets=limits.lag_allowed_offsets,
-        restart_budget=limits.restart_budget,
         expected_input_seconds=limits.expected_input_seconds,
         severity=worst.severity if worst is not None else None,
         restarted=is_restarted(context),
@@ -271,6 +270,12 @@ def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Find
     if failed and covered and stages.run(was_flapping_already, context.query, context.limits):
         return independent
     return [worst, *independent]
+
+
+def _reason_without_finding(query: Query) -> str:
+    """Why it failed, while it has time to recover."""
+    failure = query.ended.failure if query.ended is not None else None
+    return failure.reason if failure is not None else ""
 
 
 def _healthy_state(context: RuleContext) -> QueryState:

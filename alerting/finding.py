@@ -58,8 +58,6 @@ class QueryHealth(msgspec.Struct, frozen=True, gc=False):
     window_seconds: float | None = None
     ignored: bool = False
     reported_elsewhere: bool = False
-    lag_allowed_offsets: float | None = None
-    restart_budget: int | None = None
     expected_input_seconds: float | None = None
     severity: Severity | None = None
     """The severity of its most severe finding; None without one."""

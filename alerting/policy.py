@@ -44,7 +44,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     gone_grace_seconds: Grace = 60.0
     """How long a query that ended may take to come back: `StreamingQueryStopped`."""
     failed_grace_seconds: Grace = 0.0
-    """How long a query that failed may take to recover before an alert fires."""
+    """How long a query that failed may take to recover before an alert fires, also if its process
+    ends meanwhile: then a warning says so, and the next process goes on counting."""
     restart_budget: _Count = 3
     """This many failures within `restart_window_seconds`: `StreamingQueryFlapping`."""
     restart_window_seconds: Seconds = 600.0
@@ -86,19 +87,23 @@ class Policy(msgspec.Struct, frozen=True):
     probe_expected: bool = False
     declared: tuple[Declared, ...] = ()
     """What the settings say that queries read and write."""
+    ends: bool = False
+    """Whether the process ends: there is no later evaluation."""
 
     def at_end(self, *, crashed: bool) -> Policy:
-        """The policy for a process that ends, without grace periods that would hide an alert.
+        """The policy for a process that ends: what still has time is reported now.
 
         ``gone_grace_seconds`` is dropped only if the process crashed: otherwise it stops its
         queries itself.
         """
-        over = {"failed_grace_seconds": 0.0} | ({"gone_grace_seconds": 0.0} if crashed else {})
+        over = {"gone_grace_seconds": 0.0} if crashed else {}
         overrides = tuple(
-            (pattern, {name: one for name, one in changes.items() if name not in over})
+            (pattern, {name: limit for name, limit in changes.items() if name not in over})
             for pattern, changes in self.overrides
         )
-        return replace(self, defaults=replace(self.defaults, **over), overrides=overrides)
+        return replace(
+            self, defaults=replace(self.defaults, **over), overrides=overrides, ends=True
+        )
 
     def limits(self, name: str) -> Limits:
         """The defaults, overridden by each matching pattern in the given order."""

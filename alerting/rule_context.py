@@ -29,6 +29,8 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     probe_stale_seconds: float
     snapshot: Snapshot
     now: float
+    process_ends: bool = False
+    """Whether there is no later evaluation."""
     received_at: float | None = None
     """When the last signal of any query of the driver was received."""
 

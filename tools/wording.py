@@ -73,8 +73,6 @@ RETIRED_NAMES = {
 EXCEPTIONS = {
     ("tools/wording.py", "*"): "lists the words",
     ("tests/dashboards/test_runbooks.py", "board"): "a dashboard of Grafana",
-    ("alerting/outbox_entry.py", "told"): "names in a spool's file, which earlier versions wrote",
-    ("tests/alerting/outbox/test_spool.py", "told"): "tests these names",
 }
 """A file and a word, ``*`` for all, and why the word stays there."""
 _INSTEAD = {

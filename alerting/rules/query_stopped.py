@@ -27,6 +27,9 @@ def check(context: RuleContext) -> Finding | None:
     gone_at = _gone_at(context)
     if gone_at is None or context.snapshot.context.explains_ends:
         return None
+    if context.query.failure is not None:
+        # ``query_failed`` reports it, and knows how much time it has.
+        return None
     with_context = _ended_with_context(context, gone_at)
     if context.query.stop_expected or not _should_run(context, with_context=with_context):
         return None

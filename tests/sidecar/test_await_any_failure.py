@@ -41,6 +41,13 @@ def test_failed_query_ends_the_wait_with_its_name_and_reason():
     assert str(error) == "streaming query a: ConcurrentAppendException: Files were added"
 
 
+def test_failure_within_its_grace_ends_the_wait_with_its_reason():
+    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
+    error = failure(story, 1, failed_grace_seconds=60.0)
+
+    assert (error.query, error.reason) == ("a", "ConcurrentAppendException: Files were added")
+
+
 def test_stopped_query_ends_the_wait():
     error = failure(Story().probe(run(), at=0).ended(at=1), 100)
 

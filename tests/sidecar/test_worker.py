@@ -168,6 +168,15 @@ def test_a_failure_that_recovers_within_its_grace_is_not_reported():
     assert harness.reported == []
 
 
+def test_a_failure_with_a_long_grace_is_not_reported_as_a_stop():
+    harness = WorkerHarness(failed_grace_seconds=120, gone_grace_seconds=10).poll(run()).step()
+    harness.ended(exception=CONFLICT).step()
+    for _ in range(30):
+        harness.step(after=2.0)
+
+    assert harness.reported == []
+
+
 def test_a_failure_that_outlasts_its_grace_is_reported():
     harness = WorkerHarness(failed_grace_seconds=60).poll(run()).step()
     harness.ended(exception=CONFLICT).step()
@@ -178,11 +187,43 @@ def test_a_failure_that_outlasts_its_grace_is_reported():
 
 
 @pytest.mark.parametrize("crashed", [True, False])
-def test_a_failure_within_its_grace_is_reported_when_the_process_ends(crashed):
+def test_a_failure_within_its_grace_is_a_warning_when_the_process_ends(crashed):
+    """A restart is expected: the job's own policy."""
     harness = WorkerHarness(failed_grace_seconds=60).poll(run()).step()
     harness.ended(exception=CONFLICT).step()
     harness.inbox.put(Ending(crashed=crashed), lifecycle=True)
     harness.step().step()
+    (incident,) = harness.offers[-1]
+
+    assert harness.reported == [("StreamingQueryFailed", "a")]
+    assert incident.key == "querypulse/etl/a/warning"
+    assert (
+        incident.alerts[0]
+        .annotations["summary"]
+        .endswith("the process ends, and a restart is expected within 60 s")
+    )
+
+
+def test_a_failure_that_outlasted_its_grace_is_critical_when_the_process_ends():
+    harness = WorkerHarness(failed_grace_seconds=60).poll(run()).step()
+    harness.ended(exception=CONFLICT).step()
+    for _ in range(31):
+        harness.step(after=2.0)
+    harness.inbox.put(Ending(crashed=True), lifecycle=True)
+    harness.step()
+
+    assert [incident.key for incident in harness.offers[-1]] == ["querypulse/etl/a"]
+
+
+def test_failures_in_a_row_share_one_grace():
+    """A query that fails again and again must not be given more time each time."""
+    harness = WorkerHarness(failed_grace_seconds=60).poll(run()).step()
+    for number in range(1, 4):
+        harness.receive(Terminated("id-a", f"a-{number}", CONFLICT, None)).step()
+        for _ in range(12):
+            harness.step(after=2.0)
+        harness.receive(Started("id-a", f"a-{number + 1}", "a")).step()
+    harness.receive(Terminated("id-a", "a-4", CONFLICT, None)).step()
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
@@ -262,9 +303,7 @@ def keys(incidents):
 def test_all_incidents_are_offered_in_every_step():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step().step().step()
 
-    assert [keys(offer) for offer in harness.offers] == [
-        ["querypulse/etl/a"]
-    ] * 3
+    assert [keys(offer) for offer in harness.offers] == [["querypulse/etl/a"]] * 3
 
 
 def test_what_is_published_is_there_when_incidents_are_offered():

@@ -349,9 +349,7 @@ def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDrive
     return (driver.healthy_seconds or 0.0) >= self._resolve_after
 
 
-def _resolved_by_health(
-    self: alerts_module.DriverAlerts, driver: WatchedDriver, _: object
-) -> bool:
+def _resolved_by_health(self: alerts_module.DriverAlerts, driver: WatchedDriver, _: object) -> bool:
     healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
     return healthy is not None and healthy + unseen > self._resolve_after
 

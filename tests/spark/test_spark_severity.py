@@ -45,9 +45,7 @@ def test_long_batch_is_a_warning_with_its_kind_and_an_endless_one_is_critical(sp
     traps["attached late"].work = lambda batch: run_tasks(batch, 1)
     until(lambda: running_tasks(spark) == 1, "the long task runs before the sidecar")
     factors = {"stall_critical_factor": 3.0, "slow_critical_factor": 3.0}
-    sidecar = watch(
-        stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR, **factors
-    )
+    sidecar = watch(stall_floor_seconds=FLOOR, start_grace_seconds=FLOOR, **factors)
     for query in queries[1:]:
         commits(sidecar, query.name, batches=query.lastProgress["batchId"] + 4)
 

@@ -13,7 +13,6 @@ from then on, joined by ``+`` (``StreamingQueryMissing`` holds for a query that 
 
 from __future__ import annotations
 
-import re
 from copy import deepcopy
 from typing import Any
 
@@ -245,7 +244,7 @@ class LifecycleHarness:
         assert before == {}, "every reported incident must resolve explicitly"
 
     def _record(self, what: str, incident: Incident) -> None:
-        names = [re.sub("^Streaming(Query)?", "", alert.name) for alert in incident.firing]
+        names = [alert.name.removeprefix("StreamingQuery") for alert in incident.firing]
         text = "+".join(dict.fromkeys(names))
         if any(alert.query != incident.query for alert in incident.firing):
             text += f"({','.join(dict.fromkeys(alert.query for alert in incident.firing))})"

@@ -129,7 +129,11 @@ def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     harness.play([], 21)
     warning, critical = harness.incidents
 
-    assert harness.reported == ["11 + a/warning BatchSlow", "21 + a BatchSlow", "21 - a/warning"]
+    assert harness.reported == [
+        "11 + a/warning StreamingBatchSlow",
+        "21 + a StreamingBatchSlow",
+        "21 - a/warning",
+    ]
     assert warning.alerts[-1].annotations["superseded_by"] == "StreamingBatchSlow, critical"
     assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/warning")
     assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a")
@@ -189,9 +193,9 @@ GROUPS = [
     ("one, then two within the time", [*failing(10, "a"), *failing(20, "bc")], ["10 + a Failed", "20 + * Failed(b,c)"]),
     ("a fourth that comes within the time joins", [*failing(10, "abc"), *failing(15, "d")], ["10 + * Failed(a,b,c)"]),
     ("a stall at the second evaluation", failing(10, "abc", "StreamingQueryStalled"), ["11 + * Stalled(a,b,c)"]),
-    ("a group of warnings", failing(10, "abc", "StreamingBatchSlow"), ["11 + */warning BatchSlow(a,b,c)"]),
+    ("a group of warnings", failing(10, "abc", "StreamingBatchSlow"), ["11 + */warning StreamingBatchSlow(a,b,c)"]),
     ("queries that had a warning each", [*failing(0, "abc", "StreamingBatchSlow+commits"), *failing(60, "abc")],
-     ["1 + */warning BatchSlow(a,b,c)", "60 + * Failed+BatchSlow(a,b,c)", "60 - */warning"]),
+     ["1 + */warning StreamingBatchSlow(a,b,c)", "60 + * Failed+StreamingBatchSlow(a,b,c)", "60 - */warning"]),
 ]  # fmt: skip
 ALONE = [
     ("two at once", failing(10, "ab"), ["10 + a Failed", "21 + b Failed"]),
@@ -270,7 +274,7 @@ SUPPRESSED = [
 NOT_SUPPRESSED = [
     ("a failure", [STALLED, (20, "a", "StreamingQueryFailed")], ["20 + a Failed"]),
     ("a query that is given up", [STALLED, (20, "a", "StreamingQueryGivenUp")], ["20 + a GivenUp"]),
-    ("the end of the driver", [STALLED, (20, "*", "StreamingDriverDown")], ["20 ^ * DriverDown+Stalled"]),
+    ("the end of the driver", [STALLED, (20, "*", "StreamingDriverDown")], ["20 ^ * StreamingDriverDown+Stalled"]),
     ("long after it", [STALLED, (20, "*", "healthy"), (60, "a", "StreamingQueryStopped")], ["50 - *", "61 + a Stopped"]),
     ("under a warning of the driver", [(10, "*", "QuerypulseMonitoringDegraded"), (20, "a", "StreamingQueryStopped")], ["21 + a Stopped"]),
     ("another query's", [(10, "b", "StreamingQueryStalled"), (20, "a", "StreamingQueryStopped")], ["21 + a Stopped"]),
@@ -312,7 +316,7 @@ def test_warning_becomes_critical_only_after_the_alert_of_the_driver(silenced, a
     harness.warnings = frozenset()
     harness.play([(20, "*", "healthy")], 100)
 
-    assert f"{at} + a BatchSlow" in harness.reported
+    assert f"{at} + a StreamingBatchSlow" in harness.reported
 
 
 # -- alerts that keep coming back ---------------------------------------------------------------
