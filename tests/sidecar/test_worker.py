@@ -217,7 +217,7 @@ def test_a_failure_that_outlasted_its_grace_is_critical_when_the_process_ends():
 
 def test_failures_in_a_row_share_one_grace():
     """A query that fails again and again must not be given more time each time."""
-    harness = WorkerHarness(failed_grace_seconds=60).poll(run()).step()
+    harness = WorkerHarness(failed_grace_seconds=60, restart_budget=10).poll(run()).step()
     for number in range(1, 4):
         harness.receive(Terminated("id-a", f"a-{number}", CONFLICT, None)).step()
         for _ in range(12):
