@@ -11,7 +11,7 @@ day is held open until it has been absent for as long as those three took (15 mi
 An *incident* holds the open alerts of one subject: a query, or the driver (``*``). It opens with
 the first and resolves with the last. It is critical while one of them is: when that changes, the
 incident ends and one of the other severity opens. People are notified when an incident opens, when
-a failure joins what was only suspected, and every ``repeat_interval_seconds``.
+a failure or another query joins it, and every ``repeat_interval_seconds``.
 """
 
 from __future__ import annotations
@@ -225,14 +225,14 @@ class OpenIncident(msgspec.Struct, frozen=True):
     """What people know of an open incident; its open alerts are tracked apart.
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
-    None until people are notified; ``has_fact``: they know of a failure.
+    None until people are notified; ``known`` is what they were notified of, see ``_news``.
     """
 
     severity: str
     ended: tuple[Alert, ...] = ()
     revision: int = 0
     notified_at: float | None = None
-    has_fact: bool = False
+    known: frozenset[Identity] = frozenset()
 
     @property
     def is_critical(self) -> bool:
@@ -307,7 +307,7 @@ class Lifecycle:
                 incident.revision,
                 # One that is silenced may never have been sent.
                 notified_at=None if incident.muted else now,
-                has_fact=any(alert.name in FACTS for alert in incident.firing),
+                known=_news(incident.firing),
             )
 
     def update(
@@ -511,10 +511,9 @@ class Lifecycle:
         notified_at = incident.notified_at
         if not muted and not fires and notified_at is None:
             muted = RECOVERED_IN_SILENCE
-        has_fact = any(alert.name in FACTS for alert in alerts)
-        revision = incident.revision
+        news, revision = _news(alerts), incident.revision
         if not muted:
-            joined = has_fact and not incident.has_fact
+            joined = not news <= incident.known
             repeat = self._terms.repeat_interval_seconds
             if notified_at is None:
                 notified_at = update.now
@@ -526,7 +525,7 @@ class Lifecycle:
             ended=tuple(alert for alert in incident.ended if alert.labels not in open_again),
             revision=revision,
             notified_at=notified_at,
-            has_fact=incident.has_fact or (has_fact and not muted),
+            known=incident.known if muted else incident.known | news,
         )
         return self._incident(
             subject, incident.severity, (*alerts, *incident.ended), incident, muted
@@ -559,6 +558,15 @@ class Lifecycle:
             for subject in subjects:
                 labels = incident_labels(self._app, subject, self._labels)
                 yield Incident(incident_key(labels, severity), labels, severity, ())
+
+
+def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
+    """What people must be notified of in an open incident: each critical query, and each fact."""
+    critical = [alert for alert in alerts if alert.is_critical and not alert.muted]
+    queries = {("", alert.query) for alert in critical}
+    return frozenset(
+        queries | {(alert.name, alert.query) for alert in critical if alert.name in FACTS}
+    )
 
 
 def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, float]:

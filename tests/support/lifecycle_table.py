@@ -141,7 +141,7 @@ NOTIFYING = [
     ("eight recoveries at once are one resolve", [*all_of(0, "commits"), *all_of(10, "StreamingQueryFailed"), *all_of(20, "idle")], 300,
      ["10 + * Failed(a,b,c,d,e,f,g,h)", "50 - *"]),
     ("five failures of one cause, one after the other, are the first and a group", [*all_of(0, "commits"), *[(10 + n, query, "StreamingQueryFailed") for n, query in enumerate("abcde")]], 300,
-     ["10 + a Failed", "12 + * Failed(b,c)"]),
+     ["10 + a Failed", "12 + * Failed(b,c)", "13 ^ * Failed(b,c,d)", "14 ^ * Failed(b,c,d,e)"]),
     ("three failures within more than ten seconds are three incidents", [*all_of(0, "commits"), *[(10 + 6 * n, query, "StreamingQueryFailed") for n, query in enumerate("abc")]], 300,
      ["10 + a Failed", "21 + b Failed", "27 + c Failed"]),
     ("three queries with different alerts are three incidents", [*all_of(0, "commits"), (10, "a", "StreamingQueryFailed"), (10, "b", "StreamingQueryStalled"), (10, "c", "StreamingOffsetsStalled")], 300,

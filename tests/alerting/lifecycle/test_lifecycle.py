@@ -191,7 +191,7 @@ def failing(at, queries, name="StreamingQueryFailed"):
 GROUPS = [
     ("eight at once", failing(10, "abcdefgh"), ["10 + * Failed(a,b,c,d,e,f,g,h)"]),
     ("one, then two within the time", [*failing(10, "a"), *failing(20, "bc")], ["10 + a Failed", "20 + * Failed(b,c)"]),
-    ("a fourth that comes within the time joins", [*failing(10, "abc"), *failing(15, "d")], ["10 + * Failed(a,b,c)"]),
+    ("a fourth that comes within the time joins", [*failing(10, "abc"), *failing(15, "d")], ["10 + * Failed(a,b,c)", "15 ^ * Failed(a,b,c,d)"]),
     ("a stall at the second evaluation", failing(10, "abc", "StreamingQueryStalled"), ["11 + * Stalled(a,b,c)"]),
     ("a group of warnings", failing(10, "abc", "StreamingBatchSlow"), ["11 + */warning StreamingBatchSlow(a,b,c)"]),
     ("queries that had a warning each", [*failing(0, "abc", "StreamingBatchSlow+commits"), *failing(60, "abc")],
