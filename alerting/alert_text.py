@@ -332,7 +332,7 @@ def others(incident: Incident) -> dict[str, str]:
 
 
 def by_difference(alerts: Sequence[Alert]) -> dict[str, Alert]:
-    """Alerts by what tells them apart: their names, their queries, or both."""
+    """Alerts by what distinguishes them: their names, their queries, or both."""
     called_by: dict[str, Alert] = {}
     is_of_one_query = len({alert.query for alert in alerts}) == 1
     is_of_one_name = len({alert.name for alert in alerts}) == 1

@@ -89,7 +89,8 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     # The job
     app_name: Text | None = None
     """Label `app`, and part of every dedup key: [each job needs its
-    own](delivery.md#two-drivers-of-one-app-name). Default: `spark.app.name`. Example: `"orders"`"""
+    own](notifications.md#two-drivers-of-one-app-name). Default: `spark.app.name`.
+    Example: `"orders"`"""
     expected_queries: tuple[Text, ...] = ()
     """Queries that must run. Example: `["bronze", "silver"]`"""
     queries: dict[Text, QuerySettings] = msgspec.field(default_factory=dict)
