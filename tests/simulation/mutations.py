@@ -252,7 +252,7 @@ def _base_label(_: Any, new: Any, __: Any) -> str:
 
 
 def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
-    if event.run_id in list(self._past)[-32:] or isinstance(event, Started):
+    if event.run_id in list(self._past)[-17:] or isinstance(event, Started):
         return _met_by_event(self, event, at, queries, wait=wait)
     return identity.Newcomer(event.query_id, event.run_id, at)
 
