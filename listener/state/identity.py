@@ -204,17 +204,13 @@ class Identity:
         self._forgotten: dict[str, Query] = {}
         """By label: what is kept of a query that is no longer shown, and of a label it gave up."""
 
-    def label(self, query_id: str) -> str | None:
-        """The label of the query that an id belongs to, or belonged to; None if unknown."""
-        return self._labels.get(query_id) or self._past.get(query_id)
+    def label(self, some_id: str) -> str | None:
+        """The label of the query that has or had this id, or that this past run belongs to."""
+        return self._labels.get(some_id) or self._past.get(some_id)
 
     def has(self, query_id: str) -> bool:
         """Whether a query has this id now: it was neither replaced nor forgotten."""
         return query_id in self._labels
-
-    def label_of_past_run(self, run_id: str) -> str | None:
-        """The label of the query that a past run belongs to; None if it is not a past run."""
-        return self._past.get(run_id)
 
     def present(self, query_id: str, queries: Mapping[str, Query]) -> Query | None:
         """The query that an id belongs to, or belonged to; None if unknown or forgotten."""

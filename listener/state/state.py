@@ -296,7 +296,7 @@ class State:
         return self._introduce(new, wait=wait)
 
     def _end_past_run(self, event: Terminated, at: float, signal: str, context: Context) -> None:
-        known = self._queries.get(self._identity.label_of_past_run(event.run_id) or "")
+        known = self._identity.present(event.run_id, self._queries)
         if known is not None and event.run_id in known.unended_runs:
             self._put(end_past_run(known, event, at, signal=signal, context=context))
 

@@ -146,7 +146,7 @@ def test_number_of_remembered_past_runs_is_limited():
     for number in range(MAX_PAST // 2 + 5):
         identity.add_past("q", f"r-{number}", f"id-{number}")
 
-    assert [identity.label_of_past_run(f"r-{number}") for number in (4, 5)] == [None, "q"]
+    assert [identity.label(f"r-{number}") for number in (4, 5)] == [None, "q"]
     assert [identity.label(f"id-{number}") for number in (4, 5)] == [None, "q"]
 
 
