@@ -98,7 +98,7 @@ def join(older: Query, newer: Query) -> Query:
     recovered = (
         newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
     )
-    failures = [one for one in (older.failure, newer.unrecovered) if one is not None]
+    failures = [failure for failure in (older.failure, newer.unrecovered) if failure is not None]
     totals = add_totals(older.totals, newer.totals)
     deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
     return replace(
@@ -106,7 +106,7 @@ def join(older: Query, newer: Query) -> Query:
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered
         if recovered
-        else max(failures, key=lambda one: one.at, default=None),
+        else max(failures, key=lambda failure: failure.at, default=None),
         deaths=tuple(deaths[-PAST_DEATHS:]),
         unrecovered_deaths=newer.unrecovered_deaths
         + (0 if recovered else older.unrecovered_deaths),
@@ -285,14 +285,14 @@ class Identity:
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
         """A query whose name was unknown, with the label of its name, or as one with another."""
-        pairs = ((other, same_query(query, other)) for other in queries.values())
-        other, pair = next((both for both in pairs if both[1]), (None, None))
-        if other is not None and pair is not None:
-            named = replace(join(*pair), label=other.label)
-            self._replace(pair[0], named)
-        else:
-            new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-            named = replace(query, label=self._free_label(new, queries))
+        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+        named = None
+        for other in queries.values():
+            if (pair := same_query(query, other)) is not None:
+                named = replace(join(*pair), label=other.label)
+                self._replace(pair[0], named)
+                break
+        named = named or replace(query, label=self._free_label(new, queries))
         self._past = {
             past: named.label if label == query.label else label
             for past, label in self._past.items()
@@ -332,18 +332,18 @@ class Identity:
             given_up = self._forgotten.get(base_label(None, new.query_id))
             return given_up if given_up and given_up.query_id == new.query_id else None
         namesakes = list(self._namesakes(new.name, queries))
-        living = [one for one in namesakes if _may_live_beside(one, new)]
-        dead = [one for one in namesakes if one not in living]
-        own = [one for one in (*living, *dead) if new.session and one.session == new.session]
-        if own:
-            return own[0]
+        living = [query for query in namesakes if _may_live_beside(query, new)]
+        dead = [query for query in namesakes if query not in living]
+        for query in (*living, *dead):
+            if new.session and query.session == new.session:
+                return query
         if not living:
             return max(dead, key=_LAST, default=None)
-        unsure = [one for one in living if not one.session or one.vanished_at is not None]
-        if wait and (unsure or not new.session):
+        is_sure = all(query.session and query.vanished_at is None for query in living)
+        if wait and not (is_sure and new.session):
             raise UndecidedError
         # An ended query whose session is also unknown may be the predecessor.
-        unknown = [one for one in dead if not one.session and not new.session]
+        unknown = [query for query in dead if not query.session and not new.session]
         return max(unknown, key=_LAST, default=None)
 
     def _namesakes(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
@@ -354,7 +354,9 @@ class Identity:
     def _active_namesake(self, event: Started, queries: Mapping[str, Query]) -> Query | None:
         """The active query with the name and in the session of a start event."""
         same = self._namesakes(event.name, queries) if event.name and event.session else ()
-        return next((one for one in same if one.alive and one.session == event.session), None)
+        return next(
+            (query for query in same if query.alive and query.session == event.session), None
+        )
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
         return free_label(new.name, new.query_id, {*RESERVED, *queries, *self._forgotten})
