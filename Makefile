@@ -44,7 +44,6 @@ MINUTES := 5
 FUZZ_TARGETS := events state http settings
 # How long `make soak` runs.
 SOAK_MINUTES := 30
-GENERATORS := grafana settings
 APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmanager \
   prometheus-pushgateway:prometheus-pushgateway chromium:chromium
 
@@ -138,9 +137,9 @@ lint: $(VENV)/.dev
 bench: java system-packages $(BENCH)/.bench
 	$(BENCH)/bin/python -m benchmarks.run
 
-## make dashboards write dashboards and pages of the docs with their generators
+## make dashboards write docs/settings.md and docs/metrics.md
 dashboards: $(VENV)/.dev
-	for tool in $(GENERATORS); do $(BIN)/python -m tools.$$tool || exit; done
+	$(BIN)/python -m tools.settings
 	cd tests && ../$(BIN)/python -m support.metrics_page > ../docs/metrics.md
 
 ## make dependencies  write the hashes of the versions in constraints.txt to requirements/

@@ -75,20 +75,17 @@ def count_batch(totals: Totals, progress: Progress) -> Totals:
     )
 
 
-def add_totals(one: Totals, other: Totals, *, restarts: int) -> Totals:
-    """Add the totals of two queries, and ``restarts``."""
-    both = zip(one.batch_buckets, other.batch_buckets, strict=True)
-    return Totals(
-        commits=one.commits + other.commits,
-        input_rows=one.input_rows + other.input_rows,
-        output_rows=one.output_rows + other.output_rows,
-        late_rows=one.late_rows + other.late_rows,
-        restarts=one.restarts + other.restarts + restarts,
-        failed=one.failed + other.failed,
-        stopped=one.stopped + other.stopped,
-        completed=one.completed + other.completed,
-        batch_buckets=tuple(mine + its for mine, its in both),
-        batch_seconds=one.batch_seconds + other.batch_seconds,
+def add_totals(one: Totals, other: Totals) -> Totals:
+    """The totals of two records of one query."""
+    buckets = zip(one.batch_buckets, other.batch_buckets, strict=True)
+    return replace(
+        one,
+        **{
+            field: getattr(one, field) + getattr(other, field)
+            for field in Totals.__struct_fields__
+            if field != "batch_buckets"
+        },
+        batch_buckets=tuple(map(sum, buckets)),
     )
 
 

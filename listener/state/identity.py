@@ -1,67 +1,21 @@
 """Decides which query a run belongs to, by query id, name, session and label.
 
 A *query* is a stream that people know by its label. It has one run at a time and continues from
-run to run. ``docs/identity.md`` says the same for users.
-
-What introduces a run that is not known yet:
-
-==============================================  ================================================
-observation                                     effect
-==============================================  ================================================
-start event                                     introduces the run, unless it is older than the
-                                                current run of its id or the active run of its
-                                                name and session: by its timestamp or, if the
-                                                start of that run is unknown, by the next poll
-the probe shows the run as active               introduces it, even if it counted as a past run
-end with an exception (event)                   introduces a failed run; while another run of the
-                                                query is active, the failure of an earlier run
-progress                                        introduces a query of an unknown id, if no known
-                                                query has its name; never a run of a known query
-idle, end without an exception                  none
-the probe's record of an ended run              introduces a failed run, once, of an unknown
-                                                query; otherwise none
-any observation of a past run                   none, but an end that was still missing counts
-==============================================  ================================================
-
-Which query an introduced run belongs to:
-
-==============================================  ================================================
-what is known                                   the run belongs to
-==============================================  ================================================
-the query id                                    that query, forgotten ones included
-a name that an active query of the same         that query: Spark allows one per session, so the
-session has                                     end of the old run is only late
-a name that only ended queries have             the one of the same session, otherwise the one
-                                                that ended last: the run takes over its label,
-                                                counters, deaths and unrecovered failure
-a name that an active query of another          the ended query of that name in its own session
-session has, or had in the same poll            if there is one, otherwise a new query
-a name that an active query has, and one of     undecided until the other query ends, the probe
-the sessions is unknown                         has seen both, or ``UNDECIDED_SECONDS`` have passed
-no name                                         a new query: only its id identifies it
-==============================================  ================================================
-
-A query gets its label once: the name, or the first 8 characters of the id. A long label is cut
-to ``LABEL_CHARACTERS`` with a hash; a label that another query already has gets
-``-<first 8 of the id>``. It stays with its query for the life of the process, with one exception: a
-query first known by a failure whose start event was lost gets its label again with its name, or
-becomes one with the query of that name in the same session, if one of the two had ended before the
-other began.
+run to run. ``docs/identity.md`` has the rules: what introduces a run, which query it belongs to,
+and how long a query keeps its label.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import sha256
 from operator import attrgetter
-from typing import TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from ..events import Event, Idle, Started, Terminated
-from ..mailbox import Arrived
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
@@ -75,147 +29,6 @@ from .query import (
     without_input,
 )
 from .trends import Trends, carry_over
-
-# -- past queries -----------------------------------------------------------------------------
-# A bounded record of past runs and forgotten queries.
-#
-# A past run or query is recognised for as long as an observation of it can still arrive, so a late
-# observation never counts as a new run.
-
-
-MAX_PAST_RUNS = 10_000
-"""The queues between Spark and us hold 10,000 starts and ends each (``mailbox.py``,
-``event_queue.py``), and a run has one of each: no queued event belongs to an older run."""
-
-MAX_FORGOTTEN = 1000
-"""As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
-
-T = TypeVar("T")
-
-
-class PastQueries:
-    """The labels of past runs and past query ids, and what is kept of forgotten queries."""
-
-    def __init__(self) -> None:
-        self._runs: dict[str, str] = {}
-        self._ids: dict[str, str] = {}
-        self._forgotten: dict[str, Query] = {}
-
-    def add_run(self, query_id: str, run_id: str, label: str) -> None:
-        """Record that a run of this query ended or was replaced."""
-        _put(self._runs, run_id, label, MAX_PAST_RUNS)
-        self.add_id(query_id, label)
-
-    def add_id(self, query_id: str, label: str) -> None:
-        """Record that this query had this id: the end of a run has no name."""
-        _put(self._ids, query_id, label, MAX_PAST_RUNS)
-
-    def bring_back(self, run_id: str) -> None:
-        """Record that a past run is active after all."""
-        self._runs.pop(run_id, None)
-
-    def label_of_run(self, run_id: str) -> str | None:
-        """The label of the query that a past run belongs to; None if it is not a past run."""
-        return self._runs.get(run_id)
-
-    def label_of_id(self, query_id: str) -> str | None:
-        """The label that a query id had before it was replaced or forgotten."""
-        return self._ids.get(query_id)
-
-    def rename(self, old: str, new: str) -> None:
-        """Record that the query with the label ``old`` has the label ``new`` from now on."""
-        self._runs = {run: new if label == old else label for run, label in self._runs.items()}
-        self._ids = {one: new if label == old else label for one, label in self._ids.items()}
-
-    def forget(self, query: Query) -> None:
-        """Keep only what its next run needs: its identity, and counters that never decrease."""
-        self.add_run(query.query_id, query.run_id, query.label)
-        # There can be hundreds of unnamed queries, and few of them return.
-        unnamed = [label for label, one in self._forgotten.items() if one.is_unnamed]
-        if len(self._forgotten) >= MAX_FORGOTTEN:
-            del self._forgotten[unnamed[0] if unnamed else next(iter(self._forgotten))]
-        self._forgotten[query.label] = _remains(query)
-
-    def remember(self, label: str | None) -> Query | None:
-        """What is kept of a forgotten query."""
-        return self._forgotten.get(label) if label is not None else None
-
-    def take(self, label: str) -> None:
-        """Remove a forgotten query that has returned."""
-        self._forgotten.pop(label, None)
-
-    @property
-    def forgotten(self) -> Iterable[Query]:
-        """What is kept of all forgotten queries, oldest first."""
-        return self._forgotten.values()
-
-
-def _remains(query: Query) -> Query:
-    gone_at = query.gone_or_started_at
-    return Query(
-        query_id=query.query_id,
-        run_id=query.run_id,
-        name=query.name,
-        label=query.label,
-        started_at=query.started_at,
-        start=query.start,
-        ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
-        last_commit_batch=query.last_commit_batch,
-        totals=query.totals,
-        last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
-        without_input_before=query.without_input_before,
-    )
-
-
-def _put(known: dict[str, T], key: str, value: T, limit: int) -> None:
-    known.pop(key, None)
-    known[key] = value
-    if len(known) > limit:
-        del known[next(iter(known))]
-
-
-# -- undecided --------------------------------------------------------------------------------
-# Holds events of runs whose query is not decided yet.
-
-
-MAX_EVENTS = 1000
-"""Far more than a few restarts produce within ``UNDECIDED_SECONDS``."""
-
-
-class Undecided:
-    """Holds events by query id, in their order."""
-
-    def __init__(self) -> None:
-        self._held: dict[str, list[Arrived]] = {}
-        self._count = 0
-
-    def __contains__(self, query_id: str) -> bool:
-        return query_id in self._held
-
-    @property
-    def is_full(self) -> bool:
-        """Whether all held events must be decided now."""
-        return self._count >= MAX_EVENTS
-
-    def add(self, seen: Arrived) -> None:
-        """Hold an event after those of the same query."""
-        self._held.setdefault(seen.event.query_id, []).append(seen)
-        self._count += 1
-
-    def take(self, query_id: str) -> list[Arrived]:
-        """Remove and return the held events of a query, oldest first."""
-        held = self._held.pop(query_id, [])
-        self._count -= len(held)
-        return held
-
-    def since(self, at: float) -> list[str]:
-        """The queries with an event held since before ``at``."""
-        return [key for key, held in self._held.items() if held[0].at < at]
-
-    def all(self) -> list[str]:
-        """The queries with held events."""
-        return list(self._held)
-
 
 # -- succession -------------------------------------------------------------------------------
 # How a query goes on from run to run.
@@ -263,29 +76,17 @@ def _unended(old: Query) -> tuple[str, ...]:
     return (*old.unended_runs, old.run_id)[-UNENDED_RUNS:]
 
 
-def began_after(query: Query, others: Iterable[Query]) -> Query | None:
-    """The query of the same name and session whose run began after ``query`` had ended."""
-    ended_at = query.gone_at
-    if ended_at is None:
-        return None
-    same = _of_name_and_session(query, others)
-    return next((one for one in same if one.started_at >= ended_at), None)
+def same_query(one: Query, other: Query) -> tuple[Query, Query] | None:
+    """Two records of one query, the older one first; None if they are two queries.
 
-
-def ended_before(query: Query, others: Iterable[Query]) -> Query | None:
-    """The query of the same name and session that had ended before ``query`` was first seen.
-
-    That includes one that has only vanished from polls: a session has one active query of a name.
+    A session has one active query of a name, so one ended, or vanished, before the other began.
     """
-    seen_at = min([query.started_at, *(died.at for died in query.deaths)])
-    same = _of_name_and_session(query, others)
-    return next((one for one in same if one.gone_at is not None and one.gone_at <= seen_at), None)
-
-
-def _of_name_and_session(query: Query, others: Iterable[Query]) -> Iterator[Query]:
-    """The others with its name in its session; none if the session is unknown."""
-    place = (query.name, query.session)
-    return (one for one in others if query.session and (one.name, one.session) == place)
+    if not one.session or (one.name, one.session) != (other.name, other.session):
+        return None
+    for older, newer in ((one, other), (other, one)):
+        if older.gone_at is not None and older.gone_at <= newer.started_at:
+            return older, newer
+    return None
 
 
 def join(older: Query, newer: Query) -> Query:
@@ -297,18 +98,19 @@ def join(older: Query, newer: Query) -> Query:
     recovered = (
         newer.activity_seen or is_done_with(newer) or committed_at > older.gone_or_started_at
     )
-    failures = [one for one in (older.failure, newer.unrecovered) if one is not None]
+    failures = [failure for failure in (older.failure, newer.unrecovered) if failure is not None]
+    totals = add_totals(older.totals, newer.totals)
     deaths = sorted((*older.deaths, *newer.deaths), key=lambda died: died.at)
     return replace(
         newer,
         unended_runs=(*_unended(older), *newer.unended_runs)[-UNENDED_RUNS:],
         unrecovered=newer.unrecovered
         if recovered
-        else max(failures, key=lambda one: one.at, default=None),
+        else max(failures, key=lambda failure: failure.at, default=None),
         deaths=tuple(deaths[-PAST_DEATHS:]),
         unrecovered_deaths=newer.unrecovered_deaths
         + (0 if recovered else older.unrecovered_deaths),
-        totals=add_totals(older.totals, newer.totals, restarts=1),
+        totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
         baseline=(*older.baseline, *newer.baseline)[-BASELINE_BATCHES:],
         recent_batches=(*older.recent_batches, *newer.recent_batches)[-RECENT_BATCHES:],
@@ -365,6 +167,12 @@ def is_of_namesake(label: str, name: str | None) -> bool:
 
 UNDECIDED_SECONDS = 5.0
 """Five calm polls of the probe at its default interval."""
+MAX_PAST = 20_000
+"""Ids of past runs, and of their queries. The queues between Spark and us (``mailbox.py``,
+``event_queue.py``) hold 10,000 starts and ends each, and a run has one of each: no queued event
+belongs to an older run."""
+MAX_FORGOTTEN = 1000
+"""As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""
 
 _LAST = attrgetter("gone_or_started_at")
 
@@ -390,20 +198,23 @@ class Identity:
 
     def __init__(self) -> None:
         self._labels: dict[str, str] = {}
-        self._past = PastQueries()
+        """By query id: the label of the query that has this id now."""
+        self._past: dict[str, str] = {}
+        """By id of a past run, or of a query before its id was replaced: the label."""
+        self._forgotten: dict[str, Query] = {}
+        """By label: what is kept of a query that is no longer shown, and of a label it gave up."""
 
-    def label(self, query_id: str) -> str | None:
-        """The label of the query that an id belongs to, or belonged to; None if unknown."""
-        return self._labels.get(query_id) or self._past.label_of_id(query_id)
+    def label(self, some_id: str) -> str | None:
+        """The label of the query that has or had this id, or that this past run belongs to."""
+        return self._labels.get(some_id) or self._past.get(some_id)
 
-    def label_of_past_run(self, run_id: str) -> str | None:
-        """The label of the query that a past run belongs to; None if it is not a past run."""
-        return self._past.label_of_run(run_id)
+    def has(self, query_id: str) -> bool:
+        """Whether a query has this id now: it was neither replaced nor forgotten."""
+        return query_id in self._labels
 
     def present(self, query_id: str, queries: Mapping[str, Query]) -> Query | None:
         """The query that an id belongs to, or belonged to; None if unknown or forgotten."""
-        label = self.label(query_id)
-        return queries.get(label) if label is not None else None
+        return queries.get(self.label(query_id) or "")
 
     def met_by_event(
         self, event: Event, at: float, queries: Mapping[str, Query], *, wait: bool
@@ -414,13 +225,13 @@ class Identity:
             UndecidedError: it is not known yet which run is older, and ``wait`` is set.
 
         """
-        if self._past.label_of_run(event.run_id) is not None:
+        if event.run_id in self._past:
             return None
         new = Newcomer(event.query_id, event.run_id, at)
         if isinstance(event, Started):
             known = self.present(event.query_id, queries) or self._active_namesake(event, queries)
             if known is not None and _is_older(event, at, known, wait=wait):
-                self._past.add_id(event.query_id, known.label)
+                self.add_past(known.label, event.query_id)
                 return None
             return replace(new, name=event.name, session=event.session)
         if isinstance(event, Terminated):
@@ -446,9 +257,13 @@ class Identity:
             return None
         return Newcomer(facts.query_id, facts.run_id, report.at, facts.name, facts.session)
 
-    def add_past_run(self, query_id: str, run_id: str, label: str) -> None:
-        """Record a run of a known query that had ended before it was first observed."""
-        self._past.add_run(query_id, run_id, label)
+    def add_past(self, label: str, *ids: str) -> None:
+        """Record ids of runs that are over, and of queries, all of the query with this label."""
+        for past in ids:
+            self._past.pop(past, None)
+            self._past[past] = label
+        while len(self._past) > MAX_PAST:
+            del self._past[next(iter(self._past))]
 
     def introduce(self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool) -> Query:
         """The query that a new run belongs to, at the start of that run.
@@ -458,80 +273,93 @@ class Identity:
 
         """
         old = self._predecessor(new, queries, wait=wait)
-        self._past.bring_back(new.run_id)
+        self._past.pop(new.run_id, None)
         if old is None:
             label = self._free_label(new, queries)
             query = begin(new.query_id, new.run_id, new.name, new.at, label=label)
         else:
             query = succeed(old, new.query_id, new.run_id, new.at)
-            self._keep_past(old, old.label)
+            self._replace(old, query)
         self._labels[query.query_id] = query.label
         return query
 
     def named(self, query: Query, queries: Mapping[str, Query]) -> Query:
-        """A query whose name was unknown, with the label of its name, or as the past of another."""
-        later = began_after(query, queries.values())
-        earlier = ended_before(query, queries.values()) if later is None else None
-        if later is not None:
-            named = join(query, later)
-            self._keep_past(query, later.label)
-        elif earlier is not None:
-            named = replace(join(earlier, query), label=earlier.label)
-            self._keep_past(earlier, earlier.label)
-        else:
-            new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-            named = replace(query, label=self._free_label(new, queries))
-        self._past.rename(query.label, named.label)
+        """A query whose name was unknown, with the label of its name, or as one with another."""
+        new = Newcomer(query.query_id, query.run_id, query.started_at, query.name)
+        named = None
+        for other in queries.values():
+            if (pair := same_query(query, other)) is not None:
+                named = replace(join(*pair), label=other.label)
+                self._replace(pair[0], named)
+                break
+        named = named or replace(query, label=self._free_label(new, queries))
+        self._past = {
+            past: named.label if label == query.label else label
+            for past, label in self._past.items()
+        }
         self._labels[named.query_id] = named.label
+        # Its counters would fall if the label were given again.
+        self._keep(replace(query, name=None))
         return named
 
     def forget(self, query: Query) -> None:
         """Drop an ended query; its label, counters and last run stay known."""
         self._labels.pop(query.query_id, None)
-        self._past.forget(query)
+        self.add_past(query.label, query.run_id, query.query_id)
+        self._keep(query)
 
-    def _keep_past(self, run: Query, label: str) -> None:
-        self._labels.pop(run.query_id, None)
-        self._past.add_run(run.query_id, run.run_id, label)
-        self._past.take(label)
+    def _replace(self, old: Query, new: Query) -> None:
+        self._labels.pop(old.query_id, None)
+        self.add_past(new.label, old.run_id, old.query_id)
+        self._forgotten.pop(new.label, None)
+
+    def _keep(self, query: Query) -> None:
+        if len(self._forgotten) >= MAX_FORGOTTEN:
+            # There can be hundreds of unnamed queries, and few of them return.
+            unnamed = (label for label, old in self._forgotten.items() if old.is_unnamed)
+            del self._forgotten[next(unnamed, next(iter(self._forgotten)))]
+        self._forgotten[query.label] = _remains(query)
 
     def _predecessor(
         self, new: Newcomer, queries: Mapping[str, Query], *, wait: bool
     ) -> Query | None:
-        label = self.label(new.query_id)
-        known = (queries.get(label) if label is not None else None) or self._past.remember(label)
+        label = self.label(new.query_id) or ""
+        known = queries.get(label) or self._forgotten.get(label)
         is_active = known is not None and (known.alive or known.run_id in new.beside)
         if known is not None and (known.query_id == new.query_id or not is_active):
             return known
         if not new.name:
-            return None
+            given_up = self._forgotten.get(base_label(None, new.query_id))
+            return given_up if given_up and given_up.query_id == new.query_id else None
         namesakes = list(self._namesakes(new.name, queries))
-        living = [one for one in namesakes if one.alive or one.run_id in new.beside]
-        dead = [one for one in namesakes if one not in living]
-        own = [one for one in (*living, *dead) if new.session and one.session == new.session]
-        if own:
-            return own[0]
+        living = [query for query in namesakes if _may_live_beside(query, new)]
+        dead = [query for query in namesakes if query not in living]
+        for query in (*living, *dead):
+            if new.session and query.session == new.session:
+                return query
         if not living:
             return max(dead, key=_LAST, default=None)
-        if wait and not (new.session and all(one.session for one in living)):
+        is_sure = all(query.session and query.vanished_at is None for query in living)
+        if wait and not (is_sure and new.session):
             raise UndecidedError
         # An ended query whose session is also unknown may be the predecessor.
-        unknown = [one for one in dead if not one.session and not new.session]
+        unknown = [query for query in dead if not query.session and not new.session]
         return max(unknown, key=_LAST, default=None)
 
     def _namesakes(self, name: str, queries: Mapping[str, Query]) -> Iterator[Query]:
-        for query in (*queries.values(), *self._past.forgotten):
+        for query in (*queries.values(), *self._forgotten.values()):
             if query.name == name:
                 yield query
 
     def _active_namesake(self, event: Started, queries: Mapping[str, Query]) -> Query | None:
         """The active query with the name and in the session of a start event."""
         same = self._namesakes(event.name, queries) if event.name and event.session else ()
-        return next((one for one in same if one.alive and one.session == event.session), None)
+        return next(
+            (query for query in same if query.alive and query.session == event.session), None
+        )
 
     def _free_label(self, new: Newcomer, queries: Mapping[str, Query]) -> str:
-        taken = {*RESERVED, *queries, *(one.label for one in self._past.forgotten)}
-        return free_label(new.name, new.query_id, taken)
+        return free_label(new.name, new.query_id, {*RESERVED, *queries, *self._forgotten})
 
 
 def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
@@ -545,3 +373,30 @@ def _is_older(event: Started, at: float, present: Query, *, wait: bool) -> bool:
     if wait and present.start is None:
         raise UndecidedError
     return not wait and present.probed_at > at
+
+
+def _may_live_beside(query: Query, new: Newcomer) -> bool:
+    """Whether a query of the new run's name is active, or may be: polls can miss a run briefly."""
+    if query.alive or query.run_id in new.beside:
+        return True
+    if query.ended is not None or query.vanished_at is None:
+        return False
+    is_elsewhere = query.session and new.session and query.session != new.session
+    return bool(is_elsewhere) and new.at - query.vanished_at < UNDECIDED_SECONDS
+
+
+def _remains(query: Query) -> Query:
+    gone_at = query.gone_or_started_at
+    return Query(
+        query_id=query.query_id,
+        run_id=query.run_id,
+        name=query.name,
+        label=query.label,
+        started_at=query.started_at,
+        start=query.start,
+        ended=Ended(gone_at, Outcome.COMPLETED, "forgotten"),
+        last_commit_batch=query.last_commit_batch,
+        totals=query.totals,
+        last_input_at=gone_at if has_uncounted_rows(query) else query.last_input_at,
+        without_input_before=query.without_input_before,
+    )

@@ -14,7 +14,7 @@ from ..past_failures import PastFailures
 from ..probe import Context, ProbedRun, ProbeReport
 from ..source_polls import SourceReport
 from .fold import end_past_run, expect_stop, fold_event, fold_logs, fold_probe, fold_sources
-from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, Undecided, UndecidedError
+from .identity import UNDECIDED_SECONDS, UNNAMED, Identity, Newcomer, UndecidedError
 from .query import Outcome, Query
 from .snapshot import Ownership, Pause, Snapshot, SupervisedQuery, add_poll
 
@@ -87,6 +87,8 @@ def _is_old(query: Query, now: float) -> bool:
 
 
 MAX_PAUSES = 100
+MAX_UNDECIDED = 1000
+"""Events; far more than a few restarts produce within ``UNDECIDED_SECONDS``."""
 
 
 class State:
@@ -101,7 +103,8 @@ class State:
         self.expected = frozenset(expected)
         self.supervised: Mapping[str, SupervisedQuery] = {}
         self._identity = Identity()
-        self._undecided = Undecided()
+        self._undecided: dict[str, list[Arrived]] = {}
+        """By query id: the events of a run whose query is not decided yet, oldest first."""
         self._has_ended = False
         self._queries: dict[str, Query] = {}
         self._driver = Snapshot(at=began_at, began_at=began_at)
@@ -127,11 +130,15 @@ class State:
         for query in self._queries.values():
             if query.alive and query.run_id not in named and query.started_at < report.began_at:
                 self._put(replace(query, vanished_at=report.at))
-        # Only now is it known which other queries of the same name are active.
+        # Only now is it known which other queries of the same name are active, and which run that
+        # the poll lacks goes on under its own id: its label passes to no run by its name.
+        polled = {run.facts.query_id for run in report.runs if run.active}
+        held = set(self._undecided_since(report.began_at)) - polled
+        self._decide(filter(self._identity.has, held), wait=False)
         active = frozenset(run.facts.run_id for run in report.runs if run.active)
         for run in report.runs:
             self._apply_new(run, report, active)
-        self._decide(self._undecided.since(report.began_at), wait=False)
+        self._decide(self._undecided_since(report.began_at), wait=False)
         self._settle()
 
     def apply_commit_log(self, report: LogReport) -> None:
@@ -197,7 +204,7 @@ class State:
 
     def snapshot(self, now: float) -> Snapshot:
         """The current state, frozen."""
-        self._decide(self._undecided.since(now - UNDECIDED_SECONDS), wait=False)
+        self._decide(self._undecided_since(now - UNDECIDED_SECONDS), wait=False)
         self._settle()
         return replace(
             self._driver,
@@ -221,9 +228,12 @@ class State:
             return
         # The end of one of them may have arrived meanwhile; it was active beside the new run.
         new = replace(new, beside=active)
-        namesakes = [one for one in self._queries.values() if one.name == new.name]
+        namesakes = [query for query in self._queries.values() if query.name == new.name]
+        unseen = any(
+            query.started_at >= report.began_at or query.vanished_at == report.at
+            for query in namesakes
+        )
         try:
-            unseen = any(one.started_at >= report.began_at for one in namesakes)
             self._introduce(new, wait=unseen)
         except UndecidedError:
             return
@@ -253,16 +263,20 @@ class State:
         """After an end, decide held events: their run may succeed the run that has ended."""
         while self._has_ended:
             self._has_ended = False
-            self._decide(self._undecided.all(), wait=True)
+            self._decide(self._undecided, wait=True)
 
     def _hold(self, seen: Arrived) -> None:
-        self._undecided.add(seen)
-        if self._undecided.is_full:
-            self._decide(self._undecided.all(), wait=False)
+        self._undecided.setdefault(seen.event.query_id, []).append(seen)
+        if sum(map(len, self._undecided.values())) >= MAX_UNDECIDED:
+            self._decide(self._undecided, wait=False)
+
+    def _undecided_since(self, at: float) -> list[str]:
+        return [query_id for query_id, held in self._undecided.items() if held[0].at < at]
 
     def _decide(self, query_ids: Iterable[str], *, wait: bool) -> None:
-        for query_id in query_ids:
-            for seen in self._undecided.take(query_id):
+        # First the runs that go on under their own id: no run by name takes their label.
+        for query_id in sorted(query_ids, key=self._identity.has, reverse=True):
+            for seen in self._undecided.pop(query_id, ()):
                 self._apply(seen, wait=wait)
 
     def _route(self, seen: Arrived, *, wait: bool) -> Query | None:
@@ -276,13 +290,13 @@ class State:
             return None
         if isinstance(event, Terminated) and known is not None and known.alive:
             # An earlier run failed, not the active one.
-            self._identity.add_past_run(event.query_id, event.run_id, known.label)
+            self._identity.add_past(known.label, event.run_id, event.query_id)
             self._put(end_past_run(known, event, seen.at, signal="event", context=seen.context))
             return None
         return self._introduce(new, wait=wait)
 
     def _end_past_run(self, event: Terminated, at: float, signal: str, context: Context) -> None:
-        known = self._queries.get(self._identity.label_of_past_run(event.run_id) or "")
+        known = self._identity.present(event.run_id, self._queries)
         if known is not None and event.run_id in known.unended_runs:
             self._put(end_past_run(known, event, at, signal=signal, context=context))
 

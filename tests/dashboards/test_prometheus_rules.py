@@ -63,7 +63,7 @@ MUTANTS = [
     ("drivers", "driver_expected_timestamp", "driver_heartbeat_timestamp"),
     ("drivers", ">= max", ">= 0 * max"),
     ("drivers", "offset 2m", "offset 1d"),
-    ("drivers", "expected_timestamp_seconds[1d]", "expected_timestamp_seconds[2d]"),
+    ("drivers", "[1d]", "[2d]"),
     ("drivers", "without (instance, pod)", "by (app, job)"),
     ("drivers", "without (instance, pod)", "without (instance)"),
     ("drivers", "seconds[10m]) > 0", "seconds[10m]) >= 0"),

@@ -106,31 +106,28 @@ def test_growing_log_is_followed_without_listing():
     assert checkpoint.questions()["list"] == 0
 
 
-def test_log_far_ahead_is_listed_instead_of_stepped_through():
-    checkpoint = MemoryCheckpoint(offsets=[0], commits=[0])
+@pytest.mark.parametrize(
+    ("batches", "committed", "below", "seen", "listed"),
+    [
+        (1, range(1, 1000), 0, LoggedBatches(999, 999), True),
+        (5, range(200, 300), 200, LoggedBatches(299, 299), True),
+        (100, (), 98, LoggedBatches(99, 99), False),
+        (5, (), 1000, LoggedBatches(None, None), True),
+    ],
+    ids=["far ahead", "purged beyond the known batch", "purged up to it", "deleted"],
+)
+def test_log_is_listed_again_only_when_the_known_batch_is_far_behind_or_gone(
+    batches, committed, below, seen, listed
+):
+    checkpoint = MemoryCheckpoint(offsets=range(batches), commits=range(batches))
     logs = followed(checkpoint)
-    checkpoint.commit(*range(1, 1000))
+    checkpoint.commit(*committed)
+    checkpoint.purge(below=below)
 
-    assert logs.read(1) == LoggedBatches(999, 999)
-    assert checkpoint.questions() == {"list": 2, "has": 2 * MAX_STEPS}
-
-
-def test_log_purged_beyond_the_known_batch_is_listed():
-    checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
-    logs = followed(checkpoint)
-    checkpoint.commit(*range(200, 300))
-    checkpoint.purge(below=200)
-
-    assert logs.read(1) == LoggedBatches(299, 299)
-
-
-def test_purge_that_keeps_the_known_batch_changes_nothing():
-    checkpoint = MemoryCheckpoint(offsets=range(100), commits=range(99))
-    logs = followed(checkpoint)
-    checkpoint.purge(below=98)
-
-    assert logs.read(1) == LoggedBatches(99, 98)
-    assert checkpoint.questions()["list"] == 0
+    assert logs.read(1) == seen
+    questions = checkpoint.questions()
+    assert questions["list"] == 2 * listed
+    assert questions["has"] <= 2 * MAX_STEPS
 
 
 def test_missing_checkpoint_has_empty_logs_until_it_exists():
@@ -140,14 +137,6 @@ def test_missing_checkpoint_has_empty_logs_until_it_exists():
     assert logs.read(1) == LoggedBatches(None, None)
     checkpoint.plan(0)
     assert logs.read(2) == LoggedBatches(0, None)
-
-
-def test_checkpoint_deleted_under_a_run_is_seen_as_empty():
-    checkpoint = MemoryCheckpoint(offsets=range(5), commits=range(5))
-    logs = followed(checkpoint)
-    checkpoint.purge(below=1000)
-
-    assert logs.read(1) == LoggedBatches(None, None)
 
 
 def test_log_with_gaps_is_listed_every_few_seconds_at_most():

@@ -35,14 +35,6 @@ def test_grpc_status_is_classified():
     assert [(code, details, failure_of(code, details)) for code, details, _ in failures] == failures
 
 
-def test_server_that_refuses_for_seconds_has_ended():
-    state = ServerState()
-
-    assert failed(state, CallFailure.REFUSED, 10.0) is Context.RUNNING
-    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS - 0.1) is Context.RUNNING
-    assert failed(state, CallFailure.REFUSED, 10.0 + REFUSED_SECONDS) is Context.JVM_GONE
-
-
 @pytest.mark.parametrize("failure", [CallFailure.UNREACHABLE, CallFailure.LATE])
 def test_server_that_only_does_not_answer_has_not_ended(failure):
     state = ServerState()
@@ -62,17 +54,6 @@ def test_refusals_count_only_in_a_row(between):
     assert failed(state, CallFailure.REFUSED, REFUSED_SECONDS + 1) is Context.RUNNING
 
 
-def test_session_that_answers_again_runs_again():
-    state = ServerState()
-    failed(state, CallFailure.REFUSED, 0.0)
-    failed(state, CallFailure.REFUSED, 60.0)
-
-    state.answered()
-
-    assert state.context is Context.RUNNING
-    assert not state.is_final
-
-
 def test_polls_of_a_server_that_runs_again_forget_its_end():
     polls = [Context.RUNNING, Context.JVM_GONE, Context.JVM_GONE, Context.RUNNING]
     driver, ends = Snapshot(at=0, began_at=0), []
@@ -81,31 +62,6 @@ def test_polls_of_a_server_that_runs_again_forget_its_end():
         ends.append(driver.context_stopped_at)
 
     assert ends == [None, 1, 1, None]
-
-
-def test_server_started_again_has_lost_the_session_for_good():
-    state = ServerState()
-
-    assert failed(state, CallFailure.SESSION_LOST, 0.0) is Context.JVM_GONE
-    state.answered()
-    assert state.context is Context.JVM_GONE
-    assert state.is_final
-
-
-@pytest.mark.parametrize("closed_by_job", [True, False])
-def test_closed_session_is_no_failure(closed_by_job):
-    state = ServerState()
-
-    context = failed(state, CallFailure.SESSION_CLOSED, 0.0, closed_by_job=closed_by_job)
-
-    assert context is Context.STOPPED_BY_APPLICATION
-    assert state.is_final
-
-
-def test_silence_after_the_job_closed_its_session_is_no_failure():
-    context = failed(ServerState(), CallFailure.REFUSED, 0.0, closed_by_job=True)
-
-    assert context is Context.STOPPED_BY_APPLICATION
 
 
 def test_connection_is_dead_after_late_calls_in_a_row():

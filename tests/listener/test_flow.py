@@ -7,7 +7,6 @@ from support.flowing import Lake
 from querypulse.listener.state.flow import (
     MAX_EDGES,
     Declared,
-    Flow,
     Node,
     Places,
     flow_of,
@@ -20,32 +19,24 @@ def node(label, reads="", writes=""):
     return Node(label, label, Places(reads, writes))
 
 
-def test_reader_is_downstream_of_the_writer():
-    flow = flow_of((node("bronze", "landing", "b"), node("silver", "b", "s"), node("gold", "s")))
+def test_reader_is_downstream_of_each_writer_of_its_place():
+    lake = (Declared("bronze-*", writes=(path_place("/lake"),)),)
+    cases = [
+        ("a chain", [node("bronze", "landing", "b"), node("silver", "b", "s"), node("gold", "s")], (),
+         {"silver": ("bronze",), "gold": ("silver",)}),
+        ("a query that reads what it writes", [node("a", "t", "t")], (), {}),
+        ("a cycle", [node("a", "y", "x"), node("b", "x", "y")], (), {"a": ("b",), "b": ("a",)}),
+        ("two readers of one source", [node("a", "landing", "x"), node("b", "landing", "y")], (), {}),
+        ("places that are declared for a pattern of names",
+         [node("bronze-1"), node("bronze-2"), node("gold", "lake"), node("other")], lake,
+         {"gold": ("bronze-1", "bronze-2")}),
+    ]  # fmt: skip
 
-    assert flow.upstream == {"silver": ("bronze",), "gold": ("silver",)}
-    assert flow.downstream == {"bronze": ("silver",), "silver": ("gold",)}
-
-
-def test_query_that_reads_what_it_writes_is_not_its_own_neighbour():
-    assert flow_of((node("a", "t", "t"),)) == Flow()
-
-
-def test_cycle_is_an_ordinary_graph():
-    flow = flow_of((node("a", "y", "x"), node("b", "x", "y")))
-
-    assert flow.upstream == {"a": ("b",), "b": ("a",)}
-
-
-def test_two_readers_of_one_source_are_no_neighbours():
-    assert flow_of((node("a", "landing", "x"), node("b", "landing", "y"))) == Flow()
-
-
-def test_declared_places_connect_queries_by_name_pattern():
-    nodes = (node("bronze-1"), node("bronze-2"), node("gold", "lake"), node("other"))
-    declared = (Declared("bronze-*", writes=(path_place("/lake"),)),)
-
-    assert flow_of(nodes, declared).upstream == {"gold": ("bronze-1", "bronze-2")}
+    for what, nodes, declared, upstream in cases:
+        flow = flow_of(tuple(nodes), declared)
+        pairs = {(reader, writer) for reader, writers in upstream.items() for writer in writers}
+        assert flow.upstream == upstream, what
+        assert {(r, w) for w, readers in flow.downstream.items() for r in readers} == pairs, what
 
 
 def test_unchanged_queries_give_the_same_graph():

@@ -11,7 +11,7 @@ from support.worker_harness import WorkerHarness
 from querypulse.listener.event_reader import Forget
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.state import state as state_module
-from querypulse.listener.state.identity import MAX_FORGOTTEN, MAX_PAST_RUNS, PastQueries
+from querypulse.listener.state.identity import MAX_FORGOTTEN, MAX_PAST, Identity
 from querypulse.listener.state.state import MAX_GONE_UNNAMED, State
 from querypulse.sidecar import Settings, Sidecar
 
@@ -142,13 +142,12 @@ def test_sidecar_that_watches_nothing_knows_no_query():
 
 
 def test_number_of_remembered_past_runs_is_limited():
-    past = PastQueries()
-    for number in range(MAX_PAST_RUNS + 5):
-        past.add_run(f"id-{number}", f"r-{number}", "q")
+    identity = Identity()
+    for number in range(MAX_PAST // 2 + 5):
+        identity.add_past("q", f"r-{number}", f"id-{number}")
 
-    assert past.label_of_run("r-4") is None
-    assert past.label_of_id("id-4") is None
-    assert past.label_of_run("r-5") == past.label_of_id("id-5") == "q"
+    assert [identity.label(f"r-{number}") for number in (4, 5)] == [None, "q"]
+    assert [identity.label(f"id-{number}") for number in (4, 5)] == [None, "q"]
 
 
 def test_number_of_remembered_forgotten_queries_is_limited_and_unnamed_ones_go_first():
@@ -156,14 +155,13 @@ def test_number_of_remembered_forgotten_queries_is_limited_and_unnamed_ones_go_f
     for number in range(MAX_FORGOTTEN + 5):
         story.start(f"id-{number}", f"r-{number}", f"q-{number}" if number else None, at=0)
         story.fails(f"id-{number}", f"r-{number}", at=1)
-    past = PastQueries()
-    queries = list(story.shown().values())
-    for query in queries:
-        past.forget(query)
+    for name in ("unnamed", *(f"q-{number}" for number in range(1, MAX_FORGOTTEN + 5))):
+        story.state.forget_name(name)
+    for number, name in enumerate((None, "q-1", f"q-{MAX_FORGOTTEN + 4}")):
+        story.start(f"new-{number}" if name else "id-0", f"again-{number}", name, at=2)
 
-    known = [query.label for query in past.forgotten]
-    assert len(known) == MAX_FORGOTTEN
-    assert queries[0].label not in known
+    restarts = {query.name: query.totals.restarts for query in story.shown().values()}
+    assert restarts == {None: 0, "q-1": 0, f"q-{MAX_FORGOTTEN + 4}": 1}
 
 
 def test_query_restarted_forever_under_new_ids_takes_limited_memory():

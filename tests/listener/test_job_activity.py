@@ -69,42 +69,41 @@ def work_for(batch, owner, *, jobs=0, tasks=0, active=()):
 OWN = query_id(1)
 
 
-def test_batch_moves_when_its_own_jobs_start(batch):
-    assert batch.moves(lambda: work_for(batch, OWN, jobs=1))
+OTHERS = tuple(map(query_id, SIBLINGS))
 
 
-def test_batch_moves_when_its_own_tasks_finish(batch):
-    work_for(batch, OWN, jobs=1, active=[1])
+@pytest.mark.parametrize(
+    ("active", "changes", "moves"),
+    [
+        ({}, [(OWN, {"jobs": 1})], True),
+        ({OWN: 1}, [(OWN, {"tasks": 3, "active": [1]})], True),
+        ({}, [(UNOWNED, {"jobs": 1, "tasks": 4, "active": [70]})], True),
+        ({UNOWNED: 70}, [(UNOWNED, {"tasks": 4, "active": [70]})], True),
+        ({}, [], False),
+        ({}, [(one, {"jobs": 3, "tasks": 40, "active": [101]}) for one in OTHERS], False),
+        ({OWN: 1}, [(UNOWNED, {"jobs": 9, "tasks": 90, "active": [70]})], False),
+    ],
+    ids=[
+        "a job of its own starts",
+        "tasks of its own finish",
+        "a thread pool's job starts, without a query",
+        "tasks of one long job of a thread pool finish",
+        "nothing happens",
+        "only its siblings go on",
+        "it hangs in a task of its own beside other jobs",
+    ],
+)
+def test_batch_moves_by_its_own_jobs_or_by_unowned_ones_while_it_has_none(
+    batch, active, changes, moves
+):
+    for owner, job in active.items():
+        work_for(batch, owner, jobs=1, active=[job])
 
-    assert batch.moves(lambda: work_for(batch, OWN, tasks=3, active=[1]))
+    def change():
+        for owner, work in changes:
+            work_for(batch, owner, **work)
 
-
-def test_batch_in_a_thread_pool_moves_by_jobs_without_a_query(batch):
-    assert batch.moves(lambda: work_for(batch, UNOWNED, jobs=1, tasks=4, active=[70]))
-
-
-def test_batch_in_a_thread_pool_moves_by_tasks_of_one_long_job(batch):
-    work_for(batch, UNOWNED, jobs=1, active=[70])
-
-    assert batch.moves(lambda: work_for(batch, UNOWNED, tasks=4, active=[70]))
-
-
-def test_hung_batch_next_to_busy_siblings_does_not_move(batch):
-    def siblings_go_on():
-        for number in SIBLINGS:
-            work_for(batch, query_id(number), jobs=3, tasks=40, active=[100 + number])
-
-    assert not batch.moves(siblings_go_on)
-
-
-def test_batch_that_hangs_in_its_own_task_does_not_move_by_unowned_jobs(batch):
-    work_for(batch, OWN, jobs=1, active=[1])
-
-    assert not batch.moves(lambda: work_for(batch, UNOWNED, jobs=9, tasks=90, active=[70]))
-
-
-def test_batch_that_does_nothing_does_not_move(batch):
-    assert not batch.moves(lambda: None)
+    assert batch.moves(change) is moves
 
 
 def test_switch_between_counted_and_tracked_jobs_is_no_move():
@@ -183,23 +182,14 @@ def test_long_task_that_began_before_attach_is_a_delay():
     assert delay_of(batch.poll()) is Delay.TASK_RUNNING
 
 
-def test_batch_moves_by_the_tasks_of_a_job_that_began_before_attach():
-    batch = attached_late(run_1_1=4)
+@pytest.mark.parametrize(
+    ("group", "moves"), [("run_1_1", True), ("a_group_of_the_user", True), ("run_2_1", False)]
+)
+def test_batch_moves_by_jobs_from_before_attach_that_are_its_own_or_a_thread_pools(group, moves):
+    batch = attached_late(**{group: 4})
 
-    assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
-
-
-def test_hung_batch_does_not_move_by_its_siblings_jobs_from_before_attach():
-    batch = attached_late(run_2_1=4)
-
-    assert not batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
-    assert delay_of(batch.poll()) is None
-
-
-def test_batch_moves_by_a_thread_pools_job_from_before_attach():
-    batch = attached_late(a_group_of_the_user=4)
-
-    assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5}))
+    assert batch.moves(lambda: batch.spark.active_jobs.update({1: 5})) is moves
+    assert moves or delay_of(batch.poll()) is None
 
 
 def test_active_job_that_the_tracker_still_lists_is_counted_once():

@@ -59,33 +59,24 @@ def gateway(port, **process):
 # -- is_gone --------------------------------------------------------------------------------------
 
 
-def test_jvm_whose_process_ended_is_gone_even_if_its_port_answers():
-    """Another process may use the port by now."""
-    with port(listening=True) as number, child(alive=False) as process:
-        assert is_gone(gateway(number, proc=process))
-
-
-def test_jvm_with_a_live_process_and_an_open_port_is_not_gone():
-    with port(listening=True) as number, child(alive=True) as process:
-        assert not is_gone(gateway(number, proc=process))
-
-
-@pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
-def test_jvm_of_another_launcher_is_gone_when_its_port_refuses(process):
-    with port(listening=False) as number:
-        assert is_gone(gateway(number, **process))
-
-
-@pytest.mark.parametrize("process", [{}, {"proc": None}], ids=["none known", "none"])
-def test_jvm_of_another_launcher_is_not_gone_while_its_port_answers(process):
-    with port(listening=True) as number:
-        assert not is_gone(gateway(number, **process))
-
-
-def test_closed_gateway_is_gone_although_the_process_lives():
-    """Spark's launcher may outlive the JVM that it started."""
-    with port(listening=False) as number, child(alive=True) as process:
-        assert is_gone(gateway(number, proc=process))
+@pytest.mark.parametrize(
+    ("listening", "process", "gone"),
+    [
+        # Another process may use the port by now.
+        (True, "ended", True),
+        (True, "alive", False),
+        # Spark's launcher may outlive the JVM that it started.
+        (False, "alive", True),
+        (False, "unknown", True),
+        (True, "unknown", False),
+        (False, "none", True),
+        (True, "none", False),
+    ],
+)
+def test_jvm_is_gone_when_its_process_ended_or_its_port_refuses(listening, process, gone):
+    with port(listening=listening) as number, child(alive=process == "alive") as started:
+        known = {"unknown": {}, "none": {"proc": None}}.get(process, {"proc": started})
+        assert is_gone(gateway(number, **known)) is gone
 
 
 def test_jvm_that_accepts_no_connection_is_slow_and_not_gone(monkeypatch):

@@ -13,32 +13,23 @@ from querypulse.listener.state.query import Outcome
 from querypulse.listener.state.state import KEEP_COMPLETED_SECONDS, MAX_GONE_QUERIES
 
 
-def test_commit_event_is_a_sign_of_life():
-    query = Story().started(at=0).commit(batch=0, at=5).query()
+def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first():
+    cases = [
+        ("an event", Story().started(at=0).commit(batch=0, at=5), (0, 5, 1)),
+        ("polls show it by the batch id alone",
+         Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2), (4, 2, 2)),
+        ("the first poll knows a commit, not its time", Story().probe(processing(batch=9), at=1), (8, None, 0)),
+        ("an event after the poll that showed it",
+         Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2).commit(batch=0, at=30), (0, 2, 1)),
+    ]  # fmt: skip
+    queries = [(what, story.query()) for what, story, _ in cases]
 
-    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (0, 5, 1)
-    assert query.last_activity_at == 5
-
-
-def test_probe_detects_commits_by_the_batch_id_alone():
-    story = Story().probe(processing(batch=3), at=1).probe(processing(batch=5), at=2)
-
-    query = story.query()
-    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (4, 2, 2)
-
-
-def test_first_poll_knows_a_commit_but_not_its_time():
-    query = Story().probe(processing(batch=9), at=1).query()
-
-    assert (query.last_commit_batch, query.last_commit_at, query.totals.commits) == (8, None, 0)
-
-
-def test_event_after_the_probe_saw_its_commit_is_not_counted_twice():
-    story = Story().started(at=0).probe(run(batch=0), at=1).probe(run(batch=1), at=2)
-    query = story.commit(batch=0, at=30).query()
-
-    assert (query.totals.commits, query.last_commit_at) == (1, 2)
-    assert query.baseline == (1.0,)
+    assert [
+        (what, (query.last_commit_batch, query.last_commit_at, query.totals.commits))
+        for what, query in queries
+    ] == [(what, commit) for what, _, commit in cases]
+    assert queries[0][1].last_activity_at == 5
+    assert queries[-1][1].baseline == (1.0,)
 
 
 def test_batch_committed_again_after_a_restart_is_no_new_commit():
@@ -46,14 +37,6 @@ def test_batch_committed_again_after_a_restart_is_no_new_commit():
     query = story.started(run=2, at=3).commit(run=2, batch=4, at=9).query()
 
     assert (query.last_commit_at, query.totals.commits) == (9, 1)
-
-
-def test_late_event_of_an_old_run_does_not_change_the_new_run():
-    story = Story().started(at=0).commit(batch=1, at=1).started(run=2, at=5)
-    before = story.query()
-    story.commit(batch=2, at=6).idle(at=7)
-
-    assert story.query() == before
 
 
 def test_failure_reported_after_the_next_start_remains_until_the_new_run_is_active():
@@ -72,24 +55,6 @@ def test_failure_reported_after_the_new_run_committed_is_only_counted():
     query = story.ended(at=8, exception=CONFLICT).query()
 
     assert (query.failure, query.unrecovered_deaths, len(query.deaths)) == (None, 0, 1)
-
-
-def test_run_seen_by_the_probe_is_current_whatever_the_order_of_start_events():
-    story = Story().probe(processing(number=2, batch=3), at=1).started(run=1, at=2)
-
-    assert story.probe(processing(number=2, batch=3), at=3).query().run_id == "a-2"
-
-
-def test_poll_from_before_a_start_event_does_not_bring_the_old_run_back():
-    story = Story().started(at=0).started(run=2, at=5).probe(processing(batch=3), at=4)
-
-    assert story.query().run_id == "a-2"
-
-
-def test_end_of_an_unknown_run_does_not_end_the_live_one():
-    story = Story().probe(run(number=2), at=1).ended(run=1, at=2, exception=CONFLICT)
-
-    assert story.query().alive
 
 
 def test_first_signal_reports_a_failure_and_later_ones_do_not_change_it():
@@ -150,42 +115,27 @@ def test_number_of_ended_queries_is_limited_and_the_oldest_go_first():
     assert "q0" not in names
 
 
+SHUT_DOWN = "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
+
+
 @pytest.mark.parametrize(
-    ("trigger", "outcome"),
+    ("trigger", "exception", "context", "outcome"),
     [
-        ("ProcessingTimeTrigger(0)", Outcome.STOPPED),
-        ("OneTimeTrigger", Outcome.COMPLETED),
-        ("AvailableNowTrigger", Outcome.COMPLETED),
-        ("ContinuousTrigger(1000)", Outcome.STOPPED),
+        ("ProcessingTimeTrigger(0)", None, Context.RUNNING, Outcome.STOPPED),
+        ("OneTimeTrigger", None, Context.RUNNING, Outcome.COMPLETED),
+        ("AvailableNowTrigger", None, Context.RUNNING, Outcome.COMPLETED),
+        ("ContinuousTrigger(1000)", None, Context.RUNNING, Outcome.STOPPED),
+        ("ProcessingTimeTrigger(0)", SHUT_DOWN, Context.STOPPED, Outcome.STOPPED),
+        ("ProcessingTimeTrigger(0)", SHUT_DOWN, Context.RUNNING, Outcome.FAILED),
+        ("ProcessingTimeTrigger(0)", CONFLICT, Context.STOPPED, Outcome.FAILED),
     ],
 )
-def test_clean_end_counts_as_completed_only_for_a_one_time_trigger(trigger, outcome):
-    story = Story().probe(run(trigger=trigger), at=0).ended(at=1)
+def test_end_is_completed_for_a_finite_trigger_and_no_failure_after_its_own_spark_stop(
+    trigger, exception, context, outcome
+):
+    story = Story().probe(run(trigger=trigger), at=0).ended(at=1, exception=exception, context=context)  # fmt: skip
 
     assert story.query().ended.outcome is outcome
-
-
-def test_query_ended_by_its_own_spark_stop_has_not_failed():
-    exception = (
-        "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
-    )
-    story = Story().started(at=0).ended(at=1, exception=exception, context=Context.STOPPED)
-
-    assert story.query().ended.outcome is Outcome.STOPPED
-
-
-def test_real_failure_counts_even_if_spark_was_stopped_right_after():
-    story = Story().started(at=0).ended(at=1, exception=CONFLICT, context=Context.STOPPED)
-
-    assert story.query().ended.outcome is Outcome.FAILED
-
-
-def test_same_exception_is_a_failure_while_the_context_runs():
-    exception = (
-        "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down"
-    )
-
-    assert Story().started(at=0).ended(at=1, exception=exception).query().failure is not None
 
 
 def test_run_that_vanished_from_the_probe_may_reappear():
@@ -198,31 +148,6 @@ def test_run_that_vanished_from_the_probe_may_reappear():
 
 def test_run_started_after_the_poll_began_has_not_vanished():
     assert Story().started(at=5).probe(at=5).query().alive
-
-
-def test_query_with_the_same_name_and_another_id_replaces_the_dead_one():
-    story = Story().started(at=0).commit(batch=3, at=1).ended(at=2, exception=CONFLICT)
-    story.state.apply_event(Started("id-new", "run-new", "a"), 3)
-
-    (query,) = story.state.snapshot(3).queries
-    assert (query.query_id, query.totals.restarts, query.totals.commits) == ("id-new", 1, 1)
-    assert query.last_commit_batch is None
-    assert query.failure is not None
-
-
-def test_two_live_queries_with_one_name_get_distinct_labels():
-    story = Story().started(at=0)
-    story.state.apply_event(Started("id-other", "run-other", "a"), 1)
-    assert set(story.state.snapshot(1).labels()) == {"a"}
-
-    assert set(story.state.snapshot(9).labels()) == {"a", "a-id-other"}
-
-
-def test_unnamed_query_is_labelled_by_the_first_8_characters_of_its_id():
-    story = Story()
-    story.state.apply_event(Started("3fa94d2c-9", "r", None), 0)
-
-    assert list(story.state.snapshot(0).labels()) == ["3fa94d2c"]
 
 
 def test_one_stalled_batch_raises_the_baseline_at_most_threefold():

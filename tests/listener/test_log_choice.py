@@ -55,64 +55,36 @@ def test_run_whose_events_and_probe_suffice_is_not_chosen():
     assert [what for what, seen in runs.items() if chosen((0, seen))] == []
 
 
-@pytest.mark.parametrize(
-    "seen",
-    [processing(batch=5, tasks=0), run(message=PLANNING, busy=True, tasks=0)],
-    ids=["batch", "planning"],
-)
-def test_ordinary_run_is_chosen_when_its_batch_is_close_to_a_stall(seen):
-    assert not chosen((0, seen), (STALL_SECONDS - 0.1, seen))
-    assert chosen((0, seen), (STALL_SECONDS, seen))
+FIFTH, SIXTH = (processing(batch=batch, tasks=0) for batch in (5, 6))
+PLANS = run(message=PLANNING, busy=True, tasks=0)
+NO_IDS = processing(batch=None, tasks=0)
+SLOW = (0, FIFTH), (60, FIFTH), (100, run(batch=6)), (110, SIXTH)
 
 
-def test_finished_tasks_do_not_delay_the_choice():
-    moving = [processing(batch=5, tasks=tasks) for tasks in (1, 2, 3)]
+def test_ordinary_run_is_chosen_while_its_batch_is_close_to_a_stall():
+    """Each step: seconds, and what the probe shows; a batch gets as long as the one before it."""
+    histories = [
+        ("a batch", [(0, FIFTH), (STALL_SECONDS, FIFTH)], True),
+        ("a shorter batch", [(0, FIFTH), (STALL_SECONDS - 0.1, FIFTH)], False),
+        ("planning", [(0, PLANS), (STALL_SECONDS, PLANS)], True),
+        ("shorter planning", [(0, PLANS), (STALL_SECONDS - 0.1, PLANS)], False),
+        ("without known batch ids", [(0, NO_IDS), (STALL_SECONDS, NO_IDS)], True),
+        ("although its tasks finish",
+         [(at, processing(batch=5, tasks=tasks)) for at, tasks in ((0, 1), (10, 2), (STALL_SECONDS, 3))], True),
+        ("the next batch", [(0, FIFTH), (15, SIXTH), (35, SIXTH)], True),
+        ("the next batch, shorter", [(0, FIFTH), (15, SIXTH), (30, SIXTH)], False),
+        ("a slow one", SLOW[:2], True),
+        ("after a slow one", [*SLOW, (210, SIXTH)], True),
+        ("after a slow one, shorter", [*SLOW, (209, SIXTH)], False),
+        ("with a pause in between", [(0, FIFTH), (10, run(batch=5)), (15, FIFTH), (30, FIFTH)], False),
+        ("its jobs are not examined", [(0, processing(batch=5)), (100, processing(batch=5))], False),
+        ("it has ended", [(0, FIFTH), (100, replace(FIFTH, active=False, work=JobActivity()))], False),
+        ("the next run", [(0, processing("a", 1, batch=5, tasks=0)), (100, processing("a", 2, batch=5, tasks=0))], False),
+    ]  # fmt: skip
 
-    assert chosen((0, moving[0]), (10, moving[1]), (STALL_SECONDS, moving[2]))
-
-
-def test_each_batch_starts_its_own_patience():
-    seen = [processing(batch=batch, tasks=0) for batch in (5, 6)]
-
-    assert not chosen((0, seen[0]), (15, seen[1]), (30, seen[1]))
-    assert chosen((0, seen[0]), (15, seen[1]), (35, seen[1]))
-
-
-def test_batch_that_takes_no_longer_than_the_previous_one_is_not_chosen():
-    first, second = (processing(batch=batch, tasks=0) for batch in (5, 6))
-    slow = (0, first), (60, first), (100, run(batch=6)), (110, second)
-
-    assert chosen(*slow[:2])
-    assert not chosen(*slow, (209, second))
-    assert chosen(*slow, (210, second))
-
-
-def test_run_that_pauses_between_two_polls_of_one_batch_is_not_chosen():
-    seen = processing(batch=5, tasks=0)
-
-    assert not chosen((0, seen), (10, run(batch=5)), (15, seen), (30, seen))
-
-
-def test_run_whose_jobs_are_not_examined_is_not_chosen():
-    assert not chosen((0, processing(batch=5)), (100, processing(batch=5)))
-
-
-def test_run_without_known_batch_ids_is_chosen_when_busy_for_long():
-    seen = processing(batch=None, tasks=0)
-
-    assert chosen((0, seen), (STALL_SECONDS, seen))
-
-
-def test_ended_run_is_never_chosen():
-    seen = processing(batch=5, tasks=0)
-
-    assert not chosen((0, seen), (100, replace(seen, active=False, work=JobActivity())))
-
-
-def test_new_run_of_the_same_query_starts_its_own_patience():
-    first, second = (processing("a", number, batch=5, tasks=0) for number in (1, 2))
-
-    assert not chosen((0, first), (100, second))
+    assert [(what, chosen(*steps)) for what, steps, _ in histories] == [
+        (what, is_chosen) for what, _, is_chosen in histories
+    ]
 
 
 def test_choice_states_since_when_the_run_is_in_its_batch():

@@ -152,13 +152,22 @@ def recorded(room):
     return mailbox, mailbox._wake.waited
 
 
-@pytest.mark.parametrize("wake", [lambda box: fill(box, "S1"), Mailbox.wake], ids=["start", "wake"])
-def test_take_returns_at_once_after_a_start_or_a_wake(wake):
-    mailbox, waited = recorded(1)
-    wake(mailbox)
+@pytest.mark.parametrize(
+    ("put", "waits"),
+    [
+        (lambda box: fill(box, "S1"), []),
+        (Mailbox.wake, []),
+        (lambda box: fill(box, "p1"), [60]),
+        (lambda box: fill(box, "p1", "p2"), []),
+    ],
+    ids=["a start", "a wake", "progress", "progress that fills half of its room"],
+)
+def test_take_waits_unless_it_was_woken(put, waits):
+    mailbox, waited = recorded(4)
+    put(mailbox)
     mailbox.take(timeout=60)
 
-    assert waited == []
+    assert waited == waits
 
 
 def test_one_take_uses_up_every_wake():
@@ -170,22 +179,6 @@ def test_one_take_uses_up_every_wake():
 
     assert mailbox.take(5) == []
     assert waited == [5]
-
-
-def test_progress_does_not_wake_the_reader():
-    mailbox, waited = recorded(4)
-    fill(mailbox, "p1")
-
-    assert mailbox.take(timeout=5) == ["p1"]
-    assert waited == [5]
-
-
-def test_progress_that_fills_half_of_its_room_is_taken_at_once():
-    mailbox, waited = recorded(4)
-    fill(mailbox, "p1", "p2")
-
-    assert mailbox.take(timeout=60) == ["p1", "p2"]
-    assert waited == []
 
 
 def test_take_waits_no_longer_than_allowed():

@@ -54,37 +54,23 @@ def test_single_process_reports_every_query(seen):
 # -- two and three processes --------------------------------------------------------------------
 
 
-def test_each_of_two_processes_reports_the_session_it_claimed():
-    processes = [(1, ["s1"]), (2, ["s2"])]
+def test_session_is_reported_by_the_first_that_claimed_it_else_by_the_first_process():
+    """Of each process: its start time, which may be negative as ``System.nanoTime``, and claims."""
+    two, three = [(1, ["s1"]), (2, ["s2"])], [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
+    cases = [
+        ("each of two has claimed its own", two, {"s1": [0], "s2": [1]}),
+        ("nobody has claimed it", [(5, ["s1"]), (2, ["s2"]), (9, [])], {"s3": [1], "": [1]}),
+        ("two have claimed it", three, {"s1": [1]}),
+        ("the first of them has left", three[:1] + three[2:], {"s1": [1]}),
+        ("the first process has left", three[1:], {"s9": [0]}),
+        ("the only one that claimed it has left", three[:2], {"s2": [0]}),
+        ("negative start times", [(-1, []), (-20, [])], {"s1": [1]}),
+    ]
 
-    assert reporters(processes, "s1") == [0]
-    assert reporters(processes, "s2") == [1]
-
-
-def test_unclaimed_session_belongs_to_the_first_process():
-    processes = [(5, ["s1"]), (2, ["s2"]), (9, [])]
-
-    assert reporters(processes, "s3") == [1]
-    assert reporters(processes, "") == [1]
-
-
-def test_session_claimed_by_several_belongs_to_the_first_of_them():
-    processes = [(1, []), (2, ["s1"]), (3, ["s1"])]
-
-    assert reporters(processes, "s1") == [1]
-
-
-def test_sessions_of_a_leaving_process_go_to_the_next():
-    processes = [(1, []), (2, ["s1"]), (3, ["s1", "s2"])]
-
-    assert reporters(processes[:1] + processes[2:], "s1") == [1]
-    assert reporters(processes[1:], "s9") == [0]
-    assert reporters(processes[:2], "s2") == [0]
-
-
-def test_negative_start_times_are_ordered():
-    """``System.nanoTime`` may be negative."""
-    assert reporters([(-1, []), (-20, [])], "s1") == [1]
+    assert [
+        (what, {session: reporters(processes, session) for session in expected})
+        for what, processes, expected in cases
+    ] == [(what, expected) for what, _, expected in cases]
 
 
 def test_no_process_among_several_is_alone():
@@ -194,39 +180,39 @@ def reported(state, at=9.0):
     return [finding.query for finding in evaluate(state.snapshot(at), at, policy()).findings]
 
 
-def test_failure_before_its_process_closed_is_reported_once():
-    state = failed_in_each(["s2"])
-    for seen in ("5:s1 9:s2", "5:s1 left:6:s2", "5:s1", "5:s1 left:6:s2"):
-        state.own(parse_watchers(seen))
-        assert reported(state) == []
+def reported_after(*steps, session="s2"):
+    """What is reported of a query of ``session``: a step is a text of claims, or when it failed."""
+    state, runs = State(0.0), 0
+    state.apply_event(Started("id-0", "run-0", "q0", session=session), 1.0)
+    for step in steps:
+        if isinstance(step, str):
+            state.own(parse_watchers(step))
+            continue
+        if runs:
+            state.apply_event(Started("id-0", f"run-{runs}", "q0", session=session), step - 1)
+        state.apply_event(Terminated("id-0", f"run-{runs}", CONFLICT, None), step)
+        runs += 1
+    return reported(state)
 
 
-def test_failure_after_its_process_closed_is_reported_by_the_next():
-    state = State(0.0)
-    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
-    state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:6:s2"))
-    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 6.5)
-    state.own(parse_watchers("5:s1 left:6:s2"))
-
-    assert reported(state) == ["q0"]
+BESIDE, LEFT, KILLED = "5:s1 9:s2", "5:s1 left:6:s2", "5:s1"
 
 
-def test_failure_is_reported_once_even_if_its_event_arrives_after_the_close():
-    state = State(0.0)
-    state.apply_event(Started("id-0", "run-0", "q0", session="s2"), 1.0)
-    state.own(parse_watchers("5:s1 left:6:s2"))
-    state.apply_event(Terminated("id-0", "run-0", CONFLICT, None), 5.9)
-    state.own(parse_watchers("5:s1 left:6:s2"))
+def test_failure_is_reported_unless_its_process_reported_it_before_it_closed():
+    cases = [
+        ("of a query of another process", [2.0, BESIDE], False),
+        ("its process closed afterwards", [2.0, BESIDE, LEFT], False),
+        ("and the JVM has forgotten that", [2.0, BESIDE, LEFT, KILLED], False),
+        ("its event arrives after the close", [LEFT, 5.9, LEFT], False),
+        ("its process had closed before", [BESIDE, LEFT, 6.5, LEFT], True),
+        ("its process attaches again", [2.0, "7:s2 left:6:s2"], True),
+        ("of the next run", [2.0, BESIDE, LEFT, 8.0], True),
+        ("its process was killed", [2.0, BESIDE, KILLED], True),
+    ]
 
-    assert reported(state) == []
-
-
-def test_process_that_attaches_again_reports_its_session():
-    state = failed_in_each(["s2"])
-    state.own(parse_watchers("7:s2 left:6:s2"))
-
-    assert reported(state) == ["q0"]
+    assert [(what, reported_after(*steps) == ["q0"]) for what, steps, _ in cases] == [
+        (what, is_reported) for what, _, is_reported in cases
+    ]
 
 
 def test_remaining_process_does_not_end_for_a_query_of_a_closed_one():
@@ -238,24 +224,6 @@ def test_remaining_process_does_not_end_for_a_query_of_a_closed_one():
 
     assert reported(state) == ["q0"]
     assert first_failure(snapshot, evaluate(snapshot, 9.0, policy())) is None
-
-
-def test_failure_of_the_next_run_is_reported():
-    state = failed_in_each(["s2"])
-    state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1 left:6:s2"))
-    state.apply_event(Started("id-0", "run-1", "q0", session="s2"), 7.0)
-    state.apply_event(Terminated("id-0", "run-1", CONFLICT, None), 8.0)
-
-    assert reported(state) == ["q0"]
-
-
-def test_failure_before_its_process_was_killed_is_reported_by_the_next():
-    state = failed_in_each(["s2"])
-    state.own(parse_watchers("5:s1 9:s2"))
-    state.own(parse_watchers("5:s1"))
-
-    assert reported(state) == ["q0"]
 
 
 def test_closing_process_does_not_affect_other_sessions():

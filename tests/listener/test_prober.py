@@ -106,12 +106,20 @@ def test_failed_poll_keeps_the_last_report():
     assert (len(poller.probe_durations), announced) == (1, [1])
 
 
-def test_next_poll_waits_for_the_interval():
-    assert pauses(HangingProbe(), 0.5) == [0.5]
-
-
-def test_next_poll_waits_longer_while_no_batch_takes_long():
-    assert pauses(HangingProbe(run(batch=3, busy=True), run("b")), 0.5, calm=2.0) == [2.0]
+@pytest.mark.parametrize(
+    ("runs", "interval", "calm", "pause"),
+    [
+        ((), 0.5, 0.0, 0.5),
+        ((run(batch=3, busy=True), run("b")), 0.5, 2.0, 2.0),
+        ((run(batch=3, busy=True, tasks=1),), 0.5, 2.0, 0.5),
+        ((run(),), 5.0, 2.0, 5.0),
+    ],
+    ids=["the interval", "no batch takes long", "a batch takes long", "a longer interval"],
+)
+def test_next_poll_waits_for_the_interval_and_longer_while_no_batch_takes_long(
+    runs, interval, calm, pause
+):
+    assert pauses(HangingProbe(*runs), interval, calm=calm) == [pause]
 
 
 @pytest.mark.parametrize(
@@ -127,14 +135,6 @@ def test_next_poll_waits_longer_while_no_batch_takes_long():
 )
 def test_report_is_calm_unless_the_jobs_of_a_long_batch_were_polled(reported, calm):
     assert ProbeReport(began_at=0.0, at=0.0, runs=reported).is_calm == calm
-
-
-def test_next_poll_does_not_wait_longer_while_a_batch_takes_long():
-    assert pauses(HangingProbe(run(batch=3, busy=True, tasks=1)), 0.5, calm=2.0) == [0.5]
-
-
-def test_interval_above_that_is_kept_while_no_batch_takes_long():
-    assert pauses(HangingProbe(run()), 5.0, calm=2.0) == [5.0]
 
 
 def test_failing_probe_is_not_polled_faster():

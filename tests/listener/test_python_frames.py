@@ -144,42 +144,28 @@ def stdlib():
     return (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
 
 
-def test_users_line_is_found_below_library_frames(running, monkeypatch):
-    as_library(monkeypatch)
-    running(through(JOB, f"{LIBRARY}/delta/tables.py", f"{LIBRARY}/requests/api.py"))
-
-    assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
-
-
-def test_innermost_of_the_users_lines_is_reported(running, monkeypatch):
-    as_library(monkeypatch)
-    running(through(JOB, "/jobs/etl/merge.py", f"{LIBRARY}/requests/api.py"))
-
-    assert lines(foreach_batch_calls()) == ["/jobs/etl/merge.py:2 in f"]
-
-
-def test_job_installed_as_a_package_has_a_line(running, monkeypatch):
-    as_library(monkeypatch)
-    running(through(f"{LIBRARY}/etl/job.py"))
-
-    assert lines(foreach_batch_calls())[0]
-
-
 @pytest.mark.parametrize(
-    "plumbing",
+    ("files", "line"),
     [
-        "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/clientserver.py",
-        "/opt/spark/python/lib/pyspark.zip/pyspark/sql/readwriter.py",
-        "/opt/spark/python/pyspark/sql/readwriter.py",
-        "/databricks/spark/python/pyspark/sql/connect/client/core.py",
+        ([JOB, f"{LIBRARY}/delta/tables.py", f"{LIBRARY}/requests/api.py"], JOB),
+        ([JOB, "/jobs/etl/merge.py", f"{LIBRARY}/requests/api.py"], "/jobs/etl/merge.py"),
+        # A job may be installed as a package.
+        ([f"{LIBRARY}/etl/job.py"], ""),
+        # spark-submit takes PySpark and Py4J from SPARK_HOME, not from site-packages.
+        ([JOB, "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/clientserver.py"], JOB),
+        ([JOB, "/opt/spark/python/lib/pyspark.zip/pyspark/sql/readwriter.py"], JOB),
+        ([JOB, "/opt/spark/python/pyspark/sql/readwriter.py"], JOB),
+        ([JOB, "/databricks/spark/python/pyspark/sql/connect/client/core.py"], JOB),
     ],
 )
-def test_pyspark_is_never_user_code_wherever_it_is_installed(running, monkeypatch, plumbing):
-    """spark-submit takes PySpark and Py4J from SPARK_HOME, not from site-packages."""
+def test_innermost_line_of_the_user_is_reported_below_frames_of_libraries(
+    running, monkeypatch, files, line
+):
     as_library(monkeypatch)
-    running(through(JOB, plumbing))
+    running(through(*files))
+    (reported,) = lines(foreach_batch_calls())
 
-    assert lines(foreach_batch_calls()) == [f"{JOB}:2 in f"]
+    assert reported == f"{line}:2 in f" if line else reported
 
 
 def found_while_running(function, held):
@@ -193,15 +179,8 @@ def found_while_running(function, held):
     return found
 
 
-def test_user_function_with_pysparks_signature_is_not_a_batch(running):
+def test_user_function_named_call_is_not_a_batch_whatever_its_argument(running):
     def call(jdf):
-        running.held.wait()
-
-    assert found_while_running(call, running.held) == []
-
-
-def test_user_function_named_call_is_not_a_batch(running):
-    def call(_frame):
         running.held.wait()
 
     assert found_while_running(call, running.held) == []

@@ -173,22 +173,15 @@ def test_start_has_session_and_trigger():
 @pytest.mark.fault("Events", "Garbled events", "They are counted; the next one is read")
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_undecodable_event_is_counted_and_dropped(kind):
-    reading = Reading().receive(kind, "{").receive(kind, '{"x": ' + "[" * 100_000)
+    """The JVM returns "" for each event that cannot write its JSON; equal texts count each."""
+    reading = Reading()
+    for text in ("{", '{"x": ' + "[" * 100_000, "", ""):
+        reading.receive(kind, text)
     reading.receive(EventKind.IDLE, '{"id": "i", "runId": "r"}')
 
     assert reading.events == [Idle]
-    assert reading.reader.dropped == {"undecodable": 2}
+    assert reading.reader.dropped == {"undecodable": 4}
     assert (reading.starts, reading.context_asked) == (0, 0)
-
-
-def test_every_event_without_json_is_counted():
-    """The JVM returns "" for each event that cannot write its JSON; equal texts count each."""
-    reading = Reading()
-    for _ in range(3):
-        reading.receive(EventKind.PROGRESS, "")
-
-    assert reading.events == []
-    assert reading.reader.dropped == {"undecodable": 3}
 
 
 @pytest.mark.contains_errors
@@ -225,20 +218,16 @@ def test_duplicate_event_is_dropped(kind, text, payload):
     assert not any(reading.reader.drops.values())
 
 
-def test_idle_events_with_different_times_are_different_events():
+def test_event_of_another_time_run_or_batch_is_another_event():
+    progresses = [PROGRESS, PROGRESS.replace('"r"', '"r2"'), progress(4)]
+    idles = [idle(f"2026-01-01T00:00:{second}Z") for second in (10, 20)]
     reading = Reading()
-    for second in (10, 20):
-        reading.receive(EventKind.IDLE, idle(f"2026-01-01T00:00:{second}Z"))
+    for text in progresses:
+        reading.receive(EventKind.PROGRESS, text)
+    for text in idles:
+        reading.receive(EventKind.IDLE, text)
 
-    assert reading.events == [Idle, Idle]
-
-
-def test_progress_of_another_run_or_batch_is_another_event():
-    reading = Reading().receive(EventKind.PROGRESS, PROGRESS)
-    reading.receive(EventKind.PROGRESS, PROGRESS.replace('"r"', '"r2"'))
-    reading.receive(EventKind.PROGRESS, progress(4))
-
-    assert reading.events == [Progress, Progress, Progress]
+    assert reading.events == [Progress] * 3 + [Idle] * 2
 
 
 @pytest.mark.contains_errors
@@ -363,23 +352,18 @@ def test_py4j_error_is_not_a_lost_jvm():
     assert (reading.losses, reading.pauses) == (0, [])
 
 
-def test_marker_passes_a_lost_jvm():
+@pytest.mark.parametrize("received", [[], [FAILED]], ids=["at once", "while it is drained"])
+def test_marker_passes_a_lost_jvm(received):
     """A flush must not wait for a JVM that is gone."""
     reading = Reading()
+    for text in received:
+        reading.receive(EventKind.TERMINATED, text)
     reading.source.batches.append(Py4JNetworkError("no answer"))
     marker = reading.mark()
+    *events, last = reading.read()
 
-    assert reading.read() == [marker]
+    assert ([type(item.event) for item in events], last) == ([Terminated] * len(received), marker)
     assert reading.read() == []
-
-
-def test_marker_passes_a_jvm_that_is_lost_during_draining():
-    reading = Reading().receive(EventKind.TERMINATED, FAILED)
-    reading.source.batches.append(Py4JNetworkError("no answer"))
-    marker = reading.mark()
-    first, last = reading.read()
-
-    assert (type(first.event), last) == (Terminated, marker)
 
 
 # -- markers ------------------------------------------------------------------------------------

@@ -68,15 +68,19 @@ def test_edge_speed_follows_its_moves_and_drops_when_one_is_overdue():
     assert [edge.speed(now) for now in (30, 39, 60, 4020)] == pytest.approx([10, 10, 5, 0.05])
 
 
-def test_edge_that_goes_back_starts_over():
-    assert followed(*moving(0, 100, 200, 5)).moves == ()
-    assert len(followed(*moving(0, 100, 200, 5)).points) == 1
+@pytest.mark.parametrize(
+    "last",
+    [
+        poll(at=30, committed=10_000, earliest=5, latest=20_000),
+        replace(poll(at=30, committed=5, earliest=300), description="another source"),
+        poll(at=30, committed=9_000, latest=20_000),
+    ],
+    ids=["the edge goes back", "another source has its index", "a restored checkpoint"],
+)
+def test_history_starts_over(last):
+    edge = followed(*moving(0, 100, 200), last)
 
-
-def test_another_source_under_the_same_index_starts_over():
-    other = replace(poll(at=30, committed=5, earliest=300), description="o")
-
-    assert followed(*moving(0, 100, 200), other).moves == ()
+    assert (edge.moves, [point.at for point in edge.points]) == ((), [30])
 
 
 def test_repeated_poll_changes_nothing():
@@ -92,12 +96,6 @@ def test_points_are_kept_while_there_is_a_backlog():
     assert [
         p.at for p in followed(caught_up, poll(at=40, committed=20_000, latest=20_001)).points
     ] == [40]
-
-
-def test_restored_checkpoint_starts_over():
-    back = poll(at=30, committed=9_000, latest=20_000)
-
-    assert [point.at for point in followed(*moving(0, 0, 0), back).points] == [30]
 
 
 def test_only_the_newest_moves_are_kept():
@@ -182,12 +180,19 @@ def test_time_left_decreases_between_moves_of_the_edge():
     assert Exposed(*polls, now=25).left == pytest.approx(95)
 
 
-def test_usage_by_offsets_is_unknown_before_the_edge_moves():
-    assert Exposed(*moving(0, 0, 0)).known is None
-
-
-def test_usage_by_offsets_is_unknown_when_one_move_covers_all_retained():
-    assert Exposed(*moving(0, 100, 200, committed=250, latest=300)).known is None
+@pytest.mark.parametrize(
+    "polls",
+    [
+        moving(0, 0, 0),
+        moving(0, 100, 200, committed=250, latest=300),
+        [*moving(0, 100, 200, committed=1200, latest=2200),
+         poll(at=30, committed=1200, earliest=None, latest=None)],
+        [poll(at=5, committed=900, earliest=0, latest=10)],
+    ],
+    ids=["the edge has not moved", "one move covers all", "no answer", "a recreated topic"],
+)  # fmt: skip
+def test_exposure_is_unknown(polls):
+    assert Exposed(*polls).known is None
 
 
 def test_lost_records_are_counted():
@@ -220,13 +225,3 @@ def test_record_in_the_future_has_no_age():
     one = Exposed(poll(at=5, committed=100, since=500, keeps=DAY))
 
     assert (one.used, one.left) == (0.0, DAY)
-
-
-def test_partition_without_an_answer_has_no_exposure():
-    polls = moving(0, 100, 200, committed=1200, latest=2200)
-
-    assert Exposed(*polls, poll(at=30, committed=1200, earliest=None, latest=None)).known is None
-
-
-def test_recreated_topic_has_no_losses():
-    assert Exposed(poll(at=5, committed=900, earliest=0, latest=10)).known is None

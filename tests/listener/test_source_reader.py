@@ -163,19 +163,12 @@ def test_finished_run_is_released(how):
     else:
         trigger = "OneTimeTrigger" if how == "completed" else "ProcessingTimeTrigger(0)"
         harness.story.probe(run("a", trigger=trigger, active=False), at=2)
-    report = harness.step(at=100)
+    report = harness.step(at=3)
 
-    assert source.asked == [1]
-    assert source.closed == 1
+    assert (source.asked, source.closed) == ([1], 1)
     assert "a-1" not in report.polls
-
-
-def test_released_run_leaves_the_report_at_once():
-    harness = SourceReaderHarness("a")
-    harness.step(at=1)
-    harness.story.ended("a", at=2)
-
-    assert harness.step(at=3).polls == {}
+    harness.step(at=100)
+    assert source.asked == [1]
 
 
 def test_refusing_source_keeps_its_last_poll_and_affects_no_other():
@@ -257,16 +250,9 @@ def test_failed_search_for_sources_is_reported_and_retried():
     assert set(report.polls) == {"a-1", "b-1"}
 
 
-def test_close_releases_every_source():
-    harness = SourceReaderHarness("a", "b")
-    harness.step(at=1)
-    harness.reader.close()
-
-    assert [harness.sources[f"{name}-1"][0].closed for name in "ab"] == [1, 1]
-
-
-def test_released_run_is_released_by_the_source_finder():
+def test_ended_run_and_at_the_close_every_run_is_released_with_its_sources():
     harness = SourceReaderHarness("a", "b", "c")
+    sources = [harness.sources[f"{name}-1"][0] for name in "bc"]
     harness.sources["a-1"] = None
     harness.step(at=1)
     harness.story.ended("a", at=2)
@@ -275,6 +261,7 @@ def test_released_run_is_released_by_the_source_finder():
     harness.reader.close()
 
     assert harness.released == ["a-1", "b-1", "c-1"]
+    assert [source.closed for source in sources] == [1, 1]
 
 
 # -- more runs than one interval allows -----------------------------------------------------------

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.story import Story, run
 
 from querypulse.listener.events import Started
-from querypulse.listener.probe import Trigger, parse_trigger
+from querypulse.listener.probe import Trigger
 from querypulse.listener.state.query import Outcome
 
 
@@ -88,36 +88,22 @@ def probed(story, *, session="", trigger="Unknown", number=1):
     return story.probe(replace(seen, facts=replace(seen.facts, session=session)), at=number)
 
 
-def test_start_event_has_session_and_trigger():
-    known = begun().query()
+def test_session_and_trigger_are_those_of_the_probe_else_of_the_start_of_the_run():
+    every_5_s = Trigger("ProcessingTime", 5.0)
+    cases = [
+        ("the start", begun(), "s-1", every_5_s),
+        ("neither start nor probe", begun(session="", trigger=""), "", None),
+        ("a probe that cannot read them either", probed(begun(session="", trigger="")), "", None),
+        ("a probe that cannot read them", probed(begun()), "s-1", every_5_s),
+        ("the probe", probed(begun(), session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
+        ("the next start",
+         begun(story=begun(), number=2, session="s-2", trigger="OneTimeTrigger"), "s-2", Trigger("Once")),
+    ]  # fmt: skip
+    known = [(what, story.query()) for what, story, *_ in cases]
 
-    assert (known.session, known.trigger) == ("s-1", Trigger("ProcessingTime", 5.0))
-
-
-def test_session_and_trigger_are_unknown_without_start_or_probe():
-    for known in (
-        begun(session="", trigger="").query(),
-        probed(begun(session="", trigger="")).query(),
-    ):
-        assert (known.session, known.trigger) == ("", None)
-
-
-def test_start_event_fills_what_the_probe_cannot_read():
-    known = probed(begun()).query()
-
-    assert (known.session, known.trigger) == ("s-1", Trigger("ProcessingTime", 5.0))
-
-
-def test_probe_overrides_the_start_event():
-    known = probed(begun(), session="s-2", trigger="OneTimeTrigger").query()
-
-    assert (known.session, known.trigger) == ("s-2", parse_trigger("OneTimeTrigger"))
-
-
-def test_next_run_has_its_own_session_and_trigger():
-    story = begun(story=begun(), number=2, session="s-2", trigger="OneTimeTrigger")
-
-    assert (story.query().session, str(story.query().trigger)) == ("s-2", "Once")
+    assert [(what, query.session, query.trigger) for what, query in known] == [
+        (what, session, trigger) for what, _, session, trigger in cases
+    ]
 
 
 @pytest.mark.parametrize(

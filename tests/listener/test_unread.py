@@ -52,33 +52,26 @@ def test_wait_is_overstated_by_less_than_the_distance_of_marks(appended, reads, 
             assert 0.0 <= wait.seconds <= true + POLLS_PER_MARK * STEP
 
 
-def test_backlog_after_an_empty_one_counts_from_its_first_poll():
-    known = follow(
-        poll(at=0, committed=10, latest=10),
-        poll(at=15, committed=10, latest=20, since=4),
-        poll(at=30, committed=11, latest=20, since=4),
-    )
-
-    assert (known.waits[-1].seconds, known.waits[-1].is_least) == (26 - 11, True)
+def polls(*rows):
+    """Polls, each of: when, committed, latest, and the time of the first unread record."""
+    return [poll(at=at, committed=committed, latest=latest, since=since) for at, committed, latest, since in rows]  # fmt: skip
 
 
-def test_record_behind_a_backlog_counts_from_its_own_time():
-    known = follow(
-        poll(at=0, committed=5, latest=10, since=-100),
-        poll(at=15, committed=6, latest=20, since=-90),
-        poll(at=30, committed=15, latest=30, since=9),
-    )
+def test_wait_counts_from_the_earliest_moment_that_is_proven():
+    """Of the first unread record at the last poll, and whether it may have waited longer."""
+    cases = [
+        ("after an empty backlog, from the first poll that shows the new one",
+         polls((0, 10, 10, None), (15, 10, 20, 4), (30, 11, 20, 4)), (15, True)),
+        ("behind a backlog, from its own time",
+         polls((0, 5, 10, -100), (15, 6, 20, -90), (30, 15, 30, 9)), (21, False)),
+        ("in a backlog before the first poll, from that poll",
+         polls((100, 5, 10, -5000), (115, 6, 10, -5000)), (15, True)),
+    ]  # fmt: skip
+    waits = [(what, follow(*seen).waits[-1]) for what, seen, _ in cases]
 
-    assert (known.waits[-1].seconds, known.waits[-1].is_least) == (21, False)
-
-
-def test_backlog_before_the_first_poll_counts_from_that_poll():
-    known = follow(
-        poll(at=100, committed=5, latest=10, since=-5000),
-        poll(at=115, committed=6, latest=10, since=-5000),
-    )
-
-    assert (known.waits[-1].seconds, known.waits[-1].is_least) == (15, True)
+    assert [(what, (wait.seconds, wait.is_least)) for what, wait in waits] == [
+        (what, wait) for what, _, wait in cases
+    ]
 
 
 def test_only_the_first_poll_after_a_commit_counts():
@@ -88,29 +81,17 @@ def test_only_the_first_poll_after_a_commit_counts():
 
 
 def test_fully_read_source_has_no_wait():
-    known = follow(
-        poll(at=0, committed=5, latest=10, since=0), poll(at=15, committed=10, latest=10)
-    )
+    known = follow(*polls((0, 5, 10, 0), (15, 10, 10, None)))
 
-    assert known.waits[-1].seconds == 0
-    assert known.backlogs == {0: {}}
+    assert (known.waits[-1].seconds, known.backlogs) == (0, {0: {}})
 
 
-def test_rewound_query_starts_over():
-    known = follow(
-        poll(at=0, committed=5, latest=10, since=0), poll(at=15, committed=3, latest=10, since=0)
-    )
+def test_rewound_query_and_a_recreated_topic_start_over():
+    for second in ((15, 3, 10, 0), (15, 5, 7, 0)):
+        known = follow(*polls((0, 5, 10, 0), second))
 
-    assert known.waits == ()
-    assert known.backlogs[0]["t/0"].marks[0].at == 15
-
-
-def test_recreated_topic_starts_over():
-    known = follow(
-        poll(at=0, committed=5, latest=100, since=0), poll(at=15, committed=5, latest=10, since=0)
-    )
-
-    assert [mark.end for mark in known.backlogs[0]["t/0"].marks] == [10]
+        assert known.waits == () or known.waits[-1].at == 0
+        assert [mark.at for mark in known.backlogs[0]["t/0"].marks] == [15]
 
 
 def test_long_backlog_is_stored_in_few_marks():

@@ -51,7 +51,6 @@ from querypulse.listener.events import Started
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, state, trends
-from querypulse.listener.state.identity import began_after
 from querypulse.listener.state.query import Totals
 from querypulse.listener.state.snapshot import Snapshot
 from querypulse.sidecar.runtime import ProcessEnd
@@ -142,7 +141,7 @@ _suppressor = inhibition.Inhibition.suppressor
 _forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = identity._remains
-_introduce, _named = identity.Identity.introduce, identity.Identity.named
+_introduce = identity.Identity.introduce
 _begin = StaleResolves.__init__
 _wants = outbox.Outbox._wants
 _place, _offered = Grouping._place, outbox.offered
@@ -253,7 +252,7 @@ def _base_label(_: Any, new: Any, __: Any) -> str:
 
 
 def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
-    if event.run_id in list(self._past._runs)[-16:] or isinstance(event, Started):
+    if event.run_id in list(self._past)[-17:] or isinstance(event, Started):
         return _met_by_event(self, event, at, queries, wait=wait)
     return identity.Newcomer(event.query_id, event.run_id, at)
 
@@ -274,16 +273,6 @@ def _any_called(self: state.State, name: str) -> None:
 def _by_its_own_time(event: Any, at: float, present: Any, *, wait: bool) -> bool:
     known = present.start.timestamp if present.start is not None else None
     return known is not None and event.timestamp is not None and event.timestamp < known
-
-
-def _named_apart(self: identity.Identity, query: Any, queries: Any) -> Any:
-    if began_after(query, queries.values()) is not None:
-        return _named(self, query, queries)
-    new = identity.Newcomer(query.query_id, query.run_id, query.started_at, query.name)
-    named = replace(query, label=self._free_label(new, queries))
-    self._past.rename(query.label, named.label)
-    self._labels[named.query_id] = named.label
-    return named
 
 
 def _only_failures_count(query: Any) -> int:
@@ -521,7 +510,7 @@ IDENTITY = (
     Mutation("a query keeps the label of its id although its name is known", "P2",
              identity.Identity, "named", lambda _, query, __: query, plan=plan_of("the name of a query is known only from its second run: a silence of the name")),
     Mutation("a query whose name is shown only after a new checkpoint is another query", "P6",
-             identity, "began_after", lambda _, __: None, plan=plan_of("the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name")),
+             identity, "same_query", lambda _, __: None, plan=plan_of("the first poll takes 3 s: the query fails and has a new checkpoint when it shows the name")),
     Mutation("a label is as long as the name", "P7",
              identity, "base_label", lambda name, query_id="": name or query_id[:8],
              plan=plan_of("a query has a name of 10,000 characters, and fails")),
@@ -564,7 +553,7 @@ IDENTITY = (
              recovery, "is_of_namesake", lambda *_: False,
              plan=plan_of("a failed namesake whose label the next process gives to no query")),
     Mutation("a query whose name is shown late never continues an ended one", "P6",
-             identity.Identity, "named", _named_apart,
+             identity, "same_query", lambda _, __: None,
              plan=plan_of("a failure without a known start, of a query that failed before and is known by its name")),
     Mutation("an earlier stop that nobody expected is forgotten before a planned one", "P1",
              state, "_worth", _only_failures_count, plan=plan_of("memory for one ended query: one stops by surprise, and another as planned")),

@@ -107,6 +107,12 @@ def test_each_open_alert_is_a_series_in_prometheus(observed):
     until(agree, "Prometheus and the driver have the same open alerts")
 
 
+def test_alert_that_ended_is_a_series_of_0(observed):
+    series = observed.prometheus.query(f'spark_streaming_query_alert{{app="{APP}"}} == 0')
+
+    assert {(one["metric"]["alertname"], one["metric"]["query"]) for one in series} >= BACK
+
+
 def test_every_metric_of_the_rules_exists(observed):
     rules = "".join(path.read_text() for path in RULES.glob("*.yaml"))
     used = set(re.findall(r"\b(?:spark_streaming|querypulse)_\w+", rules))

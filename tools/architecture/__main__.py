@@ -40,8 +40,8 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
-    "listener": (9600, 40),
-    "exporter": (2545, 9),
+    "listener": (9420, 40),
+    "exporter": (2530, 9),
     "alerting": (10050, 55),
     "settings": (2000, 9),
     "sidecar": (2480, 9),

@@ -1,1 +1,0 @@
-"""Builds the Grafana dashboards of ``dashboards/grafana``: ``python -m tools.grafana``."""
