@@ -154,6 +154,7 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...]
     monitor: Monitor
     wall: float
+    labels: Mapping[str, str] = {}
     expected: tuple[str, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()
     alerts_last_open: Mapping[Labels, float] = {}

@@ -106,6 +106,7 @@ class Status(msgspec.Struct, frozen=True):
     """
 
     app: str
+    labels: dict[str, str]
     spark_version: str
     queries: tuple[QueryStatus, ...]
     alerts: tuple[AlertStatus, ...]
@@ -133,6 +134,7 @@ def status(published: PublishedState) -> Status:
     """Convert the published state."""
     return Status(
         app=published.app,
+        labels=dict(published.labels),
         spark_version=published.spark_version,
         queries=tuple(_query(row) for row in rows(published)),
         alerts=tuple(

@@ -33,7 +33,7 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
-STRUCTURED = LISTS_OF_WORDS | {"queries", "receivers", "silences", "redact_patterns"}
+STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "silences", "redact_patterns"}
 
 
 class Loaded(msgspec.Struct, frozen=True):

@@ -78,6 +78,12 @@ else:
     )
 
 
+LabelName = Annotated[
+    str, Meta(pattern="^(?!(alertname|app|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")
+]
+"""As Prometheus has it, without the labels that each alert has."""
+
+
 class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings; times in seconds.
 
@@ -91,6 +97,9 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Label `app`, and part of every dedup key: [each job needs its
     own](notifications.md#two-drivers-of-one-app-name). Default: `spark.app.name`.
     Example: `"orders"`"""
+    labels: dict[LabelName, Text] = msgspec.field(default_factory=dict)
+    """Labels of each alert at each receiver; they are in `/status` and part of every dedup key.
+    Example: `{env = "prod"}`"""
     expected_queries: tuple[Text, ...] = ()
     """Queries that must run. Example: `["bronze", "silver"]`"""
     queries: dict[Text, QuerySettings] = msgspec.field(default_factory=dict)

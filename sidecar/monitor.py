@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ..alerting.generic_apps import problem_of
@@ -34,6 +35,7 @@ class MonitorFacts:
     """Reads counters that other threads only ever increase; used by the worker."""
 
     app: str
+    labels: Mapping[str, str]
     spark_version: str
     lag_by_partition: bool
     path: EventPath
@@ -58,6 +60,7 @@ class MonitorFacts:
         self.alerts_last_open = alerts_last_open(self.alerts_last_open, evaluated.alerts, now)
         return PublishedState(
             app=self.app,
+            labels=self.labels,
             spark_version=self.spark_version,
             snapshot=evaluated.snapshot,
             health=evaluated.evaluation.health,

@@ -204,7 +204,7 @@ class Runtime:
                 latest_snapshot=lambda: self.evaluated.snapshot,
             )
         guidance = replace(components.guidance, spark_ui_url=spark_ui_url(spark))
-        lifecycle = Lifecycle(app, guidance, wiring.terms(settings))
+        lifecycle = Lifecycle(app, guidance, wiring.terms(settings), settings.labels)
         self._notifier = _make_notifier(app, settings, components, lifecycle, guard)
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
@@ -214,6 +214,7 @@ class Runtime:
         self._publishers = [push(target, self._pushed, guard) for target in targets]
         self._facts = MonitorFacts(
             app=app,
+            labels=settings.labels,
             spark_version=version,
             lag_by_partition=settings.lag_by_partition,
             path=path,

@@ -44,6 +44,7 @@ def test_json_has_the_documented_fields():
     shown = as_json(full_published())
     assert list(shown) == [
         "app",
+        "labels",
         "spark_version",
         "queries",
         "alerts",

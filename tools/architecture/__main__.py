@@ -41,9 +41,9 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
     "listener": (9420, 40),
-    "exporter": (2530, 9),
-    "alerting": (10050, 55),
-    "settings": (2000, 9),
+    "exporter": (2545, 9),
+    "alerting": (9050, 49),
+    "settings": (1990, 9),
     "sidecar": (2480, 9),
     "watch": (1800, 7),
     "replay": (1280, 7),
