@@ -191,4 +191,5 @@ SEEDS = (
         "a failure that nothing showed, and a SparkContext that cuts off the next run",
         Terms(),
     ),
+    Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )
