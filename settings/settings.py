@@ -164,7 +164,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     those that the driver serves. Example: `"https://wiki.example.com/runbooks"`"""
     redact_patterns: tuple[Pattern, ...] = ()
     r"""Regular expressions of further texts that must not leave the driver:
-    [redaction.md](redaction.md). Example: `['customer-\d+']`"""
+    [security.md](security.md#redaction). Example: `['customer-\d+']`"""
     # Lag, input and data loss
     source_interval_seconds: Annotated[float, Meta(ge=0)] = 15.0
     """How often brokers are asked for the end offsets of a query's sources; `0` is never."""
@@ -190,11 +190,12 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     token, client certificates, or this."""
     # Pushing metrics
     pushgateway_url: Address | None = None
-    """A Prometheus Pushgateway that gets all metrics, where nobody can scrape: [push.md](push.md).
+    """A Prometheus Pushgateway that gets all metrics, where nobody can scrape:
+    [prometheus.md](prometheus.md#push).
     Example: `"https://pushgateway.example.com"`"""
     otlp_endpoint: Address | None = None
     """An OpenTelemetry receiver that gets all metrics by OTLP over HTTP; `/v1/metrics` is appended.
-    Needs the extra `otlp`: [push.md](push.md#opentelemetry).
+    Needs the extra `otlp`: [prometheus.md](prometheus.md#opentelemetry).
     Example: `"https://otel-collector.example.com:4318"`"""
     otlp_headers_file: SecretFile | None = None
     """The file of its headers: `api-key=abc,other=def`. Example: `"/run/secrets/otlp-headers"`"""

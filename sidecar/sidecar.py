@@ -229,7 +229,7 @@ class Sidecar:
         max_pause_seconds: float = 300.0,
         same_batch_failures: int = 5,
     ) -> None:
-        """Start queries, and start each again after a failure; ``docs/supervise.md`` has the terms.
+        """Start queries, and start each again after a failure; ``docs/in-a-job.md`` has the terms.
 
         ``starts`` has a function by query name that starts the query and returns it, called in this
         thread. Blocks until no query is left to restart: each has completed, was stopped on

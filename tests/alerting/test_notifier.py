@@ -8,11 +8,11 @@ import threading
 import time
 
 import pytest
+from support.deliveries import incident, stale
 from support.ending import ended
 from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS, until
-from support.receiver_incidents import ENDED, incident
 
 from querypulse.alerting import spool as spool_module
 from querypulse.alerting.notifier import Notifier
@@ -68,9 +68,9 @@ def statuses(server):
 
 def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(start_notifier, server):
     notifier = start_notifier(webhook_url=server.url)
-    notifier.offer((FIRING,), ())
+    notifier.offer((FIRING,))
     assert notifier.flush(Deadline(PATIENCE_SECONDS))
-    notifier.offer((), ())
+    notifier.offer(())
 
     assert notifier.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing", "resolved"]
@@ -78,7 +78,7 @@ def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(star
 
 def test_flush_succeeds_at_once_without_receivers(start_notifier):
     notifier = start_notifier()
-    notifier.offer((FIRING,), ())
+    notifier.offer((FIRING,))
 
     assert notifier.flush(Deadline(0))
     assert notifier.outcomes == {}
@@ -110,10 +110,10 @@ def test_receiver_that_dns_never_answers_for_waits_alone(
     notifier = start_notifier(
         webhook_url=server.url, slack_webhook_url="https://hangs.test/services/T0/B0/secret"
     )
-    notifier.offer((FIRING,), ())
+    notifier.offer((FIRING,))
     until(lambda: server.requests, "the webhook is notified")
     for _ in range(20):
-        notifier.offer((FIRING,), ())
+        notifier.offer((FIRING,))
     threads = [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
     began = time.monotonic()
     ended(lambda: notifier.close(Deadline(0.2)))
@@ -131,7 +131,7 @@ def test_hanging_receiver_does_not_use_up_the_time_of_the_others(start_notifier,
             {"type": "webhook", "name": "works", "url": server.url},
         ]
         notifier = start_notifier(receivers=tables)
-        notifier.offer((FIRING,), ())
+        notifier.offer((FIRING,))
 
         assert not notifier.flush(Deadline(1.0))
         server.wait_for(1)
@@ -146,7 +146,7 @@ def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, serve
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
         notifier = start_notifier(receivers=tables)
-        notifier.offer((FIRING,), ())
+        notifier.offer((FIRING,))
         notifier.flush(Deadline(1))
         assert server.requests == []
         notifier.close(Deadline(PATIENCE_SECONDS))
@@ -161,7 +161,7 @@ def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, serve
             {"type": "webhook", "name": "b", "url": server.url, "severities": []},
         ]
         notifier = start_notifier(receivers=tables)
-        notifier.offer((FIRING,), ())
+        notifier.offer((FIRING,))
         notifier.flush(Deadline(PATIENCE_SECONDS))
         notifier.close(Deadline(PATIENCE_SECONDS))
 
@@ -173,7 +173,7 @@ def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server):
     server.wait_for(1)
     until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
     # Like the worker, this offers repeatedly: a beat that comes too early is dropped.
-    until(lambda: notifier.offer((), ()) or len(server.requests) > 1, "a beat is sent")
+    until(lambda: notifier.offer(()) or len(server.requests) > 1, "a beat is sent")
     notifier.close(Deadline(PATIENCE_SECONDS))
 
     first, *beats, last = [request.path.partition("?")[0] for request in server.requests]
@@ -188,15 +188,15 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
 ):
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
-    first.offer((FIRING,), ())
+    first.offer((FIRING,))
     assert first.flush(Deadline(PATIENCE_SECONDS))
     first.close(Deadline(PATIENCE_SECONDS))
 
     second = start_notifier(**settings)
     assert [one.key for one in second.early] == [FIRING.key]
-    second.offer((FIRING,), ())
+    second.offer((FIRING,))
     assert second.flush(Deadline(PATIENCE_SECONDS))
-    second.offer((), ())
+    second.offer(())
     assert second.flush(Deadline(PATIENCE_SECONDS))
 
     assert first.early == []
@@ -205,7 +205,7 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
 
 def test_nothing_is_restored_without_a_spool(start_notifier, server):
     first = start_notifier(webhook_url=server.url)
-    first.offer((FIRING,), ())
+    first.offer((FIRING,))
     first.flush(Deadline(PATIENCE_SECONDS))
     first.close(Deadline(PATIENCE_SECONDS))
 
@@ -216,19 +216,19 @@ def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp
     """A new driver may start while the old one is still shutting down."""
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
     first = start_notifier(**settings)
-    first.offer((FIRING,), ())
+    first.offer((FIRING,))
     assert first.flush(Deadline(PATIENCE_SECONDS))
 
     second = start_notifier(**settings)
     other = incident("silver")
-    second.offer((other,), ())
+    second.offer((other,))
     assert second.flush(Deadline(PATIENCE_SECONDS))
     assert second.spool_problem
     assert second.early == []
     first.close(Deadline(PATIENCE_SECONDS))
 
     def restored():
-        second.offer((other,), ())
+        second.offer((other,))
         return second.late
 
     until(restored, "the incident is restored")
@@ -238,7 +238,7 @@ def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp
     until(lambda: not second.spool_problem, "the spool problem is gone")
 
 
-def test_no_stale_resolve_is_sent_while_another_process_holds_the_spool(start_notifier, tmp_path):
+def test_no_stale_incident_is_sent_while_another_process_holds_the_spool(start_notifier, tmp_path):
     """Incidents open under the app's keys may belong to the other process."""
     with PagerDutyDouble() as pagerduty:
         first = start_notifier(spool_dir=str(tmp_path / "spool"))
@@ -248,7 +248,7 @@ def test_no_stale_resolve_is_sent_while_another_process_holds_the_spool(start_no
             pagerduty_url=pagerduty.enqueue_url,
         )
         until(lambda: second.spool_problem, "the spool is in use")
-        second.offer((incident("silver"),), (incident("a", ends_at=ENDED),))
+        second.offer((incident("silver"), stale("a")))
         assert second.flush(Deadline(PATIENCE_SECONDS))
         (delivery,) = second._dispatch._deliveries.values()
         until(lambda: delivery._changed._waiters, "its thread has nothing to send")
@@ -266,7 +266,7 @@ def test_no_spool_problem_is_shown_without_an_error(start_notifier, tmp_path):
 def test_unusable_spool_does_not_prevent_notifications(start_notifier, server, tmp_path):
     (tmp_path / "file").write_text("")
     notifier = start_notifier(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
-    notifier.offer((FIRING,), ())
+    notifier.offer((FIRING,))
 
     assert notifier.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from msgspec.structs import replace
 from support.rules_table import watched
 from support.story import CONFLICT, Story, processing, run
 
@@ -11,7 +10,6 @@ from querypulse.alerting.alert import Incident
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 from querypulse.alerting.restarts import ANNOTATION
-from querypulse.alerting.silences import Silence
 from querypulse.listener.probe import JobCounts
 
 FORTY_MINUTES = -2400.0
@@ -217,121 +215,27 @@ class ProcessLifecycle:
         return list(self.lifecycle.update(evaluation, snapshot, now, 1e9 + now, silences))
 
 
-def test_stall_over_restarts_stays_open_when_the_query_fails():
-    """The next process would reopen it, and notify people each time."""
-    harness, story = ProcessLifecycle(), hangs(resumed(), until=170)
+@pytest.mark.parametrize("planned", [FORTY_MINUTES, 2.0], ids=["over restarts", "this process"])
+def test_failure_joins_the_incident_of_the_stall_and_is_its_headline(planned):
+    """The suspicion stays open beside it: nobody is notified of its end while the query is dead."""
+    harness, story = ProcessLifecycle(), hangs(resumed(planned=planned), until=170)
     harness.update(story, 169)
-    harness.update(story, 170)
-
+    (stalled,) = harness.update(story, 170)
     story.ended(at=171, exception=CONFLICT)
-    incidents = harness.update(story, 171) + harness.update(story, 173)
+    (failed,) = harness.update(story, 171)
 
-    assert {one.name for one in incidents} == {"StreamingQueryStalled", "StreamingQueryFailed"}
-    assert all(one.ends_at is None for one in incidents)
-
-
-def test_stall_that_began_in_this_process_ends_when_the_query_fails():
-    harness, story = ProcessLifecycle(), hangs(resumed(planned=2.0), until=170)
-    harness.update(story, 169)
-    harness.update(story, 170)
-
-    story.ended(at=171, exception=CONFLICT)
-
-    assert {one.name: one.ends_at is None for one in harness.update(story, 171)} == {
-        "StreamingQueryStalled": False,
-        "StreamingQueryFailed": True,
-    }
+    assert [alert.name for alert in failed.firing] == [
+        "StreamingQueryFailed",
+        "StreamingQueryStalled",
+    ]
+    assert (failed.key, failed.revision) == (stalled.key, stalled.revision + 1)
 
 
-def test_failure_is_sent_once_more_when_the_batch_age_is_read_late():
-    """The checkpoint may answer only after the query has failed; the incident must still say so."""
+def test_batch_age_that_is_read_after_the_failure_is_shown_and_notifies_nobody_again():
     harness = ProcessLifecycle()
     story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
     (before,) = harness.update(story, 3)
+    (after,) = harness.update(resumed(story=story), 4)
 
-    resumed(story=story)
-    (after,) = harness.update(story, 4)
-    (later,) = harness.update(story, 30)
-
-    assert (before.key, before.revision) == ("querypulse/etl/a/StreamingQueryFailed", 0)
-    assert (after.key, after.revision, later.revision) == (before.key, 1, 1)
+    assert (after.key, after.revision) == (before.key, before.revision)
     assert PLANNED_40_MIN in after.alerts[0].annotations["summary"]
-
-
-@pytest.mark.parametrize(
-    ("age_sent", "reminders", "revision"),
-    [(False, 0, 1), (False, 1, 2), (True, 1, 1)],
-    ids=["not sent", "not sent, but reminded of the failure", "sent"],
-)
-def test_next_process_sends_the_batch_age_once(age_sent, reminders, revision):
-    """The last text that was stored may lack the age: a run that fails at once has none."""
-    first = ProcessLifecycle()
-    story = Story().started(at=1).probe(run(batch=41), at=2).ended(at=3, exception=CONFLICT)
-    (stored,) = first.update(story, 3)
-    fact = f"{stored.key} {ANNOTATION}"
-    known = frozenset({fact} if age_sent else ())
-    harness = ProcessLifecycle()
-    harness.lifecycle.restore([replace(stored, revision=reminders, known=known)], 0.0)
-
-    (found,) = harness.update(resumed(story=story), 4)
-
-    assert (found.key, found.revision, found.known) == (stored.key, revision, {fact})
-
-
-def test_batch_age_that_was_stored_while_silenced_is_sent_by_the_next_process():
-    (stored,) = ProcessLifecycle().update(fails(resumed()), 31)
-    harness = ProcessLifecycle()
-    harness.lifecycle.restore([replace(stored, known=frozenset())], 0.0)
-
-    (found,) = harness.update(fails(resumed()), 31)
-
-    assert (found.key, found.revision) == (stored.key, 1)
-
-
-def dies(story, number, *, batch):
-    at = 100.0 + 20 * number
-    story.started(run=number, at=at - 8).probe(processing(number=number, batch=batch), at=at - 5)
-    return story.ended(run=number, at=at, exception=CONFLICT)
-
-
-def flapping_after(harness, story, batches):
-    """The StreamingQueryFlapping incident after each failure."""
-    found = []
-    for number, batch in enumerate(batches, 1):
-        dies(story, number, batch=batch)
-        harness.update(story, 100.0 + 20 * number)
-        found += [
-            one for one in harness.update(story, 101.0 + 20 * number)
-            if one.name == "StreamingQueryFlapping"
-        ]  # fmt: skip
-    return found
-
-
-@pytest.mark.parametrize(
-    ("batches", "revisions"),
-    [
-        pytest.param((5, 6, 7, 7, 7, 7, 7), [0, 0, 1, 1, 1], id="one batch only after others"),
-        pytest.param((7, 7, 7, 7), [0, 0], id="one batch from the beginning"),
-        pytest.param((5, 6, 7, 8, 9), [0, 0, 0], id="another batch each time"),
-        pytest.param((5, 6, 7, 7, 8, 8), [0, 0, 0, 0], id="two batches, never often enough"),
-        pytest.param((5, 6, 7, 7, 7, 8, 8, 8), [0, 0, 1, 1, 1, 2], id="and then another batch"),
-    ],
-)
-def test_repeated_failure_of_one_batch_is_sent_once(batches, revisions):
-    found = flapping_after(ProcessLifecycle(), Story(), batches)
-
-    assert [one.revision for one in found] == revisions
-    assert len({one.key for one in found}) == 1
-
-
-def test_repeated_failure_of_one_batch_is_sent_when_the_silence_ends():
-    harness, story = ProcessLifecycle(), Story()
-    (opened,) = flapping_after(harness, story, (5, 6, 7))
-    for number in (4, 5):
-        dies(story, number, batch=7)
-    silence = Silence("a", until=1e9 + 300)
-
-    muted = [one.revision for one in harness.update(story, 200, [silence]) if one.key == opened.key]
-    loud = [one.revision for one in harness.update(story, 301) if one.key == opened.key]
-
-    assert (muted, loud) == ([0], [1])

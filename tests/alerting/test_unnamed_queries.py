@@ -8,10 +8,7 @@ from support.id_story import IdStory, polled
 from support.story import CONFLICT, progress
 from support.worker_harness import WorkerHarness
 
-from querypulse.alerting.active_alert import ActiveAlert
-from querypulse.alerting.alert import Alert
 from querypulse.alerting.evaluate import evaluate
-from querypulse.alerting.inhibition import Inhibition, supersedes
 from querypulse.alerting.policy import Policy
 from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
 from querypulse.listener.events import Started, Terminated
@@ -108,7 +105,7 @@ def test_sixty_restarts_in_an_hour_are_one_incident():
     for number in range(60):
         unnamed(harness, number, exception=CONFLICT).step(after=59.0)
 
-    assert incidents(harness) == {("querypulse/etl/unnamed/StreamingQueryFailed", 0)}
+    assert incidents(harness) == {("querypulse/etl/unnamed", 0)}
 
 
 def test_incident_resolves_when_every_unnamed_query_has_recovered():
@@ -142,36 +139,18 @@ def test_number_of_dead_unnamed_queries_is_bounded():
     assert "00000000" not in labels
 
 
-def test_stale_resolve_is_sent_once_for_the_shared_label():
+@pytest.mark.parametrize(("number", "closed"), [(1, []), (2, ["*", "unnamed"])])
+def test_stale_incident_of_the_shared_label_is_ended_once_all_have_committed(number, closed):
     harness = WorkerHarness()
-    for number in (1, 2):
-        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
+    for started in (1, 2):
+        harness.receive(Started(f"{started:08}-id", f"r-new-{started}", None))
     for batch in range(40):
-        for number in (1, 2):
-            harness.receive(_progress(number, batch))
+        for committing in range(1, number + 1):
+            harness.receive(_progress(committing, batch))
         harness.step()
 
-    closed = [one.key for one in harness.stale_resolves[-1]]
-    assert closed.count("querypulse/etl/unnamed/StreamingQueryFailed") == 1
-    assert {key.split("/")[2] for key in closed} == {"unnamed", "*"}
-
-
-def test_no_stale_resolve_while_an_unnamed_query_has_no_commit():
-    harness = WorkerHarness()
-    for number in (1, 2):
-        harness.receive(Started(f"{number:08}-id", f"r-new-{number}", None))
-    for batch in range(40):
-        harness.receive(_progress(1, batch)).step()
-    before = {
-        one.key.split("/")[2] for stale_resolves in harness.stale_resolves for one in stale_resolves
-    }
-    for batch in range(40):
-        harness.receive(_progress(2, batch)).step()
-
-    assert before == {"*"}
-    assert "querypulse/etl/unnamed/StreamingQueryFailed" in [
-        one.key for one in sum(harness.stale_resolves, ())
-    ]
+    keys = [f"querypulse/etl/{label}{end}" for label in closed for end in ("", "/warning")]
+    assert sorted(harness.stale) == keys
 
 
 def test_nothing_recovers_while_no_poll_shows_whether_an_unnamed_query_is_still_in_its_batch():
@@ -184,25 +163,6 @@ def test_nothing_recovers_while_no_poll_shows_whether_an_unnamed_query_is_still_
 
     assert recovery(5) is not None
     assert recovery(15) is None
-
-
-def test_critical_alert_of_one_unnamed_query_suppresses_no_other():
-    harness = unnamed(WorkerHarness(lag_allowed_offsets=1.0), 1, exception=CONFLICT)
-
-    def alert_of(name, severity, **state):
-        labels = {"app": "etl", "query": "unnamed", "alertname": name, "severity": severity}
-        return ActiveAlert(Alert(labels, {}, 0.0), **state)
-
-    evaluated = harness.worker.evaluated
-    health = DriverHealth(evaluated.evaluation, evaluated.snapshot, harness.clock())
-    critical = alert_of("StreamingQueryFailed", "critical", begun=True)
-    warning = alert_of("StreamingBatchSlow", "warning")
-    inhibition = Inhibition({critical.alert.key: critical}, health, 10.0, lambda _: False)
-    assert inhibition.suppressor(warning) is None
-    assert not supersedes(
-        alert_of("StreamingQueryStopped", "critical"),
-        alert_of("StreamingQueryFailed", "critical", begun=True, found=False),
-    )
 
 
 @pytest.mark.parametrize("name", ["unnamed", "00000001"])

@@ -73,7 +73,7 @@ class ClockedQuery:
             monitor=MONITOR,
             wall=wall,
         )
-        sent = [api_alerts(incident, wall) for incident in self.harness.offers[-1]]
+        sent = [api_alerts(incident.alerts, wall) for incident in self.harness.offers[-1]]
         return status(published).queries, status(published).alerts, sent
 
     @property

@@ -52,7 +52,7 @@ class Month:
         self._lifecycle = Lifecycle(
             "etl", Guidance("https://runbooks.example/{alertname}.md"), LifecycleSettings()
         )
-        self._outbox = Outbox(ReceiverCapabilities(per_minute=100.0, reconciles=True))
+        self._outbox = Outbox(ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0))
         self._hour = 0
 
     def pass_days(self, days: int) -> Size:
@@ -108,10 +108,10 @@ class Month:
         self.story.state.forget(at)
         evaluation, snapshot = self.story.evaluate(at), self.story.state.snapshot(at)
         incidents = self._lifecycle.update(evaluation, snapshot, at, WALL + at)
-        self._outbox.offer(incidents, WALL + at, self._lifecycle.stale_resolves)
+        self._outbox.offer(incidents, WALL + at)
         while (sent := self._outbox.begin(at, WALL + at)) is not None:
             self.notified += sent.ends_at is None
-            self._outbox.delivered(sent, WALL + at)
+            self._outbox.delivered(WALL + at)
         self._published = PublishedState(
             app="etl",
             spark_version="4.0.0",
@@ -127,7 +127,7 @@ class Month:
             objects=len(gc.get_objects()),
             queries=len(self.story.state.snapshot(self._hour * HOUR).queries),
             series=sum(not line.startswith("#") for line in text(self._published).splitlines()),
-            outbox=len(self._outbox.entries),
+            outbox=len(self._outbox.rows),
         )
 
 

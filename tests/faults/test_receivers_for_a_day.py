@@ -26,7 +26,7 @@ SLOW_SECONDS = 10.0
 EVERY, OPEN_FOR = 300.0, 900.0
 LIES = (gone, poison, wrong_token, lost_answer, partial(outage, 300.0), None)
 ROOM = 20
-"""Entries of each outbox: small, so that they are full early in the day."""
+"""Rows of each outbox: small, so that they are full early in the day."""
 
 DOWN = Route(fallback="works")
 ROUTES = {"down": DOWN, "slow": DOWN, "works": Route(severities=())}
@@ -83,7 +83,7 @@ class Day:
             for line in self.lines
         ]
         for delivery in self.deliveries:
-            delivery._outbox = Outbox(DayReceiver.capabilities, max_entries=ROOM)
+            delivery._outbox = Outbox(DayReceiver.capabilities, max_rows=ROOM)
         self.dispatch = Dispatch(self.deliveries, wall=self.wall)
 
     def pass_until(self, seconds):
@@ -128,7 +128,7 @@ def test_day_of_failing_receivers_costs_bounded_attempts_and_memory(caplog):
     assert late - early < MORE_OBJECTS
     assert lying.attempts < MOST_ATTEMPTS
     assert max(down.attempts, slow.attempts) < MOST_ATTEMPTS / 4
-    assert {len(delivery._outbox.entries) for delivery in day.deliveries} <= set(range(ROOM + 1))
+    assert {len(delivery._outbox.rows) for delivery in day.deliveries} <= set(range(ROOM + 1))
     assert day.deliveries[0].losses["evicted"] >= day.failed - 2 * ROOM
     # The last ones are not overdue yet.
     assert works.accepted >= {f"q{number}" for number in range(day.failed - 1)}

@@ -150,7 +150,7 @@ def wait_for_attempt(delivery, before):
     """Wait until one more attempt is recorded."""
     with delivery._changed:
         assert delivery._changed.wait_for(
-            lambda: sum(delivery.outcomes.values()) > before and not delivery._in_flight,
+            lambda: sum(delivery.outcomes.values()) > before and not delivery._outbox.is_sending,
             PATIENCE_SECONDS,
         )
 
@@ -169,7 +169,7 @@ labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "seve
 
 @atexit.register
 def notify():
-    delivery.offer((Incident((Alert(labels, {}, 1000.0),)),))
+    delivery.offer((Incident("key", labels, "critical", (Alert(labels, {}, 1000.0),)),))
     print(delivery.flush(60.0))
     delivery.close(1.0)
 """

@@ -282,16 +282,16 @@ def nest(path):
 
 
 def make_newer(path):
-    path.write_bytes(path.read_bytes().replace(b'"version":1', b'"version":2'))
+    path.write_bytes(path.read_bytes().replace(b'"version":2', b'"version":3'))
 
 
 def make_foreign(path):
-    path.write_text('{"entries": {"pager": [{"cake": "flour"}]}}')
+    path.write_text('{"version": 2, "rows": {"pager": [{"cake": "flour"}]}}')
 
 
 def spoil_a_failure(path):
     path.write_text(
-        '{"version": 1, "failures": [{"query_id": "id-1", "mark": "", "deaths": [{}]}]}'
+        '{"version": 2, "failures": [{"query_id": "id-1", "mark": "", "deaths": [{}]}]}'
     )
 
 
@@ -329,11 +329,11 @@ def test_second_process_waits_for_the_lock_and_then_takes_over(child, spool, fol
     assert one.flush(0.2) is False
     process.send_signal(signal.SIGKILL)
     process.wait()
-    late = until(lambda: one.load(0.0), "the lock is free")
+    late = until(lambda: one.load(0.0), "the lock is free").rows
     assert states(late) == {"pager": ["nothing", "firing"]}
 
     assert one.flush(PATIENCE_SECONDS)
-    kept = msgspec.json.decode(document(folder).read_bytes())["entries"]["pager"]
+    kept = msgspec.json.decode(document(folder).read_bytes())["rows"]["pager"]
     assert len(kept) == 2, "an offer made before the lock was free must not replace them"
     one.offer_rows("pager", (*late["pager"], entry(3)))
     assert one.flush(PATIENCE_SECONDS)

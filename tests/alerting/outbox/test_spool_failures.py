@@ -45,64 +45,32 @@ def spool(folder):
     assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
 
 
-def kept(spool, *failures, entries=()):
-    """A spool with these failures on the disk, closed."""
+def kept(spool, *failures, opened=(), entries=()):
+    """A spool with these on the disk, closed."""
     spool.load(PATIENCE_SECONDS)
     spool.offer_rows("pager", entries)
-    spool.offer_history(failures, ())
+    spool.offer_history(failures, opened)
     assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
 
 
 def left(spool):
     """The failures a new process restores."""
-    found = spool.load(PATIENCE_SECONDS)
-    return found.failures if found is not None else ()
+    return spool.load(PATIENCE_SECONDS).failures
 
 
 # -- storing failures -------------------------------------------------------------------------
 
 
-def kept_flaps(spool, *histories):
-    """A spool with these on the disk, closed."""
-    spool.load(PATIENCE_SECONDS)
-    spool.offer_history((), histories)
-    assert spool.flush(PATIENCE_SECONDS)
-    spool.close(PATIENCE_SECONDS)
-
-
-def left_flaps(spool):
-    """How often alerts have fired, as a new process restores it."""
-    return spool.load(PATIENCE_SECONDS).opened
-
-
-def test_next_process_restores_how_often_alerts_fired(spool):
-    history = Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5))
-    kept_flaps(spool(), history)
+def test_next_process_restores_failures_opened_alerts_and_rows_once(spool):
+    opened = Opened("StreamingQueryFailed", "a", (WALL, WALL + 9.5))
+    kept(spool(), failed(1), failed(2), opened=(opened,), entries=(entry(1),))
     successor = spool()
+    restored = successor.load(PATIENCE_SECONDS)
 
-    assert left_flaps(successor) == (history,)
-    assert successor.take_flaps() == ()
-
-
-def test_next_process_restores_failures_and_entries(spool):
-    kept(spool(), failed(1), failed(2), entries=(entry(1),))
-    successor = spool()
-
-    assert successor.load(PATIENCE_SECONDS) == {"pager": (entry(1),)}
-    assert successor.take_failures() == (failed(1), failed(2))
-
-
-def test_failures_are_restored_once(spool):
-    kept(spool(), failed())
-    successor = spool()
-
-    assert left(successor) == (failed(),)
-    assert successor.take_failures() == ()
-
-
-def test_first_process_restores_no_failures(spool):
-    assert left(spool()) == ()
+    assert restored.rows == {"pager": (entry(1),)}
+    assert (restored.failures, restored.opened) == ((failed(1), failed(2)), (opened,))
+    assert successor.load(0.0) is None
 
 
 def test_failures_stay_without_an_offer(spool):
@@ -128,7 +96,7 @@ def test_offer_before_taking_does_not_replace_stored_failures(spool):
     kept(spool(), failed())
     successor = spool()
     successor.start()
-    successor.offer_failures(())
+    successor.offer_history((), ())
     assert left(successor) == (failed(),)
     assert successor.flush(PATIENCE_SECONDS)
     successor.close(PATIENCE_SECONDS)
@@ -139,33 +107,30 @@ def test_offer_before_taking_does_not_replace_stored_failures(spool):
 def test_unchanged_failures_are_written_once(spool, folder):
     keeper = spool()
     keeper.load(PATIENCE_SECONDS)
-    keeper.offer_failures((failed(),))
-    assert keeper.flush(PATIENCE_SECONDS)
-    (file,) = folder.glob("outbox-*.json")
-    before = file.stat().st_ino
-    for _ in range(3):
-        keeper.offer_failures((failed(),))
-    keeper.offer_rows("pager", ())
-    assert keeper.flush(PATIENCE_SECONDS)
-    assert file.stat().st_ino == before
-    keeper.offer_failures((failed(times=3),))
-    assert keeper.flush(PATIENCE_SECONDS)
 
-    assert file.stat().st_ino != before
+    def written(times):
+        keeper.offer_history((failed(times=times),), ())
+        keeper.offer_rows("pager", ())
+        assert keeper.flush(PATIENCE_SECONDS)
+        (file,) = folder.glob("outbox-*.json")
+        return file.stat().st_ino
+
+    first = written(2)
+    assert [written(2) == first, written(2) == first, written(3) == first] == [True, True, False]
 
 
 def test_forked_child_neither_takes_nor_writes_failures(spool):
     kept(spool(), failed())
     one = spool()
-    one.load(PATIENCE_SECONDS)
+    one.start()
     with one._changed:
         process = os.fork()
         if process == 0:
-            one.offer_failures(())
-            os._exit(0 if one.take_failures() == () else 1)
+            one.offer_history((), ())
+            os._exit(0 if one.load(PATIENCE_SECONDS) is None else 1)
     assert os.waitpid(process, 0)[1] == 0
 
-    assert one.take_failures() == (failed(),)
+    assert left(one) == (failed(),)
 
 
 def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
@@ -182,26 +147,30 @@ def test_failures_held_by_another_process_are_taken_over_later(spool, monkeypatc
     first = spool()
     first.load(PATIENCE_SECONDS)
     second = spool()
-    assert left(second) == ()
-    second.offer_failures((failed(2),))
-    first.offer_failures((failed(1),))
+    assert second.load(PATIENCE_SECONDS) is None
+    second.offer_history((failed(2),), ())
+    first.offer_history((failed(1),), ())
     first.close(PATIENCE_SECONDS)
-    until(lambda: second.load(0.0) is not None, "the lock is free")
 
-    assert second.take_failures() == (failed(1),)
+    assert until(lambda: second.load(0.0), "the lock is free").failures == (failed(1),)
 
 
 # -- through the worker -----------------------------------------------------------------------
 
 
+def remembering(spool, timeout=PATIENCE_SECONDS):
+    """What is kept in the spool, with what was left there."""
+    result = Remembering(spool)
+    result.left = spool.load(timeout)
+    return result
+
+
 def run_process(spool, *, at, restart_budget=3, watched=True):
     """The alerts of a process that starts at second ``at``, commits and fails."""
-    spool.load(PATIENCE_SECONDS)
-    harness = WorkerHarness(Remembering(spool) if watched else None, restart_budget=restart_budget)
+    harness = WorkerHarness(remembering(spool) if watched else None, restart_budget=restart_budget)
     harness.wall = WALL + at
     harness.started().step(1.0).commit(batch=at).step(1.0)
     harness.ended(exception=CONFLICT).step().step()
-    assert spool.flush(PATIENCE_SECONDS)
     spool.close(PATIENCE_SECONDS)
     return dict(harness.reported)
 
@@ -231,13 +200,14 @@ def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
     slow = spool()
     slow.load(PATIENCE_SECONDS)
     one = spool()
-    assert one.load(PATIENCE_SECONDS) is None
-    harness = WorkerHarness(Remembering(one))
+    memory = remembering(one)
+    assert memory.left is None
+    harness = WorkerHarness(memory)
     harness.wall = WALL + 240
     harness.started().step(1.0).commit(batch=240).step(1.0).ended(exception=CONFLICT).step().step()
     assert dict(harness.reported) == {"StreamingQueryFailed": "a"}
     slow.close(PATIENCE_SECONDS)
-    until(lambda: one.load(0.0) is not None, "the lock is free")
+    memory.left = until(lambda: one.load(0.0), "the lock is free")
     harness.step().step()
     assert one.flush(PATIENCE_SECONDS)
     one.close(PATIENCE_SECONDS)
@@ -247,28 +217,17 @@ def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
 
 
 class FakeSpool:
-    """A spool in memory."""
+    """A spool in memory: the failures that it was offered."""
 
-    def __init__(self, *found):
-        self.found = found
+    def __init__(self):
         self.offers = []
 
-    def take_failures(self):
-        found, self.found = self.found, ()
-        return found
-
-    def offer_failures(self, kept):
-        if not self.offers or self.offers[-1] != kept:
-            self.offers.append(kept)
-
-    def take_flaps(self):
-        return ()
-
-    def offer_flaps(self, kept):
-        """Another test covers them."""
+    def offer_history(self, failures, opened):
+        if not self.offers or self.offers[-1] != failures:
+            self.offers.append(failures)
 
 
-def times(fake_spool):
+def times_of(fake_spool):
     return [[died.at - WALL for one in kept for died in one.deaths] for kept in fake_spool.offers]
 
 
@@ -281,7 +240,7 @@ def test_clock_drift_does_not_offer_a_failure_twice():
         harness.wall = WALL + drift
         harness.step()
 
-    assert times(fake_spool) == [[], [pytest.approx(1000.0 + TICK_SECONDS)]]
+    assert times_of(fake_spool) == [[], [pytest.approx(1000.0 + TICK_SECONDS)]]
 
 
 @pytest.mark.fault(
@@ -300,13 +259,13 @@ def test_time_of_a_failure_follows_a_clock_change():
 
     failed_at = pytest.approx(1000.0 + TICK_SECONDS)
     an_hour_earlier = pytest.approx(1000.0 + TICK_SECONDS - 3600.0)
-    assert times(fake_spool) == [[], [failed_at], [an_hour_earlier]]
+    assert times_of(fake_spool) == [[], [failed_at], [an_hour_earlier]]
 
 
 def test_redacted_error_class_is_not_stored():
     fake_spool = FakeSpool()
-    remembering = Remembering(fake_spool, lambda text: text.replace("Concurrent", "***"))
-    WorkerHarness(remembering).started().step().ended(exception=CONFLICT).step()
+    memory = Remembering(fake_spool, lambda text: text.replace("Concurrent", "***"))
+    WorkerHarness(memory).started().step().ended(exception=CONFLICT).step()
 
     ((one,),) = fake_spool.offers[1:]
     assert [died.error_class for died in one.deaths] == ["***AppendException"]
