@@ -210,8 +210,7 @@ class Runtime:
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server, guard)
         push = partial(Publisher, interval_seconds=settings.push_interval_seconds)
-        targets = components.push_targets
-        self._publishers = [push(target, self._pushed, guard) for target in targets]
+        self._publishers = [push(to, self._pushed, guard) for to in components.push_targets]
         self._facts = MonitorFacts(
             app=app,
             labels=settings.labels,
