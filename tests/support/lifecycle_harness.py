@@ -89,6 +89,8 @@ class LifecycleHarness:
         self.reported: list[str] = []
         self.ended: list[Incident] = []
         self.closed: list[str] = []
+        self.updated: tuple[Incident, ...] = ()
+        """What the newest update returned, with stale incidents."""
         self.incidents: tuple[Incident, ...] = ()
         self.silences: list[Silence] = []
         self.pauses: tuple[Pause, ...] = ()
@@ -127,11 +129,11 @@ class LifecycleHarness:
         evaluation = Evaluation(tuple(self._findings()), self._healths())
         snapshot = Snapshot(self.now, 0.0, tuple(self._queries.values()), pauses=self.pauses)
         wall = WALL + self.now + self.wall_jump
-        updated = self.lifecycle.update(
+        self.updated = self.lifecycle.update(
             evaluation, snapshot, self.now, wall, self.silences, is_last=self.is_last
         )
-        self.closed += [f"{self.now:g} {subject(stale)}" for stale in updated if stale.is_stale]
-        self.incidents = tuple(incident for incident in updated if not incident.is_stale)
+        self.closed += [f"{self.now:g} {subject(one)}" for one in self.updated if one.is_stale]
+        self.incidents = tuple(one for one in self.updated if not one.is_stale)
         self._report()
         return self.incidents
 
