@@ -19,8 +19,8 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 WARNING = Severity.WARNING.value
 CRITICAL = Severity.CRITICAL.value
-OF_CRITICAL, OF_WARNING = "the critical incident", "the warning"
-"""What an open alert goes on in, as its end in an incident of the other severity says it."""
+OF_CRITICAL, OF_WARNING, OF_ANOTHER = "the critical incident", "the warning", "another incident"
+"""What an open alert goes on in, as its end in an earlier incident says it."""
 
 
 class Alert(msgspec.Struct, frozen=True):
@@ -54,7 +54,11 @@ class Alert(msgspec.Struct, frozen=True):
     @property
     def goes_on(self) -> bool:
         """Whether it has ended in this incident only, and goes on in another."""
-        return self.annotations.get("superseded_by") in {OF_CRITICAL, OF_WARNING}
+        return self.annotations.get("superseded_by") in {
+            OF_CRITICAL,
+            OF_WARNING,
+            OF_ANOTHER,
+        }
 
     def ended(self, wall: float, **notes: str) -> Alert:
         """The alert, ended at Unix time ``wall``, with annotations that say how."""

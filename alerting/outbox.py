@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.states import LOSS_REASONS, DeliveryOutcome
-from .alert import Incident
+from .alert import OF_ANOTHER, Incident
 from .receivers.receiver import DeliveryError, ReceiverCapabilities
 from .retries import Schedule
 
@@ -365,10 +365,26 @@ class Outbox:
             may_go = has_token or (is_untried and reason is Reason.TRIGGER)
             if may_go and (is_untried or self._due_at(row, reason) <= now):
                 self._schedule.spend(now)
-                self._in_flight = InFlight(row.message(wall), row, flush)
+                self._in_flight = InFlight(self._message(row, wall), row, flush)
                 self._put(_begun(row, self._in_flight.message))
                 return self._in_flight.message
         return None
+
+    def _message(self, row: OutboxRow, wall: float) -> Incident:
+        """What to send; a receiver of single alerts learns which of them go on elsewhere."""
+        message = row.message(wall)
+        if not self._capabilities.groups_itself or message.is_stale:
+            return message
+        firing = [alert.labels for other in self._rows.values() for alert in other.incident.firing]
+        return replace(
+            message,
+            alerts=tuple(
+                alert
+                if alert.ends_at is None or alert.labels not in firing
+                else replace(alert, annotations={**alert.annotations, "superseded_by": OF_ANOTHER})
+                for alert in message.alerts
+            ),
+        )
 
     def next_at(self, now: float, wall: float) -> float | None:
         """When ``begin`` may find something; None if there is nothing to send."""

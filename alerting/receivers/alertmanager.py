@@ -105,16 +105,17 @@ def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -
 def api_alerts(
     alerts: Iterable[Alert], wall: float, external_url: str = ""
 ) -> list[dict[str, Any]]:
-    """The alerts to post: open ones unless they are muted, and those that ended lately."""
-    return [
-        _api_alert(alert, wall, external_url)
-        for alert in alerts
-        if (not alert.muted if alert.ends_at is None else not _is_long_over(alert, wall))
-    ]
+    """The alerts to post: open ones unless they are muted, and those that ended lately.
+
+    One that goes on in another incident has the same labels there: its end would end both.
+    """
+    return [_api_alert(alert, wall, external_url) for alert in alerts if _is_posted(alert, wall)]
 
 
-def _is_long_over(alert: Alert, wall: float) -> bool:
-    return alert.ends_at is not None and wall - alert.ends_at > RESEND_RESOLVED_SECONDS
+def _is_posted(alert: Alert, wall: float) -> bool:
+    if alert.ends_at is None:
+        return not alert.muted
+    return not alert.goes_on and wall - alert.ends_at <= RESEND_RESOLVED_SECONDS
 
 
 def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:

@@ -486,6 +486,7 @@ def shown(reading, forged=0):
     worker = WorkerHarness().step().worker
     facts = MonitorFacts(
         app="etl",
+        labels={},
         spark_version="4.0.0",
         lag_by_partition=False,
         path=Path(reading.source),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.deliveries import (
     WALL,
     gone,
@@ -191,6 +192,22 @@ def test_late_page_says_how_late_it_is():
     harness = Harness().offer(incident())
     message = harness.at(100).begin()
     assert message.alerts[0].annotations["delivery_delay_seconds"] == "100"
+
+
+def test_receiver_of_single_alerts_learns_which_of_them_go_on_in_another_incident():
+    """A member of a group recovers, and fails alone later: the group's message must not end it."""
+    harness = delivered(incident("*"), capabilities=GROUPS)
+    (group,) = [row.incident for row in harness.outbox.rows]
+    ended = replace(group, alerts=(*group.alerts, group.alerts[0].ended(WALL + 5)))
+    own = replace(incident("b"), alerts=group.alerts)
+    messages = {}
+    harness.offer(ended, own)
+    while (message := harness.begin()) is not None:
+        messages[message.query] = message
+        harness.end()
+
+    assert [alert.goes_on for alert in messages["*"].alerts] == [False, True]
+    assert [alert.goes_on for alert in messages["b"].alerts] == [False]
 
 
 def test_receiver_that_groups_itself_gets_each_change_and_repeats():

@@ -95,6 +95,15 @@ def test_ended_alert_states_its_end():
     assert ends_in(holding(alert("a", ends_at=NOW - 9), alert("b"))) == [-9, 24 * 3600]
 
 
+@pytest.mark.parametrize("successor", ["the critical incident", "the warning", "another incident"])
+def test_alert_that_goes_on_in_another_incident_is_not_ended(successor):
+    over = alert(starts_at=NOW - 9, ends_at=NOW - 1)
+    moved = replace(over, annotations={**over.annotations, "superseded_by": successor})
+
+    assert api_alerts([moved], NOW) == []
+    assert len(api_alerts([over], NOW)) == 1
+
+
 def test_alert_never_ends_before_it_starts():
     """Alertmanager would reject it."""
     (posted,) = api_alerts([alert(starts_at=NOW, ends_at=NOW - 1)], NOW)
