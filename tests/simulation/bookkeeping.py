@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from querypulse.alerting.lifecycle import Evaluated
-from querypulse.alerting.outbox_entry import OutboxEntry
+from querypulse.alerting.outbox import OutboxRow
 from querypulse.listener.state.identity import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.state.query import Query, Totals
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
@@ -35,7 +35,7 @@ class Bookkeeping(Property):
         self._totals: dict[tuple[SimDriver, str], Totals] = {}
         self._owners: dict[tuple[SimDriver, str], str] = {}
         self._names: dict[str, str] = {}
-        self._unreported: dict[Courier, dict[str, OutboxEntry]] = {}
+        self._unreported: dict[Courier, dict[str, OutboxRow]] = {}
         self._losses: dict[Courier, int] = {}
         self._within_at = stage.time.now
 
@@ -133,7 +133,7 @@ class Bookkeeping(Property):
         else:
             self._losses[courier] += len(gone)
 
-    def _is_silenced(self, row: OutboxEntry) -> bool:
+    def _is_silenced(self, row: OutboxRow) -> bool:
         """Whether nobody wants it any more."""
         wall = self._stage.time.wall()
         silences = self._stage.silences.given
@@ -149,8 +149,8 @@ class Bookkeeping(Property):
         return key in known or receiver.kind == "alertmanager"
 
 
-def _must_be_reported(row: OutboxEntry) -> bool:
-    return row.is_unsent and row.is_critical and not row.incident.muted
+def _must_be_reported(row: OutboxRow) -> bool:
+    return row.is_unsent and row.incident.is_critical and not row.incident.muted
 
 
 def _check_events(driver: SimDriver) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.delivery import Delivery, Route
-from querypulse.alerting.outbox_entry import OutboxEntry
-from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
+from querypulse.alerting.outbox import OutboxRow
+from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.guard import Guard
 
 from .clock import Time
@@ -64,20 +64,14 @@ class Courier(Delivery):
         self._kill = kill
 
     @property
-    def rows(self) -> tuple[OutboxEntry, ...]:
-        """The outbox entries of the receiver."""
-        return self._outbox.entries
+    def rows(self) -> tuple[OutboxRow, ...]:
+        """The outbox rows of the receiver."""
+        return self._outbox.rows
 
     def pump(self) -> None:
         """Send what is due; the next request follows the answer to this one."""
         now, wall = self._time.now, self._time.wall()
-        if self._in_flight or not self._is_alive():
-            return
-        asked = self._outbox.question(now, wall)
-        if asked:
-            self._in_flight = True
-            latency = self.receiver.latency
-            self._time.after(latency / 2, lambda: self._ask_what_is_open(asked))
+        if self._outbox.is_sending or not self._is_alive():
             return
         next_at = self._outbox.next_at(now, wall)
         if next_at is None or next_at > now:
@@ -85,10 +79,10 @@ class Courier(Delivery):
         incident = self._outbox.begin(now, wall)
         if incident is None:
             return
-        self._in_flight = True
         with self._changed:
             self._save()
-        self._write_ahead(incident)
+        if self._spool is not None and not incident.is_over:
+            self._spool.write_ahead()
         self._between()
         rejected = self.receiver.reject(incident, self._driver, self._about)
         refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
@@ -98,19 +92,6 @@ class Courier(Delivery):
             self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
         self._time.after(latency, lambda: self._answered(incident, refusal))
         self._between()
-
-    def _ask_what_is_open(self, asked: tuple[Incident, ...]) -> None:
-        found = self.receiver.left_open(asked) if self.receiver.takes else None
-        self._time.after(self.receiver.latency / 2, lambda: self._found(asked, found))
-
-    def _found(self, asked: tuple[Incident, ...], found: tuple[LeftOpen, ...] | None) -> None:
-        if not self._is_alive():
-            return
-        self._answered_question(asked, found)
-        try:
-            self.pump()
-        except Killed:
-            self._kill()
 
     def _arrive(self, incident: Incident, *, doubted: bool) -> None:
         # A request on its way arrives even if its sender is killed meanwhile.
@@ -123,7 +104,7 @@ class Courier(Delivery):
         try:
             self._between()
             self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
-            self._record(incident, refusal, self._round)
+            self._record(incident, refusal)
             self._between()
             self.pump()
         except Killed:

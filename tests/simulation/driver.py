@@ -55,16 +55,21 @@ class SimGuard(Guard):
 
 
 class Handing:
-    """The hand-over of incidents: the process may be killed before it, and after it."""
+    """The hand-over of incidents: the process may be killed before it, and after it.
+
+    ``open`` are the incidents that were open at the last one.
+    """
 
     def __init__(self, dispatch: Dispatch, between: Callable[[], None]) -> None:
         self._dispatch = dispatch
         self._between = between
+        self.open: tuple[Incident, ...] = ()
 
-    def offer(self, incidents: tuple[Incident, ...], stale_resolves: tuple[Incident, ...]) -> None:
+    def offer(self, incidents: tuple[Incident, ...]) -> None:
         """Hand them over."""
         self._between()
-        self._dispatch.offer(incidents, stale_resolves)
+        self.open = tuple(incident for incident in incidents if not incident.is_over)
+        self._dispatch.offer(incidents)
         self._between()
 
 
@@ -126,9 +131,13 @@ class SimDriver:
             for one in receivers
         ]  # fmt: skip
         self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
-        rows = spool.load() if spool is not None else None
-        if rows is not None:
-            self.lifecycle.restore(self.dispatch.restore(rows), time.now)
+        self.handing = Handing(self.dispatch, self.between)
+        remembering = Remembering(spool)
+        kept = spool.load() if spool is not None else None
+        self.restored = kept is not None
+        if kept is not None:
+            remembering.left = kept
+            self.lifecycle.restore(self.dispatch.restore(kept.rows), time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,
@@ -162,8 +171,8 @@ class SimDriver:
                 probe_expected=True,
             ),
             self.lifecycle,
-            Handing(self.dispatch, self.between),
-            remembering=Remembering(spool),
+            self.handing,
+            remembering=remembering,
             redact=_unchanged,
             on_error=self.guard.report,
             on_evaluated=self._evaluated,

@@ -11,14 +11,14 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
+from querypulse.alerting.alert_text import summary_of
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Open
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Property, Violation, WorldView, is_of_unnamed, is_up
+from .stage import Property, Violation, WorldView, is_up
 
 OLD_SECONDS = 130.0
 """Older than the window of a run that has not committed yet."""
@@ -29,9 +29,6 @@ WORDS = "never committed, over restarts"
 MOST = {query_failed.NAME: 1}
 POISON = "poison_batch"
 EARLIER = "in earlier processes"
-MORE_AT_WEBHOOKS = 1
-"""That the batch also failed in earlier processes, or that one batch fails repeatedly, is news,
-and a webhook is notified of it."""
 MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch ends separately from one over restarts."""
 
@@ -43,40 +40,28 @@ class Looping(Property):
         super().__init__(stage)
         self._probed: defaultdict[str, set[float]] = defaultdict(set)
         """When each query failed, as far as a probe showed the run in time: then its batch is known."""
-        self._named_at: dict[tuple[str, str, float], float] = {}
-        """When an incident of a receiver first named a batch: a later batch is no news."""
-        self._named: defaultdict[tuple[str, str, float], set[str]] = defaultdict(set)
-        """How it named a batch."""
+        self._suppressed_at: dict[SimDriver, float] = {}
+        """When an incident of a whole driver was last open."""
 
     def tick(self) -> None:
         """Check the incidents of each receiver, and how often it has notified."""
         now = self._stage.time.now
-        self._remember_named()
         for query in self._stage.queries.values():
             probe = self.driver_of(query).probe
             self._probed[query.key].add(probe.batches.get(query.key, inf))
             began_at = min((one.at for one in query.failures), default=now)
             receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:
+                self._check_words(query)
+                self._check_poison(query)
                 for receiver in receivers:
                     self._check_count(receiver, query)
-                    self._check_words(receiver, query)
-                    self._check_poison(receiver, query)
             if now < query.bad_runs_until:
                 for receiver in receivers:
                     self._check_flapping(receiver, query)
 
-    def _remember_named(self) -> None:
-        for receiver in self._stage.receivers:
-            for one in receiver.open.values():
-                if POISON in one.words:
-                    place = (receiver.name, one.key, one.opened_at)
-                    self._named_at.setdefault(place, self._stage.time.now)
-                    self._named[place].add(one.words)
-
     def _check_count(self, receiver: SimReceiver, query: SimQuery) -> None:
-        webhook = receiver.kind == "webhook"
-        if webhook and not self._stage.plan.setup.spool:
+        if receiver.kind == "webhook" and not self._stage.plan.setup.spool:
             # A new process cannot know what the webhook knows.
             return
         if query.checkpoint.planned_at == -inf:
@@ -91,7 +76,7 @@ class Looping(Property):
         )
         # The ends of drivers are counted by P5.
         for (key, name), times in received.items():
-            most = MOST.get(name, MOST_OF_OTHERS) + MORE_AT_WEBHOOKS * webhook
+            most = MOST.get(name, MOST_OF_OTHERS)
             # A rejected message is sent once more when its incident ends.
             most += self._is_rejected(receiver, query, name)
             if name != driver_down.NAME and times > most:
@@ -99,20 +84,26 @@ class Looping(Property):
                     "P9", f"{receiver.name} notified {times} times of {key} in one loop"
                 )
 
-    def _check_words(self, receiver: SimReceiver, query: SimQuery) -> None:
+    def _check_words(self, query: SimQuery) -> None:
         """Check that a failure of a batch that an earlier process planned says so."""
-        if not self._must_say_so(query) or self._is_rejected(receiver, query, query_failed.NAME):
-            return
-        shown = [one for one in receiver.open.values() if query.key in dict(one.shown)]
-        if any((query.key, query_flapping.NAME) in one.shown for one in shown):
+        if not self._must_say_so(query) or self._summaries(query, query_flapping.NAME):
             # A further failure of a query that flaps is not reported.
             return
-        mine = [one.words for one in shown if (query.key, query_failed.NAME) in one.shown]
-        if not any(WORDS in words for words in mine):
+        mine = self._summaries(query, query_failed.NAME)
+        if not any(WORDS in summary for summary in mine):
             raise Violation(
-                "P9", f"nothing at {receiver.name} says that the batch of {query.key} fails in "
-                f"process after process: {mine}"
+                "P9", f"no alert says that the batch of {query.key} fails in process after "
+                f"process: {mine}"
             )  # fmt: skip
+
+    def _summaries(self, query: SimQuery, name: str) -> list[str]:
+        """What the open alerts of this name say about the query."""
+        driver = self.driver_of(query)
+        return [
+            summary_of(alert)
+            for alert in driver.lifecycle.alerts
+            if (query.key, name) in driver.about(alert)
+        ]
 
     def _must_say_so(self, query: SimQuery) -> bool:
         """Whether its driver knows that its batch failed, and that an earlier process planned it."""
@@ -145,7 +136,7 @@ class Looping(Property):
         # The storage may have refused at the start of each run.
         return records and began and query.key in driver.probe.dated
 
-    def _check_poison(self, receiver: SimReceiver, query: SimQuery) -> None:
+    def _check_poison(self, query: SimQuery) -> None:
         """Check that a batch that has spent the restart budget is named."""
         if query.checkpoint.planned_at == -inf:
             # A continuous query plans no batch, and each failure may be in another one.
@@ -153,9 +144,8 @@ class Looping(Property):
         if any(one.at not in self._probed[query.key] for one in query.failures[-1:]):
             # The batch of the last failure is not known, and the alert names another one.
             return
-        failed_at = self._in_its_batch(query)
-        if self._is_spent(receiver, failed_at, query):
-            self._says(receiver, query, f"batch {query.checkpoint.batch} failed ", POISON)
+        if self._is_spent(self._in_its_batch(query), query):
+            self._check_says(query, f"batch {query.checkpoint.batch} failed ", POISON)
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that a query that has spent it within the restart window notifies nobody again."""
@@ -163,18 +153,15 @@ class Looping(Property):
         # A failure whose event was lost or is late may be unknown.
         known = [one.at for one in query.failures if one.known]
         lately = [at for at in known if known[-1] - at <= window]
-        if not self._is_spent(receiver, lately, query):
+        if not self._is_spent(lately, query):
             return
-        self._says(receiver, query, "failures within ", EARLIER)
+        self._check_says(query, "failures within ", EARLIER)
         notified = [
             one for one in receiver.notifications if any(k == query.key for k, _ in one.named)
         ]
         mine = (query.key, query_flapping.NAME)
-        first = next(n for n, one in enumerate(notified) if mine in one.named)
-        news = receiver.kind == "webhook" and any(
-            POISON in one.words for one in receiver.open.values() if mine in one.shown
-        )
-        again = notified[first + 1 + MORE_AT_WEBHOOKS * news :]
+        flapping = [n for n, one in enumerate(notified) if mine in one.named]
+        again = notified[flapping[0] + 1 :] if flapping else []
         if again:
             raise Violation(
                 "P9", f"{receiver.name} notified of {again[0].key}, though "
@@ -196,25 +183,20 @@ class Looping(Property):
         now = self._stage.time.now
         return self._stage.silences.covered(query.spec, name, now - KNOWN_SECONDS, now)
 
-    def _is_spent(self, receiver: SimReceiver, failed_at: list[float], query: SimQuery) -> bool:
-        """Whether the failure that spends the restart budget can be known and sent by now."""
+    def _is_spent(self, failed_at: list[float], query: SimQuery) -> bool:
+        """Whether the failure that spends the restart budget can be known by now."""
         budget, driver = Limits().restart_budget, self.driver_of(query)
         if not self._stage.plan.setup.spool or len(failed_at) < budget:
             return False
-        if self._is_silenced(query, query_flapping.NAME):
-            return False
-        free_from = self._suppressed_until(receiver, driver)
+        # No alert of a query begins while a critical one of the whole driver is open.
+        is_whole = any(
+            incident.query == WHOLE_DRIVER and incident.is_critical
+            for incident in driver.handing.open
+        )
+        if is_whole:
+            self._suppressed_at[driver] = self._stage.time.now
+        free_from = self._suppressed_at.get(driver, -inf)
         return driver.attached and self._can_be_known(max(failed_at[budget - 1], free_from), driver)
-
-    def _suppressed_until(self, receiver: SimReceiver, driver: SimDriver) -> float:
-        """Until when a critical alert of the whole driver is open: no alert of a query begins then.
-
-        A failure does, and the flapping of a query is reported in addition to it.
-        """
-        if any(_is_of_driver(one, driver) for one in receiver.open.values()):
-            return self._stage.time.now
-        ends = (end.at for end in receiver.closed if _is_of_driver(end.incident, driver))
-        return max(ends, default=-inf)
 
     @staticmethod
     def _is_rejected(receiver: SimReceiver, query: SimQuery, name: str) -> bool:
@@ -226,32 +208,13 @@ class Looping(Property):
         seen_at = max(failed_at, driver.awake_since, driver.spark.paused_until)
         return self._stage.time.now - seen_at >= KNOWN_SECONDS
 
-    def _says(self, receiver: SimReceiver, query: SimQuery, *words: str) -> None:
-        about = [
-            one for one in receiver.open.values() if (query.key, query_flapping.NAME) in one.shown
-        ]
-        places = [(receiver.name, one.key, one.opened_at) for one in about]
-        named_at = min((self._named_at.get(place, inf) for place in places), default=inf)
-        if POISON in words and named_at < query.checkpoint.planned_at:
-            return
-        if self._is_rejected(receiver, query, query_flapping.NAME):
-            return
-        if query.spec.name is None and any(map(is_of_unnamed, receiver.open)):
+    def _check_says(self, query: SimQuery, *words: str) -> None:
+        shown = self._summaries(query, query_flapping.NAME)
+        if query.spec.name is None and shown:
             # Another query in the list of the unnamed ones is no news.
             return
-        shown = [one.words for one in about]
-        if POISON in words:
-            # A finite run that is stopped looks completed: until the next failure, the alert only
-            # counts failures, and what it named before is no news.
-            shown += [text for place in places for text in self._named[place]]
         if not any(all(word in text for word in words) for text in shown):
             raise Violation(
-                "P9", f"nothing at {receiver.name} says {words} of {query.key}, which fails in "
-                f"process after process: {shown}"
+                "P9", f"no alert says {words} of {query.key}, which fails in process after "
+                f"process: {shown}"
             )  # fmt: skip
-
-
-def _is_of_driver(one: Open, driver: SimDriver) -> bool:
-    """Whether it is a critical incident of the whole driver that this driver has sent."""
-    whole = any(key == WHOLE_DRIVER for key, _ in one.shown)
-    return whole and one.driver == driver.name and one.severity == "critical"

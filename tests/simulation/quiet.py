@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from math import inf
 
-from querypulse.alerting import active_alert
-from querypulse.alerting.outbox import STALE_RESOLVE_SECONDS
+from querypulse.alerting.lifecycle import (
+    FACTS,
+    FLAP_WINDOW_SECONDS,
+    LONGEST_CALM_SECONDS,
+    SHORTEST_CALM_SECONDS,
+)
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
@@ -26,8 +30,7 @@ from querypulse.alerting.rules import (
 from querypulse.listener.probe import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .looping import POISON, WORDS
-from .messages import Notification, Open
+from .messages import Notification
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .run import NOTABLE_SECONDS
@@ -39,7 +42,6 @@ from .stage import (
     Violation,
     WorldView,
     is_end_unreported,
-    is_lasting,
     is_of_all,
     is_of_unnamed,
     is_up,
@@ -104,7 +106,11 @@ class Quiet(Property):
             query = self._stage.queries.get(key)
             # A rejected alert is sent once more when it has ended.
             rejected = any((key, name) in other.named for other in receiver.rejected)
-            known = rejected or query is None or self._has_cause(receiver, query, name, one.at)
+            # What has not recovered for long enough is shown beside what has just begun.
+            beside = {other for named, other in one.named if named == key}
+            known = rejected or query is None or any(
+                self._has_cause(receiver, query, other, one.at) for other in beside
+            )  # fmt: skip
             if query is not None and not known:
                 raise Violation(
                     "P2",
@@ -289,13 +295,8 @@ class Quiet(Property):
             silenced = before is not None and self._stage.silences.covered(
                 query.spec, name, before.at, one.at
             )
-            shown = receiver.open.get(one.key)
-            # That a batch also failed in earlier processes, or that one batch fails repeatedly,
-            # is news when it becomes known.
-            says_more = before is not None and one.revision > before.revision and (
-                shown is not None and self._says_more(query, shown)
-            )  # fmt: skip
-            reported = late or silenced or nameless or says_more
+            reported = late or silenced or nameless
+            reported |= before is not None and self._has_moved(receiver, before, one)
             reported |= before is not None and self._outlasts_driver(
                 receiver, query, name, before, one
             )
@@ -316,18 +317,15 @@ class Quiet(Property):
             )
         self._check_slow_flapping(receiver, one)
 
-    def _says_more(self, query: SimQuery, shown: Open) -> bool:
-        """Whether it names a batch that fails each time, or that an earlier process planned.
-
-        The clock of the storage dates it, and that of the driver may have been set.
-        """
-        driver = self.driver_of(query)
-        # Of a query with another checkpoint now, the earlier one may have been that old.
-        planned_at = query.checkpoint.planned_at - max(0.0, driver.time.jump)
-        of_earlier = planned_at < driver.born_at or len(query.query_ids) > 1
-        # The summary of the unnamed queries' alert does not name a batch, but its list does.
-        named = POISON in shown.words or is_of_unnamed(shown.key)
-        return named or (of_earlier and WORDS in shown.words)
+    @staticmethod
+    def _has_moved(receiver: SimReceiver, before: Notification, one: Notification) -> bool:
+        """Whether a failure has joined what was only suspected, or the severity has changed."""
+        joined = _facts(one) and not _facts(before)
+        return joined or any(
+            before.at <= closed.at + UNDER_WAY_SECONDS and closed.incident.severity != one.severity
+            for closed in receiver.closed
+            if {key for key, _ in closed.incident.shown} & {key for key, _ in one.named}
+        )
 
     def _outlasts_driver(
         self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
@@ -413,7 +411,7 @@ class Quiet(Property):
         if any(name == driver_down.NAME for _, name in one.named):
             # Each end of a driver is another incident.
             return
-        since = one.at - active_alert.WITHIN_SECONDS
+        since = one.at - FLAP_WINDOW_SECONDS
         if not self._stage.plan.setup.spool:
             # Without a spool, each process counts for itself.
             boots = [at for at, name in self._stage.boots if name == one.driver and at <= one.at]
@@ -421,27 +419,21 @@ class Quiet(Property):
         same = [
             other.at for other in receiver.notifications
             # The watcher and a driver do not know how often the other has notified.
-            if (other.key, other.driver) == (one.key, one.driver) and since <= other.at <= one.at
-            # That another batch fails again and again is news under the same key.
-            and not (other.revision and any(name == query_flapping.NAME for _, name in other.named))
+            if (other.key, other.driver, other.named) == (one.key, one.driver, one.named)
+            and since <= other.at <= one.at
         ]  # fmt: skip
-        if len(same) <= SLOW_FLAPS or is_lasting(one.key):
+        if len(same) <= SLOW_FLAPS:
             return
         first, *_, last, now = same[-SLOW_FLAPS - 1 :]
-        if any(
-            is_lasting(other.key) and last < other.at and one.named & other.named
-            for other in receiver.notifications
-        ):
-            # That it lasted was news, under the other key; now it lasts again.
-            return
-        calm = max(active_alert.SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
-        if now - last < min(active_alert.LONGEST_CALM_SECONDS, calm):
+        calm = max(SHORTEST_CALM_SECONDS, last - first - UNDER_WAY_SECONDS)
+        if now - last < min(LONGEST_CALM_SECONDS, calm):
             raise Violation("P5", f"{one.key} was notified {len(same)} times within a day")
 
     def _check_resolves(self, receiver: SimReceiver) -> None:
         """Check resolves of incidents that were never open.
 
-        There are none; at a receiver that cannot be asked, they are few, late, and sent once.
+        Only PagerDuty gets them: of each query at each severity, once it was seen healthy, and once
+        in a process without a spool, which knows what is open.
         """
         done = self._resolved.get(receiver.name, 0)
         for at, key, driver in receiver.vain_resolves[done:]:
@@ -464,15 +456,9 @@ class Quiet(Property):
                 continue
             mark = (receiver.name, driver, boots[-1] if boots else 0.0)
             known = self._vain.setdefault(mark, {})
-            spools = self._stage.plan.setup.spool and receiver.kind == "pagerduty"
-            if spools and len(boots) > 1 and not known:
-                # So it was, before the receiver got it: the spool has this one.
-                known[key] = at
-                continue
-            late = not boots or at - boots[-1] >= LATE_SECONDS
-            within_a_minute = sum(at - before < 60.0 for before in known.values())
-            few = within_a_minute <= 60.0 / STALE_RESOLVE_SECONDS + len(self._stage.queries) + 2
-            if receiver.kind != "pagerduty" or key in known or not (late and few):
+            is_late = not boots or at - boots[-1] >= LATE_SECONDS
+            is_restored = driver in self._stage.drivers and self._stage.drivers[driver].restored
+            if receiver.kind != "pagerduty" or key in known or not is_late or is_restored:
                 raise Violation(
                     "P5", f"{receiver.name} got a resolve of {key}, which was never open"
                 )
@@ -494,6 +480,10 @@ class Quiet(Property):
                 self._lossy_at = self._stage.time.now + lasts
             if driver.bus.lost or late or not driver.probe.answers or not driver.attached:
                 self._blind_at = self._stage.time.now + lasts
+
+
+def _facts(one: Notification) -> set[str]:
+    return {name for _, name in one.named} & FACTS
 
 
 def _is_in_last_poll(driver: SimDriver, query: SimQuery) -> bool:

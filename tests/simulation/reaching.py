@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.active_alert import LONGEST_NEWS_SECONDS, SHORTEST_NEWS_SECONDS
-from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.outbox import HELD_SECONDS
+from querypulse.alerting.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.rules import driver_down, query_failed, query_flapping, query_stopped
+from querypulse.alerting.rules import driver_down, query_stopped
 from querypulse.listener.probe import Context
 from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Notification, Open
+from .messages import Notification
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import (
     DEATH_SECONDS,
@@ -33,12 +31,11 @@ from .stage import (
     Property,
     Violation,
     WorldView,
-    is_of_unnamed,
     is_seen,
     is_up,
     recovery_seconds,
 )
-from .truth import OF_BATCH, OF_SOURCE, WARNINGS, Episode, Health
+from .truth import OF_SOURCE, WARNINGS, Episode, Health
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """Conditions for which a warning must become critical."""
@@ -87,7 +84,7 @@ class Reaching(Property):
         which = answered if takes else f"{answered} is out"
         waited = episode.waited[which] = episode.waited.get(which, 0.0) + TICK_SECONDS
         promised = promised_seconds(self._stage, driver, query, episode, critical=critical)
-        promised += self._held_seconds(driver, query, episode, receiver)
+        promised += self._held_seconds(driver)
         if any(self._stage.silences.covers(query.spec, name) for name in SAYS[episode.health]):
             # An alert that still holds when the silence ends is sent then.
             waited = episode.waited[which] = min(waited, max(0.0, promised - DEATH_SECONDS))
@@ -102,15 +99,12 @@ class Reaching(Property):
             f"promised within {promised:.0f} s, and {answered}, notified nobody",
         )
 
-    def _held_seconds(
-        self, driver: SimDriver, query: SimQuery, episode: Episode, receiver: SimReceiver
-    ) -> float:
-        """How much later it is reported because of other open alerts."""
-        # That a flapping alert fires again is news only once it lasts longer than before.
-        flaps = any(one.held and self._names(one, query, episode) for one in receiver.open.values())
+    def _held_seconds(self, driver: SimDriver) -> float:
+        """How much later it is reported because of other alerts."""
         # An alert of the whole driver suppresses others until it has resolved.
         whole = RESOLVE_SECONDS if self._is_whole(driver) else 0.0
-        return whole + (_news_seconds(query) if flaps else 0.0)
+        # The second query that fails for one cause waits for a third one.
+        return whole + (GROUP_SECONDS if len(driver.queries) > 1 else 0.0)
 
     def _can_see(self, driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
         """Whether any signal could show it."""
@@ -172,10 +166,10 @@ class Reaching(Property):
     def _is_known(
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
     ) -> bool:
+        """Whether a person was notified of it, or of an incident that holds it."""
         return self._is_notified(query, episode, receiver, critical=critical) or any(
-            self._speaks(held, query, episode, critical=critical)
-            for held in receiver.open.values()
-            if not critical or self._is_loud(held)
+            held.severity == "critical" or not critical
+            for held in self.holds(receiver, query, SAYS[episode.health])
         )
 
     def _is_notified(
@@ -200,77 +194,6 @@ class Reaching(Property):
         driver = self.driver_of(query)
         stopped = driver.spark.context is Context.STOPPED and one.driver == driver.name
         return stopped and (WHOLE_DRIVER, query_stopped.NAME) in one.named
-
-    @staticmethod
-    def _is_loud(held: Open) -> bool:
-        """Whether a person was notified with severity critical."""
-        return held.received_severity == "critical"
-
-    def _speaks(self, held: Open, query: SimQuery, episode: Episode, *, critical: bool) -> bool:
-        """Whether an open incident covers the episode: it began just after the one before it."""
-        calm = recovery_seconds(query) + self._stage.longest_delay
-        # It may have been opened a moment ago, by a monitor that could not see the query.
-        before = min(episode.previous, episode.began_at - held.opened_at)
-        driver = self.driver_of(query)
-        missed_at, born_at = driver.probe.missed.get(query.key, -inf), driver.born_at
-        if missed_at < episode.began_at:
-            # A poll that lacks a run begins its recovery again.
-            before = min(before, episode.began_at - missed_at)
-        if held.opened_at < born_at:
-            # Each process counts the recovery from its own start.
-            before = min(before, episode.began_at - born_at)
-        relapse = before < calm + self._left_open_seconds(held, query)
-        if query.spec.name is None and is_of_unnamed(held.key):
-            # They share one incident, and further members notify nobody.
-            relapse = True
-        # A warning waits until a critical alert of the same query ends.
-        slow = self._is_warning(query, episode, critical=critical)
-        # Further failures of a flapping query are not news.
-        flaps = (query.key, query_flapping.NAME) in held.received
-        return (relapse or slow or flaps) and self._names(
-            held, query, episode, relapse=relapse, critical=critical
-        )
-
-    def _is_warning(self, query: SimQuery, episode: Episode, *, critical: bool) -> bool:
-        """Whether it is reported as a warning first: a hang also looks like a wait for executors."""
-        driver = self.driver_of(query)
-        bare = driver.spark.bare_until > driver.time.now
-        hidden = bare and not critical and episode.health is Health.STUCK
-        return episode.health in WARNINGS or hidden
-
-    def _names(
-        self,
-        held: Open,
-        query: SimQuery,
-        episode: Episode,
-        *,
-        relapse: bool = False,
-        critical: bool = False,
-    ) -> bool:
-        """Whether an open incident names the problem of this query."""
-        says = SAYS[episode.health]
-        if relapse and episode.health in OF_BATCH:
-            # A failure that is not over suppresses what its restarted run does.
-            says |= {query_failed.NAME}
-        slow = self._is_warning(query, episode, critical=critical)
-        if query.spec.name is None and is_of_unnamed(held.key):
-            return any(name in says or (slow and key == query.key) for key, name in held.received)
-        return any(key == query.key and (slow or name in says) for key, name in held.received)
-
-    def _left_open_seconds(self, held: Open, query: SimQuery) -> float:
-        """How much longer a receiver shows an incident of an earlier process without a spool.
-
-        Under a generic name for ever, because it may belong to another driver; at an
-        Alertmanager until it is clear that no other driver of the same app posts it.
-        """
-        driver = self.driver_of(query)
-        if driver.inherits or held.opened_at >= driver.born_at:
-            return 0.0
-        if is_generic(driver.app):
-            return inf
-        asked = any(one.capabilities.can_be_asked and held in one.open.values()
-                    for one in self._stage.receivers)  # fmt: skip
-        return HELD_SECONDS + 10.0 if asked else 0.0
 
     def _incident_began_at(self, query: SimQuery, episode: Episode) -> float:
         """When the incident began: a failure within the resolve time opens no other incident."""
@@ -425,8 +348,7 @@ class Reaching(Property):
                 for one in receiver.notifications for name in SAYS[Health.DEAD])
             or any((lasts or one.at >= refused_from) and (query.key, name) in one.named
                    for one in receiver.rejected for name in SAYS[Health.DEAD])
-            or any((query.key, name) in one.received
-                   for one in receiver.open.values() for name in SAYS[Health.DEAD])
+            or bool(self.holds(receiver, query, SAYS[Health.DEAD]))
             for receiver in self._stage.receivers
         )  # fmt: skip
 
@@ -452,13 +374,3 @@ def _reported_since(driver: SimDriver, query: SimQuery) -> float:
     opened = awake_since - driver.asleep_since >= GONE_AFTER_SECONDS
     still_open = opened and down_since - awake_since <= RESOLVE_SECONDS + 2 * POLL_SECONDS
     return driver.asleep_since if still_open else down_since
-
-
-def _news_seconds(query: SimQuery) -> float:
-    """After how long it is news that a problem is back whose alert is held open."""
-    longest = max(
-        (one.ended_at - one.began_at for one in query.truth.episodes if one.ended_at is not None),
-        default=0.0,
-    )
-    longest += recovery_seconds(query)
-    return min(LONGEST_NEWS_SECONDS, max(SHORTEST_NEWS_SECONDS, longest))

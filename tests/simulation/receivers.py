@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from random import Random
 
-from querypulse.alerting.alert import Incident
+from msgspec.structs import replace
+
+from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import headline_of, summary_of
-from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, still_open
+from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, left_open
 from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event
-from querypulse.alerting.receivers.receiver import DeliveryError, LeftOpen
+from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.receivers.webhook import Webhook, message_id
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.states import DeliveryOutcome
@@ -137,20 +140,22 @@ class SimReceiver:
     def accept(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
         """A message arrived; ``doubted`` when its sender will not learn of it."""
         if self.kind == "alertmanager":
-            self._alerts(incident, driver, about, doubted=doubted)
+            alerts = self._left_open(incident) if incident.is_stale else incident.alerts
+            self._alerts(incident, alerts, driver, about, doubted=doubted)
             return
         firing = [about(alert) for alert in incident.alerts if alert.ends_at is None]
         named = frozenset[tuple[str, str]]().union(*firing)
         take = self._page if self.kind == "pagerduty" else self._post
         take(incident, driver, named, doubted=doubted)
 
-    def left_open(self, stale_resolves: tuple[Incident, ...]) -> tuple[LeftOpen, ...]:
-        """The open ones of these incidents, as an Alertmanager reports them."""
+    def _left_open(self, incident: Incident) -> list[Alert]:
+        """The ends of what an Alertmanager shows as open of a stale incident."""
+        wall = self._time.wall()
         alerts = [
-            Shown(json.loads(key), _utc(one.starts_at), _utc(self._posted_at[key]))
+            Shown(json.loads(key), {}, _utc(one.starts_at), _utc(self._posted_at[key]))
             for key, one in self.open.items()
         ]
-        return still_open(stale_resolves, alerts)
+        return left_open(alerts, incident.labels, wall)
 
     def acknowledge(self) -> None:
         """Acknowledge all open incidents."""
@@ -195,24 +200,34 @@ class SimReceiver:
             self._notify(key, incident, driver, named, doubted=doubted)
         self._posted.add(identity)
 
-    def _alerts(self, incident: Incident, driver: str, about: About, *, doubted: bool) -> None:
+    def _alerts(
+        self,
+        incident: Incident,
+        alerts: Iterable[Alert],
+        driver: str,
+        about: About,
+        *,
+        doubted: bool,
+    ) -> None:
         """API v2: alerts are identified by labels; a repeated post of a firing alert is no news."""
         now_wall = self._time.wall()
-        for alert, posted in zip(incident.alerts, api_alerts(incident, now_wall), strict=True):
-            key = json.dumps(posted["labels"], sort_keys=True)
+        for alert in alerts:
+            if not api_alerts([alert], now_wall):
+                continue
+            key = json.dumps(alert.labels, sort_keys=True)
             if alert.ends_at is not None:
                 self._lapses.pop(key, None)
                 self._close(key, driver)
                 continue
             mine = about(alert)
             if key not in self.open:
-                self._open(key, incident, driver, mine)
-                self._notify(key, incident, driver, mine, doubted=doubted)
+                alone = replace(incident, severity=alert.labels["severity"], alerts=(alert,))
+                self._open(key, alone, driver, mine)
+                self._notify(key, alone, driver, mine, doubted=doubted)
             self.open[key].shown = mine
             self._posted_at[key] = self._time.now
             self.open[key].words = summary_of(alert)
-            critical = alert.labels["severity"] == "critical"
-            self._lapses[key] = self._time.now + (24 * 3600.0 if critical else 240.0)
+            self._lapses[key] = self._time.now + (24 * 3600.0 if alert.is_critical else 240.0)
 
     def _open(self, key: str, incident: Incident, driver: str, named: Named) -> None:
         now, held = self._time.now, _is_held(incident)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting import active_alert, reconciliation
 from querypulse.alerting.generic_apps import is_generic
-from querypulse.alerting.outbox import HELD_SECONDS, STALE_RESOLVE_SECONDS
+from querypulse.alerting.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
+from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
 from querypulse.alerting.retries import MISCONFIGURED_WAIT
 from querypulse.alerting.rules import (
     driver_down,
@@ -18,7 +18,7 @@ from querypulse.alerting.rules import (
 )
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Closed, Open
+from .messages import Closed, Named, Open
 from .promises import is_reported
 from .queries import SimQuery
 from .receivers import SimReceiver
@@ -48,13 +48,6 @@ LAPSE_SECONDS = 250.0
 SLOW_SECONDS = 20.0
 """Two messages to a slow receiver."""
 PROVEN_SECONDS = RESOLVE_SECONDS - 8.0
-KEYS_OF_QUERY = sum(
-    len(names)
-    for names in (
-        *(reconciliation.CRITICAL, reconciliation.CRITICAL),
-        *(reconciliation.ESCALATING, reconciliation.WARNINGS),
-    )
-)
 SLOWLY_KNOWN = OF_SOURCE | {Health.STUCK, Health.DELAYED, Health.SLOW}
 SEVERE = frozenset({Health.DEAD, Health.GONE})
 """Conditions that are known at once; a stuck query is known after its stall window."""
@@ -87,13 +80,14 @@ class Resolving(Property):
                 self._check_open(receiver, one)
 
     def _check_open(self, receiver: SimReceiver, one: Open) -> None:
-        keys = [key for key, _ in one.shown if key != WHOLE_DRIVER] + self._of_group(one)
+        shown = self._content(one)
+        keys = [key for key, _ in shown if key != WHOLE_DRIVER] + self._of_group(one)
         # Each process counts the recovery from its own start.
         born_at = max(driver.born_at for driver in self._stage.drivers.values())
         # A problem may be shorter than a tick.
         failed_at = max(map(self._unhealthy_at, keys), default=-inf)
         place = (receiver.name, one.key, max(born_at, one.opened_at, failed_at))
-        names = {name for _, name in one.shown}
+        names = {name for _, name in shown}
         if streaming_input_missing.NAME in names:
             # A query that reads nothing is healthy; ``feeding`` checks when the incident ends.
             return
@@ -130,6 +124,17 @@ class Resolving(Property):
                 f"has been healthy for {calm:.0f} s (promised: {bound:.0f} s)"
             )  # fmt: skip
 
+    def _content(self, one: Open) -> Named:
+        """What it shows, and what has joined it since: that is no reason to send it again."""
+        joined = (
+            driver.about(alert)
+            for driver in self._stage.drivers.values()
+            for incident in driver.handing.open
+            if incident.key == one.key
+            for alert in incident.firing
+        )
+        return one.shown.union(*joined)
+
     def _unhealthy_at(self, key: str) -> float:
         """When the query last became unhealthy."""
         query = self._stage.queries.get(key)
@@ -165,7 +170,7 @@ class Resolving(Property):
     def _cycles_seconds(self, key: str) -> float:
         """The duration of the query's newest cycles of failures: recovery takes as long."""
         begins = [one.began_at for one in self._stage.queries[key].truth.episodes]
-        return begins[-1] - begins[-active_alert.CYCLES :][0] if begins else 0.0
+        return begins[-1] - begins[-FLAPS:][0] if begins else 0.0
 
     def _is_of_others(self, one: Open) -> bool:
         """Whether it is the shared alert of unnamed queries, and one of them needs it."""
@@ -362,10 +367,13 @@ class Resolving(Property):
             if news and any(named == key for named, _ in refused.named):
                 return True
         return any(
-            any(named == key and other != name for named, other in driver.about(alert))
+            named == key
             for driver in self._stage.drivers.values()
             if driver.attached
-            for alert in driver.lifecycle.alerts
+            for incident in driver.handing.open
+            for alert in incident.firing
+            for named, other in driver.about(alert)
+            if incident.key != ended.key or (name != other and receiver.capabilities.groups_itself)
         )
 
     def _which(self, key: str) -> str:
@@ -400,9 +408,9 @@ class Resolving(Property):
         if one.starts_at > self._stage.time.wall():
             # The clock was set back: it seems to have begun after this process.
             return True
-        # Only a receiver that can be asked, or accepts resolves of unknown incidents, can be
-        # reconciled; under a generic name, the incident may belong to another driver.
-        return not receiver.capabilities.reconciles or is_generic(driver.app)
+        # One that keeps no state takes no ends of what an earlier process left; under a generic
+        # name, the incident may belong to another driver.
+        return receiver.capabilities.stale_after_seconds is None or is_generic(driver.app)
 
     def _of_group(self, one: Open) -> list[str]:
         """All queries, for a group that an earlier process has left open: all must be healthy."""
@@ -416,8 +424,7 @@ class Resolving(Property):
         driver = self._stage.drivers.get(one.driver)
         if driver is None or one.opened_at >= driver.born_at or driver.inherits:
             return 0.0
-        keys = KEYS_OF_QUERY * (len(driver.queries) + 2)
-        return STALE_RESOLVE_SECONDS * keys if receiver.kind == "pagerduty" else HELD_SECONDS + 10.0
+        return 0.0 if receiver.kind == "pagerduty" else ABANDONED_SECONDS + 10.0
 
     @staticmethod
     def _lateness(receiver: SimReceiver) -> float:

@@ -6,9 +6,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event
 
-from querypulse.alerting.active_alert import FlapHistory
-from querypulse.alerting.outbox_entry import OutboxEntry
-from querypulse.alerting.spool import Entries, Spool
+from querypulse.alerting.lifecycle import Opened
+from querypulse.alerting.outbox import OutboxRow
+from querypulse.alerting.spool import Kept, Spool
 from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery
 
@@ -57,25 +57,20 @@ class SimSpool(Spool):
         self._is_planned = False
         self._is_dead = False
 
-    def load(self, timeout: float = 0.0) -> Entries | None:
+    def load(self, timeout: float = 0.0) -> Kept | None:
         """What an earlier process left; None where there was no spool."""
         if not self._is_open:
             self._step()
         return super().load(timeout)
 
-    def offer(self, receiver: str, entries: tuple[OutboxEntry, ...]) -> None:
-        """Store these entries soon."""
-        super().offer(receiver, entries)
+    def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
+        """Store these rows soon."""
+        super().offer_rows(receiver, rows)
         self._plan()
 
-    def offer_failures(self, kept: tuple[FailedQuery, ...]) -> None:
-        """Store these failures soon."""
-        super().offer_failures(kept)
-        self._plan()
-
-    def offer_flaps(self, kept: tuple[FlapHistory, ...]) -> None:
+    def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
         """Store these soon."""
-        super().offer_flaps(kept)
+        super().offer_history(failures, opened)
         self._plan()
 
     def flush(self, timeout: float = 0.0) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Protocol
 
-from querypulse.alerting.alert import LASTING, OCCURRENCE
 from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import (
     batch_slow,
@@ -22,7 +21,8 @@ from querypulse.alerting.rules import (
 from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time
-from .driver import SimDriver
+from .driver import WHOLE_DRIVER, SimDriver
+from .messages import Open
 from .plan import Plan
 from .queries import SimQuery
 from .receivers import SimReceiver
@@ -88,6 +88,24 @@ class Property:
         """The newest process of the query's driver."""
         return self._stage.drivers[query.spec.driver]
 
+    def holds(self, receiver: SimReceiver, query: SimQuery, names: frozenset[str]) -> list[Open]:
+        """The open incidents of a receiver that hold one of these alerts of the query.
+
+        One that people read is not sent again when an alert joins it; they were notified of it.
+        """
+        driver = self.driver_of(query)
+        joined = {
+            incident.key
+            for incident in driver.handing.open
+            for alert in incident.firing
+            if any((query.key, name) in driver.about(alert) for name in names)
+        }
+        return [
+            held
+            for held in receiver.open.values()
+            if held.key in joined or any((query.key, name) in held.shown for name in names)
+        ]
+
     def lost_until(self, query: SimQuery) -> float:
         """Until when the query's events were lost."""
         return self.driver_of(query).bus.lost_until.get(query.key, -inf)
@@ -127,17 +145,16 @@ def is_end_unreported(stage: WorldView, query: SimQuery) -> bool:
 
 def is_of_all(key: str) -> bool:
     """Whether it is the key of a group or of the whole driver, at any receiver."""
-    return "/*/" in key or '"query": "*"' in key
+    return _is_of(WHOLE_DRIVER, key)
 
 
 def is_of_unnamed(key: str) -> bool:
     """Whether it is the key of the shared alert of unnamed queries, at any receiver."""
-    return f"/{UNNAMED}/" in key or f'"query": "{UNNAMED}"' in key
+    return _is_of(UNNAMED, key)
 
 
-def is_lasting(key: str) -> bool:
-    """Whether it is the other key of an alert that flaps, for when it lasts, at any receiver."""
-    return key.endswith(f"/{LASTING}") or f'"{OCCURRENCE}": "{LASTING}"' in key
+def _is_of(query: str, key: str) -> bool:
+    return key.removesuffix("/warning").endswith(f"/{query}") or f'"query": "{query}"' in key
 
 
 def is_up(receiver: SimReceiver, since: float = inf) -> bool:
