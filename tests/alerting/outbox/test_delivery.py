@@ -110,67 +110,6 @@ def test_newest_set_wins_and_offering_never_blocks(deliver):
     assert delivery.losses["obsolete"] == 1
 
 
-def test_failing_incident_does_not_block_the_others(deliver):
-    """Critical incidents go first; the failing one is retried later."""
-    recorder = Recorder(a=[wrong_token(), outage()])
-    delivery = deliver(recorder)
-    delivery.offer(
-        (incident("b", severity="warning"), incident("c", starts_at=WALL + 9), incident("a"))
-    )
-    recorder.wait_for(3)
-
-    assert delivery.flush(PATIENCE_SECONDS) is False
-    assert recorder.sent == [("a", "firing"), ("c", "firing"), ("b", "firing"), ("a", "firing")]
-    assert delivery.pending == 1
-
-
-def test_failed_page_is_retried_when_due(deliver):
-    """Retries use the monotonic clock: 1 s after an outage, 300 s after a wrong token."""
-    clock = Clock()
-    recorder = Recorder(a=[outage(), wrong_token()])
-    delivery = deliver(recorder, clock=clock)
-    for count, seconds in ((1, 0.0), (2, 1.0), (3, 301.0)):
-        clock.now = seconds
-        delivery.offer((incident(),))
-        recorder.wait_for(count)
-        booked(delivery)
-
-    assert delivery.flush(PATIENCE_SECONDS)
-    assert delivery.outcomes == outcomes(delivered=1, transient=1, misconfigured=1)
-
-
-def test_open_circuit_delays_everything_and_drops_nothing(deliver):
-    """The circuit opens after five failures in a row; new incidents wait for the next attempt."""
-    clock = Clock()
-    recorder = Recorder()
-    recorder.always = outage()
-    delivery = deliver(recorder, clock=clock)
-    pages = [incident(query) for query in "abcde"]
-    delivery.offer(pages)
-    recorder.wait_for(5)
-    booked(delivery)
-    assert delivery.circuit_open
-    delivery.offer([*pages, incident("f")])
-    recorder.always = None
-    clock.now = 1.0
-    delivery.offer([*pages, incident("f")])
-    recorder.wait_for(11)
-    booked(delivery)
-
-    assert not delivery.circuit_open
-    assert sorted(query for query, _ in recorder.sent[5:]) == list("abcdef")
-    assert recorder.sent[5] == ("f", "firing")
-
-
-def test_only_routed_incidents_are_sent(deliver):
-    recorder = Recorder()
-    delivery = deliver(recorder, route=Route(severities=("critical",), queries=("a*",)))
-    delivery.offer((incident("a1"), incident("b"), incident("a2", severity="warning")))
-    assert delivery.flush(PATIENCE_SECONDS)
-
-    assert recorder.sent == [("a1", "firing")]
-
-
 def test_delivered_incident_stays_with_its_receiver_until_it_ends(deliver):
     """It is only a warning by now; without further messages it would stay open."""
     recorder = Recorder()
@@ -361,22 +300,6 @@ def test_resolve_does_not_wait_for_the_spool(deliver):
     assert waits == [0]
 
 
-def test_successor_sends_what_was_left_and_nothing_twice(deliver):
-    spool, down = MemorySpool(), Recorder(b=[outage()])
-    earlier = deliver(down, spool=spool)
-    earlier.offer((incident("a"), incident("b")))
-    down.wait_for(2)
-    booked(earlier)
-    earlier.close(PATIENCE_SECONDS)
-    recorder = Recorder()
-    delivery = deliver(recorder)
-    delivery.restore(spool.offers[-1][1])
-    delivery.offer((incident("a"), incident("b")))
-    assert delivery.flush(PATIENCE_SECONDS)
-
-    assert recorder.sent == [("b", "firing")]
-
-
 # -- flush and close --------------------------------------------------------------------------
 
 
@@ -390,20 +313,6 @@ def test_flush_returns_as_soon_as_everything_was_attempted(deliver):
     assert ended(lambda: delivery.flush(NEVER)) is False
     assert delivery.outcomes["misconfigured"] >= 1
     assert delivery.pending == 2
-
-
-def test_flush_ignores_an_open_circuit(deliver):
-    """There may be no later."""
-    recorder = Recorder()
-    recorder.always = outage()
-    delivery = deliver(recorder, clock=Clock())
-    delivery.offer([incident(query) for query in "abcdef"])
-    recorder.wait_for(5)
-    booked(delivery)
-    recorder.always = None
-
-    assert delivery.flush(PATIENCE_SECONDS)
-    assert delivery.pending == 0
 
 
 def flush_in_vain(delivery: Delivery) -> None:

@@ -63,7 +63,7 @@ class DispatchHarness:
 
 
 @pytest.fixture
-def harness():
+def start():
     harnesses = []
 
     def build(routes, **recorders):
@@ -71,9 +71,10 @@ def harness():
         return harnesses[-1]
 
     yield build
-    for one in harnesses:
-        one.close()
-    assert not [one for one in threading.enumerate() if one.name.startswith("querypulse-deliver")]
+    for harness in harnesses:
+        harness.close()
+    left = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in left if name.startswith("querypulse-deliver")]
 
 
 def failing(error):
@@ -86,139 +87,139 @@ PAGER = Route(fallback="phone")
 PHONE = Route(severities=())
 
 
-def test_each_receiver_gets_only_incidents_it_is_routed(harness):
-    one = harness(
+def test_each_receiver_gets_only_incidents_it_is_routed(start):
+    harness = start(
         {
             "pager": Route(severities=("critical",)),
             "chat": Route(),
             "bronze": Route(queries=("bronze*",)),
         }
     )
-    one.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
+    harness.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
 
-    assert sorted(one.sent("pager")) == [("*", "firing"), ("a", "firing")]
-    assert len(one.sent("chat")) == 3
-    assert sorted(one.sent("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
-
-
-def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(harness):
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
-    one.offer(incident())
-    one.offer(incident(), after=59.0)
-    assert one.sent("phone") == []
-
-    one.offer(incident(), after=1.0).settle()
-    assert one.sent("phone") == [("a", "firing")]
+    assert sorted(harness.sent("pager")) == [("*", "firing"), ("a", "firing")]
+    assert len(harness.sent("chat")) == 3
+    assert sorted(harness.sent("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
 
 
-def test_fallback_is_not_notified_of_accepted_incidents(harness):
-    one = harness({"pager": PAGER, "phone": PHONE})
-    one.offer(incident())
-    one.offer(incident(), incident("b"), after=3600.0)
-    one.offer(after=3600.0).settle()
+def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(start):
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    harness.offer(incident())
+    harness.offer(incident(), after=59.0)
+    assert harness.sent("phone") == []
 
-    assert one.sent("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
-    assert one.sent("phone") == []
-
-
-def test_fallback_is_notified_at_once_of_rejected_incidents(harness):
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
-    one.offer(incident())
-    one.offer(incident(), after=0.25).settle()
-
-    assert one.sent("phone") == [("a", "firing")]
+    harness.offer(incident(), after=1.0).settle()
+    assert harness.sent("phone") == [("a", "firing")]
 
 
-def test_fallback_gets_everything_while_the_first_receiver_answers_410(harness):
+def test_fallback_is_not_notified_of_accepted_incidents(start):
+    harness = start({"pager": PAGER, "phone": PHONE})
+    harness.offer(incident())
+    harness.offer(incident(), incident("b"), after=3600.0)
+    harness.offer(after=3600.0).settle()
+
+    assert harness.sent("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
+    assert harness.sent("phone") == []
+
+
+def test_fallback_is_notified_at_once_of_rejected_incidents(start):
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(poison()))
+    harness.offer(incident())
+    harness.offer(incident(), after=0.25).settle()
+
+    assert harness.sent("phone") == [("a", "firing")]
+
+
+def test_fallback_gets_everything_while_the_first_receiver_answers_410(start):
     """The fallback gets pending incidents and later ones."""
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
-    one.offer(incident("a"), incident("b"))
-    one.offer(incident("a"), incident("b"), incident("c"), after=0.25)
-    one.offer(incident("a"), incident("b"), incident("c"), after=61.0)
-    one.settle()
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+    harness.offer(incident("a"), incident("b"))
+    harness.offer(incident("a"), incident("b"), incident("c"), after=0.25)
+    harness.offer(incident("a"), incident("b"), incident("c"), after=61.0)
+    harness.settle()
 
-    assert sorted(one.sent("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
+    assert sorted(harness.sent("phone")) == [("a", "firing"), ("b", "firing"), ("c", "firing")]
 
 
-def test_fallback_is_notified_until_the_incident_ends(harness):
+def test_fallback_is_notified_until_the_incident_ends(start):
     """Even if the first receiver works again in the meantime."""
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
-    one.offer(incident())
-    one.offer(incident(), after=60.0)
-    one.recorders["pager"].always = None
-    one.offer(incident(revision=1), after=60.0)
-    one.offer(after=60.0)
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    harness.offer(incident())
+    harness.offer(incident(), after=60.0)
+    harness.recorders["pager"].always = None
+    harness.offer(incident(revision=1), after=60.0)
+    harness.offer(after=60.0)
 
-    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
-    assert one.sent("pager")[-1] == ("a", "resolved")
+    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "firing"), ("a", "resolved")]
+    assert harness.sent("pager")[-1] == ("a", "resolved")
 
 
-def test_page_that_ended_before_the_first_receiver_took_it_is_not_lost(harness):
+def test_page_that_ended_before_the_first_receiver_took_it_is_not_lost(start):
     """The fallback gets the trigger and the resolve, once each."""
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
-    one.offer(incident())
-    one.offer(over(incident(), WALL + 5), after=5.0)
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+    harness.offer(incident())
+    harness.offer(over(incident(), WALL + 5), after=5.0)
     for _ in range(5):
-        one.offer(after=30.0)
+        harness.offer(after=30.0)
 
-    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")]
-    assert one.deliveries["pager"].pending == 1
+    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")]
+    assert harness.deliveries["pager"].pending == 1
 
 
-def test_next_occurrence_is_escalated_too(harness):
+def test_next_occurrence_is_escalated_too(start):
     """The first receiver is still down and has not accepted the previous occurrence."""
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
-    for start in (0.0, 200.0):
-        firing = incident(starts_at=WALL + start)
-        one.offer(firing, after=40.0)
-        one.offer(firing, after=60.0)
-        one.offer(after=100.0)
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(wrong_token()))
+    for began in (0.0, 200.0):
+        firing = incident(starts_at=WALL + began)
+        harness.offer(firing, after=40.0)
+        harness.offer(firing, after=60.0)
+        harness.offer(after=100.0)
 
-    assert one.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
+    assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
 
 
-def test_muted_incident_is_not_escalated(harness):
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
+def test_muted_incident_is_not_escalated(start):
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
     for _ in range(3):
-        one.offer(incident(muted="silenced until noon"), after=60.0)
+        harness.offer(incident(muted="silenced until noon"), after=60.0)
 
-    assert one.sent("phone") == []
+    assert harness.sent("phone") == []
 
 
-def test_fallback_chain_is_followed_link_by_link(harness):
+def test_fallback_chain_is_followed_link_by_link(start):
     routes = {"a": Route(fallback="b"), "b": Route((), fallback="c"), "c": PHONE}
-    one = harness(routes, a=failing(outage()), b=failing(outage()))
-    one.offer(incident())
-    one.offer(incident(), after=60.0)
-    assert one.sent("c") == []
-    one.offer(incident(), after=60.0)
+    harness = start(routes, a=failing(outage()), b=failing(outage()))
+    harness.offer(incident())
+    harness.offer(incident(), after=60.0)
+    assert harness.sent("c") == []
+    harness.offer(incident(), after=60.0)
 
-    assert one.sent("c") == [("a", "firing")]
+    assert harness.sent("c") == [("a", "firing")]
 
 
 @pytest.mark.parametrize("loop", [{"a": "a"}, {"a": "b", "b": "a"}, {"a": "b", "b": "c", "c": "b"}])
-def test_fallback_loop_ends(harness, loop):
+def test_fallback_loop_ends(start, loop):
     """Every receiver is notified exactly once, and nothing hangs."""
     routes = {name: Route(fallback=fallback) for name, fallback in loop.items()}
-    one = harness(routes, **{name: failing(wrong_token()) for name in loop})
+    harness = start(routes, **{name: failing(wrong_token()) for name in loop})
     for _ in range(4):
-        one.offer(incident(), after=60.0)
-    for recorder in one.recorders.values():
+        harness.offer(incident(), after=60.0)
+    for recorder in harness.recorders.values():
         recorder.always = None
         recorder.incidents.clear()
-    one.offer(incident(), after=60.0)
+    harness.offer(incident(), after=60.0)
 
-    assert all(recorder.sent == [("a", "firing")] for recorder in one.recorders.values())
+    assert all(recorder.sent == [("a", "firing")] for recorder in harness.recorders.values())
 
 
-def test_shutdown_escalates_everything_at_once(harness):
+def test_shutdown_escalates_everything_at_once(start):
     """The driver does not live for another 60 seconds."""
-    one = harness({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
-    one.offer(incident())
-    one.dispatch.escalate_to_fallback()
-    one.settle()
+    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
+    harness.offer(incident())
+    harness.dispatch.escalate_to_fallback()
+    harness.settle()
 
-    assert one.sent("phone") == [("a", "firing")]
+    assert harness.sent("phone") == [("a", "firing")]
 
 
 def test_unknown_fallback_is_an_error():
@@ -228,15 +229,15 @@ def test_unknown_fallback_is_an_error():
         Dispatch((delivery,))
 
 
-def test_stale_incidents_go_to_receivers_that_keep_state(harness):
-    one = harness(
+def test_stale_incidents_go_to_receivers_that_keep_state(start):
+    harness = start(
         {"pager": Route(), "chat": Route()},
         pager=Recorder(capabilities=ReceiverCapabilities(stale_after_seconds=0.0)),
     )
-    one.offer(stale())
+    harness.offer(stale())
 
-    assert one.recorders["pager"].wait_for(1) == [("a", "resolved")]
-    assert one.sent("chat") == []
+    assert harness.recorders["pager"].wait_for(1) == [("a", "resolved")]
+    assert harness.sent("chat") == []
 
 
 # -- successors -------------------------------------------------------------------------------
@@ -246,23 +247,23 @@ def entries_of(harness):
     return {name: delivery._outbox.rows for name, delivery in harness.deliveries.items()}
 
 
-def test_successor_restores_each_receivers_entries_and_returns_open_incidents(harness):
+def test_successor_restores_each_receivers_entries_and_returns_open_incidents(start):
     """It returns the newest revision of each open incident; ended ones are still resolved."""
-    earlier = harness({"pager": Route(), "chat": Route()}, chat=failing(outage()))
+    earlier = start({"pager": Route(), "chat": Route()}, chat=failing(outage()))
     earlier.offer(incident("a"), incident("b"))
     earlier.offer(incident("a", revision=1))
-    successor = harness({"pager": Route(), "chat": Route()})
+    successor = start({"pager": Route(), "chat": Route()})
     restored = successor.dispatch.restore(entries_of(earlier))
     successor.offer(*restored)
 
-    assert [(one.key, one.revision) for one in restored] == [(incident("a").key, 1)]
+    assert [(left.key, left.revision) for left in restored] == [(incident("a").key, 1)]
     assert successor.sent("pager") == []
     assert sorted(successor.sent("chat")) == [("a", "firing"), ("b", "firing"), ("b", "resolved")]
 
 
-def test_entries_of_a_removed_receiver_are_dropped(harness):
+def test_entries_of_a_removed_receiver_are_dropped(start):
     """Otherwise they would be restored at every start and sent to all other receivers."""
-    earlier = harness({"pager": Route(), "chat": Route()})
+    earlier = start({"pager": Route(), "chat": Route()})
     earlier.offer(incident())
     spool = MemorySpool()
     delivery = Delivery(Recorder("chat"), Guard(), spool=spool)
@@ -272,10 +273,47 @@ def test_entries_of_a_removed_receiver_are_dropped(harness):
     assert spool.rows == {"pager": (), "chat": ()}
 
 
-def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(harness):
-    earlier = harness({"pager": Route()}, pager=failing(outage()))
+def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(start):
+    earlier = start({"pager": Route()}, pager=failing(outage()))
     earlier.offer(incident())
-    successor = harness({"chat": Route()})
+    successor = start({"chat": Route()})
     successor.offer(*successor.dispatch.restore(entries_of(earlier)))
 
     assert successor.sent("chat") == [("a", "firing")]
+
+
+# -- routes -----------------------------------------------------------------------------------
+
+BRONZE = Route(queries=("bronze*",))
+
+
+@pytest.mark.parametrize(
+    ("route", "offered"),
+    [
+        (Route(), incident("a")),
+        (Route(), incident("a", severity="warning")),
+        (Route(severities=("warning",)), incident("a", severity="warning")),
+        (BRONZE, incident("bronze_orders")),
+        (BRONZE, incident("gold", "bronze_orders")),
+        (BRONZE, incident("*")),
+    ],
+)
+def test_route_accepts_matching_incidents(route, offered):
+    assert route.takes(offered)
+
+
+@pytest.mark.parametrize(
+    ("route", "offered"),
+    [
+        (Route(severities=()), incident("a")),
+        (Route(severities=()), incident("*")),
+        (Route(severities=("critical",)), incident("a", severity="warning")),
+        (Route(severities=("warning",)), incident("*")),
+        (BRONZE, incident("gold")),
+        (BRONZE, incident("Bronze_orders")),
+        (BRONZE, incident("x.bronze")),
+        (Route(queries=()), incident("a")),
+    ],
+)
+def test_route_rejects_other_incidents(route, offered):
+    assert not route.takes(offered)
