@@ -225,13 +225,15 @@ class OpenIncident(msgspec.Struct, frozen=True):
     """What people know of an open incident; its open alerts are tracked apart.
 
     ``ended`` are alerts that have ended since it opened. ``notified_at`` (monotonic seconds) is
-    None until people are notified; ``known`` is what they were notified of, see ``_news``.
+    None until people are notified, ``muted`` why they are not now; ``known`` is what they were
+    notified of, see ``_news``.
     """
 
     severity: str
     ended: tuple[Alert, ...] = ()
     revision: int = 0
     notified_at: float | None = None
+    muted: str = ""
     known: frozenset[Identity] = frozenset()
 
     @property
@@ -307,6 +309,7 @@ class Lifecycle:
                 incident.revision,
                 # One that is silenced may never have been sent.
                 notified_at=None if incident.muted else now,
+                muted=incident.muted,
                 known=_news(incident.firing),
             )
 
@@ -491,7 +494,7 @@ class Lifecycle:
             incident = self._incidents.pop(subject, None)
             if not alerts:
                 if incident is not None:
-                    yield self._incident(subject, incident.severity, incident.ended, incident)
+                    yield self._incident(subject, incident, incident.ended)
                 continue
             is_critical = any(tracked.alert.is_critical for tracked in alerts)
             severity = CRITICAL if is_critical else WARNING
@@ -525,11 +528,10 @@ class Lifecycle:
             ended=tuple(alert for alert in incident.ended if alert.labels not in open_again),
             revision=revision,
             notified_at=notified_at,
+            muted=muted,
             known=incident.known if muted else incident.known | news,
         )
-        return self._incident(
-            subject, incident.severity, (*alerts, *incident.ended), incident, muted
-        )
+        return self._incident(subject, incident, (*alerts, *incident.ended))
 
     def _hand_over(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float
@@ -538,19 +540,13 @@ class Lifecycle:
         successor = OF_WARNING if incident.is_critical else OF_CRITICAL
         moved = [tracked.alert.ended(wall, superseded_by=successor) for tracked in members]
         alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
-        return self._incident(subject, incident.severity, alerts, incident)
+        return self._incident(subject, incident, alerts)
 
-    def _incident(
-        self,
-        subject: str,
-        severity: str,
-        alerts: Iterable[Alert],
-        incident: OpenIncident,
-        muted: str = "",
-    ) -> Incident:
+    def _incident(self, subject: str, incident: OpenIncident, alerts: Iterable[Alert]) -> Incident:
         labels = incident_labels(self._app, subject, self._labels)
+        severity, revision = incident.severity, incident.revision
         key = incident_key(labels, severity)
-        return Incident(key, labels, severity, tuple(alerts), incident.revision, muted)
+        return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
 
     def _stale(self, subjects: Iterable[str]) -> Iterator[Incident]:
         """Ends of what earlier processes may have left open, critical ones first."""

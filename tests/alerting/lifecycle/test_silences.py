@@ -91,7 +91,10 @@ FAILING = [HEALTHY, (10, "a", "StreamingQueryFailed")]
 
 
 def test_failure_that_recovers_during_a_silence_is_not_reported():
-    assert quiet(100).play([*FAILING, (20, "a", "idle")], 300).reported == []
+    harness = quiet(100).play([*FAILING, (20, "a", "idle")], 300)
+
+    assert harness.reported == []
+    assert [ended.muted != "" for ended in harness.ended] == [True]
 
 
 def test_alert_that_fires_when_the_silence_ends_is_reported():
