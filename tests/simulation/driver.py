@@ -303,10 +303,12 @@ class SimDriver:
             stop=lambda **_: None,
             join=lambda _: None,
         )
+        notifier = SimpleNamespace(close=nothing.close, deliveries=self.couriers)
         server = SimpleNamespace(close=self._server_closed)
+        published = SimpleNamespace(alerts=self.worker.evaluated.alerts)
         return SimpleNamespace(  # type: ignore[return-value]
-            _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=nothing, _files=nothing,
-            _publishers=[], _server=server, evaluated=self.worker.evaluated,
+            _loops=[], _arrived=self.inbox, _observers=nothing, _notifier=notifier, _files=nothing,
+            _publishers=[], _server=server, published=published,
         )  # fmt: skip
 
     def _server_closed(self, _: float, *, notice: Notice | None) -> None:

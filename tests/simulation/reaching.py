@@ -227,19 +227,16 @@ class Reaching(Property):
     def _is_refused_for_good(driver: SimDriver, query: SimQuery, receiver: SimReceiver) -> bool:
         """Whether the receiver has rejected the open incident about it.
 
-        One more failure does not make a new message: the rejected incident is not sent again, is
-        counted, and goes to a fallback.
+        Another alert that joins it does not make a new message: the rejected incident is not sent
+        again, is counted, and goes to a fallback.
         """
         courier = next(one for one in driver.couriers if one.receiver is receiver)
-        refused = [row.incident for row in courier.rows if row.dead and not row.is_over]
-        # A query that joins a group makes a new message; one that joins the alert of the whole
-        # driver does not.
-        whole = [a for one in refused for a in one.alerts if a.labels["query"] == WHOLE_DRIVER]
-        named = {key for alert in whole for key, _ in driver.about(alert)}
-        known = {one.key for one in refused}
-        return query.key in named or any(
-            one.key in known and any(key == query.key for key, _ in one.named)
-            for one in receiver.rejected
+        return any(
+            key == query.key
+            for row in courier.rows
+            if row.dead and not row.is_over
+            for alert in row.incident.firing
+            for key, _ in driver.about(alert)
         )
 
     def _which(self, driver: SimDriver, query: SimQuery) -> str:
@@ -344,7 +341,7 @@ class Reaching(Property):
         # A message may have been rejected before the receiver counts as working again.
         refused_from = down_at - 1.0
         return all(
-            any(one.at >= since - 1.0 and (query.key, name) in one.named
+            any(one.at >= refused_from and (query.key, name) in one.named
                 for one in receiver.notifications for name in SAYS[Health.DEAD])
             or any((lasts or one.at >= refused_from) and (query.key, name) in one.named
                    for one in receiver.rejected for name in SAYS[Health.DEAD])
@@ -353,11 +350,12 @@ class Reaching(Property):
         )  # fmt: skip
 
     def _down_seconds(self, driver: SimDriver, since: float) -> float:
-        """The promised time until a driver is reported down; longer after a SIGTERM.
+        """The promised time until a driver is reported down; longer if it may restart.
 
         The watcher may not have seen a process that lived only for a moment after that.
         """
-        if driver.end is ProcessEnd.TERMINATED:
+        may_restart = any(incident.is_critical for incident in driver.handing.open)
+        if driver.end is ProcessEnd.TERMINATED or may_restart:
             self._terminated.add(driver.name)
         elif since - driver.attached_at > 2 * POLL_SECONDS:
             self._terminated.discard(driver.name)

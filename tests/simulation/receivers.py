@@ -150,9 +150,9 @@ class SimReceiver:
 
     def _left_open(self, incident: Incident) -> list[Alert]:
         """The ends of what an Alertmanager shows as open of a stale incident."""
-        wall = self._time.wall()
+        now, wall = self._time.now, self._time.wall()
         alerts = [
-            Shown(json.loads(key), {}, _utc(one.starts_at), _utc(self._posted_at[key]))
+            Shown(json.loads(key), {}, _utc(one.starts_at), _utc(wall - now + self._posted_at[key]))
             for key, one in self.open.items()
         ]
         return left_open(alerts, incident.labels, wall)
@@ -253,7 +253,8 @@ class SimReceiver:
         one = self.open.pop(key, None)
         if one is not None:
             self.closed.append(Closed(self._time.now, one, driver))
-        elif key not in self._known:
+        elif key not in self._known and self.kind != "alertmanager":
+            # An Alertmanager ignores the end of an alert that it does not know.
             self.vain_resolves.append((self._time.now, key, driver))
 
 

@@ -193,10 +193,9 @@ class Resolving(Property):
         missed_at = self.driver_of(query).probe.missed.get(key, -inf)
         return self._stage.time.now - missed_at <= TICK_SECONDS + 2 * self._stage.plan.setup.polls
 
-    @staticmethod
-    def _flaps(receiver: SimReceiver, keys: list[str]) -> bool:
+    def _flaps(self, receiver: SimReceiver, keys: list[str]) -> bool:
         """Whether a query flaps: it is not healthy before its restart window has passed."""
-        open_ones = [one.shown for one in receiver.open.values()]
+        open_ones = [self._content(one) for one in receiver.open.values()]
         return any(
             name == query_flapping.NAME and key in keys
             # Also if this receiver rejected the message about it.
