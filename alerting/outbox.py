@@ -58,10 +58,9 @@ class OutboxRow(msgspec.Struct, frozen=True):
     """One incident as one receiver should know it, and what was sent; times in Unix seconds.
 
     ``version`` changes when the receiver must get the incident again; ``sent_version`` was accepted
-    last. ``sent_at`` is when a message was last accepted; None while it is not sure that any
-    message of this occurrence was. ``queued_at`` is when this occurrence began to wait. ``dead``:
-    the receiver refuses this message for good; it is not sent again before its version changes or
-    it ends.
+    last. ``sent_at`` is when a message was last accepted; None while it is not sure that any was
+    since the incident opened. ``queued_at`` is when it began to wait. ``dead``: the receiver
+    refuses this message for good; it is not sent again before its version changes or it ends.
     """
 
     incident: Incident
