@@ -154,7 +154,7 @@ def test_pagerduty_gets_failure_and_recovery_under_one_key(spark, watch, tmp_pat
         sidecar.close()
 
     assert pagerduty.invalid == []
-    key = "querypulse/tests/phoenix/StreamingQueryFailed"
+    key = "querypulse/tests/phoenix"
     actions = [event["event_action"] for event in pagerduty.events if event["dedup_key"] == key]
     assert pagerduty.incidents == {key: 1}
     assert actions[-2:] == ["trigger", "resolve"]
