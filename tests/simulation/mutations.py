@@ -6,7 +6,6 @@ names the terms under which, and the number of seeds within which, the simulator
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -16,38 +15,33 @@ import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting import (
-    active_alert,
     failure_history,
-    grouping,
     incidents,
-    inhibition,
     lifecycle,
-    outbox,
-    reconciliation,
     recovery,
     restarts,
+    retries,
     silences,
     spool,
     stuck_batch,
 )
-from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert import CRITICAL, Alert
 from querypulse.alerting.finding import Severity
-from querypulse.alerting.grouping import Grouping
-from querypulse.alerting.outbox import StaleResolves
-from querypulse.alerting.outbox_entry import DeliveryState, PendingSend, SendReason
-from querypulse.alerting.recovery import DriverHealth, RecoveryWindow
+from querypulse.alerting.lifecycle import Lifecycle, OpenedTimes, Tracked
+from querypulse.alerting.outbox import Outbox
+from querypulse.alerting.receivers import alertmanager
+from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
     offsets_stalled,
     query_lagging,
-    query_stalled,
     query_stopped,
     streaming_input_missing,
 )
+from querypulse.core.states import DeliveryOutcome
 from querypulse.listener import event_reader, past_failures, probe
-from querypulse.listener.events import Started
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, state, trends
@@ -133,18 +127,17 @@ def _plans(mutation: Mutation) -> Iterator[Plan]:
 
 _gather = incidents.gather
 _covers = silences.Silence.covers
-_why_muted, _fold_log = grouping.why_muted, fold.fold_log
+_why_muted, _fold_log = lifecycle.why_muted, fold.fold_log
 _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
-_succeed, _reported, _failed = identity.succeed, grouping._revised, outbox.Outbox.failed
-_suppressor = inhibition.Inhibition.suppressor
+_succeed, _failed, _restore = identity.succeed, Outbox.failed, Outbox.restore
+_suppressor, _present_open = Lifecycle._suppressor, Lifecycle._present_open
+_incident, _incident_key = Lifecycle._incident, lifecycle.incident_key
+_first_health = FirstHealth.update
 _forget = state.to_forget
 _met_by_probe, _met_by_event = identity.Identity.met_by_probe, identity.Identity.met_by_event
 _remains = identity._remains
 _introduce = identity.Identity.introduce
-_begin = StaleResolves.__init__
-_wants = outbox.Outbox._wants
-_place, _offered = Grouping._place, outbox.offered
 
 
 def _any_run_is_new(_: Any, event: Any, at: float, *__: Any, **___: Any) -> Any:
@@ -160,29 +153,60 @@ def _counts_again(old: Any, query_id: str, run_id: str, at: float) -> Any:
     return replace(_succeed(old, query_id, run_id, at), totals=Totals())
 
 
-def _reminds_always(page: Any, now: float, repeat_after: float) -> Any:
-    return _reported(page, now, min(repeat_after, 30.0))
+def _reminds_always(self: Lifecycle, *others: Any) -> Any:
+    terms, self._terms = self._terms, replace(self._terms, repeat_interval_seconds=30.0)
+    try:
+        return _present_open(self, *others)
+    finally:
+        self._terms = terms
 
 
-def _doubt_is_success(self: Any, sent: Any, error: Any, now: float, wall: float, _: int = 0) -> Any:
-    if not error.may_have_arrived:
-        return _failed(self, sent, error, now, wall)
-    self.delivered(sent, wall)
-    return None
+def _unsilenced_suppressor(self: Lifecycle, tracked: Tracked, update: Any) -> Any:
+    return _suppressor(self, tracked, replace(update, silences=()))
+
+
+def _end_is_never_muted(self: Lifecycle, subject: str, incident: Any, alerts: Any) -> Any:
+    shown = _incident(self, subject, incident, alerts)
+    return replace(shown, muted="") if shown.is_over else shown
+
+
+def _healthy_each_time(self: FirstHealth, *others: Any) -> list[str]:
+    _first_health(self, *others)
+    return list(self._healthy)
+
+
+def _restored_rows_hide_nothing(self: Outbox, rows: Any, wall: float) -> None:
+    _restore(self, rows, wall)
+    self._takes_stale = True
+
+
+def _doubt_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
+    return self.delivered(wall) if error.may_have_arrived else _failed(self, error, now, wall)
+
+
+def _rejected_resolve_is_success(self: Outbox, error: Any, now: float, wall: float) -> Any:
+    is_over = self._in_flight is not None and self._in_flight.message.is_over
+    return self.delivered(wall) if is_over else _failed(self, error, now, wall)
+
+
+def _never_sends(self: Any) -> None:
+    self._waiting = lambda _: []
+
+
+def _rejected_is_for_ever(self: Outbox, error: Any, *others: Any) -> Any:
+    if error.answer is DeliveryOutcome.REJECTED:
+        _never_sends(self)
+    return _failed(self, error, *others)
+
+
+def _gone_is_for_ever(self: Outbox, error: Any, *others: Any) -> Any:
+    if error.retry_after == GONE_WAIT_SECONDS:
+        _never_sends(self)
+    return _failed(self, error, *others)
 
 
 def _never_again(*_: Any) -> float:
     return 3600.0
-
-
-def _never_sends(self: Any) -> None:
-    self._wants = lambda _: []
-
-
-def _gone_is_for_ever(self: Any, sent: Any, error: Any, *others: Any) -> Any:
-    if error.retry_after == GONE_WAIT_SECONDS:
-        _never_sends(self)
-    return _failed(self, sent, error, *others)
 
 
 def _resolve_at_once(self: DriverHealth, label: str, recovery: Any, seconds: float) -> bool:
@@ -251,12 +275,6 @@ def _base_label(_: Any, new: Any, __: Any) -> str:
     return identity.base_label(new.name, new.query_id)
 
 
-def _sixteen_past_runs(self: Any, event: Any, at: float, queries: Any, *, wait: bool) -> Any:
-    if event.run_id in list(self._past)[-17:] or isinstance(event, Started):
-        return _met_by_event(self, event, at, queries, wait=wait)
-    return identity.Newcomer(event.query_id, event.run_id, at)
-
-
 def _memory_introduces(self: Any, run: Any, report: Any, queries: Any) -> Any:
     facts = run.facts
     known = self.present(facts.query_id, queries)
@@ -305,35 +323,6 @@ def _forget_expected(queries: Any, now: float, _: Any, supervised: Any) -> Any:
     return _forget(queries, now, (), supervised)
 
 
-def _open_as_the_first(self: Grouping, alerts: Any, _: str) -> None:
-    self._put(Incident(alerts))
-
-
-def _join_the_group(self: Grouping, kind: Any, alerts: Any) -> None:
-    page = self._pages.get(f"querypulse/etl/*/{kind[0]}")
-    if page is None:
-        _place(self, kind, alerts)
-    else:
-        members = (*page.incident.alerts, *alerts)
-        self._put(replace(page.incident, alerts=members, revision=page.incident.revision + 1))
-
-
-def _known_is_known(one: Any, incident: Any, wall: float) -> Any:
-    found = _offered(one, incident, wall)
-    if found.earlier_end is None:
-        return found
-    return replace(found, state=DeliveryState.FIRING, sent_at=one.sent_at, earlier_end=None)
-
-
-def _asks_nobody(self: StaleResolves, *, asks: bool) -> None:
-    _begin(self, asks=False)
-
-
-def _stale_first(self: outbox.Outbox, wall: float) -> list[PendingSend]:
-    stale = self.stale_resolves.first_due
-    return _wants(self, wall) if stale is None else [PendingSend(stale, SendReason.STALE_RESOLVE)]
-
-
 def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDriver) -> bool:
     return (driver.healthy_seconds or 0.0) >= self._resolve_after
 
@@ -341,10 +330,6 @@ def _believes_only_itself(self: alerts_module.DriverAlerts, driver: WatchedDrive
 def _resolved_by_health(self: alerts_module.DriverAlerts, driver: WatchedDriver, _: object) -> bool:
     healthy, unseen = driver.healthy_seconds, 2 * self.tracker.interval_seconds
     return healthy is not None and healthy + unseen > self._resolve_after
-
-
-def _keeps_labels(active: Any) -> Any:
-    return replace(active, is_relapse=False)
 
 
 def _moved_within_trigger(case: Any, flight: Any) -> bool:
@@ -356,9 +341,9 @@ OF_NOTIFYING = (
              driver, "end_of", lambda *_: ProcessEnd.CLOSED,
              only(around=("context_dies",), around_share=1.0), 60, essential=True),
     Mutation("an alert of the whole driver suppresses a failure", "P4",
-             inhibition, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
+             lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
-             lifecycle.Lifecycle, "_is_silenced", lambda *_, **__: False, plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
+             Lifecycle, "_suppressor", _unsilenced_suppressor, plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
     Mutation("a silence covers the alerts of every app", "P1|P4",
              silences.Silence, "covers", _of_any_app, only("die")),
     Mutation("the end of the application explains no end of a query", "P2",
@@ -372,14 +357,12 @@ OF_NOTIFYING = (
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,
              plan=plan_of("a stalled query, and a probe that is refused for minutes: a page each time"), essential=True),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
-             active_alert.FlapGuard, "fires", lambda *_: 0.0, plan=plan_of("a failure that recovers by itself, three times an hour: a page each time"), essential=True),
+             OpenedTimes, "add", lambda *_: 0.0, plan=plan_of("a failure that recovers by itself, three times an hour: a page each time"), essential=True),
     Mutation("the next process does not know how often an alert has fired", "P5",
-             failure_history.Remembering, "restore_flaps", lambda *_: None, plan=plan_of("the same in a new process each time, with a spool")),
+             Lifecycle, "restore_opened", lambda *_: None, plan=plan_of("the same in a new process each time, with a spool")),
     Mutation("an alert that an earlier process left open is not held open", "P5",
-             lifecycle.Lifecycle, "restore_flaps",
-             lambda self, found, now: self._flaps.restore(found, now), plan=plan_of("a planned restart of the driver while the alert is held open")),
-    Mutation("a failure that lasts is no news while its alert is held open", "P1",
-             lifecycle, "is_news", lambda *_: False, plan=plan_of("a failure no longer recovers by itself, and its alert is held open")),
+             Lifecycle, "restore_opened",
+             lambda self, found, now: self._opened.restore(found, now), plan=plan_of("a planned restart of the driver while the alert is held open")),
     Mutation("every stopped query counts as stopped with its SparkContext", "P5",
              query_stopped, "_ended_with_context", lambda case, _: case.snapshot.context is Context.STOPPED,
              only("stop", around=("context_dies",), around_share=0.5, steps=(6,)), 60),
@@ -405,7 +388,7 @@ OF_NOTIFYING = (
              Snapshot, "watched", lambda _, since, now: max(0.0, now - since),
              only(around=("pause",), around_share=1.0, every=(20.0,), takes=(8.0,)), 150, first=11, essential=True),
     Mutation("a failure waits for thirty evaluations", "P1",
-             active_alert.ActiveAlert, "is_ripe", property(lambda one: not one.begun and one.polls >= 30),
+             Tracked, "is_ripe", property(lambda one: not one.is_open and one.polls >= 30),
              only("die"), essential=True),
     Mutation("each run counts from zero", "P6",
              identity, "succeed", _counts_again, only("restart")),
@@ -413,42 +396,31 @@ OF_NOTIFYING = (
              state.State, "forget", lambda *_: None,
              only("repeat", finite=1.0, queries=(6,), small_memory=1.0, memory=1), essential=True),
     Mutation("a cut connection counts as delivered", "P1",
-             outbox.Outbox, "failed", _doubt_is_success,
+             Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",)), essential=True),
     Mutation("a firing alert sends two reminders a minute", "P5",
-             grouping, "_revised", _reminds_always, only("die", "stop"), essential=True),
-    Mutation("a warning becomes critical under the alert of its whole driver", "P5",
-             inhibition.Inhibition, "suppressor",
-             lambda self, new: None if new.begun else _suppressor(self, new),
-             plan=plan_of("a warning that becomes critical as the JVM answers again")),
-    Mutation("a late poll makes a delayed batch critical", "P5",
-             query_stalled, "_is_blind", lambda context: context.probe_is_stale,
-             plan=plan_of("batches that wait for an executor, and then a pause of the JVM")),
+             Lifecycle, "_present_open", _reminds_always, only("die", "stop"), essential=True),
     Mutation("a page is sent before the spool has stored it", "P3",
              spool.Spool, "write_ahead", lambda _: None,
              plan=plan_of("a process that is killed as it sends, before its spool has stored it"), essential=True),
-    Mutation("any alert of a query suppresses all its other alerts", "P1",
-             inhibition.Inhibition, "suppressor",
-             lambda self, new: next(
-                 (one for one in self._known.values() if one.begun and one.query == new.query),
-                 None),
-             only("crawl", "die", "hang", steps=(6,)), 60),
     Mutation("a failed attempt is retried after an hour", "P1",
-             outbox, "pause_seconds", _never_again, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
+             retries, "nth_wait", _never_again, only("die in outage", steps=(1,), minutes=(8.0,)), first=5),
     Mutation("incidents that an earlier driver left open are forgotten", "P3|P5",
-             lifecycle.Lifecycle, "restore", lambda *_: None,
+             Lifecycle, "restore", lambda *_: None,
              only("die", around=("kill",), steps=(4,)), 40, first=16, essential=True),
     Mutation("watch never treats a silent driver as down", "P1",
              TargetTracker, "is_gone", lambda *_: False, only(around=("kill",), around_share=1.0), 40, essential=True),
     Mutation("silences are ignored", "P2",
-             grouping, "_muted", lambda page, *_: page, only("die in silence")),
+             lifecycle, "why_muted", lambda *_: "", only("die in silence")),
+    Mutation("the end of a silenced incident is sent", "P2",
+             Lifecycle, "_incident", _end_is_never_muted, only("die in silence", steps=(4,)), 60),
     Mutation("a muted incident stays muted after its silence", "P1",
-             grouping, "why_muted", _once_muted, only("die in silence", minutes=(8.0,)), essential=True),
+             lifecycle, "why_muted", _once_muted, only("die in silence", minutes=(8.0,)), essential=True),
     Mutation("one rejected message stops all messages to a receiver", "P1",
-             outbox.Outbox, "_bury", lambda self, *_: _never_sends(self),
+             Outbox, "failed", _rejected_is_for_ever,
              only("die", around=("poison",), steps=(6,)), 60),
     Mutation("one 410 stops all messages to a receiver", "P1",
-             outbox.Outbox, "failed", _gone_is_for_ever,
+             Outbox, "failed", _gone_is_for_ever,
              only("die", "die in outage", steps=(4, 6), outages=("gone",), minutes=(8.0,)), 60),
     Mutation("a commit log that was never written is not reported as a stall", "P1",
              fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
@@ -516,9 +488,6 @@ IDENTITY = (
              plan=plan_of("a query has a name of 10,000 characters, and fails")),
     Mutation("a run of unknown origin is never held until a poll", "P2|P4|P6",
              state, "UNDECIDED_SECONDS", 0.0, plan=plan_of("a new checkpoint, while the session of the first run is not known yet")),
-    Mutation("an event of a run more than sixteen runs ago replaces the present run", "P1|P2|P3",
-             identity.Identity, "met_by_event", _sixteen_past_runs,
-             plan=plan_of("a late event of a run more than sixteen runs ago replaces a failure")),
     Mutation("a crash loop without a fixed checkpoint is a new query each time", "P5|P6|P7",
              identity.Identity, "_namesakes", _no_namesakes,
              only("crash_loop", kept=0.0, named=1.0)),
@@ -560,63 +529,37 @@ IDENTITY = (
 )  # fmt: skip
 
 KEYS = (
-    Mutation("a group has the key of its first alert", "P1|P3|P4",
-             Grouping, "_open", _open_as_the_first, plan=plan_of("a member of a group recovers and fails again: nobody is paged")),
-    Mutation("a query that fails later joins an open group", "P1|P4",
-             Grouping, "_place", _join_the_group,
-             only("restart", around=("die together",), around_share=0.6, queries=(6,), minutes=(8.0,)), 60),
-    Mutation("a warning that becomes critical keeps its open key", "P1",
-             grouping, "_suffix", lambda _: (), plan=plan_of("a warning becomes critical, and its key is open")),
-    Mutation("an alert that lasts keeps its open key", "P1",
-             lifecycle.Lifecycle, "_suffix", lambda *_: "", plan=plan_of("a failure no longer recovers by itself, and its alert is held open")),
-    Mutation("an alert that lasts keeps its labels at Alertmanager", "P1|P3",
-             lifecycle, "as_news", _keeps_labels, plan=plan_of("the same at Alertmanager, whose alert has the same labels")),
+    Mutation("a warning has the key of the critical incident", "P1|P3|P5",
+             lifecycle, "incident_key", lambda labels, _: _incident_key(labels, CRITICAL),
+             plan=plan_of("a warning becomes critical, and its key is open")),
+    Mutation("an alert that goes on in another incident ends at Alertmanager", "P3|P5",
+             Alert, "goes_on", property(lambda _: False),
+             plan=plan_of("two queries fail together, one fails again: the other resolves at Alertmanager")),
     Mutation("a generic name is trusted: another driver's page is resolved", "P3|P4",
-             reconciliation, "is_generic", lambda _: False, plan=plan_of("a second driver with the same app name resolves the page of the first"), essential=True),
+             recovery, "is_generic", lambda _: False, plan=plan_of("a second driver with the same app name resolves the page of the first"), essential=True),
     Mutation("an alert that another driver keeps posting is resolved at Alertmanager", "P3|P4",
-             outbox, "HELD_SECONDS", 0.0, plan=plan_of("at Alertmanager, a second driver with the same app name resolves the page of the first")),
+             alertmanager, "ABANDONED_SECONDS", 0.0, plan=plan_of("at Alertmanager, a second driver with the same app name resolves the page of the first")),
     Mutation("watch treats two drivers of one app as one", "P1",
              WatchedDriver, "full_name", WatchedDriver.name, plan=plan_of("two drivers with one app name are killed, one after the other")),
-    Mutation("stale resolves are sent all at once", "P5",
-             outbox, "STALE_RESOLVE_SECONDS", 0.0, plan=plan_of("a start resolves all incidents at once, which were never open")),
-    Mutation("stale resolves are sent repeatedly", "P5",
-             StaleResolves, "settle", lambda *_: None, plan=plan_of("a start resolves all incidents at once, which were never open")),
-    Mutation("Alertmanager is not asked what is open", "P5",
-             StaleResolves, "__init__", _asks_nobody,
-             plan=plan_of("a start resolves incidents at Alertmanager that were never open")),
-    Mutation("watch does not ask Alertmanager what is open", "P5",
-             StaleResolves, "__init__", _asks_nobody, plan=plan_of("watch repeats its start-up resolve, and resolves what the driver itself reports")),
-    Mutation("watch resolves an incident that it saw recover some seconds ago", "P1",
-             alerts_module, "FRESH_SECONDS", math.inf, plan=plan_of("watch sends its start-up resolve late, after the driver has reported the end of its JVM")),
+    Mutation("stale incidents are ended again and again", "P5",
+             FirstHealth, "update", _healthy_each_time, plan=plan_of("a start resolves all incidents at once, which were never open")),
+    Mutation("a process that knows what is open ends what is not", "P5",
+             Outbox, "restore", _restored_rows_hide_nothing, plan=plan_of("a process that is killed as it sends, before its spool has stored it")),
+    Mutation("what an earlier driver left open stays open", "P3",
+             Lifecycle, "_stale", lambda *_: iter(()), plan=plan_of("without a spool, a group stays open")),
     Mutation("the watcher does not believe a driver that resolves its own end", "P2",
              alerts_module.DriverAlerts, "_is_healthy", _believes_only_itself,
              plan=plan_of("an alert that the watcher repeats after its driver resolved it")),
-    Mutation("an incident waits as long as the stale resolve of its key", "P1",
-             outbox.SendSchedule, "renew", lambda *_: None,
-             plan=plan_of("a start-up resolve gets 410, and its query fails once the receiver works again")),
-    Mutation("stale resolves are sent before pages", "P1",
-             outbox.Outbox, "_wants", _stale_first, plan=plan_of("a query fails while stale resolves are being sent")),
     Mutation("a driver that was paused counts as healthy only from then on", "P1",
              alerts_module.DriverAlerts, "_may_have_resolved", _resolved_by_health,
              plan=plan_of("a driver that is killed just after its pause, with a late resolve")),
     Mutation("a rejected resolve is not sent again", "P3",
-             outbox, "leaves_open", lambda *_: False, plan=plan_of("a receiver answers 400 to a resolve")),
-    Mutation("a rejected alert is not sent again when another unnamed query joins", "P1",
-             Incident, "members", frozenset(), plan=plan_of("a receiver answers 400 to the shared alert of unnamed queries")),
-    Mutation("warnings of an earlier driver stay open", "P3",
-             reconciliation, "WARNINGS", (), plan=plan_of("without a spool, the warning of a slow batch stays open for ever")),
-    Mutation("groups of an earlier driver stay open", "P3",
-             reconciliation.Reconciliation, "_of_all", lambda *_, **__: iter(()),
-             plan=plan_of("without a spool, a group stays open")),
-    Mutation("an alert that fires again before its resolve was accepted is not sent", "P1|P4",
-             outbox, "offered", _known_is_known, plan=plan_of("a failure recurs before the receiver has accepted the resolve of the last one")),
+             Outbox, "failed", _rejected_resolve_is_success, plan=plan_of("a receiver answers 400 to a resolve")),
 )  # fmt: skip
 
 LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
              restarts, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
-    Mutation("a stall over restarts resolves when the query fails", "P9",
-             inhibition, "ANNOTATION", "no such annotation", plan=plan_of("a batch hangs for longer than the window, and then fails, in each process")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
              failure_history.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",
@@ -625,8 +568,6 @@ LOOPS = (
              failure_history, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
     Mutation("a failure with a time in the future does not count", "P9",
              past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
-    Mutation("an open incident is not updated when one batch fails repeatedly", "P9",
-             grouping, "_more", lambda _: frozenset(), plan=plan_of("two failures in other batches, then one batch fails repeatedly")),
 )  # fmt: skip
 
 MUTATIONS = OF_NOTIFYING + BATCHES + IDENTITY + KEYS + LOOPS

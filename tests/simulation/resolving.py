@@ -372,7 +372,7 @@ class Resolving(Property):
             for incident in driver.handing.open
             for alert in incident.firing
             for named, other in driver.about(alert)
-            if incident.key != ended.key or (name != other and receiver.capabilities.groups_itself)
+            if (name != other if receiver.capabilities.groups_itself else incident.key != ended.key)
         )
 
     def _which(self, key: str) -> str:
