@@ -57,17 +57,19 @@ class SimGuard(Guard):
 class Handing:
     """The hand-over of incidents: the process may be killed before it, and after it.
 
-    ``open`` are the incidents that were open at the last one.
+    ``newest`` are the incidents of the last one, and ``open`` those of them that had not ended.
     """
 
     def __init__(self, dispatch: Dispatch, between: Callable[[], None]) -> None:
         self._dispatch = dispatch
         self._between = between
+        self.newest: tuple[Incident, ...] = ()
         self.open: tuple[Incident, ...] = ()
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
         """Hand them over."""
         self._between()
+        self.newest = incidents
         self.open = tuple(incident for incident in incidents if not incident.is_over)
         self._dispatch.offer(incidents)
         self._between()

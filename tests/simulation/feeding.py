@@ -98,12 +98,14 @@ class Feeding(Property):
             self._open_since.pop(query.key, None)
         for receiver in self._stage.receivers:
             place = (query.key, receiver.name)
-            spoken = {*(one for held in receiver.open.values() for one in held.received)}
-            spoken |= {one for rejected in receiver.rejected for one in rejected.named}
+            spoken = {one for rejected in receiver.rejected for one in rejected.named}
+            is_known = bool(self.holds(receiver, query, frozenset({NAME})))
+            # One that is left of a critical incident and recovers already notifies nobody.
+            is_known |= any(incident.muted for incident in self.driver_of(query).handing.open)
             excused = not is_up(
                 receiver, self._open_since.get(query.key, inf)
             ) or self._stage.silences.covers(query.spec, NAME)
-            if open_ones != {NAME} or excused or (query.key, NAME) in spoken:
+            if open_ones != {NAME} or excused or is_known or (query.key, NAME) in spoken:
                 self._unknown.pop(place, None)
                 continue
             waited = self._unknown[place] = self._unknown.get(place, 0.0) + TICK_SECONDS

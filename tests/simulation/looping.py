@@ -42,6 +42,8 @@ class Looping(Property):
         """When each query failed, as far as a probe showed the run in time: then its batch is known."""
         self._suppressed_at: dict[SimDriver, float] = {}
         """When an incident of a whole driver was last open."""
+        self._said: defaultdict[str, set[str]] = defaultdict(set)
+        """What the open alert that a query flaps has said of it."""
 
     def tick(self) -> None:
         """Check the incidents of each receiver, and how often it has notified."""
@@ -49,6 +51,8 @@ class Looping(Property):
         for query in self._stage.queries.values():
             probe = self.driver_of(query).probe
             self._probed[query.key].add(probe.batches.get(query.key, inf))
+            said = self._summaries(query, query_flapping.NAME)
+            self._said[query.key] = {*self._said[query.key], *said} if said else set()
             began_at = min((one.at for one in query.failures), default=now)
             receivers = [one for one in self._stage.receivers if is_up(one, began_at)]
             if now < query.bad_until:
@@ -209,7 +213,9 @@ class Looping(Property):
         return self._stage.time.now - seen_at >= KNOWN_SECONDS
 
     def _check_says(self, query: SimQuery, *words: str) -> None:
-        shown = self._summaries(query, query_flapping.NAME)
+        # A finite run that is stopped looks completed: until the next failure, the alert only
+        # counts failures.
+        shown = sorted(self._said[query.key])
         if query.spec.name is None and shown:
             # Another query in the list of the unnamed ones is no news.
             return

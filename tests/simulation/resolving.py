@@ -196,6 +196,12 @@ class Resolving(Property):
     def _flaps(self, receiver: SimReceiver, keys: list[str]) -> bool:
         """Whether a query flaps: it is not healthy before its restart window has passed."""
         open_ones = [self._content(one) for one in receiver.open.values()]
+        open_ones += [
+            driver.about(alert)
+            for driver in self._stage.drivers.values()
+            for incident in driver.handing.newest
+            for alert in incident.alerts
+        ]
         return any(
             name == query_flapping.NAME and key in keys
             # Also if this receiver rejected the message about it.
