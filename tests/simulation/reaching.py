@@ -6,7 +6,7 @@ from math import inf
 
 from querypulse.alerting.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.rules import driver_down, query_stopped
+from querypulse.alerting.rules import driver_down, query_flapping, query_stopped
 from querypulse.listener.probe import Context
 from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
@@ -167,9 +167,11 @@ class Reaching(Property):
         self, query: SimQuery, episode: Episode, receiver: SimReceiver, *, critical: bool = False
     ) -> bool:
         """Whether a person was notified of it, or of an incident that holds it."""
+        # Of a query that flaps, nothing else is reported.
+        names = SAYS[episode.health] | {query_flapping.NAME}
         return self._is_notified(query, episode, receiver, critical=critical) or any(
             held.severity == "critical" or not critical
-            for held in self.holds(receiver, query, SAYS[episode.health])
+            for held in self.holds(receiver, query, names)
         )
 
     def _is_notified(
