@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from ..core.text import MAX_NAMES, duration, listed
+from ..core.text import MAX_NAMES, duration, encodable, listed
 from ..listener.state.identity import RESERVED, UNNAMED
 from .alert import FIRING, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
@@ -446,6 +446,13 @@ def alert_of(
     summary = f"[{app}] {finding.summary}"
     steps = guidance.next_steps.get(finding.alertname, "")
     evidence = ordered(({NEXT_STEPS: steps} if steps else {}) | finding.evidence)
+    annotations = {
+        "summary": summary,
+        "description": description(summary, finding.reason, evidence),
+        "reason": finding.reason,
+        **guidance.links(finding.alertname, app, finding.query),
+        **evidence,
+    }
     return Alert(
         labels={
             "alertname": finding.alertname,
@@ -454,12 +461,7 @@ def alert_of(
             "severity": finding.severity.value,
             **(labels or {}),
         },
-        annotations={
-            "summary": summary,
-            "description": description(summary, finding.reason, evidence),
-            "reason": finding.reason,
-            **guidance.links(finding.alertname, app, finding.query),
-            **evidence,
-        },
+        # A path of the job may not be valid text, which no JSON can hold.
+        annotations={name: encodable(text) for name, text in annotations.items()},
         starts_at=wall,
     )

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 
 import msgspec
 
@@ -73,7 +74,7 @@ class Delivery:
         self.route = route if route is not None else Route()
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._receiver = receiver
-        self._guard = guard
+        self.guard = guard
         self._spool = spool
         self._clock = clock
         self._wall = wall
@@ -179,7 +180,7 @@ class Delivery:
         self._loop.stop()
         with self._changed:
             self._changed.notify_all()
-        self._guard.attempt(f"close-{self.name}", self._receiver.close)
+        self.guard.attempt(f"close-{self.name}", self._receiver.close)
         self._loop.join(timeout)
 
     def _save(self) -> None:
@@ -227,7 +228,7 @@ class Delivery:
             return error
         except Exception as error:  # noqa: BLE001 - a receiver's bug must not end the deliveries
             self.outcomes[FAILED] += 1
-            self._guard.report(f"deliver-{self.name}", error)
+            self.guard.report(f"deliver-{self.name}", error)
             return DeliveryError(
                 type(error).__name__, DeliveryOutcome.TRANSIENT, may_have_arrived=True
             )
@@ -328,7 +329,7 @@ class Dispatch:
         """Hand all open incidents to every receiver, and overdue ones to the fallbacks."""
         incidents = tuple(incidents)
         for delivery in self._deliveries.values():
-            delivery.offer(incidents)
+            delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
         self._escalate(self._wall())
 
     def escalate_to_fallback(self) -> None:

@@ -16,7 +16,7 @@ a failure or another query joins it, and every ``repeat_interval_seconds``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -52,7 +52,8 @@ FLAPS = 3
 FLAP_WINDOW_SECONDS = 24 * 3600.0
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
 MAX_REMEMBERED = 1000
-RECOVERED_IN_SILENCE = "it recovered while it was silenced"
+RECOVERS = "it recovers"
+SEVERITIES = (CRITICAL, WARNING)
 
 Identity = tuple[str, str]
 """The name of an alert, and its query."""
@@ -267,7 +268,7 @@ class Lifecycle:
         self._tracked: dict[Identity, Tracked] = {}
         self._incidents: dict[str, OpenIncident] = {}
         self._opened = OpenedTimes()
-        self._first_health = FirstHealth(app)
+        self._first_health = {severity: FirstHealth(app, severity) for severity in SEVERITIES}
 
     @property
     def opened(self) -> tuple[Opened, ...]:
@@ -290,9 +291,15 @@ class Lifecycle:
         for incident in sorted(
             incidents, key=lambda incident: (incident.is_critical, incident.revision), reverse=True
         ):
-            if incident.query in self._incidents or incident.is_over:
+            own = self._incidents.get(incident.query)
+            if incident.is_over or (own is not None and own.is_critical >= incident.is_critical):
                 continue
-            for alert in incident.firing:
+            alerts = [
+                alert for alert in incident.firing if (alert.name, alert.query) not in self._tracked
+            ]
+            if not alerts:
+                continue
+            for alert in alerts:
                 identity = (alert.name, alert.query)
                 self._tracked[identity] = Tracked(
                     alert,
@@ -303,6 +310,8 @@ class Lifecycle:
                     calm_seconds=self._opened.calm_seconds(identity),
                     unseen_since=now,
                 )
+            if own is not None:
+                continue
             self._incidents[incident.query] = OpenIncident(
                 incident.severity,
                 tuple(alert for alert in incident.alerts if alert.ends_at is not None),
@@ -310,7 +319,7 @@ class Lifecycle:
                 # One that is silenced may never have been sent.
                 notified_at=None if incident.muted else now,
                 muted=incident.muted,
-                known=_news(incident.firing),
+                known=_news(alerts),
             )
 
     def update(
@@ -337,8 +346,8 @@ class Lifecycle:
             if tracked.is_open
         }
         self.alerts = tuple(shown.values())
-        healthy = self._first_health.update(update.health, self._terms.resolve_after_seconds)
-        return (*self._present(shown, update), *self._stale(healthy))
+        incidents = tuple(self._present(shown, update))
+        return incidents + self._stale(update.health, {incident.key for incident in incidents})
 
     # Alerts
 
@@ -439,7 +448,7 @@ class Lifecycle:
         for identity, tracked in self._tracked.items():
             if tracked.is_open and not tracked.subject:
                 subject = self._subject_of(tracked, now)
-                if subject or is_last:
+                if subject or is_last or not tracked.is_found:
                     subject = subject or tracked.alert.query
                     self._tracked[identity] = replace(tracked, subject=subject)
 
@@ -465,7 +474,9 @@ class Lifecycle:
         if home and (is_critical or not tracked.alert.is_critical):
             return home
         alike = [other for other in self._tracked.values() if other.is_like(tracked, now)]
-        if len(alike) >= GROUP_SIZE and self._is_free_for(alike):
+        if not self._is_free_for(alike):
+            return query
+        if len(alike) >= GROUP_SIZE:
             return WHOLE_DRIVER
         is_first = not any(
             other.subject or (other.opened_at or 0.0) < (tracked.opened_at or 0.0)
@@ -496,11 +507,10 @@ class Lifecycle:
                 if incident is not None:
                     yield self._incident(subject, incident, incident.ended)
                 continue
-            is_critical = any(tracked.alert.is_critical for tracked in alerts)
-            severity = CRITICAL if is_critical else WARNING
+            severity = _severity(alerts, incident)
             if incident is not None and incident.severity != severity:
                 yield self._hand_over(subject, incident, alerts, update.wall)
-                incident = None
+                incident = OpenIncident(severity, muted=incident.muted or RECOVERS)
             incident = incident or OpenIncident(severity)
             yield self._present_open(subject, incident, alerts, update)
 
@@ -513,7 +523,8 @@ class Lifecycle:
         muted = why_muted(alerts, update.silences, update.wall)
         notified_at = incident.notified_at
         if not muted and not fires and notified_at is None:
-            muted = RECOVERED_IN_SILENCE
+            # What recovers is not sent only because its silence has ended.
+            muted = incident.muted
         news, revision = _news(alerts), incident.revision
         if not muted:
             joined = not news <= incident.known
@@ -529,7 +540,7 @@ class Lifecycle:
             revision=revision,
             notified_at=notified_at,
             muted=muted,
-            known=incident.known if muted else incident.known | news,
+            known=incident.known if muted else news,
         )
         return self._incident(subject, incident, (*alerts, *incident.ended))
 
@@ -548,27 +559,50 @@ class Lifecycle:
         key = incident_key(labels, severity)
         return Incident(key, labels, severity, tuple(alerts), revision, incident.muted)
 
-    def _stale(self, subjects: Iterable[str]) -> Iterator[Incident]:
+    def _stale(self, health: DriverHealth, shown: Collection[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
-        for severity in (CRITICAL, WARNING):
-            for subject in subjects:
-                labels = incident_labels(self._app, subject, self._labels)
-                yield Incident(incident_key(labels, severity), labels, severity, ())
+        seconds = self._terms.resolve_after_seconds
+        subjects = (
+            (severity, subject)
+            for severity, first_health in self._first_health.items()
+            for subject in first_health.update(health, seconds)
+        )
+        incidents = (
+            self._incident(subject, OpenIncident(severity), ()) for severity, subject in subjects
+        )
+        return tuple(incident for incident in incidents if incident.key not in shown)
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
-    """What people must be notified of in an open incident: each critical query, and each fact."""
-    critical = [alert for alert in alerts if alert.is_critical and not alert.muted]
-    queries = {("", alert.query) for alert in critical}
-    return frozenset(
-        queries | {(alert.name, alert.query) for alert in critical if alert.name in FACTS}
+    """What people must be notified of in an open incident: each query, and each fact."""
+    loud = [alert for alert in alerts if not alert.muted]
+    facts = {(alert.name, alert.query) for alert in loud if alert.name in FACTS}
+    return frozenset({("", alert.query) for alert in loud} | facts)
+
+
+def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
+    """Critical while an alert is that somebody is notified of; a later silence ends nothing."""
+    critical = [tracked.alert for tracked in members if tracked.alert.is_critical]
+    is_silent = all(tracked.alert.muted for tracked in members)
+    was_critical = (
+        incident is not None and incident.is_critical and incident.notified_at is not None
     )
+    if critical and (is_silent or was_critical or not all(alert.muted for alert in critical)):
+        return CRITICAL
+    return WARNING
 
 
-def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, float]:
-    """Sort key: firing, facts before inferences, critical before warnings, oldest first."""
+def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, float]:
+    """Sort key: loud, firing, facts before inferences, critical before warnings, oldest first."""
     alert = tracked.alert
-    return not tracked.is_firing, alert.name not in FACTS, not alert.is_critical, alert.starts_at
+    is_fact = alert.name in FACTS
+    return (
+        bool(alert.muted),
+        not tracked.is_firing,
+        not is_fact,
+        not alert.is_critical,
+        alert.starts_at,
+    )
 
 
 # -- evaluated --------------------------------------------------------------------------------

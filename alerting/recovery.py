@@ -254,14 +254,15 @@ def _on_purpose(query: Query, context: Context) -> bool:
 
 
 class FirstHealth:
-    """Finds the queries that are healthy for the first time in this process.
+    """Finds the queries that are healthy at ``severity`` for the first time in this process.
 
     An earlier process may have left their incidents open. It needs no memory of it: the keys follow
     from the names. With a generic app name the incidents may be those of another running driver.
     """
 
-    def __init__(self, app: str) -> None:
+    def __init__(self, app: str, severity: str) -> None:
         self._is_generic = is_generic(app)
+        self._severity = severity
         self._recoveries: dict[str, RecoveryWindow] = {}
         self._healthy: dict[str, None] = {}
 
@@ -271,7 +272,7 @@ class FirstHealth:
             return []
         waiting = [label for label in health.queries if label not in self._healthy]
         found = {
-            label: health.recovery(label, Severity.WARNING.value, self._recoveries.get(label))
+            label: health.recovery(label, self._severity, self._recoveries.get(label))
             for label in waiting
         }
         self._recoveries = {label: window for label, window in found.items() if window is not None}

@@ -105,17 +105,17 @@ def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -
 def api_alerts(
     alerts: Iterable[Alert], wall: float, external_url: str = ""
 ) -> list[dict[str, Any]]:
-    """The alerts to post: open ones unless they are muted, and those that ended lately.
+    """The alerts to post: open ones unless they are muted, and those that ended.
 
     One that goes on in another incident has the same labels there: its end would end both.
     """
-    return [_api_alert(alert, wall, external_url) for alert in alerts if _is_posted(alert, wall)]
+    return [_api_alert(alert, wall, external_url) for alert in alerts if _is_posted(alert)]
 
 
-def _is_posted(alert: Alert, wall: float) -> bool:
+def _is_posted(alert: Alert) -> bool:
     if alert.ends_at is None:
         return not alert.muted
-    return not alert.goes_on and wall - alert.ends_at <= RESEND_RESOLVED_SECONDS
+    return not alert.goes_on
 
 
 def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:

@@ -136,10 +136,32 @@ def test_first_reminder_comes_one_interval_after_the_silence():
     assert quiet(350).play(FAILING, 449).reported == ["350 + a Failed"]
 
 
+def test_silenced_failure_beside_a_loud_warning_is_no_page():
+    story = [(10, "a", "StreamingQueryFailed+StreamingDataLossRisk")]
+    harness = quiet(1000, alertname="StreamingQueryFailed").play(story, 60)
+
+    assert [line.split()[2] for line in harness.reported] == ["a/warning"]
+
+
+def test_silence_that_begins_later_ends_no_critical_incident():
+    story = [(10, "a", "StreamingQueryFailed+StreamingDataLossRisk")]
+    harness = LifecycleHarness().play(story, 20)
+    harness.silences = [Silence("*", WALL + 900, "StreamingQueryFailed")]
+
+    assert [incident.key for incident in harness.play([], 60).incidents] == ["querypulse/etl/a"]
+
+
+@pytest.mark.parametrize("silenced", [True, False])
+def test_end_of_what_nobody_was_notified_of_is_muted(silenced):
+    harness = quiet(1000 if silenced else 0).play([*FAILING, (60, "a", "idle")], 100)
+
+    assert [bool(incident.muted) for incident in harness.ended] == [silenced]
+
+
 def test_group_with_one_silenced_alert_is_reported():
     story = [*all_of(0, "commits", "abc"), *all_of(10, "StreamingQueryFailed", "abc")]
 
-    assert quiet(1000, "a").play(story, 60).reported == ["10 + * Failed(a,b,c)"]
+    assert quiet(1000, "a").play(story, 60).reported == ["10 + * Failed(b,c,a)"]
 
 
 def test_silenced_alert_of_a_group_says_so():
@@ -159,7 +181,7 @@ def test_group_is_muted_when_only_silenced_alerts_still_fire():
     harness = quiet(1000, "[ab]").play(story, 115)
 
     assert (harness.reported, harness.incidents[0].muted[:8]) == (
-        ["10 + * Failed(a,b,c)"],
+        ["10 + * Failed(c,a,b)"],
         "silenced",
     )
 
@@ -167,7 +189,7 @@ def test_group_is_muted_when_only_silenced_alerts_still_fire():
 def test_failure_that_joins_a_muted_group_ends_its_silence():
     story = [*all_of(10, "StreamingQueryFailed", "abc"), (15, "d", "StreamingQueryFailed")]
 
-    assert quiet(1000, "[abc]").play(story, 60).reported == ["15 + * Failed(a,b,c,d)"]
+    assert quiet(1000, "[abc]").play(story, 60).reported == ["15 + * Failed(d,a,b,c)"]
 
 
 def test_later_failure_in_silence_is_reported_when_it_ends():

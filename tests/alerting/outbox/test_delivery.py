@@ -214,7 +214,7 @@ def test_bug_in_a_receiver_is_contained(deliver, caplog):
         assert delivery.outcomes["failed"] == 1
 
     assert delivery.outcomes == outcomes(delivered=1, failed=1)
-    assert delivery._guard.errors == {"deliver-recorder": 1}
+    assert delivery.guard.errors == {"deliver-recorder": 1}
 
 
 # -- the spool --------------------------------------------------------------------------------

@@ -244,11 +244,10 @@ def test_unusable_urls_are_rejected_at_start(urls):
     [
         ([alert(name="A"), alert(name="B", severity="warning")], ["A", "B"]),
         ([alert(name="A"), alert(name="B", muted="silenced until noon")], ["A"]),
-        ([alert(name="A"), alert(name="B", ends_at=NOW - 299)], ["A", "B"]),
-        ([alert(name="A"), alert(name="B", ends_at=NOW - 301)], ["A"]),
-        ([alert(name="A", ends_at=NOW - 301)], []),
+        ([alert(name="A"), alert(name="B", ends_at=NOW - 301)], ["A", "B"]),
+        ([alert(name="A", muted="silenced until noon")], []),
     ],
-    ids=["open ones", "not muted ones", "those that ended lately", "no others", "nothing"],
+    ids=["open ones", "not muted ones", "those that ended, however late it is sent", "nothing"],
 )
 def test_alerts_of_one_query_are_posted_at_once(double, alerts, posted):
     send(holding(*alerts), double)
