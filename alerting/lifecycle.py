@@ -574,10 +574,14 @@ class Lifecycle:
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
-    """What people must be notified of in an open incident: each query, and each fact."""
+    """What people must be notified of in an open incident: each query, and each fact.
+
+    A warning that joins a critical incident is no news.
+    """
     loud = [alert for alert in alerts if not alert.muted]
-    facts = {(alert.name, alert.query) for alert in loud if alert.name in FACTS}
-    return frozenset({("", alert.query) for alert in loud} | facts)
+    severe = [alert for alert in loud if alert.is_critical] or loud
+    facts = {(alert.name, alert.query) for alert in severe if alert.name in FACTS}
+    return frozenset({("", alert.query) for alert in severe} | facts)
 
 
 def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:

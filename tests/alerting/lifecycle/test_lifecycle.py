@@ -251,6 +251,12 @@ def test_query_that_joins_an_open_group_is_news(name):
     assert len(LifecycleHarness().play(story, 60).reported) == 2
 
 
+def test_warning_of_the_driver_that_joins_a_group_is_no_news():
+    story = [*failing(10, "abc"), (20, "*", "QuerypulseEventsMissing")]
+
+    assert LifecycleHarness().play(story, 60).reported == ["10 + * Failed(a,b,c)"]
+
+
 def test_query_that_fails_again_in_an_open_incident_is_news():
     story = [*failing(10, "abc"), (20, "c", "StreamingBatchSlow+commits"), *failing(1200, "c")]
     reported = LifecycleHarness().play(story, 1300).reported
