@@ -519,6 +519,8 @@ class Lifecycle:
     ) -> Incident:
         """The incident with the newest texts; its revision grows when people must be notified."""
         alerts = [tracked.alert for tracked in sorted(members, key=_prominence)]
+        # What is silenced beside what is not is sent to nobody.
+        alerts = [alert for alert in alerts if not alert.muted] or alerts
         fires = any(tracked.is_firing for tracked in members)
         muted = why_muted(alerts, update.silences, update.wall)
         notified_at = incident.notified_at
@@ -596,17 +598,10 @@ def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     return WARNING
 
 
-def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, float]:
-    """Sort key: loud, firing, facts before inferences, critical before warnings, oldest first."""
+def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, float]:
+    """Sort key: firing, facts before inferences, critical before warnings, oldest first."""
     alert = tracked.alert
-    is_fact = alert.name in FACTS
-    return (
-        bool(alert.muted),
-        not tracked.is_firing,
-        not is_fact,
-        not alert.is_critical,
-        alert.starts_at,
-    )
+    return not tracked.is_firing, alert.name not in FACTS, not alert.is_critical, alert.starts_at
 
 
 # -- evaluated --------------------------------------------------------------------------------

@@ -184,7 +184,7 @@ def test_topic_without_retention_time_is_evaluated_by_deleted_offsets(hasty, wor
         hasty.forget(topic, edge)
         used = pytest.approx(100 / (200 - edge))
         until(lambda used=used: load.used_ratio("held") == used, "the first offset moves")
-    pages.wait_for("StreamingDataLossRisk", "held")
+    until(lambda: reasons(load.sidecar, "held"), "the risk joins the incident")
     assert "of what the topic retains" in reasons(load.sidecar, "held")[0]
     hasty.forget(topic, 130)
     until(

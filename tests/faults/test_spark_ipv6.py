@@ -33,7 +33,7 @@ def test_driver_receiver_and_watcher_work_over_ipv6(spark, watch):
             status = requests.get(f"{sidecar.url}/status", timeout=PATIENCE_SECONDS).json()
             sidecar.close()
             (driver,) = reported.tracker.drivers.values()
-            until(lambda: driver.stopped, "the watcher knows that it was closed")
+            until(lambda: driver.is_stopped, "the watcher knows that it was closed")
 
     assert sidecar.url is None or sidecar.url.startswith("http://[::1]:")
     assert [query["state"] for query in status["queries"]] == ["failed"]
