@@ -114,9 +114,9 @@ soak: java $(VENV)/.dev
 	$(call stage,soak,$(VENV),tests/faults -m soak -o faulthandler_timeout=$$(( $(SOAK_MINUTES) * 60 + 900 ))) \
 	$(report)
 
-## make faults     write docs/faults.md from the results of the last test-all, nightly and soak
+## make faults     write docs/internals/faults.md from the results of the last test-all, nightly and soak
 faults: $(VENV)/.dev
-	$(BIN)/python -m tools.faults build/results/*.xml > build/faults.md && mv build/faults.md docs/faults.md
+	$(BIN)/python -m tools.faults build/results/*.xml > build/faults.md && mv build/faults.md docs/internals/faults.md
 
 ## make lint       wording, links, layout and ruff in the checkout, mypy --strict on the wheel, its examples and the tools
 lint: $(VENV)/.dev

@@ -1,7 +1,7 @@
 """Runs every benchmark, one process each, and ends with one table: ``python -m benchmarks.run``.
 
 ``python -m benchmarks.NAME`` runs one alone. ``python -m benchmarks.run page`` puts what the last
-run has left in ``build/benchmarks`` into ``docs/benchmarks.md``.
+run has left in ``build/benchmarks`` into ``docs/internals/benchmarks.md``.
 """
 
 import json
@@ -19,7 +19,7 @@ from pathlib import Path
 from .harness import RESULTS, ROOT, Row, print_rows
 
 NAMES = ("attach", "callback_cost", "job_cost", "memory", "replay", "scale", "time_to_page")
-PAGE = ROOT / "docs" / "benchmarks.md"
+PAGE = ROOT / "docs" / "internals" / "benchmarks.md"
 MARKED = re.compile(r"(<!-- the last table -->\n).*(<!-- end of it -->)", re.DOTALL)
 
 

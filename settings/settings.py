@@ -95,7 +95,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     # The job
     app_name: Text | None = None
     """Label `app`, and part of every dedup key: [each job needs its
-    own](notifications.md#two-drivers-of-one-app-name). Default: `spark.app.name`.
+    own](alerts.md#two-drivers-of-one-app-name). Default: `spark.app.name`.
     Example: `"orders"`"""
     labels: dict[LabelName, Text] = msgspec.field(default_factory=dict)
     """Labels of each alert at each receiver; they are in `/status` and part of every dedup key.

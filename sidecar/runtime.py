@@ -14,7 +14,7 @@ Each thread is named ``querypulse-...``:
 * ``close`` ends all of them once Spark is stopped.
 
 At the end, ``Runtime.end`` polls and evaluates once more, reports what waited for a grace period,
-sends, says how the process ends (``docs/restarts.md``), and ends every thread.
+sends, says how the process ends (``docs/watch.md``), and ends every thread.
 """
 
 from __future__ import annotations

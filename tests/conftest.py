@@ -218,7 +218,7 @@ def windows(browser):
 
 @pytest.fixture
 def measured(record_property):
-    """Add a figure to the test's row of docs/faults.md."""
+    """Add a figure to the test's row of docs/internals/faults.md."""
     return partial(record_property, "measured")
 
 

@@ -1,4 +1,4 @@
-"""``python -m tools.faults RESULTS...``: print ``docs/faults.md`` from JUnit files of test runs.
+"""``python -m tools.faults RESULTS...``: print ``docs/internals/faults.md`` from JUnit files of test runs.
 
 A test names its row with ``@pytest.mark.fault(subject, done, held)``; the fixture ``measured`` adds
 a figure. A fault holds if every case that ran passed.
@@ -93,7 +93,7 @@ def line(fault: Fault, test: str, ran: list[Case]) -> str:
     """One row."""
     path, _, name = test.partition("::")
     count = len({case.name for case in ran})
-    link = f"[`{name}`](../{path})" + (f" ({count} cases)" if count > 1 else "")
+    link = f"[`{name}`](../../{path})" + (f" ({count} cases)" if count > 1 else "")
     holds = fault.held
     if not ran:
         holds = f"{NOT_RUN}: {fault.held}"

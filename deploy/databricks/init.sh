@@ -1,6 +1,6 @@
 #!/bin/bash
 # Databricks cluster-scoped init script: installs querypulse on the driver and switches auto-attach on.
-# docs/places/databricks.md says what else the cluster needs. Edit the path, or give it as the argument.
+# docs/databricks.md says what else the cluster needs. Edit the path, or give it as the argument.
 set -u
 wheel=${1:-/Volumes/main/tools/querypulse-0.1.0-py3-none-any.whl}
 bin=/databricks/python/bin

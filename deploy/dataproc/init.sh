@@ -2,7 +2,7 @@
 # Dataproc initialization action: installs querypulse on every node and switches auto-attach on.
 # Metadata of the cluster: querypulse-wheel, the wheel in Cloud Storage, and querypulse-python, the
 # Python of Spark's drivers (default: /opt/conda/default/bin/python).
-# docs/places/yarn.md says what else the cluster needs.
+# docs/yarn.md says what else the cluster needs.
 set -u
 
 metadata() {

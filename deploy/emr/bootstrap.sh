@@ -1,7 +1,7 @@
 #!/bin/bash
 # EMR bootstrap action: installs querypulse on every node and switches auto-attach on.
 # Arguments: the wheel in S3, and the Python of Spark's drivers (default: python3).
-# docs/places/yarn.md says what else the cluster needs.
+# docs/yarn.md says what else the cluster needs.
 set -u
 wheel=${1:?the first argument is the S3 address of the wheel}
 python=${2:-python3}

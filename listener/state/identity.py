@@ -1,7 +1,7 @@
 """Decides which query a run belongs to, by query id, name, session and label.
 
 A *query* is a stream that people know by its label. It has one run at a time and continues from
-run to run. ``docs/identity.md`` has the rules: what introduces a run, which query it belongs to,
+run to run. ``docs/limits.md`` has the rules: what introduces a run, which query it belongs to,
 and how long a query keeps its label.
 """
 

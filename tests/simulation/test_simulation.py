@@ -1,6 +1,6 @@
 """The simulator in tests: bugs that it found once, seeds that failed before, and new seeds.
 
-`docs/simulation.md` describes what is simulated and what to do when a seed fails.
+`docs/internals/simulation.md` describes what is simulated and what to do when a seed fails.
 """
 
 from __future__ import annotations

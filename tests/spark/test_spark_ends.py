@@ -1,6 +1,6 @@
 """Every way a driver ends, on real processes: which alerts fire inside and outside.
 
-``docs/restarts.md`` shows this table.
+``docs/watch.md`` shows this table.
 """
 
 from __future__ import annotations
@@ -276,7 +276,7 @@ def seen_from_outside(reported, other) -> str:
 
 @pytest.mark.fault(
     "Ends and kills",
-    "The most common ways to end of [ends](restarts.md#ends), on real processes",
+    "The most common ways to end of [ends](../watch.md#ends), on real processes",
     "The alerts and the exit code of that table",
 )
 @pytest.mark.parametrize("how", COMMON)
@@ -288,7 +288,7 @@ def test_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
 @pytest.mark.fault(
     "Ends and kills",
     "Less common ways to end, also while a receiver does not answer, and with a second SIGINT",
-    "The alerts and the exit code of [ends](restarts.md#ends); the exit is bounded",
+    "The alerts and the exit code of [ends](../watch.md#ends); the exit is bounded",
 )
 @pytest.mark.parametrize("how", UNCOMMON)
 def test_uncommon_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
@@ -298,7 +298,7 @@ def test_uncommon_end_of_a_driver_decides_which_alerts_fire(how, tmp_path):
 @pytest.mark.nightly
 @pytest.mark.fault(
     "Ends and kills",
-    "The other ways to end of [ends](restarts.md#ends)",
+    "The other ways to end of [ends](../watch.md#ends)",
     "The alerts and the exit code of that table",
 )
 @pytest.mark.parametrize("how", RARE)

@@ -21,7 +21,7 @@ def test_documentation_has_the_table_of_the_module():
     shown = rows(retries.__doc__)
 
     assert len(shown) == 10
-    assert set(shown) <= set(rows((ROOT / "docs" / "notifications.md").read_text()))
+    assert set(shown) <= set(rows((ROOT / "docs" / "receivers.md").read_text()))
 
 
 class Tries:
