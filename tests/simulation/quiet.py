@@ -469,9 +469,11 @@ class Quiet(Property):
         """Remember until when the monitor has a reason to report that its signals are degraded."""
         for name, driver in self._stage.drivers.items():
             if not driver.attached or not driver.awake or not driver.spark.alive:
-                before = self._away_at.get(name, float("-inf"))
-                self._aways[name] += self._stage.time.now - before > 2 * TICK_SECONDS
-                self._away_at[name] = self._stage.time.now
+                before, now = self._away_at.get(name, float("-inf")), self._stage.time.now
+                # It may have been up for less than a tick.
+                was_up = now - before > 2 * TICK_SECONDS or before < driver.awake_since <= now
+                self._aways[name] += was_up
+                self._away_at[name] = now
             late = self._stage.longest_delay >= BLIND_SECONDS
             late |= driver.probe.log is not None and bool(driver.probe.log.unreadable)
             late |= bool(self._stage.plan.setup.broken_rule)

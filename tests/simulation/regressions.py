@@ -191,5 +191,7 @@ SEEDS = (
         "a failure that nothing showed, and a SparkContext that cuts off the next run",
         Terms(),
     ),
+    Seed(280378687, "a driver that wakes up from a pause and ends within a second", Terms()),
+    Seed(75043928, "a lag that shows before its stuck batch commits", Terms()),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )

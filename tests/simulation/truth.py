@@ -144,12 +144,12 @@ class Truth:
             self.unseen.append((max(now, last), until))
 
     def batch_troubled_since(self, now: float) -> float:
-        """Since when its batch has had any problem by then: one that hung may be slow now."""
+        """Since when its batch has had any problem by then: one that hung may be slow or move now."""
         since = now
         for at, health in reversed(self.timeline):
             if at > now:
                 continue
-            if health not in OF_BATCH:
+            if health not in OF_BATCH | {Health.MOVING}:
                 break
             since = at
         return since
