@@ -1,4 +1,4 @@
-"""``python -m tools.faults RESULTS...``: print ``docs/internals/faults.md`` from JUnit files of runs.
+"""``python -m tools.faults RESULTS...``: print ``docs/internals/faults.md`` from JUnit files.
 
 A test names its row with ``@pytest.mark.fault(subject, done, held)``; the fixture ``measured`` adds
 a figure. A fault holds if every case that ran passed.
