@@ -46,6 +46,7 @@ DROP_REASONS = (
     "progress_mailbox_full",
     "lifecycle_mailbox_full",
     "undecodable",
+    "undecodable_part",
     "forged",
 )
 
@@ -530,7 +531,7 @@ MONITOR_FIGURES: tuple[Figure[Scrape], ...] = (
     ),
     Figure(
         "querypulse_events_dropped_total",
-        "Events received and then lost, by reason.",
+        "Events, and parts of them, received and then lost, by reason.",
         lambda scrape: _from_zero(DROP_REASONS, scrape.monitor.events_dropped),
         ("reason",),
     ),

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.guard import Guard
-from .events import DecodeError, Event, Started, Terminated, decode
+from .events import DecodeError, Event, Progress, Started, Terminated, decode
 from .mailbox import Arrived, Mailbox, Received
 from .probe import Context
 from .spark.event_queue import EventQueue
@@ -147,6 +147,8 @@ class EventReader:
             return
         if self._is_known(text):
             return
+        if isinstance(event, Progress) and event.lost_parts:
+            self.dropped["undecodable_part"] += len(event.lost_parts)
         if isinstance(event, Started):
             event = replace(event, session=received.session, trigger=received.trigger)
             self._on_started()

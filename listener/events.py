@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
-from typing import Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import fields, replace
 
 from ..core.redaction import redact
 from .offsets import Offsets, lag_between, parse_offsets
@@ -74,7 +78,8 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
 
     ``committed`` separates a committed batch from Spark 3.4's idle progress. Figures that
     Spark left out or could not compute (NaN, -1) are None. A ``watermark_timestamp`` of 0
-    is a watermark that has never moved; None is a query without a watermark.
+    is a watermark that has never moved; None is a query without a watermark. ``event_time_max`` is
+    the newest event time that the batch read. ``lost_parts`` names what could not be decoded.
     """
 
     query_id: str
@@ -94,6 +99,8 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     late_rows: int
     sources: tuple[SourceProgress, ...]
     sink: str = ""
+    event_time_max: float | None = None
+    lost_parts: tuple[str, ...] = ()
 
 
 class Idle(msgspec.Struct, frozen=True, gc=False):
@@ -133,6 +140,10 @@ _Number = float | str | None
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 # Java's default object name, different in each run (Iceberg's ``SparkMicroBatchStream``).
 _IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
+_TIME = re.compile(r"([+-]?\d{4,9})(-.+)(?:Z|\+00:00)", re.ASCII)
+SECONDS_OF_400_YEARS = 146_097 * 86_400
+_COMMITS = frozenset({"addBatch", "commitOffsets"})
+_UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
 """Event Hubs' native connector. Spark asks such a V1 source for one offset and reports it as the
 newest one too, but this one is limited by ``maxEventsPerTrigger`` (EventHubsSource.scala)."""
@@ -166,9 +177,9 @@ class _Source(msgspec.Struct, gc=False, rename="camel"):
 
 
 class _StateOperator(msgspec.Struct, gc=False, rename="camel"):
-    num_rows_total: _Long = 0
-    memory_used_bytes: _Long = 0
-    num_rows_dropped_by_watermark: _Long = 0
+    num_rows_total: _Long | None = None
+    memory_used_bytes: _Long | None = None
+    num_rows_dropped_by_watermark: _Long | None = None
 
 
 class _Sink(msgspec.Struct, gc=False, rename="camel"):
@@ -183,8 +194,8 @@ class _Progress(_Ids, gc=False, rename="camel"):
     num_input_rows: _Long | None = None
     input_rows_per_second: _Number = None
     processed_rows_per_second: _Number = None
-    duration_ms: dict[str, _Long] | None = None
-    event_time: dict[str, str] | None = None
+    duration_ms: dict[str, float | None] | None = None
+    event_time: dict[str, str | None] | None = None
     state_operators: list[_StateOperator] | None = None
     sources: list[_Source] | None = None
     sink: _Sink | None = None
@@ -209,13 +220,16 @@ def decode(kind: EventKind, text: str | bytes) -> Event:
     """
     try:
         return _decode(kind, text)
-    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise DecodeError(f"not a {kind.value} event: {error}") from error
 
 
 def _decode(kind: EventKind, text: str | bytes) -> Event:
     if kind is EventKind.PROGRESS:
-        return _progress(_PROGRESS.decode(text).progress)
+        try:
+            return _progress(_PROGRESS.decode(text).progress)
+        except _UNREADABLE:
+            return _progress_in_parts(text)
     if kind is EventKind.STARTED:
         started = _STARTED.decode(text)
         at = _timestamp(started.timestamp)
@@ -227,10 +241,48 @@ def _decode(kind: EventKind, text: str | bytes) -> Event:
     return Terminated(ended.id, ended.run_id, ended.exception, ended.error_class_on_exception)
 
 
+def _progress_in_parts(text: str | bytes) -> Progress:
+    """The progress without the parts of it that are not as Spark writes them."""
+    lost: list[str] = []
+    parts = _fitting(json.loads(text, parse_constant=str), _ProgressEvent, "progress", lost)
+    return replace(
+        _progress(msgspec.convert(parts, _ProgressEvent).progress), lost_parts=tuple(lost)
+    )
+
+
+def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
+    """``value`` as ``kind``; what does not fit is ``lost``: it becomes None, or an empty record."""
+    if value is None:
+        return None
+    options: list[Any] = [option for option in get_args(kind) if option is not NoneType]
+    if get_origin(kind) is UnionType and len(options) == 1:
+        return _fitting(value, options[0], name, lost)
+    if get_origin(kind) is list and isinstance(value, list):
+        return [_fitting(item, options[0], name, lost) or {} for item in value]
+    if get_origin(kind) is dict and isinstance(value, dict):
+        return {key: _fitting(item, options[1], name, lost) for key, item in value.items()}
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and isinstance(value, dict):
+        return {
+            field.encode_name: _fitting(
+                value[field.encode_name], field.type, field.encode_name, lost
+            )
+            for field in fields(kind)
+            if field.encode_name in value
+        }
+    try:
+        # Only what JSON can hold: no lone surrogate, no infinity.
+        fitting = msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    except _UNREADABLE:
+        fitting = None
+    if fitting is None:
+        lost.append(name)
+    return fitting
+
+
 def _progress(wire: _Progress) -> Progress:
-    phases = wire.duration_ms or {}
+    phases = {name: ms for name, ms in (wire.duration_ms or {}).items() if ms is not None}
     operators = wire.state_operators or []
-    total_ms = wire.batch_duration
+    total_ms: float | None = wire.batch_duration
     if total_ms is None:
         total_ms = phases.get("triggerExecution")
     return Progress(
@@ -238,7 +290,7 @@ def _progress(wire: _Progress) -> Progress:
         run_id=wire.run_id,
         name=wire.name,
         batch_id=wire.batch_id,
-        committed="addBatch" in phases or "commitOffsets" in phases,
+        committed=not _COMMITS.isdisjoint(wire.duration_ms or ()),
         batch_seconds=None if total_ms is None else total_ms / 1000,
         phase_seconds={
             name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
@@ -247,13 +299,20 @@ def _progress(wire: _Progress) -> Progress:
         output_rows=_output_rows(wire.sink),
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
-        watermark_timestamp=_watermark(wire.event_time),
-        state_rows=sum(op.num_rows_total for op in operators) if operators else None,
-        state_memory_bytes=sum(op.memory_used_bytes for op in operators) if operators else None,
-        late_rows=sum(op.num_rows_dropped_by_watermark for op in operators),
+        watermark_timestamp=_event_time(wire.event_time, "watermark"),
+        state_rows=_total(op.num_rows_total for op in operators),
+        state_memory_bytes=_total(op.memory_used_bytes for op in operators),
+        late_rows=sum(op.num_rows_dropped_by_watermark or 0 for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_sink(wire.sink),
+        event_time_max=_event_time(wire.event_time, "max"),
     )
+
+
+def _total(figures: Iterable[int | None]) -> int | None:
+    """Their sum; None if there are none, or if one is unknown."""
+    numbers = list(figures)
+    return sum(n for n in numbers if n is not None) if numbers and None not in numbers else None
 
 
 def _input_rows(wire: _Progress) -> int:
@@ -317,17 +376,21 @@ def _finite(value: _Number) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _watermark(event_time: dict[str, str] | None) -> float | None:
-    seconds = _timestamp((event_time or {}).get("watermark"))
+def _event_time(event_time: dict[str, str | None] | None, name: str) -> float | None:
+    seconds = _timestamp((event_time or {}).get(name))
     # Spark reports the epoch until the first watermark is known.
     return None if seconds is None else max(0.0, seconds)
 
 
 def _timestamp(text: Any) -> float | None:
-    """Unix seconds of an ISO 8601 text; None for any other text."""
-    if not text or not isinstance(text, str):
+    """Unix seconds of an ISO 8601 text of any year; None for any other text."""
+    parts = _TIME.fullmatch(text) if isinstance(text, str) else None
+    if parts is None:
         return None
+    # The calendar repeats every 400 years. Python's ends in 9999, Spark's in 292278994.
+    cycles, year = divmod(int(parts.group(1)), 400)
     try:
-        return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
-    except (ValueError, OverflowError):
+        near = datetime.fromisoformat(f"{2000 + year}{parts.group(2)}+00:00").timestamp()
+    except ValueError:
         return None
+    return near + (cycles - 5) * SECONDS_OF_400_YEARS

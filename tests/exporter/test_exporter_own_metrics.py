@@ -28,7 +28,7 @@ def test_monitor_counts_known_kinds_from_0():
     assert values(shown, "querypulse_events_dropped_total") == {
         ("progress_queue_full",): 0, ("lifecycle_queue_full",): 0,
         ("progress_mailbox_full",): 0, ("lifecycle_mailbox_full",): 0,
-        ("failed_in_jvm",): 0, ("connection_lost",): 0, ("undecodable",): 0, ("forged",): 0,
+        ("failed_in_jvm",): 0, ("connection_lost",): 0, ("undecodable",): 0, ("undecodable_part",): 0, ("forged",): 0,
     }  # fmt: skip
     assert values(shown, "querypulse_deliveries_total", receiver="webhook") == {
         ("delivered",): 0, ("transient",): 0, ("misconfigured",): 0,

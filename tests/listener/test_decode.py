@@ -92,6 +92,21 @@ def test_idle_progress_of_spark_3_4_is_not_a_commit():
     assert progress(durationMs={"addBatch": 1, "triggerExecution": 3}).committed
 
 
+def test_times_of_any_year_that_spark_writes_are_read():
+    """Spark prints years beyond 9999 with a sign."""
+    texts = {
+        "2026-01-01T00:00:00.500Z": 1767225600.5,
+        "+10000-01-01T00:00:00.000Z": 253402300800.0,
+        "+292278994-08-17T07:12:55.807Z": 9223372036854775.0,
+        "+12026-13-01T00:00:00.000Z": None,
+        "tomorrow": None,
+    }
+    for text, seconds in texts.items():
+        event = progress(eventTime={"watermark": text, "max": text})
+        assert event.watermark_timestamp == pytest.approx(seconds, abs=1)
+        assert event.event_time_max == event.watermark_timestamp
+
+
 def test_first_watermark_is_zero_not_a_date_in_1970():
     assert progress(eventTime={"watermark": "1970-01-01T00:00:00.000Z"}).watermark_timestamp == 0
     assert (
@@ -141,23 +156,56 @@ def test_text_that_is_nested_too_deeply_is_rejected(kind):
             decode(kind, text)
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        '"batchId": N',
-        '"batchId": 1, "numInputRows": N',
-        '"batchId": 1, "batchDuration": -N',
-        '"batchId": 1, "durationMs": {"addBatch": N}',
-        '"batchId": 1, "stateOperators": [{"numRowsTotal": N}]',
-        '"batchId": 1, "sink": {"numOutputRows": N}',
-        '"batchId": 1, "sources": [{"numInputRows": N}]',
-    ],
-)
-def test_number_that_no_long_can_hold_is_rejected(fields):
-    for number in (TOO_LARGE, str(2**63 + 1)):
-        text = fields.replace("N", number)
+ODD = [
+    ('"eventTime": {"max": null, "watermark": "2026-01-01T00:00:00.000Z"}', {}, ()),
+    ('"stateOperators": [{"numRowsTotal": null, "memoryUsedBytes": 5}]', {"state_rows": None, "state_memory_bytes": 5}, ()),
+    ('"durationMs": {"addBatch": 1.5, "walCommit": null}', {"committed": True, "phase_seconds": {"addBatch": 0.0015}}, ()),
+    ('"observedMetrics": {"quality": {"mean": NaN}}', {}, ()),
+    ('"eventTime": {"max": 5, "watermark": "2026-01-01T00:00:00.000Z"}', {"watermark_timestamp": 1767225600.0}, ("eventTime",)),
+    ('"eventTime": "soon"', {"watermark_timestamp": None}, ("eventTime",)),
+    ('"durationMs": {"addBatch": "long", "walCommit": 2}', {"committed": True, "phase_seconds": {"walCommit": 0.002}}, ("durationMs",)),
+    ('"durationMs": {"addBatch": NaN, "commitOffsets": Infinity}', {"committed": True, "phase_seconds": {}}, ("durationMs", "durationMs")),
+    ('"stateOperators": [{"numRowsTotal": "x", "memoryUsedBytes": 5}, 7]', {"state_rows": None, "state_memory_bytes": None}, ("numRowsTotal", "stateOperators")),
+    ('"stateOperators": {"a": 1}', {"state_rows": None}, ("stateOperators",)),
+    ('"sink": {"description": 5, "numOutputRows": 3}', {"sink": "", "output_rows": 3}, ("description",)),
+    ('"sink": "noop"', {"sink": "", "output_rows": None}, ("sink",)),
+    ('"name": "\\ud800"', {"name": None}, ("name",)),
+    ('"name": ["a"], "numInputRows": 3', {"name": None, "input_rows": 3}, ("name",)),
+    *(
+        (f'"numInputRows": {number}', {"input_rows": 0}, ("numInputRows",))
+        for number in (TOO_LARGE, 2**63 + 1, "1.5", '"many"', "1e400")
+    ),
+]  # fmt: skip
+
+
+def decoded(fields):
+    text = f'{{"progress": {{"id": "q", "runId": "r", "batchId": 7, {fields}}}}}'
+    return decode(EventKind.PROGRESS, text)
+
+
+@pytest.mark.fault("Events", "An odd value in a part of a progress", "It costs that part")
+@pytest.mark.parametrize(("fields", "kept", "lost"), ODD)
+def test_odd_value_costs_its_part_and_never_the_event(fields, kept, lost):
+    event = decoded(fields)
+
+    assert (event.batch_id, event.lost_parts) == (7, lost)
+    assert {name: getattr(event, name) for name in kept} == kept
+
+
+def test_odd_source_keeps_its_place_and_costs_no_other():
+    odd = '"sources": [5, {"description": "b", "endOffset": 3, "numInputRows": "x"}, {"description": "c", "endOffset": 4, "numInputRows": 9}]'
+    event = decoded(odd)
+
+    assert [(s.description, s.end, s.input_rows) for s in event.sources] == [
+        ("", None, 0), ("b", {WHOLE: 3}, 0), ("c", {WHOLE: 4}, 9),
+    ]  # fmt: skip
+    assert event.lost_parts == ("sources", "numInputRows")
+
+
+def test_odd_identity_of_an_event_is_rejected():
+    for fields in ('"batchId": null', '"batchId": 1.5', f'"batchId": {TOO_LARGE}', '"id": 5'):
         with pytest.raises(DecodeError):
-            decode(EventKind.PROGRESS, f'{{"progress": {{"id": "q", "runId": "r", {text}}}}}')
+            decoded(fields)
 
 
 @pytest.mark.parametrize("offset", [TOO_LARGE, str(2**63), f"-{2**63 + 1}", "1e300"])

@@ -184,6 +184,14 @@ def test_undecodable_event_is_counted_and_dropped(kind):
     assert (reading.starts, reading.context_asked) == (0, 0)
 
 
+def test_lost_part_of_an_event_is_counted():
+    odd = '{"progress": {"id": "i", "runId": "r", "batchId": 3, "eventTime": 5, "sink": 6}}'
+    reading = Reading().receive(EventKind.PROGRESS, odd).receive(EventKind.PROGRESS, odd)
+
+    assert reading.events == [Progress]
+    assert reading.reader.dropped == {"undecodable_part": 2}
+
+
 @pytest.mark.contains_errors
 def test_failing_handle_loses_only_its_own_event():
     reading = Reading().receive(EventKind.TERMINATED, Handle(None))

@@ -40,7 +40,7 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
-    "listener": (9420, 40),
+    "listener": (9480, 40),
     "exporter": (2545, 9),
     "alerting": (9050, 49),
     "settings": (1990, 9),
