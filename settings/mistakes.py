@@ -58,7 +58,7 @@ def _masked_record(record: msgspec.Struct) -> dict[str, object]:
     shown: dict[str, object] = {} if tag is None else {"type": tag}
     for field in msgspec.structs.fields(record):
         value, kind = getattr(record, field.name), declared.get(field.name)
-        if value != field.default:
+        if value not in (field.default, {}):
             undeclared = kind is None and isinstance(value, str)
             shown[field.name] = HIDDEN if undeclared else masked_value(kind, value)
     return shown

@@ -258,6 +258,10 @@ Severity = Literal["critical", "warning"]
 _Name = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
 ]
+_MatchName = Annotated[
+    str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")
+]
+"""A label of incidents; their queries and severities have fields of their own."""
 
 
 @cache
@@ -287,6 +291,8 @@ class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     """Empty if it is only the fallback of other receivers."""
     queries: tuple[Text, ...] = ("*",)
     """Name patterns of its queries. Alerts about the whole driver are always sent."""
+    match: dict[_MatchName, Text] = msgspec.field(default_factory=dict)
+    """A pattern for each label that an alert must have. Example: `{team = "payments"}`"""
     fallback: Text | None = None
     """The receiver that gets an alert when this one has not accepted it in time."""
     fallback_after_seconds: Annotated[float, Meta(ge=0)] = 60.0

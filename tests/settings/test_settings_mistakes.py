@@ -416,6 +416,10 @@ NESTED = [
         "at receivers[0].severities[0]: Invalid enum value 'info'; allowed: critical, warning",
     ),
     (
+        {"receivers": [{"type": "webhook", "name": "a", "match": {"severity": "warning"}}]},
+        "matching regex '^(?!(alertname|query|severity)$)",
+    ),
+    (
         {"receivers": [{"type": "webhook", "name": "a", "fallback_after_seconds": -1}]},
         "at receivers[0].fallback_after_seconds: Expected `float` >= 0.0",
     ),

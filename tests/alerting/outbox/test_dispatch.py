@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from msgspec.structs import replace
 from support.clock import Clock
 from support.deliveries import (
     PATIENCE_SECONDS,
@@ -100,6 +101,32 @@ def test_each_receiver_gets_only_incidents_it_is_routed(start):
     assert sorted(harness.sent("pager")) == [("*", "firing"), ("a", "firing")]
     assert len(harness.sent("chat")) == 3
     assert sorted(harness.sent("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
+
+
+@pytest.mark.parametrize(
+    ("match", "sent"),
+    [
+        ({}, ["prod", "dev"]),
+        ({"team": "payments"}, ["prod", "dev"]),
+        ({"team": "payments", "env": "prod"}, ["prod"]),
+        ({"env": "d*"}, ["dev"]),
+        ({"app": "e*"}, ["prod", "dev"]),
+        ({"app": "other"}, []),
+        ({"team": "pay"}, []),
+        ({"region": "*"}, []),
+    ],
+)
+def test_receiver_gets_only_incidents_whose_labels_match(start, match, sent):
+    harness = start({"chat": Route(match=match)})
+    payments = {"app": "etl", "team": "payments"}
+    harness.offer(
+        *(
+            replace(incident(env), labels={**payments, "query": env, "env": env})
+            for env in ("prod", "dev")
+        )
+    )
+
+    assert [query for query, _ in harness.sent("chat")] == sent
 
 
 def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(start):
