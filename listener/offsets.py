@@ -1,14 +1,15 @@
 """Parses the offsets of streaming sources.
 
 Kafka reports ``{"topic": {"0": 42}}``, rate sources an integer, file sources
-``{"logOffset": 7}``, Delta a version and an index, Iceberg a snapshot and a file in it; event
-logs hold the same as text. Any other shape is kept as text: that shows whether an offset changed,
-but not in which direction.
+``{"logOffset": 7}``, Python sources ``{"part-0": 3, "part-1": 8}``, Delta a version and an index,
+Iceberg a snapshot and a file in it; event logs hold the same as text. Any other shape is kept as
+text: that shows that an offset changed, but neither in which direction nor that data is unread.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -22,6 +23,10 @@ Offsets = dict[str, Position] | str
 LARGEST = 2**63
 WHOLE = ""
 """The key for a source that has no partitions."""
+BASE_INDEX = -100
+"""Before the first file of a Delta version. Delta writes -1 for it, and has smaller indexes than 0
+that come after it, for changes of the schema (``DeltaSourceOffset``)."""
+_NUMBERED = re.compile(r"(.*?)[0-9]+", re.DOTALL)
 
 
 def parse_offsets(value: Any) -> Offsets | None:
@@ -53,11 +58,10 @@ def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
 
 
 def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
-    """The partitions that have data after ``end``."""
-    if isinstance(end, dict) and isinstance(latest, dict):
-        return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
-    differ = isinstance(end, str) and isinstance(latest, str) and end != latest
-    return (WHOLE,) if differ else ()
+    """The partitions that have data after ``end``; offsets that are text have no order."""
+    if not isinstance(end, dict) or not isinstance(latest, dict):
+        return ()
+    return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
 
 
 def is_before(one: Position, other: Position) -> bool:
@@ -79,7 +83,7 @@ def _positions(value: Any) -> dict[str, Position] | None:
         number = _integer(next(iter(value.values())))
         if number is not None:
             return {WHOLE: number}
-    return _table(value) or _kafka(value)
+    return _table(value) or _kafka(value) or _numbered(value)
 
 
 def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
@@ -95,6 +99,15 @@ def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
     return positions or None
 
 
+def _numbered(value: dict[str, Any]) -> dict[str, Position] | None:
+    """Partitions that only their number tells apart; other keys may be anything, such as a time."""
+    names = {match and match.group(1) for match in map(_NUMBERED.fullmatch, value)}
+    positions = {key: _integer(position) for key, position in value.items()}
+    if len(names) != 1 or None in names or None in positions.values():
+        return None
+    return {key: number for key, number in positions.items() if number is not None}
+
+
 def _table(value: dict[str, Any]) -> dict[str, Position] | None:
     """Delta's ``DeltaSourceOffset`` and Iceberg's ``StreamingOffset``.
 
@@ -103,6 +116,7 @@ def _table(value: dict[str, Any]) -> dict[str, Position] | None:
     """
     version, index = _integer(value.get("reservoirVersion")), _integer(value.get("index"))
     if version is not None and index is not None:
+        index = BASE_INDEX if index == -1 else index
         return {str(value.get("reservoirId", WHOLE)): (version, index)}
     snapshot, position = _integer(value.get("snapshot_id")), _integer(value.get("position"))
     if snapshot is not None and position is not None:

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from ..events import Progress
+from ..events import Progress, SourceProgress
 from ..offsets import behind
 from .flow import Flow
 from .query import Query
@@ -81,7 +81,7 @@ class EndToEnd:
     ) -> float | None:
         if progress.batch_seconds is None:
             return None
-        if any(behind(source.end, source.latest) for source in progress.sources):
+        if any(map(_may_be_behind, progress.sources)):
             return None
         began = at - progress.batch_seconds
         oldest = began
@@ -93,6 +93,12 @@ class EndToEnd:
                 return None
             oldest = min(oldest, max(one for one in passed if one is not None))
         return oldest
+
+
+def _may_be_behind(source: SourceProgress) -> bool:
+    if isinstance(source.latest, str):
+        return source.end != source.latest
+    return bool(behind(source.end, source.latest))
 
 
 def _before(commits: deque[Passing], at: float) -> float | None:

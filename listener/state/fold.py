@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ..commit_log import LoggedBatches, LogReport, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import Failure, describe_failure, died_of_stopped_context
-from ..offsets import WHOLE
+from ..offsets import BASE_INDEX, WHOLE
 from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll, follow_shortfalls, follow_unread
 from .flow import PlanPlaces, places_of
@@ -251,14 +251,17 @@ def with_latest(progress: Progress, query: Query) -> Progress:
     """A batch with the latest offsets of its sources, as of the last poll before it ended.
 
     A trigger that ends by itself reads only the data present at its start (``availableNow``), so
-    later data does not count as unread.
+    later data is not unread.
     """
-    if not query.polls or (query.facts is not None and query.facts.trigger.ends_by_itself):
+    if query.trigger is not None and query.trigger.ends_by_itself:
+        sources = tuple(replace(source, latest=None) for source in progress.sources)
+    elif query.polls:
+        sources = tuple(
+            _with_latest(source, query.polls.get(index))
+            for index, source in enumerate(progress.sources)
+        )
+    else:
         return progress
-    sources = tuple(
-        _with_latest(source, query.polls.get(index))
-        for index, source in enumerate(progress.sources)
-    )
     return replace(progress, sources=sources)
 
 
@@ -269,7 +272,9 @@ def _with_latest(source: SourceProgress, poll: SourcePoll | None) -> SourceProgr
     if newest is None:
         return source
     # The version before its first file is beyond everything in earlier versions.
-    latest = {key: (newest, -1) for key, end in source.end.items() if isinstance(end, tuple)}
+    latest = {
+        key: (newest, BASE_INDEX) for key, end in source.end.items() if isinstance(end, tuple)
+    }
     return replace(source, latest=dict(latest)) if latest else source
 
 

@@ -168,8 +168,8 @@ def _rewound(before: SourceTrend, source: SourceProgress, at: float) -> dict[str
     return rewound
 
 
-def _at(offsets: Offsets | None, partition: str) -> Position | str | None:
-    return offsets.get(partition) if isinstance(offsets, dict) else offsets
+def _at(offsets: Offsets | None, partition: str) -> Position | None:
+    return offsets.get(partition) if isinstance(offsets, dict) else None
 
 
 def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[LagPoint, ...]:

@@ -13,6 +13,7 @@ from support.story import Story, policy, source
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.evidence import evidence
 from querypulse.listener.events import EventKind, decode
+from querypulse.listener.offsets import BASE_INDEX
 from querypulse.listener.source_polls import SourcePoll, follow_shortfalls
 
 KINDS = ("file", "delta", "iceberg")
@@ -59,7 +60,7 @@ def test_delta_positions_grow_by_file_and_version():
     ends = [next(iter(one.end.values())) for one in reported("delta")]
 
     assert ends == sorted(ends)
-    assert {index for _, index in ends} > {-1, 0}
+    assert {index for _, index in ends} > {BASE_INDEX, 0}
 
 
 def test_iceberg_source_has_the_same_name_in_all_runs():
