@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1250, 11),
     "listener": (9480, 40),
     "exporter": (2545, 9),
-    "alerting": (9050, 49),
+    "alerting": (9060, 49),
     "settings": (1990, 9),
     "sidecar": (2480, 9),
     "watch": (1800, 7),
