@@ -1,12 +1,14 @@
-"""``querypulse silence``: writes silences to the file that sidecars read, or sends them."""
+"""``querypulse silence``: silences alerts in drivers, in the silence file and in Alertmanager."""
 
 from __future__ import annotations
 
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
+from fnmatch import translate
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -14,14 +16,13 @@ from typing import Any
 import msgspec
 import requests
 
-from ..alerting.receivers.receiver import is_readable
+from ..alerting.receivers.receiver import is_readable, public_part
 from ..alerting.silences import end_text
 from ..core.secret import Secret
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
 from ..settings.settings import SettingsError, SilenceSettings
 from ..settings.silencing import (
-    Silences,
     add_silence,
     end_silences,
     in_force,
@@ -53,7 +54,7 @@ def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
 
 
 def silence_drivers(
-    urls: tuple[str, ...], one: SilenceSettings, token_file: str | None, ca_file: str | None
+    urls: tuple[str, ...], silence: SilenceSettings, token_file: str | None, ca_file: str | None
 ) -> int:
     """Send the silence to each driver and print its answer; 1 when one did not accept it.
 
@@ -72,15 +73,15 @@ def silence_drivers(
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token.known}"
         session.verify = ca_file or True
-        answers = [_silence(session, url.rstrip("/"), one) for url in urls]
+        answers = [_silence(session, url.rstrip("/"), silence) for url in urls]
     return 0 if all(answers) else 1
 
 
-def _silence(session: requests.Session, url: str, one: SilenceSettings) -> bool:
+def _silence(session: requests.Session, url: str, silence: SilenceSettings) -> bool:
     try:
         answer = session.post(
             f"{url}/silences",
-            data=msgspec.json.encode(one),
+            data=msgspec.json.encode(silence),
             timeout=SECONDS,
             allow_redirects=False,
         )
@@ -107,6 +108,112 @@ def _field(answer: requests.Response, name: str) -> str:
     return str(found.get(name, "")) if isinstance(found, dict) else ""
 
 
+# -- silence Alertmanager ---------------------------------------------------------------------
+# ``--alertmanager``: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+
+
+CREATOR = "querypulse"
+_PARTS = re.compile(r"\[!?.[^]]*\]|\*|[^*[]+|\[", re.DOTALL)
+
+
+class Matcher(msgspec.Struct, frozen=True, rename="camel"):
+    """One label that a silence of Alertmanager selects; a regex matches the whole value."""
+
+    name: str
+    value: str
+    is_regex: bool
+    is_equal: bool = True
+
+
+class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
+    id: str
+    matchers: tuple[Matcher, ...]
+    ends_at: datetime
+    comment: str
+    created_by: str
+    status: dict[str, str]
+
+    def as_settings(self) -> SilenceSettings:
+        patterns = {matcher.name: matcher.value for matcher in self.matchers}
+        return SilenceSettings(
+            queries=patterns.get("query", "*"),
+            until=self.ends_at,
+            alertname=patterns.get("alertname", "*"),
+            reason=self.comment,
+            app=patterns.get("app", "*"),
+        )
+
+
+def matcher(label: str, pattern: str) -> Matcher:
+    """A name pattern as Alertmanager has it: its regular expressions are Go's (RE2).
+
+    The pattern ``*`` selects only alerts that have the label.
+    """
+    if not set(pattern) & set("*?["):
+        return Matcher(label, pattern, is_regex=False)
+    # fnmatch puts its result between "(?s:" and ")\\Z".
+    parts = (
+        ".*" if part == "*" else translate(part)[len("(?s:") : -len(r")\Z")]
+        for part in _PARTS.findall(pattern)
+    )
+    return Matcher(label, ".+" if pattern == "*" else "".join(parts), is_regex=True)
+
+
+def silence_alertmanager(url: str, silence: SilenceSettings, ca_file: str | None) -> None:
+    """Silence the alerts of ``silence``, from all senders, until it ends.
+
+    Raises:
+        SettingsError: Alertmanager did not accept it.
+
+    """
+    patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
+    body = {
+        "matchers": [matcher(label, pattern or "*") for label, pattern in patterns.items()],
+        "startsAt": datetime.now(timezone.utc),
+        "endsAt": silence.until,
+        "createdBy": CREATOR,
+        "comment": silence.reason or "querypulse silence",
+    }
+    _ask_alertmanager("POST", url, "silences", ca_file, body)
+
+
+def _alertmanager_silences(url: str, ca_file: str | None) -> list[_AlertmanagerSilence]:
+    """Those of this command that have not ended."""
+    answer = _ask_alertmanager("GET", url, "silences", ca_file)
+    try:
+        silences = msgspec.json.decode(answer, type=list[_AlertmanagerSilence])
+    except msgspec.DecodeError as error:
+        raise SettingsError(f"silence: {url} is no Alertmanager (API v2): {error}") from None
+    return [
+        silence
+        for silence in silences
+        if silence.created_by == CREATOR and silence.status.get("state") != "expired"
+    ]
+
+
+def _ask_alertmanager(
+    method: str, url: str, path: str, ca_file: str | None, body: object = None
+) -> bytes:
+    try:
+        answer = requests.request(
+            method,
+            f"{url.rstrip('/')}/api/v2/{path}",
+            data=None if body is None else msgspec.json.encode(body),
+            headers={"Content-Type": "application/json"},
+            timeout=SECONDS,
+            verify=ca_file or True,
+        )
+    except (requests.RequestException, ValueError) as error:
+        shown = public_part(url, setting="--alertmanager", allow_http=True)
+        raise SettingsError(f"silence: {shown}: {type(error).__name__}: no answer") from None
+    if not answer.ok:
+        shown = public_part(url, setting="--alertmanager", allow_http=True)
+        raise SettingsError(
+            f"silence: {shown} answered {answer.status_code}: {answer.text.strip()[:200]}"
+        )
+    return answer.content
+
+
 # -- silence command --------------------------------------------------------------------------
 
 
@@ -126,6 +233,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     file: str | None = None
     urls: tuple[str, ...] = ()
     token_file: str | None = None
+    alertmanager: str | None = None
     ca_file: str | None = None
     allow_http: bool = False
 
@@ -159,11 +267,16 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="urls",
         metavar="URL",
-        help="send it to a driver, such as https://HOST:9719, not to a file; may be repeated",
+        help="a driver to silence, such as https://HOST:9719; may be repeated",
     )
     parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
     parser.add_argument(
-        "--ca-file", metavar="FILE", help="the CA certificates that verify the drivers"
+        "--alertmanager",
+        metavar="URL",
+        help="an Alertmanager to silence, for alerts from Prometheus, too",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="the CA certificates that verify the servers"
     )
     parser.add_argument(
         "--allow-http",
@@ -173,31 +286,33 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
-    """Add, end or list silences; 1 when there was none to end.
+    """Add, end or list silences, in each place that is named; 1 when a driver did not accept it,
+    or there was none to end.
 
     Raises:
-        SettingsError: the arguments contradict each other, or the file cannot be used.
+        SettingsError: the arguments contradict each other, or a place cannot be used.
 
     """
     _require_consistent(request)
     now = datetime.now(timezone.utc)
-    if request.urls:
-        # A driver that gets a silence over HTTP knows its own app.
-        one = _requested(request, now, request.app)
-        require_private(request.urls, allow_http=request.allow_http)
-        return silence_drivers(tuple(request.urls), one, request.token_file, request.ca_file)
     path = _path(request, environment)
-    try:
-        if request.end is not None:
-            return _end(path, request.end, now, request.app)
-        if request.queries is not None:
-            one = _requested(request, now, _app(request, environment))
-            add_silence(path, one, now)
-            _warn_unmatched(one)
-            return _print((one,), now)
-        return _print(in_force(read_silences(path), now), now)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"silence: {error}") from None
+    if request.queries is None:
+        return _end(request, path, now) if request.end is not None else _list(request, path, now)
+    needs_app = path is not None or request.alertmanager is not None
+    # A driver that gets a silence over HTTP knows its own app.
+    silence = _requested(request, now, _app(request, environment) if needs_app else request.app)
+    _warn_unmatched(silence)
+    if path is not None:
+        with _file_errors():
+            add_silence(path, silence, now)
+    if request.alertmanager is not None:
+        silence_alertmanager(request.alertmanager, silence, request.ca_file)
+    if needs_app:
+        _print((silence,), now)
+    if not request.urls:
+        return 0
+    require_private(request.urls, allow_http=request.allow_http)
+    return silence_drivers(request.urls, silence, request.token_file, request.ca_file)
 
 
 def _require_consistent(request: SilenceRequest) -> None:
@@ -205,8 +320,16 @@ def _require_consistent(request: SilenceRequest) -> None:
         raise SettingsError("silence: --end takes its own pattern and nothing else")
     if (request.queries is None) != (request.lasting is None):
         raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
-    if request.urls and (request.queries is None or request.file is not None):
-        raise SettingsError("silence: --url takes PATTERN and --for, and no --file")
+    if request.urls and request.queries is None:
+        raise SettingsError("silence: --url takes PATTERN and --for")
+
+
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"silence: {error}") from None
 
 
 def _requested(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
@@ -219,18 +342,21 @@ def _requested(request: SilenceRequest, now: datetime, app: str | None) -> Silen
     )
 
 
-def _warn_unmatched(one: SilenceSettings) -> None:
+def _warn_unmatched(silence: SilenceSettings) -> None:
     """Warn of an alert name that matches nothing; the query names are not known here."""
-    note = unmatched(one, None)
+    note = unmatched(silence, None)
     if note:
         sys.stderr.write(f"querypulse: {note}\n")
 
 
-def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path:
+def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path | None:
+    """The silence file; None if another place is named and the settings name no file."""
     file = request.file or load_strictly({}, environment).settings.silence_file
-    if file is None:
-        raise SettingsError("silence: name the file with --file or the setting 'silence_file'")
-    return Path(file)
+    if file is None and not request.urls and request.alertmanager is None:
+        raise SettingsError(
+            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
+        )
+    return None if file is None else Path(file)
 
 
 def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
@@ -245,29 +371,54 @@ def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
     return app
 
 
-def _end(path: Path, queries: str, now: datetime, app: str | None) -> int:
-    ended = end_silences(path, queries, now, app)
+def _end(request: SilenceRequest, path: Path | None, now: datetime) -> int:
+    queries, app = request.end or "", request.app
+    ended, others = 0, list[SilenceSettings]()
+    if path is not None:
+        with _file_errors():
+            ended += len(end_silences(path, queries, now, app))
+            others += in_force(read_silences(path), now)
+    if request.alertmanager is not None:
+        ca_file = request.ca_file
+        for silence in _alertmanager_silences(request.alertmanager, ca_file):
+            is_meant = matcher("query", queries) in silence.matchers
+            if is_meant and (app is None or matcher("app", app) in silence.matchers):
+                _ask_alertmanager("DELETE", request.alertmanager, f"silence/{silence.id}", ca_file)
+                ended += 1
+            else:
+                others.append(silence.as_settings())
     if not ended:
-        known = sorted({f"{one.app}/{one.queries}" for one in in_force(read_silences(path), now)})
         whose = f" of app {app!r}" if app is not None else ""
-        sys.stderr.write(
-            f"querypulse: no silence of {queries!r}{whose} in {path}; there are: {known}\n"
-        )
+        names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
+        sys.stderr.write(f"querypulse: no silence of {queries!r}{whose}; there are: {names}\n")
         return 1
-    sys.stdout.write(f"ended: {len(ended)} of {queries}\n")
+    sys.stdout.write(f"ended: {ended} of {queries}\n")
     return 0
 
 
-def _print(silences: Silences, now: datetime) -> int:
+def _list(request: SilenceRequest, path: Path | None, now: datetime) -> int:
+    silences: list[SilenceSettings] = []
+    if path is not None:
+        with _file_errors():
+            silences += in_force(read_silences(path), now)
+    if request.alertmanager is not None:
+        silences += [
+            silence.as_settings()
+            for silence in _alertmanager_silences(request.alertmanager, request.ca_file)
+        ]
     if not silences:
         sys.stdout.write("nothing is silenced\n")
-    for one in silences:
-        left = timedelta(seconds=round((one.until - now).total_seconds()))
-        why = f": {one.reason}" if one.reason else ""
-        until = end_text(one.until.timestamp())
-        whose = f"{one.app}  {one.queries}"
-        sys.stdout.write(f"{whose}  {one.alertname}  until {until} ({left} left){why}\n")
+    _print(silences, now)
     return 0
+
+
+def _print(silences: Iterable[SilenceSettings], now: datetime) -> None:
+    for silence in silences:
+        left = timedelta(seconds=round((silence.until - now).total_seconds()))
+        why = f": {silence.reason}" if silence.reason else ""
+        until = end_text(silence.until.timestamp())
+        patterns = f"{silence.app}  {silence.queries}  {silence.alertname}"
+        sys.stdout.write(f"{patterns}  until {until} ({left} left){why}\n")
 
 
 def _duration(text: str) -> timedelta:

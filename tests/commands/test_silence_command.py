@@ -1,10 +1,14 @@
-"""``querypulse silence`` adds, ends and lists silences; every silence has an end."""
+"""``querypulse silence`` adds, ends and lists silences, in a file and in Alertmanager."""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
 
 import pytest
+import requests
+from support.alertmanager import Notifications, RealAlertmanager
+from support.http_double import HttpDouble, reply
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting.alert import Alert
 from querypulse.commands import cli
@@ -194,3 +198,89 @@ def test_malformed_file_is_reported_with_its_line(path, silence):
 
     assert code == COULD_NOT_BEGIN
     assert f"{path}, line 1" in errors
+
+
+@pytest.fixture(scope="module")
+def alertmanager(tmp_path_factory):
+    with Notifications() as notifications:
+        server = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), notifications)
+        try:
+            server.wait_until_ready()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.mark.alertmanager
+@pytest.mark.parametrize(
+    ("arguments", "silenced", "others"),
+    [
+        (
+            ("*", "--app", "deploy"),
+            [("deploy", "orders"), ("deploy", "*")],
+            [("deployed", "orders"), ("other", "*")],
+        ),
+        (
+            ("bronze_?*", "--app", "part"),
+            [("part", "bronze_1"), ("part", "bronze_12")],
+            [("part", "bronze_"), ("part", "silver"), ("part", "*"), ("other", "bronze_1")],
+        ),
+        (("a.b+(c", "--app", "dots"), [("dots", "a.b+(c")], [("dots", "axbbc")]),
+        (("a.*", "--app", "dots_too"), [("dots_too", "a.b")], [("dots_too", "axb")]),
+        (
+            ("q[!0-4]", "--app", "class"),
+            [("class", "q5")],
+            [("class", "q3"), ("class", "q55"), ("class", "q")],
+        ),
+        (("[*]", "--app", "driver"), [("driver", "*")], [("driver", "orders")]),
+        (
+            ("*", "--app", "named", "--alertname", "StreamingDriver*"),
+            [],
+            [("named", "orders"), ("named", "*")],
+        ),
+    ],
+)
+def test_alertmanager_silences_what_the_patterns_select(
+    silence, alertmanager, arguments, silenced, others
+):
+    url = alertmanager.url
+    post = [
+        {"labels": {"alertname": "Failed", "app": app, "query": query}}
+        for app, query in (*silenced, *others)
+    ]
+    code, _, errors = silence(*arguments, "--for", "30m", "--alertmanager", url)
+    assert (code, errors) == (0, "")
+    requests.post(f"{url}/api/v2/alerts", json=post, timeout=PATIENCE_SECONDS).raise_for_status()
+
+    app = arguments[2]
+
+    def states():
+        alerts = requests.get(f"{url}/api/v2/alerts", timeout=PATIENCE_SECONDS).json()
+        return {
+            (alert["labels"]["app"], alert["labels"]["query"]): alert["status"]["state"]
+            for alert in alerts
+        }
+
+    until(
+        lambda: (
+            all(states().get(name) == "suppressed" for name in silenced)
+            and all(states().get(name) == "active" for name in others)
+        ),
+        f"{silenced} are silenced, and {others} are not",
+    )
+    assert f"{app}  " in silence("--alertmanager", url)[1]
+    assert silence("--end", arguments[0], "--app", app, "--alertmanager", url)[0] == 0
+    assert f"{app}  " not in silence("--alertmanager", url)[1]
+
+
+def test_an_alertmanager_that_refuses_or_does_not_answer_is_named(silence):
+    with HttpDouble(reply(400, body=b"bad matcher"), reply(200, body=b"<html>")) as double:
+        arguments = ("--app", "a", "--for", "1h", "--alertmanager")
+        refused = silence("a", *arguments, double.url)
+        other = silence("--alertmanager", double.url)
+    nobody = silence("a", *arguments, double.url)
+
+    assert [code for code, *_ in (refused, other, nobody)] == [COULD_NOT_BEGIN] * 3
+    assert f"{double.url} answered 400: bad matcher" in refused[2]
+    assert f"{double.url} is no Alertmanager" in other[2]
+    assert f"{double.url}: ConnectionError: no answer" in nobody[2]
