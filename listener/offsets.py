@@ -100,7 +100,7 @@ def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
 
 
 def _numbered(value: dict[str, Any]) -> dict[str, Position] | None:
-    """Partitions that only their number tells apart; other keys may be anything, such as a time."""
+    """Partitions distinguished only by their number; other keys may be anything, such as a time."""
     names = {match and match.group(1) for match in map(_NUMBERED.fullmatch, value)}
     positions = {key: _integer(position) for key, position in value.items()}
     if len(names) != 1 or None in names or None in positions.values():

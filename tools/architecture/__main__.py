@@ -40,7 +40,7 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
-    "listener": (9480, 40),
+    "listener": (9600, 40),
     "exporter": (2545, 9),
     "alerting": (9060, 49),
     "settings": (1990, 9),
@@ -48,7 +48,7 @@ BUDGET = {
     "watch": (1800, 7),
     "replay": (1280, 7),
     "launch": (520, 8),
-    "commands": (1880, 11),
+    "commands": (2060, 11),
     "examples": (730, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
