@@ -145,7 +145,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     repeat_interval_seconds: Seconds = 4 * 3600.0
     """Reminder while an alert keeps firing."""
     silences: tuple[SilenceSettings, ...] = ()
-    """Suppress matching alerts for a time: [alerts.md](alerts.md#silences).
+    """Suppress matching alerts for a time: [alerts.md](alerts.md#silences-and-deploys).
     Example: `[{queries = "bronze", until = "2026-12-01T06:00:00Z"}]`"""
     silence_file: Text | None = None
     """Where `querypulse silence` writes, and the sidecar reads.

@@ -76,7 +76,7 @@ def test_each_example_can_be_used(tmp_path):
 def test_documented_limits_are_those_of_the_code():
     """The tests of servers and receivers set these limits themselves."""
     limits = {
-        "in-a-job.md": [("a client has one second to send its request", HEAD_SECONDS, 1.0)],
+        "status.md": [("a client has one second to send its request", HEAD_SECONDS, 1.0)],
         "receivers.md": [
             ("The deadline of 10 seconds covers all attempts", TOTAL_SECONDS, 10.0),
             ("The deadline of 10 seconds covers all attempts", email.TOTAL_SECONDS, 10.0),

@@ -72,7 +72,7 @@ If several patterns with the same setting match, the last one counts. Allowed th
 
 * `ignore = true`: the query has a state and metrics, and never an alert;
 * `reads` and `writes`: lists of places that Spark does not show, such as `["delta:/lake/bronze"]`
-  ([forms](limits.md#declare-what-spark-does-not-show));
+  ([forms](in-a-job.md#streams-that-feed-streams));
 * `heartbeat_url` or `heartbeat_url_file`:
   [requested when such a query commits or completes]({heartbeats}).
 
