@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,11 @@ FILE_MODE = 0o644
 NAMED = 5
 """The most differing files that a message names."""
 WRITTEN_IN_PART = 1
+_SELECTOR = re.compile(r'(\{[^{}]*=~\\"\$(?:instance|app)\\"[^{}]*)\}')
+"""A selector of the dashboards' queries, in JSON."""
+_PARAMETER = "${instance:queryparam}"
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_OWN_LABELS = {"alertname", "app", "datasource", "instance", "job", "query", "severity", "state"}
 _ADDRESS = re.compile(r"https?://[\w.~:/?=&%@+,;!*-]+", re.ASCII)
 
 
@@ -41,6 +47,7 @@ class ExportRequest(msgspec.Struct, frozen=True):
     """The arguments of the command line."""
 
     folder: str
+    labels: tuple[str, ...] = ()
     force: bool = False
 
 
@@ -49,13 +56,24 @@ def add_dashboards_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(metavar="export", required=True)
     export = actions.add_parser("export", help="write all files into a folder")
     export.add_argument("folder", metavar="DIR")
+    export.add_argument(
+        "--label",
+        action="append",
+        default=[],
+        dest="labels",
+        metavar="NAME",
+        type=_label,
+        help="a label of your scraped targets, such as env: the dashboards select by it; "
+        "may be repeated",
+    )
     export.add_argument("--force", action="store_true", help="overwrite files that differ")
 
 
 def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) -> int:
     """Write the files that differ and print their paths; 1 when writing failed half-way.
 
-    Runbook links point to the setting ``runbook_base_url``.
+    Runbook links point to the setting ``runbook_base_url``. Dashboards have a variable for each
+    label of the request.
 
     Raises:
         ExportError: an existing file or folder prevents it, or a path cannot be written.
@@ -65,6 +83,9 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
     base = _runbooks(load_strictly({}, environment).settings)
     folder = Path(request.folder)
     shipped = {folder / name: content for name, content in shipped_files(base).items()}
+    for path, content in shipped.items():
+        if request.labels and path.suffix == ".json":
+            shipped[path] = select_by_labels(content.decode(), request.labels).encode()
     try:
         differing = [path for path, content in shipped.items() if _differs(folder, path, content)]
         _require_consent([path for path in differing if path.exists()], folder, force=request.force)
@@ -94,6 +115,39 @@ def shipped_files(base: str) -> dict[str, bytes]:
         for name, content in _below(root / folder, folder)
     }
     return dict(sorted(found.items()))
+
+
+def select_by_labels(dashboard: str, labels: Sequence[str]) -> str:
+    """The dashboard with a variable for each label, by which each query and link selects."""
+    matchers = "".join(rf", {label}=~\"${label}\"" for label in labels)
+    parameters = "".join(f"&${{{label}:queryparam}}" for label in labels)
+    text = _SELECTOR.sub(lambda match: f"{match[1]}{matchers}}}", dashboard)
+    content = json.loads(text.replace(_PARAMETER, _PARAMETER + parameters))
+    variables = content["templating"]["list"]
+    job = next(i for i, variable in enumerate(variables) if variable["name"] == "job")
+    for label in reversed(labels):
+        query = f"label_values(querypulse_build_info, {label})"
+        variables.insert(
+            job + 1,
+            variables[job]
+            | {
+                "name": label,
+                "label": label,
+                "query": {"query": query, "refId": f"variable-{label}"},
+                "definition": query,
+                # Targets without the label are part of "All".
+                "allValue": ".*",
+            },
+        )
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _label(text: str) -> str:
+    if _LABEL.fullmatch(text) is None or text in _OWN_LABELS:
+        raise argparse.ArgumentTypeError(
+            f"a label of Prometheus that querypulse does not set itself, given {text!r}"
+        )
+    return text
 
 
 def _below(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:

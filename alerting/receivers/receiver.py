@@ -258,9 +258,7 @@ Severity = Literal["critical", "warning"]
 _Name = Annotated[
     str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$", extra={"holds": Holds.NOTHING})
 ]
-_MatchName = Annotated[
-    str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")
-]
+_MatchName = Annotated[str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-z_][A-Za-z0-9_]*$")]
 """A label of incidents; their queries and severities have fields of their own."""
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -119,6 +121,45 @@ def test_runbook_links_follow_the_setting(export, tmp_path, monkeypatch):
             DEFAULT_RUNBOOKS.encode(), b"https://wiki.example.com/runbooks"
         )
         assert data == expected, name
+
+
+def test_dashboards_select_by_each_label_that_is_named(export, tmp_path):
+    code, _, errors = export(tmp_path, "--label", "env", "--label", "team")
+    plain, labelled = committed(), content(tmp_path)
+
+    assert (code, errors) == (0, "")
+    changed = {name for name in plain if plain[name] != labelled[name]}
+    assert changed == {"grafana/fleet.json", "grafana/query.json"}
+    for name in changed:
+        dashboard = json.loads(labelled[name])
+        variables = [variable["name"] for variable in dashboard["templating"]["list"]]
+        assert variables == ["datasource", "job", "env", "team", "instance", "app", "query"]
+        selectors = re.findall(r"\{[^{}]*=[^{}]*\}", "\n".join(expressions(dashboard)))
+        selects = [', env=~"$env", team=~"$team"' in selector for selector in selectors]
+        assert (len(selects) > 80, set(selects)) == (True, {True})
+        assert "${instance:queryparam}&${env:queryparam}&${team:queryparam}" in str(dashboard)
+
+
+def expressions(part):
+    """All PromQL of a dashboard, its variables included."""
+    if isinstance(part, dict):
+        for key, value in part.items():
+            if key == "expr" and isinstance(value, str):
+                yield value
+            yield from expressions(value)
+    elif isinstance(part, list):
+        for entry in part:
+            yield from expressions(entry)
+
+
+@pytest.mark.parametrize("label", ["", "a-b", "1a", "app", "query", "job", "instance", "état"])
+def test_label_that_cannot_be_selected_is_refused(export, tmp_path, capsys, label):
+    with pytest.raises(SystemExit) as refused:
+        export(tmp_path, f"--label={label}")
+
+    assert refused.value.code == USAGE_ERROR
+    assert repr(label) in capsys.readouterr().err
+    assert content(tmp_path) == {}
 
 
 @pytest.mark.prometheus
