@@ -108,6 +108,7 @@ class Page {
   show(status) {
     setText(byId("app"), status.app);
     setText(byId("spark"), `Spark ${status.spark_version}`);
+    setText(byId("labels"), Object.entries(status.labels).map((pair) => pair.join(" = ")).join(", "));
     setText(byId("sentence"), sentence(status.queries));
     const counts = countByState(status.queries);
     this.counts.update(counts.map(([state, count]) => [state, [state, count]]));

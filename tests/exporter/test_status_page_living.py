@@ -278,8 +278,8 @@ def test_keyboard_reaches_every_control_with_visible_focus(windows):
             ))  # fmt: skip
             assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
         assert reached == [
-            "Skip to the queries", "a", "Runbook", "Evidence", "filter",
-            "More about a", "More about b", "link-status", "link-metrics",
+            "Skip to the queries", "link-status", "link-metrics", "link-readyz", "a", "Runbook",
+            "Evidence", "filter", "More about a",
         ]  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import re
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from support.changing_states import (
     BEGAN,
     HOSTILE,
@@ -54,6 +55,12 @@ def test_sentence_counts_healthy_queries_and_names_the_others(page):
     )
     assert texts(page, "#counts li") == ["1 failed", "1 missing", "3 running"]
     assert texts(page, ".identity > *")[:2] == ["telemetry", "Spark 4.0.0"]
+
+
+def test_labels_of_the_job_stand_beside_its_name(windows):
+    labels = {"env": "prod", "team": "<b>payments</b>"}
+    with status_page(windows, lambda: replace(incident()(), labels=labels)) as (page, _):
+        assert page.inner_text("#labels") == "env = prod, team = <b>payments</b>"
 
 
 def test_title_and_icon_show_the_most_severe_state(page):
