@@ -50,7 +50,7 @@ APT_PACKAGES := prometheus:promtool prometheus-alertmanager:prometheus-alertmana
 # Compiled test modules are kept: each process of a run imports all of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo demo-delta test test-fast test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies pictures stack clean java system-packages
+.PHONY: help demo demo-delta test test-fast test-rest test-all nightly matrix simulate fuzz soak lint bench dashboards faults dependencies wheels sbom pictures stack clean java system-packages
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -149,6 +149,21 @@ dependencies: $(BIN)/uv
 	$(COMPILE) --group build --output-file requirements/build.txt
 	$(COMPILE) pyproject.toml --extra spark --output-file requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra spark --group dev --output-file requirements/dev.txt
+
+## make wheels     build/wheels: querypulse and all it needs, to install without an index on PLATFORM
+PLATFORM := manylinux2014_x86_64
+# pip takes the markers of this Python, not those of the other version: tomli is named.
+wheels: $(VENV)/.dev
+	rm -rf build/wheels build/lib
+	$(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheels .
+	for version in 3.10 3.11 3.12 3.13; do $(BIN)/python -m pip download --quiet --only-binary :all: --platform $(PLATFORM) \
+	  --python-version $$version --constraint constraints.txt --dest build/wheels build/wheels/querypulse-*.whl tomli || exit; done
+
+## make sbom       build/querypulse.cdx.json: what the wheel requires, with versions and hashes (CycloneDX)
+sbom: $(BIN)/uv
+	$(subst 3.11,3.10,$(COMPILE)) pyproject.toml --output-file build/runtime.txt
+	$(BIN)/uv tool run --constraints constraints.txt --from cyclonedx-bom cyclonedx-py requirements build/runtime.txt \
+	  --pyproject pyproject.toml --mc-type library --output-reproducible --output-file build/querypulse.cdx.json
 
 ## make pictures   screenshots of the status page, for README and docs
 pictures: $(VENV)/.dev

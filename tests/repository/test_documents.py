@@ -1,0 +1,359 @@
+"""What README, docs and runbooks say is true: commands, code, settings, defaults and names.
+
+A value after a name, as in "`stall_floor_seconds` (60 s)" or "`--interval SECONDS` (5 s)", is its
+default. ``tests/dashboards/test_catalogue.py`` compares the metrics, ``python -m tools.links`` the
+links.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import inspect
+import json
+import re
+import shlex
+import signal
+import sys
+from contextlib import redirect_stderr
+from functools import cache
+from io import StringIO
+from unittest.mock import MagicMock, create_autospec
+
+import msgspec
+import pytest
+import standardwebhooks
+import yaml
+from support.published_states import full_published
+from support.repository import ROOT, fenced, markdown, runbooks
+
+import querypulse
+from querypulse.alerting.receivers import email
+from querypulse.alerting.receivers.http import MAX_IDLE_SECONDS, TOTAL_SECONDS
+from querypulse.commands import cli, exit_code
+from querypulse.exporter.server import HEAD_SECONDS
+from querypulse.exporter.status import status
+from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
+from querypulse.settings.receivers import receivers, routes
+from querypulse.settings.settings import TYPES, Settings, check_value
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+SECRETS = {
+    "routing_key_file": "R0123456789abcdefghijklmnopqrstu",
+    "pagerduty_routing_key_file": "R0123456789abcdefghijklmnopqrstu",
+    "secret_files": "whsec_" + "QUJD" * 12,
+    "webhook_secret_file": "whsec_" + "QUJD" * 12,
+    "password_file": "word",
+}
+CERTIFICATES = {"ca_file", "client_cert_file", "client_key_file"}
+OF_SPARK = {
+    "StreamingQuery",
+    "StreamingQueryException",
+    "StreamingQueryListener",
+    "StreamingQueryManager",
+}
+COMMAND = re.compile(r"(?:^|\$\(|[ /])(querypulse [^#|>)\n]+)")
+STATED = re.compile(r"`((?:--)?[a-z][a-z_-]+)(?: [A-Z]+)?` \((\d[\d,.]*)(?: s\b|[,);])")
+
+
+@cache
+def pages():
+    """Path -> text of what users read."""
+    own = ("README.md", "SECURITY.md", "docs/", "dashboards/")
+    return {name: text for name, text in markdown().items() if name.startswith(own)}
+
+
+def blocks(*languages):
+    """Page and number -> the blocks of these languages."""
+    return {
+        f"{name}-{number}": block
+        for name, text in pages().items()
+        for language in languages
+        for number, block in enumerate(fenced(text, language))
+    }
+
+
+def inline():
+    """Each code span of the pages, outside of blocks, with its page."""
+    for name, text in pages().items():
+        prose = re.sub(r"^( *)```.*?^\1```$", "", text, flags=re.MULTILINE | re.DOTALL)
+        yield from ((name, span) for span in re.findall(r"`([^`\n]+)`", prose))
+
+
+def none_of(problems):
+    return {name: problem for name, problem in problems.items() if problem}
+
+
+# -- commands ---------------------------------------------------------------------------------
+
+
+def commands():
+    """Each ``querypulse ...`` of a block, in one line and without its comment, with its page."""
+    for name, block in blocks("", "sh", "console", "ini", "dockerfile").items():
+        joined = re.sub(r"\\\n\s*", "", block)
+        for line in joined.splitlines():
+            found = COMMAND.search(re.sub(r"git\+\S+|pip\S* .*", "", line))
+            if found and not line.lstrip().startswith(("[", "|", "#")):
+                yield name, found.group(1)
+
+
+def mistake(command):
+    """Why the command line refuses these words; empty if it does not."""
+    words = shlex.split(command)[1:]
+    if words[:1] == ["run"] and len(words) > 1:
+        return ""
+    errors = StringIO()
+    try:
+        with redirect_stderr(errors):
+            cli._parser().parse_args(words)
+    except SystemExit:
+        return errors.getvalue() or ("" if words == ["--version"] else "help")
+    return ""
+
+
+def test_commands_of_blocks_are_accepted():
+    written = dict(map(reversed, commands()))
+
+    assert len(written) > 15
+    assert none_of({command: mistake(command) for command in written}) == {}
+
+
+def test_commands_and_flags_of_the_text_exist():
+    parser = cli._parser()
+    (subparsers,) = (action for action in parser._actions if action.dest == "command")
+    flags = {name: set(one._option_string_actions) for name, one in subparsers.choices.items()}
+    unknown = set()
+    for page, span in inline():
+        if span.startswith("querypulse ") and not span.startswith("querypulse:"):
+            name, *words = re.sub(r"\$\(.*", "", span).split()[1:]
+            given = {word for word in words if word.startswith("--")} - {"--"}
+            if name not in {*flags, "--version"} or not given <= flags.get(name, set()):
+                unknown.add((page, span))
+    assert unknown == set()
+
+
+def test_targets_of_make_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = {
+        (page, target)
+        for page, text in (pages() | {"CONTRIBUTING.md": markdown()["CONTRIBUTING.md"]}).items()
+        for target in re.findall(r"(?:`|^)make ([a-z-]+)", text, re.MULTILINE)
+    }
+    assert {(page, target) for page, target in named if target not in targets} == set()
+
+
+def test_exit_codes_of_the_demo_are_those_of_the_code():
+    _, _, rest = pages()["docs/attach.md"].partition("| exit code |")
+    shown = re.findall(r"^\| (\d+) \|", rest, re.MULTILINE)
+
+    assert shown == ["0", "1", "2", "3", "130"]
+    assert (exit_code.COULD_NOT_BEGIN, exit_code.INTERRUPTED) == (2, 130)
+
+
+# -- code -------------------------------------------------------------------------------------
+
+
+class Names(dict):
+    """The names that an example takes from its job: anything."""
+
+    def __missing__(self, name):
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return MagicMock(name=name)
+
+
+@pytest.fixture
+def job(monkeypatch):
+    """Run an example; Spark is a stub, and so is what its calls do, but not their signatures."""
+    sidecar = create_autospec(querypulse.Sidecar, instance=True)
+
+    def attach(_, **arguments):
+        Settings(**arguments)
+        return sidecar
+
+    def sidecar_of(**arguments):
+        return attach(None, **arguments)
+
+    monkeypatch.setattr(querypulse, "attach", attach, raising=False)
+    monkeypatch.setattr(querypulse, "Sidecar", sidecar_of, raising=False)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(standardwebhooks.Webhook, "verify", lambda *_: None)
+    dbutils = MagicMock()
+    dbutils.secrets.get.return_value = SECRETS["routing_key_file"]
+
+    def run(code):
+        names = Names(
+            sidecar=sidecar, attach=attach, dbutils=dbutils, secret=SECRETS["secret_files"]
+        )
+        try:
+            exec(compile(ast.parse(code), "example", "exec"), {}, names)
+        except Exception as error:  # any error is the example's
+            return repr(error)
+        return ""
+
+    return run
+
+
+def test_each_example_in_python_runs(job):
+    examples = blocks("python")
+
+    assert len(examples) > 10
+    assert none_of({name: job(code) for name, code in examples.items()}) == {}
+
+
+def test_examples_in_json_and_yaml_can_be_parsed():
+    assert all(json.loads(code) for code in blocks("json").values())
+    assert all(yaml.safe_load(code) for code in blocks("yaml").values())
+
+
+# -- settings ---------------------------------------------------------------------------------
+
+
+def usable(table, folder):
+    """The table with files that exist; certificates are left out."""
+    made = {}
+    for name, value in table.items():
+        if name in CERTIFICATES:
+            continue
+        if name.endswith(("_file", "_files")) and name != "silence_file":
+            file = folder / name
+            file.write_text(SECRETS.get(name, "https://hooks.example.com/x"))
+            made[name] = [str(file)] if isinstance(value, list) else str(file)
+        elif isinstance(value, dict):
+            made[name] = usable(value, folder)
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            made[name] = [usable(inner, folder) for inner in value]
+        else:
+            made[name] = value
+    return made
+
+
+def problem_of(example, folder):
+    """Why an example cannot be used; empty if it can."""
+    try:
+        settings = Settings(**usable(tomllib.loads(example), folder))
+        names = {receiver.name for receiver in receivers(settings)}
+    except (ValueError, TypeError) as error:
+        return repr(error)
+    return "" if names == routes(settings).keys() else f"receivers {names}"
+
+
+def test_each_example_of_settings_can_be_used(tmp_path):
+    examples = blocks("toml")
+
+    assert len(examples) > 5
+    assert none_of({name: problem_of(code, tmp_path) for name, code in examples.items()}) == {}
+
+
+def test_variables_and_conf_are_settings_with_allowed_values():
+    deployed = {
+        str(path): path.read_text() for path in (ROOT / "deploy").rglob("*") if path.is_file()
+    }
+    unknown = {}
+    for name, text in (pages() | deployed).items():
+        variables = set(re.findall(r"\bQUERYPULSE_[A-Z_]+[A-Z]\b", text)) - NO_SETTINGS
+        conf = set(re.findall(rf"{re.escape(SPARK_PREFIX)}(\w+)", text))
+        named = {variable.removeprefix("QUERYPULSE_").lower() for variable in variables} | conf
+        given = dict(re.findall(r"\b(QUERYPULSE_[A-Z_]+)=([^\s,`']+)", text))
+        loaded = load_settings(
+            {}, {key: value for key, value in given.items() if key not in NO_SETTINGS}, {}
+        )
+        unknown[name] = (named - TYPES.keys() - {"artifacts"}) or loaded.problems
+    assert none_of(unknown) == {}
+
+
+def defaults():
+    """Setting or flag -> its default, where that is a number."""
+    numbers = {
+        field.name: field.default
+        for field in msgspec.structs.fields(Settings)
+        if isinstance(field.default, int | float)
+    }
+    (subparsers,) = (action for action in cli._parser()._actions if action.dest == "command")
+    for command in subparsers.choices.values():
+        for action in command._actions:
+            if isinstance(action.default, int | float) and action.option_strings:
+                numbers[action.option_strings[-1]] = action.default
+    return numbers
+
+
+def test_stated_defaults_are_those_of_the_code():
+    stated = [
+        (page, name, float(number.replace(",", "").rstrip(".")))
+        for page, text in pages().items()
+        for name, number in STATED.findall(text)
+    ]
+    actual = defaults()
+
+    assert len(stated) > 5
+    assert [row for row in stated if row[1] in actual and row[2] != actual[row[1]]] == []
+
+
+def test_arguments_of_supervise_have_the_documented_defaults():
+    parameters = inspect.signature(querypulse.Sidecar.supervise).parameters
+    shown = re.findall(r"^\| `(\w+)` \| `(\d+)` \|", pages()["docs/in-a-job.md"], re.MULTILINE)
+
+    assert {name for name, _ in shown} == set(parameters) - {"self", "starts"}
+    assert {name: float(number) for name, number in shown} == {
+        name: parameters[name].default for name, _ in shown
+    }
+
+
+def test_page_of_settings_has_each_of_them_once_with_a_valid_example():
+    page = pages()["docs/settings.md"]
+    rows = re.findall(r"^\| `(\w+)` \|.*\| `(.+)` \|$", page, re.MULTILINE)
+
+    assert sorted(name for name, _ in rows) == sorted(Settings.__struct_fields__)
+    for name, example in rows:
+        assert check_value(name, tomllib.loads(f"value = {example}")["value"], "page") is not None
+
+
+def test_generated_page_of_settings_is_current(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT))
+    from tools.settings.__main__ import page
+
+    assert page() == pages()["docs/settings.md"]
+
+
+# -- names ------------------------------------------------------------------------------------
+
+
+def test_named_alerts_exist():
+    named = {
+        (page, name)
+        for page, text in pages().items()
+        for name in re.findall(r"(?<![\w.])((?:Streaming|Querypulse)[A-Z]\w+)", text)
+    }
+    assert {row for row in named if row[1] not in {*runbooks(), *OF_SPARK}} == set()
+
+
+def test_page_of_the_status_document_has_each_of_its_fields():
+    document = msgspec.to_builtins(status(full_published()))
+    page = pages()["docs/status.md"]
+    fields = {*document, *document["queries"][0], *document["monitor"]}
+
+    assert {
+        name for name in fields if f"`{name}`" not in page and f"`{name}[]`" not in page
+    } == set()
+
+
+def test_every_file_to_deploy_is_on_a_page():
+    text = "".join(pages().values())
+    paths = [path.relative_to(ROOT) for path in (ROOT / "deploy").rglob("*") if path.is_file()]
+
+    assert [path for path in paths if f"](../{path.as_posix()})" not in text] == []
+
+
+def test_documented_limits_are_those_of_the_code():
+    """The tests of servers and receivers set these limits themselves."""
+    limits = [
+        ("docs/status.md", "a client has one second to send its request", HEAD_SECONDS, 1.0),
+        ("docs/receivers.md", "deadline of 10 seconds", TOTAL_SECONDS, 10.0),
+        ("docs/receivers.md", "deadline of 10 seconds", email.TOTAL_SECONDS, 10.0),
+        ("docs/receivers.md", "idle for 30 s is not reused", MAX_IDLE_SECONDS, 30.0),
+    ]
+    assert [row for row in limits if row[1] not in pages()[row[0]] or row[2] != row[3]] == []
