@@ -51,6 +51,9 @@ _WORDS = {
     "StreamingWatermarkStuck": _Words(
         "have a stuck watermark", "advances its watermark again", "advance their watermarks again"
     ),
+    "StreamingRowsDropped": _Words(
+        "drop late rows", "no longer drops late rows", "no longer drop late rows"
+    ),
     "StreamingDataLossRisk": _Words(
         "may lose data", "is no longer about to lose data", "are no longer about to lose data"
     ),

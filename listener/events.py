@@ -79,7 +79,8 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     ``committed`` separates a committed batch from Spark 3.4's idle progress. Figures that
     Spark left out or could not compute (NaN, -1) are None. A ``watermark_timestamp`` of 0
     is a watermark that has never moved; None is a query without a watermark. ``event_time_max`` is
-    the newest event time that the batch read. ``lost_parts`` names what could not be decoded.
+    the newest event time that the batch read, ``timestamp`` the start of its trigger by Spark's
+    clock. ``lost_parts`` names what could not be decoded.
     """
 
     query_id: str
@@ -100,6 +101,7 @@ class Progress(msgspec.Struct, frozen=True, gc=False):
     sources: tuple[SourceProgress, ...]
     sink: str = ""
     event_time_max: float | None = None
+    timestamp: float | None = None
     lost_parts: tuple[str, ...] = ()
 
 
@@ -190,6 +192,7 @@ class _Sink(msgspec.Struct, gc=False, rename="camel"):
 class _Progress(_Ids, gc=False, rename="camel"):
     batch_id: _Long
     name: str | None = None
+    timestamp: str | None = None
     batch_duration: _Long | None = None
     num_input_rows: _Long | None = None
     input_rows_per_second: _Number = None
@@ -306,6 +309,7 @@ def _progress(wire: _Progress) -> Progress:
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_sink(wire.sink),
         event_time_max=_event_time(wire.event_time, "max"),
+        timestamp=_timestamp(wire.timestamp),
     )
 
 

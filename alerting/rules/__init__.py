@@ -21,6 +21,7 @@ from . import (
     query_missing,
     query_stalled,
     query_stopped,
+    rows_dropped,
     streaming_input_missing,
     watermark_stuck,
 )
@@ -38,6 +39,7 @@ OF_QUERIES = (
     data_loss_risk,
     query_lagging,
     watermark_stuck,
+    rows_dropped,
     streaming_input_missing,
 )
 ORDER: tuple[Callable[[RuleContext], Finding | None], ...] = tuple(

@@ -1,32 +1,37 @@
-"""StreamingWatermarkStuck: rows arrive, but the watermark does not advance.
+"""StreamingWatermarkStuck: the watermark does not advance although newer event times were read.
 
-State then grows and results are never emitted. A join with no rows on one side does not fire:
-Spark's watermark is that of the slowest source.
+State then grows and results are never emitted. A watermark in the future is stuck until the clock
+reaches it, and all honest rows are late. A join with no rows on one side does not fire: Spark's
+watermark is that of the slowest source.
 """
 
 from __future__ import annotations
 
 from ...core.states import QueryState
+from ...core.text import duration, utc
+from ...listener.state.trends import Watermark
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingWatermarkStuck"
 MIN_BATCHES = 3
+END_OF_9999 = 253_402_300_800.0
+"""Python's calendar ends there."""
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when every source had rows and the watermark did not advance for the trend window."""
+    """Fire when every source had rows and the watermark should have advanced for the window."""
     watermark, progress = context.query.trends.watermark, context.query.progress
     if not context.is_running or not context.batches_come or watermark is None or progress is None:
         return None
+    if watermark.since is None or watermark.batches < MIN_BATCHES:
+        return None
     seconds = context.watched_since(watermark.since)
-    if watermark.batches < MIN_BATCHES or seconds <= context.trend_seconds:
+    if seconds <= context.trend_seconds or len(watermark.fed) < len(progress.sources):
         return None
-    if len(watermark.fed) < len(progress.sources):
-        return None
-    rows = f"{watermark.batches} batches with rows"
-    reason = f"the watermark has not advanced for {seconds:.0f} s and {rows}"
+    ahead = watermark.timestamp - (progress.timestamp or watermark.timestamp)
+    reason = _in_future(watermark, ahead) if ahead > 0 else _does_not_advance(watermark, seconds)
     return report(
         context,
         NAME,
@@ -34,4 +39,19 @@ def check(context: RuleContext) -> Finding | None:
         QueryState.WATERMARK_STUCK,
         reason,
         does="makes no event-time progress",
+    )
+
+
+def _does_not_advance(watermark: Watermark, seconds: float) -> str:
+    return (
+        f"the watermark has not advanced for {seconds:.0f} s and {watermark.batches} batches "
+        "with rows, although newer event times were read"
+    )
+
+
+def _in_future(watermark: Watermark, ahead: float) -> str:
+    at = utc(watermark.timestamp) if watermark.timestamp < END_OF_9999 else "a year after 9999"
+    return (
+        f"the watermark is at {at}, {duration(ahead)} in the future: rows "
+        f"before it are late, and {watermark.late_rows} were dropped"
     )

@@ -1,4 +1,4 @@
-"""Trends over many batches: stuck or rewound offsets, rising lag, a stuck watermark.
+"""Trends over many batches: stuck or rewound offsets, rising lag, a stuck watermark, late rows.
 
 Each trend keeps only its start and a count, so its size does not grow with its length. Pure;
 times are monotonic seconds.
@@ -18,6 +18,7 @@ from ..offsets import Offsets, Position, behind, is_before
 from ..source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
+FAR_BEHIND_SECONDS = 300.0
 _LAG = attrgetter("lag")
 
 
@@ -61,12 +62,29 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
 
 
 class Watermark(msgspec.Struct, frozen=True, gc=False):
-    """A watermark that did not advance in ``batches`` batches with rows from sources ``fed``."""
+    """A watermark, and what shows that it should have advanced, or is ahead of all rows.
+
+    Since ``since``, which is None while nothing shows it, ``batches`` batches with rows from the
+    sources ``fed`` have come. ``reference`` is the newest event time of the batch that showed this
+    watermark first: a watermark advances only after a newer one, with event times of the hour once
+    an hour.
+    """
 
     timestamp: float
+    reference: float | None = None
+    since: float | None = None
+    batches: int = 0
+    fed: frozenset[int] = frozenset()
+    late_rows: int = 0
+
+
+class LateRows(msgspec.Struct, frozen=True, gc=False):
+    """All of the last ``batches`` batches with rows dropped some of them as late."""
+
     since: float
-    batches: int
-    fed: frozenset[int]
+    batches: int = 0
+    rows: int = 0
+    """As Spark counts them: after partial aggregation, so far fewer than were read."""
 
 
 class Trends(msgspec.Struct, frozen=True, gc=False):
@@ -75,13 +93,19 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     sources: tuple[SourceTrend, ...] = ()
     rise: tuple[LagPoint, ...] = ()
     watermark: Watermark | None = None
+    late: LateRows | None = None
 
     @property
     def under_way(self) -> bool:
         """Whether a trend has begun that may become a finding by time alone."""
-        stuck = self.watermark is not None and self.watermark.batches > 1
+        stuck = self.watermark is not None and self.watermark.since is not None
         rises = bool(self.rise) and self.rise[-1].lag > self.rise[0].lag
-        return stuck or rises or any(one.stuck or one.rewound for one in self.sources)
+        return (
+            stuck
+            or rises
+            or self.late is not None
+            or any(one.stuck or one.rewound for one in self.sources)
+        )
 
 
 def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
@@ -93,6 +117,7 @@ def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False
         ),
         rise=trends.rise if asked else _rise(trends.rise, progress, at),
         watermark=_watermark(trends.watermark, progress, at),
+        late=_late(trends.late, progress, at),
     )
 
 
@@ -197,13 +222,51 @@ def _thinned(rise: tuple[LagPoint, ...]) -> tuple[LagPoint, ...]:
 
 
 def _watermark(known: Watermark | None, progress: Progress, at: float) -> Watermark | None:
-    timestamp = progress.watermark_timestamp
+    timestamp, newest = progress.watermark_timestamp, progress.event_time_max
     if timestamp is None:
         return None
     if known is None or known.timestamp != timestamp:
-        known = Watermark(timestamp, at, 0, frozenset())
+        known = Watermark(timestamp)
     fed = frozenset(i for i, source in enumerate(progress.sources) if source.input_rows)
     if not fed:
         return known
-    since = known.since if known.batches else at
-    return Watermark(timestamp, since, known.batches + 1, known.fed | fed)
+    if newest is not None and known.reference is None:
+        known = replace(known, reference=newest)
+    if known.since is None and (_is_newer(newest, known.reference) or _is_ahead(progress)):
+        known = replace(known, since=at)
+    return replace(
+        known,
+        batches=known.batches + (known.since is not None),
+        fed=known.fed | fed,
+        late_rows=known.late_rows + progress.late_rows,
+    )
+
+
+def _is_newer(newest: float | None, reference: float | None) -> bool:
+    return newest is not None and reference is not None and newest > reference
+
+
+def _is_ahead(progress: Progress) -> bool:
+    """Whether the watermark is in the future, and all rows of the batch are behind it."""
+    watermark, newest = progress.watermark_timestamp, progress.event_time_max
+    if watermark is None or newest is None or progress.timestamp is None:
+        return False
+    return newest < watermark > progress.timestamp
+
+
+def _late(known: LateRows | None, progress: Progress, at: float) -> LateRows | None:
+    """Follow the batches with rows; the first one that drops none ends the trend."""
+    if not progress.input_rows:
+        return known
+    if not (progress.late_rows or _is_far_behind(progress)):
+        return None
+    known = LateRows(at) if known is None else known
+    return replace(known, batches=known.batches + 1, rows=known.rows + progress.late_rows)
+
+
+def _is_far_behind(progress: Progress) -> bool:
+    """Whether a query with state read only rows that are far behind its watermark."""
+    watermark, newest = progress.watermark_timestamp, progress.event_time_max
+    if watermark is None or newest is None or progress.state_rows is None:
+        return False
+    return newest < watermark - FAR_BEHIND_SECONDS

@@ -280,12 +280,15 @@ def commits_or_ends(harness, query):
 
 
 def watermark_stuck(harness):
-    """The clock of the writer of the rows stops; the rows keep arriving."""
+    """The clock of one of two writers stops; the rows of both keep arriving."""
     clock = "java_method('java.lang.System', 'getProperty', 'workload.clock')"
     set_property(harness, "workload.clock", str(time.time() + 1000))
-    at = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
-    events = harness.rate().selectExpr(at)
-    query = harness.start(events.withWatermark("at", "1 second"), "watermark_stuck", trigger=BRISK)
+    stopping = f"least(timestamp, timestamp_seconds(CAST({clock} AS DOUBLE))) AS at"
+    one, other = (
+        harness.rate().selectExpr(at).withWatermark("at", "1 second")
+        for at in ("timestamp AS at", stopping)
+    )
+    query = harness.start(one.union(other), "watermark_stuck", trigger=BRISK)
     strike = lambda: set_property(harness, "workload.clock", str(time.time()))
     return Failing(query, strike, (ExpectedPage("StreamingWatermarkStuck", "watermark_stuck"),))
 

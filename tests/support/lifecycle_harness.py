@@ -50,13 +50,14 @@ STATES = {
     "StreamingDataLossRisk": QueryState.LAGGING,
     "StreamingQueryLagging": QueryState.LAGGING,
     "StreamingWatermarkStuck": QueryState.WATERMARK_STUCK,
+    "StreamingRowsDropped": QueryState.LAGGING,
     "StreamingDriverDown": QueryState.STOPPED_UNEXPECTEDLY,
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
-    "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
+    "StreamingRowsDropped",     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
 })  # fmt: skip
 STATES_WITHOUT_ALERT = {
     "commits": QueryState.RUNNING,

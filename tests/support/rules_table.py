@@ -190,17 +190,27 @@ def at_broker(
     return story
 
 
-def watermarks(*marks, every=60, rows=(10,), first=10):
-    """Query a commits every minute: one watermark per batch, a number of rows per source."""
+def watermarks(*marks, newest=None, clock=None, late=0, state=None, every=60, rows=(10,), first=10):
+    """Query a commits every minute: one watermark per batch, a number of rows per source.
+
+    ``newest`` is the newest event time, ``clock`` Spark's clock and ``late`` the rows dropped, of all
+    batches or by batch.
+    """
     story = Story().started(at=0)
     for number, mark in enumerate(marks):
         fed = tuple(source(number, None, rows=count) for count in rows)
+        said = {"event_time_max": newest, "timestamp": clock, "late_rows": late}
         story.commit(
             batch=number,
             at=first + number * every,
             watermark_timestamp=mark,
             sources=fed,
             input_rows=sum(rows),
+            state_rows=state,
+            **{
+                name: each[number] if isinstance(each, list) else each
+                for name, each in said.items()
+            },
         )
     return story
 
@@ -395,6 +405,8 @@ def gone_back(batch):
     return (source(topic(900 if batch == 0 else batch), None),)
 
 
+NEWER = [600.0 + 60 * number for number in range(8)]
+STEADY = [500.0 + 60 * number for number in range(8)]
 INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
 CONTINUOUS_IS_FINE = epochs(until=900, log_until=900)
@@ -898,14 +910,40 @@ def cases() -> tuple[Case, ...]:
         ("restarted after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
         # -- StreamingWatermarkStuck -----------------------------------------------------------------------
-        ("rows arrive, the watermark does not advance (Dataflow: data freshness)", watermarks(*[500.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
-        ("rows without event time: the watermark never advances", watermarks(*[0.0] * 8), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
-        ("the watermark advances", watermarks(*(500.0 + n for n in range(8))), 432, {}, None, "running"),
-        ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0)), 432, {}, None, "running"),
-        ("no rows, only no-data batches", watermarks(*[500.0] * 8, rows=(0,)), 432, {}, None, "running"),
-        ("a query without a watermark", watermarks(*[None] * 8), 432, {}, None, "running"),
-        ("the watermark does not advance, not for the window yet", watermarks(*[500.0] * 5), 252, {}, None, "running"),
-        ("the watermark was stuck, then it advanced", watermarks(*[500.0] * 7, 501.0), 432, {}, None, "running"),
+        ("newer rows arrive, the watermark does not advance (Dataflow: data freshness)",
+         watermarks(*[500.0] * 8, newest=NEWER), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("the watermark never advances, although event times do: the other source has none",
+         watermarks(*[0.0] * 8, newest=NEWER, rows=(10, 10)), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("one row from 2099: the watermark is ahead, all rows are late, and none is counted",
+         watermarks(*[4e9] * 8, newest=NEWER[::-1], clock=700.0), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("one row from the year 292278994, and the rows are dropped",
+         watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), 432, {}, "StreamingWatermarkStuck", "watermark_stuck", ["StreamingRowsDropped"]),
+        ("event time of the hour: the watermark is the same for an hour", watermarks(*[500.0] * 8, newest=600.0), 432, {}, None, "running"),
+        ("event time of the hour, and the next hour has just begun", watermarks(*[500.0] * 8, newest=[600.0] * 6 + [4200.0] * 2), 432, {}, None, "running"),
+        ("old rows are sent again, and the watermark has no reason to advance", watermarks(*[500.0] * 8, newest=NEWER[::-1]), 432, {}, None, "running"),
+        ("rows without event time, or none after a filter", watermarks(*[0.0] * 8), 432, {}, None, "running"),
+        ("event times are in the future by nature (forecasts): the watermark follows them",
+         watermarks(*[4e9] * 8, newest=4e9 + 60, clock=700.0), 432, {}, None, "running"),
+        ("the watermark advances", watermarks(*(500.0 + n for n in range(8)), newest=NEWER), 432, {}, None, "running"),
+        ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0), newest=NEWER), 432, {}, None, "running"),
+        ("no rows, only no-data batches", watermarks(*[500.0] * 8, rows=(0,), newest=NEWER), 432, {}, None, "running"),
+        ("a query without a watermark", watermarks(*[None] * 8, newest=NEWER), 432, {}, None, "running"),
+        ("the watermark does not advance, not for the window yet", watermarks(*[500.0] * 6, newest=NEWER), 312, {}, None, "running"),
+        ("the watermark was stuck, then it advanced", watermarks(*[500.0] * 7, 501.0, newest=NEWER), 432, {}, None, "running"),
+        # -- StreamingRowsDropped --------------------------------------------------------------------------
+        ("nine of ten rows are late, in each batch, while the watermark advances", watermarks(*STEADY, late=9), 432, {}, "StreamingRowsDropped", "lagging"),
+        ("each batch drops rows; Spark counts few of them, after aggregation", watermarks(*STEADY, late=1), 432, {}, "StreamingRowsDropped", "lagging"),
+        ("a backfill: the newest event time is an hour behind the watermark, and nothing is counted",
+         watermarks(*[5000.0] * 8, newest=1400.0, state=7), 432, {}, "StreamingRowsDropped", "lagging"),
+        ("an old file is read, of a query that keeps no state and drops nothing", watermarks(*[5000.0] * 8, newest=1400.0), 432, {}, None, "running"),
+        ("the newest event time is a little behind the watermark", watermarks(*[5000.0] * 8, newest=4900.0, state=7), 432, {}, None, "running"),
+        ("rows are dropped now and then: what a watermark is for", watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9]), 432, {}, None, "running"),
+        ("rows were dropped for a while (a phone came back), then no more", watermarks(*STEADY, late=[9] * 7 + [0]), 432, {}, None, "running"),
+        ("rows are dropped, not for the window yet", watermarks(*STEADY[:5], late=9), 252, {}, None, "running"),
+        ("two huge batches drop rows: too few samples", watermarks(*STEADY[:2], late=9, every=400), 412, {"stall_floor_seconds": 100.0}, None, "running"),
+        ("no rows, so no late ones", watermarks(*STEADY, rows=(0,), late=9), 432, {}, None, "running"),
+        ("rows were dropped, then the query failed", watermarks(*STEADY, late=9).ended(at=433, exception=CONFLICT), 434, {}, "StreamingQueryFailed", "failed"),
+        ("rows are dropped, but ignored", watermarks(*STEADY, late=9), 432, {"overrides": [("a", {"ignore": True})]}, None, "running"),
         # -- StreamingInputMissing ----------------------------------------------------------------
         ("no rows for longer than expected", steady().idle(at=690), 710, INPUT, "StreamingInputMissing", "idle"),
         ("no rows for longer than expected, seen by the probe only", watched(steady(), (101, 705, run(batch=10))), 710, INPUT, "StreamingInputMissing", "idle"),

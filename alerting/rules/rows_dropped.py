@@ -1,0 +1,42 @@
+"""StreamingRowsDropped: in every batch with rows, some are dropped as late.
+
+Spark counts late rows after partial aggregation, so their share of the input is not known: 990 of
+1,000 rows may count as 52. A few late rows now and then are what a watermark is for.
+"""
+
+from __future__ import annotations
+
+from ...core.states import QueryState
+from ...core.text import duration
+from ...listener.events import Progress
+from ..evidence import report
+from ..finding import Finding, Severity
+from ..rule_context import RuleContext
+
+NAME = "StreamingRowsDropped"
+MIN_BATCHES = 3
+
+
+def check(context: RuleContext) -> Finding | None:
+    """Fire when each batch with rows dropped some for the trend window."""
+    late, progress = context.query.trends.late, context.query.progress
+    if not context.is_running or not context.batches_come or late is None or progress is None:
+        return None
+    seconds = context.watched_since(late.since)
+    if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:
+        return None
+    reason = (
+        f"each of the last {late.batches} batches with rows dropped some as late, for "
+        f"{seconds:.0f} s ({late.rows} counted after aggregation){_newest(progress)}"
+    )
+    return report(
+        context, NAME, Severity.WARNING, QueryState.LAGGING, reason, does="drops late rows"
+    )
+
+
+def _newest(progress: Progress) -> str:
+    """How far the newest row is behind the watermark, if it is."""
+    watermark, newest = progress.watermark_timestamp, progress.event_time_max
+    if watermark is None or newest is None or newest >= watermark:
+        return ""
+    return f"; the newest event time is {duration(watermark - newest)} behind the watermark"
