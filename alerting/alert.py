@@ -19,6 +19,8 @@ RESOLVED = "resolved"
 """The status of an alert or an incident: without, and with an end."""
 WARNING = Severity.WARNING.value
 CRITICAL = Severity.CRITICAL.value
+INCIDENT = "incident"
+"""The annotation of an alert in the incident of another subject: which, such as ``*``."""
 OF_CRITICAL, OF_WARNING, OF_ANOTHER = "the critical incident", "the warning", "another incident"
 """What an open alert goes on in, as its end in an earlier incident says it."""
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ..core.text import MAX_NAMES, duration, encodable, listed
 from ..listener.state.identity import RESERVED, UNNAMED
-from .alert import FIRING, RESOLVED, Alert, Incident
+from .alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
 # -- headline ---------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ MAX_LINES = 20
 """The most alerts that a message lists below its headline."""
 NEXT_STEPS = "next_steps"
 """Three lines, the same for all alerts with one name."""
-WORDS = ("summary", "description", "reason", *LINKS)
+WORDS = ("summary", "description", "reason", INCIDENT, *LINKS)
 """Annotations that are not evidence."""
 FIRST = (
     "error_message",

@@ -26,6 +26,7 @@ from ..listener.state.identity import RESERVED
 from ..listener.state.snapshot import Snapshot
 from .alert import (
     CRITICAL,
+    INCIDENT,
     OF_CRITICAL,
     OF_WARNING,
     WARNING,
@@ -151,8 +152,10 @@ class Tracked(msgspec.Struct, frozen=True):
         )
 
     def shown(self, now: Round) -> Alert:
-        """The alert with notes why it is held open, and why nobody is notified of it."""
+        """The alert with notes: its incident, why it is held open, why nobody is notified of it."""
         notes = {}
+        if self.subject not in ("", self.alert.query):
+            notes[INCIDENT] = self.subject
         if self.calm_seconds:
             notes["flapping"] = (
                 f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from ..alerting.alert import CRITICAL, Alert, Incident, incident_key, incident_labels
 from ..alerting.alert_text import Guidance, alert_of
 from ..alerting.finding import WHOLE_DRIVER, Finding, Severity
-from ..alerting.generic_apps import is_generic
 from ..alerting.rules import driver_down, monitoring_degraded
 from ..core.states import QueryState
 from ..core.text import listed, rfc3339
@@ -160,8 +159,6 @@ EXPIRED = "driver was not seen for 24 hours"
 BACK = "driver answers again"
 STOPPED = "driver was shut down gracefully"
 READABLE = "every driver that answers accepts the watcher"
-FRESH_SECONDS = 1.0
-"""How long a poll proves that nothing is wrong: later, the driver may have raised an alert."""
 
 
 class _Open(msgspec.Struct, frozen=True):
@@ -247,8 +244,8 @@ class DriverAlerts:
     ) -> tuple[Incident, ...]:
         """All open incidents, those that have just ended, and stale ones.
 
-        Stale ones may have been left open by an earlier watcher: each is returned once, when a
-        poll has just found its driver healthy. ``muted`` returns why an alert is silenced now.
+        Stale ones may have been left open by an earlier watcher. ``muted`` returns why an alert is
+        silenced now.
         """
         self._refusals.update(self.tracker, now)
         over = self._end(now, wall)
@@ -259,7 +256,7 @@ class DriverAlerts:
                 self._begin(self._down(driver, names[key], now, wall), now)
         self._follow_refusals(now, wall)
         still_open = (entry.at(now, self._repeat_interval, muted) for entry in self._open.values())
-        return (*over, *still_open, *self._stale(now))
+        return (*over, *still_open, *self._stale())
 
     def news(self) -> list[str]:
         """The drivers whose status has changed since the last call, as log lines."""
@@ -347,32 +344,20 @@ class DriverAlerts:
         is_almost = healthy is not None and healthy + unseen > self._resolve_after
         return is_almost or (driver.resumed and not driver.holds_key and not entry.was_resent)
 
-    def _stale(self, now: float) -> Iterator[Incident]:
-        """What an earlier watcher may have left open of drivers that are healthy."""
-        for driver in self.tracker.drivers.values():
-            if not self._is_well(driver) or driver.last is None:
-                continue
-            if now - driver.last.at > FRESH_SECONDS:
-                continue
-            for name in self._earlier_names(driver):
-                labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
-                key = incident_key(labels, CRITICAL)
-                if key not in self._known:
-                    self._known.add(key)
-                    yield Incident(key, labels, CRITICAL, ())
+    def _stale(self) -> Iterator[Incident]:
+        """What an earlier watcher may have left open of drivers that are healthy, once each.
 
-    def _earlier_names(self, driver: WatchedDriver) -> tuple[str, ...]:
-        """The names an earlier watcher may have used.
-
-        The plain app name only counts while every driver of that app is healthy, and if drivers
-        elsewhere are unlikely to share it.
+        Only under names that no driver uses: under its own, a driver may have an incident open by
+        the time the receiver takes this.
         """
-        full = tuple(dict.fromkeys((driver.full_name, driver.address)))
-        if not driver.app or is_generic(driver.app):
-            return full
-        same = [other for other in self.tracker.drivers.values() if other.app == driver.app]
-        is_well = all(other.is_stopped or self._is_well(other) for other in same)
-        return (driver.app, *full) if is_well else full
+        for driver in self.tracker.drivers.values():
+            if self._is_healthy(driver):
+                for name in dict.fromkeys((driver.full_name, driver.address)):
+                    labels = incident_labels(name, WHOLE_DRIVER, driver.labels)
+                    key = incident_key(labels, CRITICAL)
+                    if key not in self._known:
+                        self._known.add(key)
+                        yield Incident(key, labels, CRITICAL, ())
 
     def _status_of(self, driver: WatchedDriver, name: str) -> str:
         entry = self._entry_of(driver)
@@ -402,11 +387,6 @@ class DriverAlerts:
         """
         healthy = driver.healthy_seconds
         return healthy is not None and (driver.has_resolved or healthy >= self._resolve_after)
-
-    def _is_well(self, driver: WatchedDriver) -> bool:
-        """Whether it is healthy and reports no critical alert, which may be of an open group."""
-        is_quiet = driver.last is not None and driver.last.critical == ()
-        return is_quiet and self._is_healthy(driver)
 
 
 def _incident(alert: Alert, labels: dict[str, str]) -> Incident:

@@ -6,7 +6,6 @@ import errno
 import socket
 import ssl
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
@@ -18,7 +17,7 @@ from msgspec.structs import replace
 from urllib3 import HTTPConnectionPool, Timeout
 from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-from ..alerting.alert import CRITICAL
+from ..alerting.alert import CRITICAL, INCIDENT, Alert
 from ..alerting.finding import WHOLE_DRIVER
 from ..core.secret import Secret
 from ..core.socket_deadline import SocketDeadline, causes
@@ -69,8 +68,6 @@ class Said(str, Enum):
 
 OpenAlerts = tuple[tuple[str, str], ...]
 """Open alerts: query and name of each."""
-GROUP_MIN_QUERIES = 3
-"""How many queries with one alert a driver may report as one incident about itself."""
 
 
 class Poll(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,10 +84,12 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of its settings."""
     heartbeat: float | None = None
     """When the driver's worker last evaluated, in Unix seconds of the driver's clock."""
-    critical: OpenAlerts | None = None
-    """Its own critical alerts; None if its status could not be read."""
+    holds_key: bool | None = None
+    """Whether it has a critical incident of its own open, under the key that the watcher uses for
+    it; None if its status could not be read.
+    """
     reported: OpenAlerts = ()
-    """Those of them that its receivers know of."""
+    """Its critical alerts that its receivers know of."""
     unhealthy: dict[str, str] = {}
     """The state of each unhealthy query."""
 
@@ -98,14 +97,6 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     def is_up(self) -> bool:
         """Whether a driver answered; one that refuses the watcher is up."""
         return self.said in (Said.HEALTHY, Said.BARRED)
-
-    @property
-    def holds_key(self) -> bool:
-        """Whether the driver has opened an incident about itself, under the watcher's key."""
-        critical = self.critical or ()
-        groups = Counter(name for _, name in critical).values()
-        is_own = any(query == WHOLE_DRIVER for query, _ in critical)
-        return is_own or max(groups, default=0) >= GROUP_MIN_QUERIES
 
 
 # -- client -----------------------------------------------------------------------------------
@@ -261,6 +252,10 @@ class _Alert(msgspec.Struct):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
 
+    @property
+    def is_critical(self) -> bool:
+        return self.labels.get("severity") == CRITICAL
+
 
 class WatchPage(msgspec.Struct):
     """All of ``/watch``: the ``status`` is a ``Notice``, or that the driver runs on."""
@@ -271,7 +266,11 @@ class WatchPage(msgspec.Struct):
     @property
     def reported(self) -> OpenAlerts:
         """The critical alerts that the receivers of a driver that ends know of."""
-        return _critical(alert for alert in self.alerts if "muted" not in alert.annotations)
+        return tuple(
+            (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
+            for alert in self.alerts
+            if alert.is_critical and "muted" not in alert.annotations
+        )
 
 
 class _Query(msgspec.Struct):
@@ -330,7 +329,7 @@ def read_status(seen: Poll, status: _Status) -> Poll:
         app=status.app[:MAX_APP_CHARACTERS],
         labels={name: text for name, text in status.labels.items() if name not in RESERVED},
         heartbeat=monitor.heartbeat_timestamp,
-        critical=_critical(status.alerts),
+        holds_key=holds_key(status.alerts),
         reported=reported if is_delivered else (),
         unhealthy={
             query.name: query.state
@@ -357,9 +356,10 @@ def await_notice(client: Client) -> WatchPage | None:
         return None
 
 
-def _critical(alerts: Iterable[_Alert]) -> OpenAlerts:
-    return tuple(
-        (alert.labels.get("query", ""), alert.labels.get("alertname", ""))
+def holds_key(alerts: Iterable[_Alert | Alert]) -> bool:
+    """Whether a driver with these open alerts has a critical incident under its own key."""
+    return any(
+        alert.is_critical
+        and WHOLE_DRIVER in (alert.labels.get("query"), alert.annotations.get(INCIDENT))
         for alert in alerts
-        if alert.labels.get("severity") == CRITICAL
     )

@@ -144,11 +144,9 @@ class WatchedDriver(msgspec.Struct):
         """Record that ``poll`` found it up at ``endpoint``."""
         if self.last is not None and not self.last.is_up:
             self.resumed, self.ended = not self.ended, False
-        if poll.critical is not None:
-            held = self.holds_key
-            # A group stays one incident until its last alert has ended.
-            self.holds_key = poll.holds_key or (held and bool(poll.critical))
-            self.has_resolved |= held and not self.holds_key
+        if poll.holds_key is not None:
+            self.has_resolved |= self.holds_key and not poll.holds_key
+            self.holds_key = poll.holds_key
             self.reported, self.labels = poll.reported, poll.labels
         self.endpoint, self.last = endpoint, poll
         self.notice, self.seen = None, True

@@ -51,7 +51,7 @@ from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
-from . import driver
+from . import driver, outside
 from .generate import generate
 from .plan import Plan
 from .scenarios import plan_of
@@ -541,6 +541,12 @@ KEYS = (
              alertmanager, "ABANDONED_SECONDS", 0.0, plan=plan_of("at Alertmanager, a second driver with the same app name resolves the page of the first")),
     Mutation("watch treats two drivers of one app as one", "P1",
              WatchedDriver, "full_name", WatchedDriver.name, plan=plan_of("two drivers with one app name are killed, one after the other")),
+    Mutation("watch ends what its driver may have opened under the same key", "P3",
+             WatchedDriver, "full_name", WatchedDriver.name,
+             plan=plan_of("a resolve of watch waits for its receiver, and closes what the driver reports meanwhile")),
+    Mutation("watch does not see that a driver has a group of queries open", "P3",
+             outside, "holds_key", lambda alerts: any(alert.query == "*" for alert in alerts),
+             plan=plan_of("watch ends the incident of a driver that is back, with a group of queries still in it")),
     Mutation("stale incidents are ended again and again", "P5",
              FirstHealth, "update", _healthy_each_time, plan=plan_of("a start resolves all incidents at once, which were never open")),
     Mutation("a process that knows what is open ends what is not", "P5",

@@ -12,7 +12,7 @@ from querypulse.alerting.rules import driver_down
 from querypulse.core.guard import Guard
 from querypulse.watch import alerts
 from querypulse.watch.alerts import DriverAlerts
-from querypulse.watch.client import Endpoint, Poll, Said
+from querypulse.watch.client import Endpoint, Poll, Said, holds_key
 from querypulse.watch.tracker import TargetTracker
 
 from .clock import Time
@@ -89,16 +89,13 @@ class SimWatch:
         if not driver.awake:
             return Poll(began_at=now, at=now, said=Said.SILENT, detail="no answer")
         beat = driver.worker.beat_at + self._time.wall() - now
-        critical = tuple(
-            (alert.query, alert.name) for alert in driver.lifecycle.alerts if alert.is_critical
-        )
         return Poll(
             began_at=now,
             at=now,
             said=Said.HEALTHY,
             app=driver.app,
             heartbeat=beat,
-            critical=critical,
+            holds_key=holds_key(driver.lifecycle.alerts),
         )
 
     def _about(self, alert: Alert) -> Named:

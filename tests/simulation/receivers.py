@@ -214,7 +214,7 @@ class SimReceiver:
         for alert in alerts:
             if not api_alerts([alert], now_wall):
                 continue
-            key = json.dumps(alert.labels, sort_keys=True)
+            key = alertmanager_key(alert)
             if alert.ends_at is not None:
                 self._lapses.pop(key, None)
                 self._close(key, driver)
@@ -256,6 +256,11 @@ class SimReceiver:
         elif key not in self._known and self.kind != "alertmanager":
             # An Alertmanager ignores the end of an alert that it does not know.
             self.vain_resolves.append((self._time.now, key, driver))
+
+
+def alertmanager_key(alert: Alert) -> str:
+    """What an Alertmanager identifies an alert by: its labels."""
+    return json.dumps(alert.labels, sort_keys=True)
 
 
 def _utc(unix: float) -> datetime:

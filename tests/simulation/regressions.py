@@ -193,5 +193,7 @@ SEEDS = (
     ),
     Seed(280378687, "a driver that wakes up from a pause and ends within a second", Terms()),
     Seed(75043928, "a lag that shows before its stuck batch commits", Terms()),
+    Seed(500404, "a driver whose restored group has two members left, under watch", Terms()),
+    Seed(600179, "a second unnamed query that fails, at Alertmanager", Terms()),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )

@@ -75,6 +75,7 @@ class Resolving(Property):
             self._check_reopened(receiver)
             for closed in receiver.closed[done:]:
                 self._check_end(receiver, closed)
+                self._check_end_by_watch(receiver, closed)
             self._checked[receiver.name] = len(receiver.closed)
             for one in receiver.open.values():
                 self._check_open(receiver, one)
@@ -208,6 +209,18 @@ class Resolving(Property):
             for named in (*open_ones, *(one.named for one in receiver.rejected))
             for key, name in named
         )
+
+    def _check_end_by_watch(self, receiver: SimReceiver, closed: Closed) -> None:
+        """Check that the watcher ends nothing that a driver holds open under the same key."""
+        key = closed.incident.key
+        if closed.by == "watch" and any(
+            incident.is_critical and incident.key == key
+            for driver in self._stage.drivers.values()
+            if driver.attached
+            for incident in driver.handing.open
+        ):
+            text = f"watch ended {key} at {receiver.name}, which its driver holds open"
+            self._early.append((receiver, closed, Violation("P3", text)))
 
     def _check_end(self, receiver: SimReceiver, closed: Closed) -> None:
         one = closed.incident

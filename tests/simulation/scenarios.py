@@ -310,8 +310,14 @@ SCENARIOS = (
         setup=Setup(receivers=("alertmanager",), watched=True),
     ),
     _scenario(
-        "P1", "watch sends its start-up resolve late, after the driver has reported the end of its JVM",
-        (A, B), Step(15, "receiver", "", 40.0, "down"), Step(54, "jvm_crash"), horizon=200.0,
+        "P3", "a resolve of watch waits for its receiver, and closes what the driver reports meanwhile",
+        (A, B), Step(15, "receiver", "", 60.0, "down"), Step(75, "jvm_crash"), horizon=200.0,
+        setup=Setup(watched=True),
+    ),
+    _scenario(
+        "P3", "watch ends the incident of a driver that is back, with a group of queries still in it",
+        (A, B, C), *(Step(100, "die", key) for key in "abc"), Step(102, "restart", "a"),
+        Step(180, "kill"), Step(210, "boot"), Step(211, "die", "b"), Step(211, "die", "c"),
         setup=Setup(watched=True),
     ),
     _scenario(

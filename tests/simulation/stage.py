@@ -25,7 +25,7 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .messages import Open
 from .plan import Plan
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import SimReceiver, alertmanager_key
 from .silencing import Silences
 from .truth import Health
 
@@ -95,10 +95,11 @@ class Property:
         """
         driver = self.driver_of(query)
         joined = {
-            incident.key
+            key
             for incident in driver.handing.open
             for alert in incident.firing
             if any((query.key, name) in driver.about(alert) for name in names)
+            for key in (incident.key, alertmanager_key(alert))
         }
         return [
             held

@@ -54,7 +54,7 @@ class WatchHarness:
         began = self.now
         self.now += took
         if said is Said.HEALTHY:
-            fields = {"heartbeat": BEAT + self.now, "critical": (), **fields}
+            fields = {"heartbeat": BEAT + self.now, "holds_key": False, **fields}
         else:
             app = ""
         seen = Poll(began_at=began, at=self.now, said=said, detail=said.value, app=app, **fields)

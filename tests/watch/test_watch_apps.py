@@ -136,16 +136,6 @@ def test_a_restored_alert_of_one_url_does_not_resolve_with_the_driver_at_another
     assert watch_harness.poll(A).ended == [name]
 
 
-def test_the_bare_name_is_stale_when_all_drivers_of_the_app_are_healthy():
-    watch_harness = WatchHarness(A, B, resolve_after=5.0).poll(A).poll(B)
-    for _ in range(6):
-        watch_harness.poll(A).poll(B, Said.REFUSED)
-    assert watch_harness.stale == ["etl@a:9719", "a:9719"]
-    for _ in range(8):
-        watch_harness.poll(A, after=0.4).poll(B, after=0.4)
-    assert sorted(watch_harness.stale) == ["a:9719", "b:9719", "etl", "etl@a:9719", "etl@b:9719"]
-
-
 @pytest.mark.parametrize("name", ["etl", "etl@a:9719", "a:9719"])
 @pytest.mark.parametrize("said", [Said.REFUSED, Said.SILENT, Said.BROKEN])
 def test_a_driver_that_is_down_when_the_watcher_restarts_is_paged_once(name, said):
@@ -225,4 +215,4 @@ def test_a_restored_alert_of_a_pod_does_not_resolve_while_its_address_is_down():
 def test_a_restored_alert_is_not_stale():
     watch_harness = WatchHarness(resolve_after=30.0).restored(left_open("a:9719", A))
 
-    assert watch_harness.polls(Said.HEALTHY, 60).stale == ["etl", "etl@a:9719"]
+    assert watch_harness.polls(Said.HEALTHY, 60).stale == ["etl@a:9719"]

@@ -174,7 +174,10 @@ def test_with_the_token_the_watcher_receives_the_shutdown_notice():
 def test_old_alerts_of_a_healthy_driver_are_resolved():
     with serving() as server, watching(server.url) as reported:
         seen(reported)
-        until(lambda: "etl" in reported.stale, "old alerts are resolved")
+        until(
+            lambda: f"etl@127.0.0.1:{address(server)[1]}" in reported.stale,
+            "old alerts are resolved",
+        )
         assert reported.firing == {}
 
 
