@@ -88,7 +88,7 @@ heartbeat_url_file = "/run/secrets/nightly_heartbeat"
 ignore = true
 ```
 """
-HEARTBEATS = "receivers.md#a-scheduled-query-that-never-starts"
+HEARTBEATS = "receivers.md#heartbeat"
 SIGNS = (("gt", "above {}"), ("ge", "{} or more"), ("lt", "below {}"), ("le", "at most {}"))
 COLUMNS = "| setting | default | allowed | meaning | example |\n|---|---|---|---|---|\n"
 WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a number"}
