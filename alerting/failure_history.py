@@ -18,7 +18,7 @@ from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .lifecycle import Lifecycle, Opened
-from .policy import Policy
+from .policy import RESTART_WINDOW_SECONDS
 from .restarts import is_committed, repeated
 from .spool import Kept, Spool
 
@@ -27,7 +27,7 @@ from .spool import Kept, Spool
 
 
 def kept_failures(
-    queries: Iterable[Query], unmet: Iterable[FailedQuery], policy: Policy, now: float
+    queries: Iterable[Query], unmet: Iterable[FailedQuery], now: float
 ) -> tuple[FailedQuery, ...]:
     """For each query, the failures within its window and those that may show a poison batch.
 
@@ -35,9 +35,8 @@ def kept_failures(
     name are kept without failures: their own id shows that they do not continue a failed one.
     """
     queries = tuple(queries)
-    window = _longest_window(policy)
-    found = [_trimmed(one, window, now) for one in unmet]
-    found += [_of(query, policy, now) for query in queries if query.deaths]
+    found = [_trimmed(one, now) for one in unmet]
+    found += [_of(query, now) for query in queries if query.deaths]
     failed = sorted((one for one in found if one.deaths), key=lambda one: one.deaths[-1].at)
     kept = {one.query_id: one for one in failed[-MAX_KEPT:]}
     marks = {one.mark for one in kept.values() if one.mark}
@@ -49,30 +48,24 @@ def kept_failures(
     return tuple(kept.values())
 
 
-def _of(query: Query, policy: Policy, now: float) -> FailedQuery:
-    window = policy.limits(query.base_name).restart_window_seconds
+def _of(query: Query, now: float) -> FailedQuery:
     is_open = query.unrecovered_deaths > 0 and not is_committed(query, query.deaths[-1])
     unrecovered = query.unrecovered_deaths if is_open else 0
     one = replace(_bare(query), deaths=query.deaths, unrecovered_deaths=unrecovered)
-    return _trimmed(one, window, now)
+    return _trimmed(one, now)
 
 
 def _bare(query: Query) -> FailedQuery:
     return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at)
 
 
-def _trimmed(one: FailedQuery, window: float, now: float) -> FailedQuery:
-    fresh = sum(now - died.at <= window for died in one.deaths)
+def _trimmed(one: FailedQuery, now: float) -> FailedQuery:
+    fresh = sum(now - died.at <= RESTART_WINDOW_SECONDS for died in one.deaths)
     young = [died for died in one.deaths if now - died.at <= KEEP_SECONDS]
     same = repeated(young) if one.unrecovered_deaths else 0
     deaths = one.deaths[len(one.deaths) - max(fresh, same) :]
     unrecovered = min(one.unrecovered_deaths, len(deaths))
     return replace(one, deaths=deaths, unrecovered_deaths=unrecovered)
-
-
-def _longest_window(policy: Policy) -> float:
-    windows = [changes.get("restart_window_seconds", 0.0) for _, changes in policy.overrides]
-    return max(policy.defaults.restart_window_seconds, *windows, 0.0)
 
 
 # -- remembering ------------------------------------------------------------------------------
@@ -106,11 +99,11 @@ class Remembering:
             self._offered = ()
         state.restore(self._past)
 
-    def keep(self, snapshot: Snapshot, policy: Policy, lifecycle: Lifecycle, wall: float) -> None:
+    def keep(self, snapshot: Snapshot, lifecycle: Lifecycle, wall: float) -> None:
         """Store what the next process needs."""
         if self._spool is None:
             return
-        failures = kept_failures(snapshot.queries, self._past.unmet, policy, snapshot.at)
+        failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at)
         newest = (failures, lifecycle.opened, self._clock(snapshot.at, wall))
         if newest != self._offered:
             self._offered = newest

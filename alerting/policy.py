@@ -23,6 +23,10 @@ _Share = Annotated[float, Meta(gt=0, le=1)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
 
+RESTART_WINDOW_SECONDS = 600.0
+"""The time in which the failures of ``restart_budget`` count."""
+
+
 class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The limits that are settings of all queries, and of queries by name pattern."""
 
@@ -47,9 +51,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long a query that failed may take to recover before an alert fires, also if its process
     ends meanwhile: then a warning says so, and the next process goes on counting."""
     restart_budget: _Count = 3
-    """This many failures within `restart_window_seconds`: `StreamingQueryFlapping`."""
-    restart_window_seconds: Seconds = 600.0
-    """The window of `restart_budget`."""
+    """This many failures within ten minutes: `StreamingQueryFlapping`."""
     # Lag, input and data loss
     lag_allowed_offsets: Grace = 1000.0
     """How far behind a query may be, in offsets."""

@@ -9,7 +9,7 @@ import msgspec
 from ..core.text import duration
 from ..listener.probe import ProbedRun
 from ..listener.state.query import UNKNOWN_BATCH, Died, Query
-from .policy import Limits
+from .policy import RESTART_WINDOW_SECONDS, Limits
 from .rule_context import RuleContext
 
 # -- over restarts ----------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def is_flapping(query: Query, limits: Limits, now: float) -> bool:
     if not query.deaths:
         return False
     at = query.deaths[-1].at if query.failure is not None else now
-    spent = len(recent(query.deaths, limits, at)) >= limits.restart_budget
+    spent = len(recent(query.deaths, at)) >= limits.restart_budget
     return spent or poison_batch(query, limits) is not None
 
 
@@ -186,9 +186,9 @@ def was_flapping_already(query: Query, limits: Limits) -> bool:
     until_then = query.deaths[: fell + 1]
     if not until_then:
         return False
-    return len(recent(until_then, limits, until_then[-1].at)) >= limits.restart_budget
+    return len(recent(until_then, until_then[-1].at)) >= limits.restart_budget
 
 
-def recent(deaths: Sequence[Died], limits: Limits, at: float) -> list[Died]:
+def recent(deaths: Sequence[Died], at: float) -> list[Died]:
     """The failures within the restart window that ends at ``at``."""
-    return [died for died in deaths if at - died.at <= limits.restart_window_seconds]
+    return [died for died in deaths if at - died.at <= RESTART_WINDOW_SECONDS]

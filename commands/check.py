@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from pathlib import Path
 
 import msgspec
@@ -62,22 +61,14 @@ def require_usable(settings: Settings) -> None:
 
     """
     make_components(settings, Guard())
-    _require_present_silences(settings)
+    _require_silence_file(settings)
     require_spool(settings)
     refused = wiring.refused_address(settings)
     if refused:
         raise SettingsError(refused)
 
 
-def _require_present_silences(settings: Settings) -> None:
-    """Refuse ended silences; a job only warns about them, because it must be able to restart."""
-    now = datetime.now(timezone.utc)
-    for one in settings.silences:
-        if one.until <= now:
-            raise SettingsError(
-                f"setting 'silences': the silence of {one.queries!r} ended at "
-                f"{one.until.isoformat()}; remove it, or give it a later end"
-            )
+def _require_silence_file(settings: Settings) -> None:
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from fnmatch import translate
 from glob import escape
 from pathlib import Path
@@ -17,17 +18,19 @@ import msgspec
 import requests
 
 from ..alerting.receivers.receiver import is_readable, public_part
-from ..alerting.silences import end_text
+from ..alerting.silences import Silence, end_text
 from ..core.secret import Secret
+from ..core.text import rfc3339
 from ..settings.loading import load_strictly
 from ..settings.receivers import as_settings_error
-from ..settings.settings import SettingsError, SilenceSettings
+from ..settings.settings import Settings, SettingsError
 from ..settings.silencing import (
     add_silence,
     end_silences,
     in_force,
     read_silences,
     unmatched,
+    written,
 )
 
 # -- silence drivers --------------------------------------------------------------------------
@@ -53,51 +56,42 @@ def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
         )
 
 
-def silence_drivers(
-    urls: tuple[str, ...], silence: SilenceSettings, token_file: str | None, ca_file: str | None
-) -> int:
+def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
     """Send the silence to each driver and print its answer; 1 when one did not accept it.
 
     Raises:
         SettingsError: there is no token, or a file cannot be read.
 
     """
-    if token_file is None:
+    if request.token_file is None:
         raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
-    if ca_file is not None and not Path(ca_file).is_file():
-        raise SettingsError(f"silence: --ca-file {ca_file}: no such file")
+    if request.ca_file is not None and not Path(request.ca_file).is_file():
+        raise SettingsError(f"silence: --ca-file {request.ca_file}: no such file")
     with as_settings_error("silence: "):
-        token = Secret.from_file(token_file, setting="--token-file")
+        token = Secret.from_file(request.token_file, setting="--token-file")
     with requests.Session() as session:
         # No proxy or netrc of the environment: only the driver may receive the token.
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token.known}"
-        session.verify = ca_file or True
-        answers = [_silence(session, url.rstrip("/"), silence) for url in urls]
+        session.verify = request.ca_file or True
+        body = msgspec.json.encode(written(silence))
+        answers = [_is_accepted(session, url.rstrip("/"), body) for url in request.urls]
     return 0 if all(answers) else 1
 
 
-def _silence(session: requests.Session, url: str, silence: SilenceSettings) -> bool:
+def _is_accepted(session: requests.Session, url: str, body: bytes) -> bool:
     try:
-        answer = session.post(
-            f"{url}/silences",
-            data=msgspec.json.encode(silence),
-            timeout=SECONDS,
-            allow_redirects=False,
-        )
+        answer = session.post(f"{url}/silences", data=body, timeout=SECONDS, allow_redirects=False)
     except (requests.RequestException, ValueError) as error:
         sys.stderr.write(f"querypulse: {url}: {type(error).__name__}: not silenced\n")
         return False
     if answer.status_code != CREATED:
-        sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {_reason(answer)}\n")
+        reason = _field(answer, "error") or answer.text.strip()[:200]
+        sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {reason}\n")
         return False
     note = _field(answer, "note")
     sys.stdout.write(f"{url}: silenced{': ' + note if note else ''}\n")
     return True
-
-
-def _reason(answer: requests.Response) -> str:
-    return _field(answer, "error") or answer.text.strip()[:200]
 
 
 def _field(answer: requests.Response, name: str) -> str:
@@ -133,15 +127,12 @@ class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
     created_by: str
     status: dict[str, str]
 
-    def as_settings(self) -> SilenceSettings:
+    def as_ours(self) -> Silence:
         patterns = {matcher.name: matcher.value for matcher in self.matchers}
-        return SilenceSettings(
-            queries=patterns.get("query", "*"),
-            until=self.ends_at,
-            alertname=patterns.get("alertname", "*"),
-            reason=self.comment,
-            app=patterns.get("app", "*"),
+        queries, alertname, app = (
+            patterns.get(name, "*") for name in ("query", "alertname", "app")
         )
+        return Silence(queries, self.ends_at.timestamp(), alertname, self.comment, app)
 
 
 def matcher(label: str, pattern: str) -> Matcher:
@@ -159,7 +150,7 @@ def matcher(label: str, pattern: str) -> Matcher:
     return Matcher(label, ".+" if pattern == "*" else "".join(parts), is_regex=True)
 
 
-def silence_alertmanager(url: str, silence: SilenceSettings, ca_file: str | None) -> None:
+def silence_alertmanager(url: str, silence: Silence, ca_file: str | None) -> None:
     """Silence the alerts of ``silence``, from all senders, until it ends.
 
     Raises:
@@ -168,9 +159,9 @@ def silence_alertmanager(url: str, silence: SilenceSettings, ca_file: str | None
     """
     patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
     body = {
-        "matchers": [matcher(label, pattern or "*") for label, pattern in patterns.items()],
-        "startsAt": datetime.now(timezone.utc),
-        "endsAt": silence.until,
+        "matchers": [matcher(label, pattern) for label, pattern in patterns.items()],
+        "startsAt": rfc3339(time.time()),
+        "endsAt": rfc3339(silence.until),
         "createdBy": CREATOR,
         "comment": silence.reason or "querypulse silence",
     }
@@ -231,7 +222,7 @@ class SilenceRequest(msgspec.Struct, frozen=True):
     app: str | None = None
     reason: str = ""
     file: str | None = None
-    urls: tuple[str, ...] = ()
+    urls: Sequence[str] = ()
     token_file: str | None = None
     alertmanager: str | None = None
     ca_file: str | None = None
@@ -294,14 +285,16 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 
     """
     _require_consistent(request)
-    now = datetime.now(timezone.utc)
-    path = _path(request, environment)
+    now, settings = time.time(), load_strictly({}, environment).settings
+    path = _path(request, settings)
     if request.queries is None:
         return _end(request, path, now) if request.end is not None else _list(request, path, now)
     needs_app = path is not None or request.alertmanager is not None
     # A driver that gets a silence over HTTP knows its own app.
-    silence = _requested(request, now, _app(request, environment) if needs_app else request.app)
-    _warn_unmatched(silence)
+    silence = _requested(request, now, _app(request, settings) if needs_app else request.app or "*")
+    # The query names are not known here.
+    if note := unmatched(silence, None):
+        sys.stderr.write(f"querypulse: {note}\n")
     if path is not None:
         with _file_errors():
             add_silence(path, silence, now)
@@ -312,7 +305,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
     if not request.urls:
         return 0
     require_private(request.urls, allow_http=request.allow_http)
-    return silence_drivers(request.urls, silence, request.token_file, request.ca_file)
+    return silence_drivers(request, silence)
 
 
 def _require_consistent(request: SilenceRequest) -> None:
@@ -332,26 +325,14 @@ def _file_errors() -> Iterator[None]:
         raise SettingsError(f"silence: {error}") from None
 
 
-def _requested(request: SilenceRequest, now: datetime, app: str | None) -> SilenceSettings:
-    return SilenceSettings(
-        queries=request.queries or "",
-        until=(now + (request.lasting or timedelta())).replace(microsecond=0),
-        alertname=request.alertname,
-        reason=request.reason,
-        app=app,
-    )
+def _requested(request: SilenceRequest, now: float, app: str) -> Silence:
+    until = int(now) + (request.lasting or timedelta()).total_seconds()
+    return Silence(request.queries or "", until, request.alertname, request.reason, app)
 
 
-def _warn_unmatched(silence: SilenceSettings) -> None:
-    """Warn of an alert name that matches nothing; the query names are not known here."""
-    note = unmatched(silence, None)
-    if note:
-        sys.stderr.write(f"querypulse: {note}\n")
-
-
-def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path | None:
+def _path(request: SilenceRequest, settings: Settings) -> Path | None:
     """The silence file; None if another place is named and the settings name no file."""
-    file = request.file or load_strictly({}, environment).settings.silence_file
+    file = request.file or settings.silence_file
     if file is None and not request.urls and request.alertmanager is None:
         raise SettingsError(
             "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
@@ -359,21 +340,19 @@ def _path(request: SilenceRequest, environment: Mapping[str, str]) -> Path | Non
     return None if file is None else Path(file)
 
 
-def _app(request: SilenceRequest, environment: Mapping[str, str]) -> str:
+def _app(request: SilenceRequest, settings: Settings) -> str:
     """The pattern of --app, else exactly the app of the settings."""
-    own = load_strictly({}, environment).settings.app_name
-    app = request.app or (escape(own) if own else "")
-    if not app:
-        raise SettingsError(
-            "silence: name the app with --app or the setting 'app_name': several drivers may "
-            "read the file; --app '*' is all apps"
-        )
-    return app
+    if app := request.app or escape(settings.app_name or ""):
+        return app
+    raise SettingsError(
+        "silence: name the app with --app or the setting 'app_name': several drivers may "
+        "read the file; --app '*' is all apps"
+    )
 
 
-def _end(request: SilenceRequest, path: Path | None, now: datetime) -> int:
+def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
     queries, app = request.end or "", request.app
-    ended, others = 0, list[SilenceSettings]()
+    ended, others = 0, list[Silence]()
     if path is not None:
         with _file_errors():
             ended += len(end_silences(path, queries, now, app))
@@ -386,7 +365,7 @@ def _end(request: SilenceRequest, path: Path | None, now: datetime) -> int:
                 _ask_alertmanager("DELETE", request.alertmanager, f"silence/{silence.id}", ca_file)
                 ended += 1
             else:
-                others.append(silence.as_settings())
+                others.append(silence.as_ours())
     if not ended:
         whose = f" of app {app!r}" if app is not None else ""
         names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
@@ -396,14 +375,14 @@ def _end(request: SilenceRequest, path: Path | None, now: datetime) -> int:
     return 0
 
 
-def _list(request: SilenceRequest, path: Path | None, now: datetime) -> int:
-    silences: list[SilenceSettings] = []
+def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
+    silences: list[Silence] = []
     if path is not None:
         with _file_errors():
             silences += in_force(read_silences(path), now)
     if request.alertmanager is not None:
         silences += [
-            silence.as_settings()
+            silence.as_ours()
             for silence in _alertmanager_silences(request.alertmanager, request.ca_file)
         ]
     if not silences:
@@ -412,11 +391,11 @@ def _list(request: SilenceRequest, path: Path | None, now: datetime) -> int:
     return 0
 
 
-def _print(silences: Iterable[SilenceSettings], now: datetime) -> None:
+def _print(silences: Iterable[Silence], now: float) -> None:
     for silence in silences:
-        left = timedelta(seconds=round((silence.until - now).total_seconds()))
+        left = timedelta(seconds=round(silence.until - now))
         why = f": {silence.reason}" if silence.reason else ""
-        until = end_text(silence.until.timestamp())
+        until = end_text(silence.until)
         patterns = f"{silence.app}  {silence.queries}  {silence.alertname}"
         sys.stdout.write(f"{patterns}  until {until} ({left} left){why}\n")
 

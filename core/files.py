@@ -16,6 +16,7 @@ from .threads import Loop
 END_SECONDS = 0.2
 """How long the end of a thread that reads files is waited for."""
 HANGS_SECONDS = 10.0
+Signature = tuple[int, int, int]
 
 
 class HangDetector:
@@ -68,6 +69,17 @@ class FileLoop:
         with self._hang:
             self._guard.attempt(self._name, self._read)
         self._loop.stopping.wait(self._seconds)
+
+
+def signature_of(path: str | Path) -> Signature:
+    """What changes with a file; Kubernetes swaps a link, which changes only the inode.
+
+    Raises:
+        OSError: there is no such file, or it cannot be reached.
+
+    """
+    stat = os.stat(path)  # noqa: PTH116 - a Path costs more
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:

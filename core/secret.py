@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .files import Signature, signature_of
+
 LONGEST_NAME = 28
 """Longer names, of 32 characters and more, may be keys."""
 
@@ -19,7 +21,7 @@ class Secret:
     def __init__(self, value: str) -> None:
         self._value = value.strip()
         self._path: Path | None = None
-        self._seen: tuple[int, int, int] | None = None
+        self._seen: Signature | None = None
         self.problem = ""
         """Why the file could not be read the last time; it never holds its content."""
 
@@ -68,9 +70,7 @@ class Secret:
         """Read the file if it has changed since it was last read."""
         if self._path is None:
             return
-        stat = self._path.stat()
-        # Kubernetes swaps a link: another inode, though time and size may be the same.
-        seen = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+        seen = signature_of(self._path)
         if seen == self._seen:
             return
         self._value = self._path.read_text(encoding="utf-8").strip() or self._value

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
+from functools import cache
+from secrets import token_hex
 
 import msgspec
 
@@ -140,6 +143,20 @@ def alerts_last_open(
     return recent | dict.fromkeys(map(alert_labels, alerts), now)
 
 
+class Process(msgspec.Struct, frozen=True):
+    """The process that runs a sidecar: one that was started again has another id."""
+
+    id: str = ""
+    started_at: float = 0.0
+    """When its first sidecar started, in Unix seconds."""
+
+
+@cache
+def process_of(pid: int) -> Process:
+    """The identity of this process, which has this ``pid``: a fork has an identity of its own."""
+    return Process(f"{pid}-{token_hex(6)}", time.time())
+
+
 class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that readers see at one moment; nothing in it changes after publication.
 
@@ -154,6 +171,7 @@ class PublishedState(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...]
     monitor: Monitor
     wall: float
+    process: Process = Process()
     labels: Mapping[str, str] = {}
     expected: tuple[str, ...] = ()
     suppressed: tuple[Suppressed, ...] = ()

@@ -24,6 +24,7 @@ from .published_state import Labels, PublishedState, Pushes
 if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import HistogramDataPoint, Metric
 
+PUSH_SECONDS = 15.0
 MAX_PAUSE_SECONDS = 60.0
 """The longest pause after errors: a rule about a driver that is down waits five minutes."""
 
@@ -118,7 +119,7 @@ PushTarget = Pushgateway | Otlp
 
 
 class Publisher:
-    """Pushes to one target every ``interval_seconds``; a failed push is followed by the next one.
+    """Pushes to one target every ``PUSH_SECONDS``; a failed push is followed by the next one.
 
     Nothing is queued: each push has what ``published`` returns then, unless that is None.
     """
@@ -128,14 +129,11 @@ class Publisher:
         target: PushTarget,
         published: Callable[[], PublishedState | None],
         guard: Guard,
-        *,
-        interval_seconds: float,
     ) -> None:
         self.name = target.name
         self._target = target
         self._published = published
         self._guard = guard
-        self._interval = interval_seconds
         self._outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
         self._problem = Problem("querypulse: %s did not take the metrics: %s", target.name)
         self._in_a_row = 0
@@ -173,8 +171,8 @@ class Publisher:
             if published is not None:
                 self._send(self._target.push, published)
         finally:
-            doubled = self._interval * 2.0 ** min(self._in_a_row, 10)
-            self._ending.wait(max(self._interval, min(doubled, MAX_PAUSE_SECONDS)))
+            doubled = PUSH_SECONDS * 2.0 ** min(self._in_a_row, 10)
+            self._ending.wait(min(doubled, MAX_PAUSE_SECONDS))
 
     def _end(self) -> None:
         """Leave nothing behind after a planned end, and the newest figures after a crash."""

@@ -10,6 +10,7 @@ timeout.
 from __future__ import annotations
 
 import asyncio
+import errno
 import gzip
 import math
 import os
@@ -26,7 +27,6 @@ from hmac import compare_digest
 from http.server import BaseHTTPRequestHandler
 from io import BytesIO
 from ipaddress import ip_address
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,6 +34,7 @@ from urllib.parse import urlsplit
 import msgspec
 from prometheus_client.exposition import gzip_accepted
 
+from ..core.files import Signature, signature_of
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from .pages import SILENCES, WATCH, Content, Notice, Pages, Reply, ShutdownNotice, is_public
@@ -63,6 +64,9 @@ GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the default 9, for a fifth more bytes."""
 BACKLOG = 64
+MAX_RETRIES = 16
+"""How many ports after a taken one are tried, as for the Spark UI (``spark.port.maxRetries``)."""
+MAX_PORT = 65535
 _CHUNK_BYTES = 16 * 1024
 _LENGTH = re.compile(r"[0-9]+")
 _LONGEST_LENGTH = 5
@@ -97,16 +101,15 @@ class Tls(msgspec.Struct, frozen=True):
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def signature(self) -> tuple[object, ...]:
-        """A value that changes with the files; Kubernetes swaps a link, which changes the inode.
+    def signature(self) -> tuple[Signature, ...]:
+        """A value that changes with the files.
 
         Raises:
             OSError: a file is missing or cannot be reached.
 
         """
         paths = [self.cert_file, self.key_file, self.client_ca_file]
-        found = [Path(path).stat() for path in paths if path is not None]
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+        return tuple(signature_of(path) for path in paths if path is not None)
 
 
 # -- host check -------------------------------------------------------------------------------
@@ -266,8 +269,9 @@ class HttpServer:
     ``/runbooks/<alertname>``.
 
     ``token`` returns the bearer token that readers must present now, if any. Port 0 takes any free
-    port. On loopback, only names of this machine, ``external_name`` and IP addresses are accepted
-    as Host. ``alive`` and ``token`` must not wait: they are called in the event loop.
+    port; in place of a taken port, the server takes the next free one. On loopback, only names of
+    this machine, ``external_name`` and IP addresses are accepted as Host. ``alive`` and ``token``
+    must not wait: they are called in the event loop.
     """
 
     def __init__(
@@ -303,11 +307,11 @@ class HttpServer:
         """Listen and serve.
 
         Raises:
-            OSError: the port is taken, the host has no address, or a TLS file is not usable.
+            OSError: no port is free, the host has no address, or a TLS file is not usable.
 
         """
         self._context: ssl.SSLContext | None = None
-        self._signature: tuple[object, ...] = ()
+        self._signature: tuple[Signature, ...] = ()
         if self._tls is not None:
             self._signature, self._context = self._tls.signature(), self._tls.context()
         self._connections: dict[Connection, asyncio.Task[None]] = {}
@@ -593,6 +597,18 @@ async def _let_arrive(
 
 
 def _listening(host: str, port: int) -> socket.socket:
+    """A socket that listens at this port, or at the next free one."""
+    last = min(port + MAX_RETRIES, MAX_PORT) if port else 0
+    while True:
+        try:
+            return _listening_at(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or port >= last:
+                raise
+        port += 1
+
+
+def _listening_at(host: str, port: int) -> socket.socket:
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     address: Any
     family, _, _, _, address = addresses[0]

@@ -99,6 +99,14 @@ class SuppressedStatus(msgspec.Struct, frozen=True):
     by_query: str
 
 
+class ProcessStatus(msgspec.Struct, frozen=True):
+    """The process of the driver: its id is new after each start of the process."""
+
+    id: str
+    started_at: str
+    """When its first sidecar started, ISO 8601 in UTC."""
+
+
 class Status(msgspec.Struct, frozen=True):
     """One driver at one moment: its queries, its alerts and the monitor itself.
 
@@ -108,6 +116,7 @@ class Status(msgspec.Struct, frozen=True):
     app: str
     labels: dict[str, str]
     spark_version: str
+    process: ProcessStatus
     queries: tuple[QueryStatus, ...]
     alerts: tuple[AlertStatus, ...]
     monitor: Monitor
@@ -136,6 +145,7 @@ def status(published: PublishedState) -> Status:
         app=published.app,
         labels=dict(published.labels),
         spark_version=published.spark_version,
+        process=ProcessStatus(published.process.id, _iso(published.process.started_at)),
         queries=tuple(_query(row) for row in rows(published)),
         alerts=tuple(
             AlertStatus(alert.labels, alert.annotations, _iso(alert.starts_at))

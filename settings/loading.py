@@ -33,7 +33,22 @@ _SERVICE_LINK = re.compile(
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
 LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
-STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "silences", "redact_patterns"}
+STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "redact_patterns"}
+GONE = {
+    "client_cert_file": "give it in a table of 'receivers'",
+    "client_key_file": "give it in a table of 'receivers'",
+    "group_min_queries": "three queries that fail together for one cause are one incident",
+    "group_window_seconds": "queries that fail within ten seconds for one cause are one incident",
+    "heartbeat_interval_seconds": "'heartbeat_url' is requested every minute",
+    "proxy_from_environment": "HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold unless 'proxy_url' is set",
+    "push_interval_seconds": "metrics are pushed every 15 s",
+    "restart_window_seconds": "the failures of 'restart_budget' count for ten minutes",
+    "silences": "use `querypulse silence`, sidecar.silence() or 'silence_file'",
+    "slow_critical_factor": "set 'slow_critical_seconds'",
+    "stall_critical_factor": "set 'stall_critical_seconds'",
+    "stall_tolerance": "set 'stall_floor_seconds'",
+}
+"""What settings that are gone say."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -184,5 +199,7 @@ def is_service_link(key: str, text: str) -> bool:
 
 
 def _unknown(name: str, origin: str) -> str:
+    if name in GONE:
+        return f"setting {name!r} from {origin} is gone: {GONE[name]}"
     hint = suggest(name, TYPES) or "`querypulse check` lists all settings"
     return f"unknown setting {name!r} from {origin}; {hint}"

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -187,8 +188,7 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         if secret is None:
             return None
         http.check()
-        interval = settings.heartbeat_interval_seconds
-        return Heartbeat(secret, guard, interval_seconds=interval, http=http)
+        return Heartbeat(secret, guard, http=http)
 
 
 def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
@@ -254,10 +254,10 @@ def _secret(value: str | None, file: str | None, setting: str) -> Secret:
 
 def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
     """A receiver's own HTTP options; where it has none, the top-level settings."""
-    options = {}
+    options: dict[str, Any] = {}
     for name in HttpOptions.__struct_fields__:
         own = getattr(given, name, None)
-        options[name] = own if own is not None else getattr(settings, name)
+        options[name] = own if own is not None else getattr(settings, name, None)
     return HttpOptions(**options)
 
 

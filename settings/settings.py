@@ -8,7 +8,6 @@ the default is one.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -30,22 +29,6 @@ from ..core.text import is_encodable
 from .mistakes import explain, masked_value, mistaken
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
-
-
-class SilenceSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Suppresses matching alerts until a required end."""
-
-    queries: str
-    """Name pattern."""
-    until: Annotated[datetime, Meta(tz=True)]
-    """With its time zone, such as ``2026-11-21T18:00:00Z``."""
-    alertname: str = "*"
-    reason: str = ""
-    app: str | None = None
-    """Name pattern of the label ``app``; None is every app that reads the silence.
-
-    Required in a ``silence_file``, because drivers of several apps may read it.
-    """
 
 
 class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -128,12 +111,10 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     slack_webhook_url_file: SecretFile | None = None
     """The file that holds `slack_webhook_url`. Example: `"/run/secrets/slack"`"""
     heartbeat_url: SecretUrl | None = None
-    """A dead man's switch: requested every `heartbeat_interval_seconds` while querypulse evaluates.
+    """A dead man's switch: requested every minute while querypulse evaluates.
     Example: `"https://hc.example.com/ping/orders"`"""
     heartbeat_url_file: SecretFile | None = None
     """The file that holds `heartbeat_url`. Example: `"/run/secrets/heartbeat"`"""
-    heartbeat_interval_seconds: Seconds = 60.0
-    """Time between two requests."""
     receivers: tuple[AnyReceiverSettings, ...] = ()
     """Any number of receivers, each with its own severities, queries and fallback:
     [receivers.md](receivers.md).
@@ -144,9 +125,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     idle."""
     repeat_interval_seconds: Seconds = 4 * 3600.0
     """Reminder while an alert keeps firing."""
-    silences: tuple[SilenceSettings, ...] = ()
-    """Suppress matching alerts for a time: [alerts.md](alerts.md#silences-and-deploys).
-    Example: `[{queries = "bronze", until = "2026-12-01T06:00:00Z"}]`"""
     silence_file: Text | None = None
     """Where `querypulse silence` writes, and the sidecar reads.
     Example: `"/shared/silences.json"`"""
@@ -199,8 +177,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `"https://otel-collector.example.com:4318"`"""
     otlp_headers_file: SecretFile | None = None
     """The file of its headers: `api-key=abc,other=def`. Example: `"/run/secrets/otlp-headers"`"""
-    push_interval_seconds: Annotated[float, Meta(ge=1, le=60)] = 15.0
-    """Time between two pushes."""
     # Connections to receivers
     allow_http: bool = False
     """Allows plain http to other hosts."""
@@ -210,10 +186,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     ca_file: Text | None = None
     """PEM file of the authorities to trust instead of the public ones.
     Example: `"/etc/ssl/own-ca.pem"`"""
-    client_cert_file: Text | None = None
-    """Our certificate for receivers. Example: `"/run/secrets/us.crt"`"""
-    client_key_file: Text | None = None
-    """Its key. Example: `"/run/secrets/us.key"`"""
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:

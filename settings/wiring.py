@@ -325,5 +325,5 @@ def make_components(settings: Settings, guard: Guard) -> Components:
         push_targets=push_targets(settings),
         access=http_access(settings),
         redacting=Redacting(settings),
-        silencing=Silencing(settings.silences, settings.silence_file, guard),
+        silencing=Silencing(settings.silence_file, guard),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from ..exporter.published_state import (
     Monitor,
     PublishedState,
     alerts_last_open,
+    process_of,
 )
 from ..exporter.push import Publisher
 from ..listener.event_reader import EventReader
@@ -69,6 +71,7 @@ class MonitorFacts:
             suppressed=evaluated.suppressed,
             monitor=self._monitor(evaluated.snapshot),
             wall=time.time(),
+            process=process_of(os.getpid()),
             expected=self.worker.policy.expected,
             lag_by_partition=self.lag_by_partition,
             flow=evaluated.evaluation.flow,

@@ -26,13 +26,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from datetime import datetime
 from enum import Enum
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert
@@ -59,7 +57,7 @@ from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from ..settings.settings import Settings
-from ..settings.silencing import Silencing, silence_until, unmatched
+from ..settings.silencing import Silencing, read_posted, unmatched, written
 from ..settings.wiring import Components, refused_address
 from .monitor import MonitorFacts
 from .observers import FileReaders, observe_classic, observe_connect
@@ -131,17 +129,6 @@ def uncaught_exception() -> type[BaseException] | None:
     return None if interactive else getattr(sys, "last_type", None)
 
 
-class PostedSilence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The body of the request: the arguments of ``Sidecar.silence``, and an app pattern."""
-
-    queries: str
-    minutes: float | None = None
-    until: datetime | None = None
-    alertname: str = "*"
-    reason: str = ""
-    app: str | None = None
-
-
 def post_silence(
     body: bytes, silencing: Silencing, queries: Collection[str]
 ) -> tuple[int, dict[str, object]]:
@@ -150,16 +137,12 @@ def post_silence(
     ``queries`` are the known names; ``note`` in the answer says which pattern matches none.
     """
     try:
-        given = msgspec.json.decode(body, type=PostedSilence)
-        more = {"alertname": given.alertname, "reason": given.reason, "app": given.app}
-        silence = silence_until(given.queries, given.minutes, given.until, **more)
+        silence = read_posted(body)
         silencing.add(silence)
-    except (ValueError, msgspec.MsgspecError) as error:
+    except ValueError as error:
         return BAD_REQUEST, {"error": str(error)}
-    until = silence.until.isoformat(timespec="seconds")
-    log.info("querypulse: silenced over HTTP: %r until %s", silence.queries, until)
-    note = unmatched(silence, queries)
-    return CREATED, {**msgspec.structs.asdict(silence), "note": note}
+    log.info("querypulse: %r over HTTP: %s", silence.queries, silence)
+    return CREATED, {**written(silence), "note": unmatched(silence, queries)}
 
 
 class Runtime:
@@ -209,8 +192,7 @@ class Runtime:
         self._worker = self._make_worker(components, lifecycle, supervised)
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server, guard)
-        push = partial(Publisher, interval_seconds=settings.push_interval_seconds)
-        self._publishers = [push(to, self._pushed, guard) for to in components.push_targets]
+        self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
         self._facts = MonitorFacts(
             app=app,
             labels=settings.labels,
@@ -378,16 +360,14 @@ class Runtime:
         )
 
     def _listens(self, server: HttpServer) -> bool:
-        """Whether the server listens now; another process of the same JVM may hold the port."""
-        where = f"{self._settings.http_host}:{self._settings.http_port}"
+        wanted = server.url
         try:
             server.start()
         except OSError as error:
-            if self.path.ownership.is_alone:
-                log.error("querypulse: no server on %s: %s", where, error)  # noqa: TRY400 - one line
-            else:
-                log.info("querypulse: another process that monitors this JVM serves %s", where)
+            log.error("querypulse: no server at %s: %s", wanted, error)  # noqa: TRY400 - one line
             return False
+        if self._settings.http_port and server.url != wanted:
+            log.warning("querypulse: %s is taken: this driver serves %s", wanted, server.url)
         return True
 
     def _pushed(self) -> PublishedState | None:

@@ -34,7 +34,7 @@ from ..listener.state.query import Query
 from ..listener.state.state import has_name
 from ..settings.loading import check_arguments
 from ..settings.settings import Settings, SettingsError
-from ..settings.silencing import silence_until, unmatched
+from ..settings.silencing import make_silence, unmatched
 from ..settings.wiring import make_components
 from .failure import QueryFailure, first_failure, first_stall, nothing_left, wait_in_spark
 from .runtime import MAILBOX_CAPACITY, Runtime, start_runtime
@@ -296,13 +296,13 @@ class Sidecar:
         """Suppress alerts of queries that match a name pattern, for ``minutes`` or ``until``.
 
         Alerts sent before stay open, and their resolution is sent. The silence ends with this
-        process; those of ``querypulse silence`` and of the setting ``silences`` outlive it.
+        process; those of ``querypulse silence`` outlive it.
 
         Raises:
             ValueError: the end is missing, past or without time zone, or 1,000 are in force.
 
         """
-        silence = silence_until(queries, minutes, until, alertname=alertname, reason=reason)
+        silence = make_silence(queries, minutes, until, alertname=alertname, reason=reason)
         self._components.silencing.add(silence)
         note = unmatched(silence, self._names() if self._runtime is not None else None)
         if note:

@@ -132,7 +132,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
     arguments = {} if file is None else {"webhook_url_file": file, "webhook_url": None}
     settings = load_strictly(arguments, environment).settings
     redacting, guard = Redacting(settings), Guard()
-    silencing = Silencing(settings.silences, settings.silence_file, guard)
+    silencing = Silencing(settings.silence_file, guard)
     access = access_of(request)
     evaluate = DriverAlerts(
         TargetTracker(request.gone_after, request.interval, request.terminated_after),

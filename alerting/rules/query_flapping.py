@@ -14,6 +14,7 @@ from ...listener.state.query import UNKNOWN_BATCH, Died
 from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
+from ..policy import RESTART_WINDOW_SECONDS
 from ..restarts import is_flapping, poison_batch, recent
 from ..rule_context import RuleContext, is_handled
 
@@ -59,10 +60,10 @@ def _reason(context: RuleContext) -> str:
             f"{poison.error_class}{_earlier(context, same)}"
         )
     at = context.query.deaths[-1].at if context.query.failure is not None else context.now
-    counted = recent(context.query.deaths, context.limits, at)
+    counted = recent(context.query.deaths, at)
     last = context.query.deaths[-1]
     return (
-        f"{len(counted)} failures within {context.limits.restart_window_seconds:.0f} s"
+        f"{len(counted)} failures within {RESTART_WINDOW_SECONDS:.0f} s"
         f"{_earlier(context, counted)}, the last with {last.error_class}"
     )
 

@@ -14,6 +14,7 @@ from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS, until
 
+from querypulse.alerting import heartbeat as heartbeat_module
 from querypulse.alerting import spool as spool_module
 from querypulse.alerting.notifier import Notifier
 from querypulse.alerting.spool import Spool
@@ -168,8 +169,9 @@ def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, serve
     assert server.requests == []
 
 
-def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server):
-    notifier = start_notifier(heartbeat_url=server.url, heartbeat_interval_seconds=0.01)
+def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server, monkeypatch):
+    monkeypatch.setattr(heartbeat_module, "LEAST_SECONDS", 0.01)
+    notifier = start_notifier(heartbeat_url=server.url)
     server.wait_for(1)
     until(lambda: notifier.outcomes["heartbeat"]["delivered"], "the beat is counted")
     # Like the worker, this offers repeatedly: a beat that comes too early is dropped.

@@ -14,7 +14,7 @@ from support.published_states import full_published
 
 from querypulse.core.guard import Guard
 from querypulse.exporter.pages import Content
-from querypulse.exporter.server import HttpServer
+from querypulse.exporter.server import MAX_RETRIES, HttpServer
 
 
 def test_all_threads_are_our_daemons():
@@ -52,7 +52,16 @@ def test_live_fork_of_the_driver_does_not_keep_the_port():
             os.close(end)
 
 
-def test_port_in_use_is_an_os_error_and_leaves_no_thread():
+def test_server_whose_port_is_taken_listens_on_the_next_free_one(monkeypatch):
+    with serving(None) as first, serving(None, port=(port := address(first)[1])) as second:
+        assert port < address(second)[1] <= port + MAX_RETRIES
+        assert get(first, "/livez").status_code == get(second, "/livez").status_code == 200
+        with serving(None, port=port) as third:
+            assert address(third)[1] > address(second)[1]
+
+
+def test_server_without_a_free_port_is_an_os_error_and_leaves_no_thread(monkeypatch):
+    monkeypatch.setattr("querypulse.exporter.server.MAX_RETRIES", 0)
     with serving(None) as first:
         port = address(first)[1]
         second = HttpServer("127.0.0.1", port, Content(lambda: None, lambda: True), Guard())
@@ -61,6 +70,12 @@ def test_port_in_use_is_an_os_error_and_leaves_no_thread():
         second.close()
         assert len(our_threads()) == 2
         assert get(first, "/livez").status_code == 200
+
+
+def test_address_of_another_machine_is_an_os_error_at_once():
+    server = HttpServer("192.0.2.1", 9719, Content(lambda: None, lambda: True), Guard())
+    with pytest.raises(OSError, match="assign requested address"):
+        server.start()
 
 
 def test_server_whose_thread_cannot_be_started_leaves_the_port_free(monkeypatch):

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import msgspec
 from msgspec.structs import replace
 from support.id_story import IdStory
-from support.published_states import MONITOR, WALL, full_published, full_story, published
+from support.published_states import MONITOR, PROCESS, WALL, full_published, full_story, published
 from support.story import CONFLICT, Story, processing, run, source
 
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
-from querypulse.exporter.published_state import Monitor
+from querypulse.exporter.published_state import Monitor, process_of
 from querypulse.exporter.status import UNREADY, Reason, readiness, status
 
 CONTRACT = [
@@ -46,6 +46,7 @@ def test_json_has_the_documented_fields():
         "app",
         "labels",
         "spark_version",
+        "process",
         "queries",
         "alerts",
         "monitor",
@@ -54,6 +55,17 @@ def test_json_has_the_documented_fields():
     ]
     assert all(list(query) == CONTRACT + ADDED for query in shown["queries"])
     assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
+
+
+def test_process_has_an_id_of_its_own_and_its_start():
+    own, fork = process_of(1), process_of(2)
+
+    assert process_of(1) is own
+    assert own.id != fork.id
+    assert as_json(full_published())["process"] == {
+        "id": PROCESS.id,
+        "started_at": "2023-11-14T21:13:20.000+00:00",
+    }
 
 
 def test_busy_query_shows_its_commit_its_batch_and_the_sum_of_known_lags():

@@ -35,13 +35,14 @@ def double():
 
 
 @pytest.fixture
-def publishing():
+def publishing(monkeypatch):
     """Start what the settings say; everything ends with the test."""
     started = []
 
     def start(*, published=full_published, interval=0.05, **settings):
         (target,) = push_targets(Settings(**settings))
-        publisher = Publisher(target, published, Guard(), interval_seconds=interval)
+        monkeypatch.setattr(push, "PUSH_SECONDS", interval)
+        publisher = Publisher(target, published, Guard())
         publisher.start()
         started.append(publisher)
         return publisher
@@ -142,7 +143,7 @@ class NotedPauses(threading.Event):
 def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
     guard, pauses = Guard(), NotedPauses()
     broken = Target(ImportError("a package that another one has broken"))
-    publisher = Publisher(broken, full_published, guard, interval_seconds=60.0)
+    publisher = Publisher(broken, full_published, guard)
     publisher._ending = pauses
     publisher.start()
     until(lambda: pauses.seconds, "it pauses")
@@ -150,12 +151,12 @@ def test_unexpected_error_is_shown_and_followed_by_the_usual_pause():
 
     assert publisher.pushes.problem == "ImportError"
     assert publisher.pushes.outcomes["failed"] == guard.errors["push-otlp"] == 1
-    assert pauses.seconds == [60.0]
+    assert pauses.seconds == [2 * push.PUSH_SECONDS]
 
 
 def test_target_that_hangs_does_not_delay_the_end():
     target = Target()
-    publisher = Publisher(target, full_published, Guard(), interval_seconds=60.0)
+    publisher = Publisher(target, full_published, Guard())
     publisher.start()
     assert target.began.wait(PATIENCE_SECONDS)
     publisher.stop(planned=True)

@@ -157,7 +157,7 @@ def test_any_request_gets_an_http_answer_or_none(head):
 )
 @given(body=BODIES)
 def test_any_posted_body_is_a_silence_or_a_bad_request(body):
-    silencing = Silencing((), None, Guard())
+    silencing = Silencing(None, Guard())
     head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t\r\nContent-Length: {len(body)}"
     answer, guard = answered(
         f"{head}\r\n\r\n".encode(),

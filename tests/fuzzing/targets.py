@@ -36,7 +36,7 @@ from querypulse.listener.source_polls import SourceReport
 from querypulse.settings.links import runbook
 from querypulse.settings.loading import CONFIG_VARIABLE, load_settings
 from querypulse.settings.settings import SettingsError
-from querypulse.settings.silencing import Silencing, read_silences, silence_of
+from querypulse.settings.silencing import Silencing, read_silences
 from querypulse.sidecar.runtime import post_silence
 
 MOST_LINES = 60
@@ -171,7 +171,7 @@ def _require_of_the_jvm(value: object) -> None:
 
 def http(data: bytes) -> None:
     """What a client sends before it sends no more: an answer or none, and no data without a token."""
-    guard, silencing, uses = Guard(), Silencing((), None, Guard()), []
+    guard, silencing, uses = Guard(), Silencing(None, Guard()), []
     content = {
         "alive": lambda: uses.append("the worker's state") or True,
         "runbook": runbook,
@@ -246,7 +246,7 @@ def _silence_file(data: bytes) -> None:
     path.write_bytes(data)
     with suppress(ValueError):
         labels = {"alertname": "a", "app": "b", "query": "c", "severity": "critical"}
-        for one in map(silence_of, read_silences(path)):
+        for one in read_silences(path):
             one.covers(Alert(labels, {}, 0.0), 0.0)
 
 

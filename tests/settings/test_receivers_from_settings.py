@@ -168,13 +168,17 @@ def test_certificates_are_validated_at_the_start(file):
     cert = file(own.cert_chain_pems[0].bytes(), "cert")
     key = file(own.private_key_pem.bytes(), "key")
 
-    assert names(webhook_url=HOOK, ca_file=ca, client_cert_file=cert, client_key_file=key)
+    slack = {"type": "slack", "name": "a", "url": HOOK}
+    own_cert = {**slack, "client_cert_file": cert, "client_key_file": key}
+
+    assert names(ca_file=ca, receivers=[own_cert]) == ["a"]
     assert "ca_file" in refused(webhook_url=HOOK, ca_file="/nowhere")
     assert "ca_file" in refused(webhook_url=HOOK, ca_file=key)
-    assert "client_cert_file" in refused(webhook_url=HOOK, client_key_file=key)
-    assert "client_cert_file" in refused(webhook_url=HOOK, client_cert_file=ca, client_key_file=key)
-    table = {"type": "slack", "name": "a", "url": HOOK, "ca_file": "/nowhere"}
-    assert refused(receivers=[table]).startswith("receiver 'a': ca_file /nowhere")
+    assert "client_cert_file" in refused(receivers=[{**slack, "client_key_file": key}])
+    assert "client_cert_file" in refused(receivers=[{**own_cert, "client_cert_file": ca}])
+    assert refused(receivers=[{**slack, "ca_file": "/nowhere"}]).startswith(
+        "receiver 'a': ca_file /nowhere"
+    )
 
 
 # -- invalid receivers --------------------------------------------------------------------------

@@ -1,26 +1,231 @@
-"""Active silences: from the settings, from ``Sidecar.silence`` and from the file."""
+"""Silences: what a person may write, the silence file, and what is in force."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from datetime import datetime, timedelta, timezone
 
 import pytest
 from support.clock import Clock
+from support.patience import PATIENCE_SECONDS
 
+from querypulse.alerting.rules import ALERT_NAMES
+from querypulse.alerting.silences import Silence
 from querypulse.core.guard import Guard
 from querypulse.settings import silencing
-from querypulse.settings.settings import SilenceSettings
-from querypulse.settings.silencing import Silencing, add_silence, read_silences, until_of
+from querypulse.settings.silencing import (
+    Silencing,
+    add_silence,
+    end_silences,
+    in_force,
+    make_silence,
+    read_silences,
+    unmatched,
+)
 from querypulse.sidecar import Settings, Sidecar
 
-NOW = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+MOMENT = datetime(2026, 11, 21, 18, tzinfo=timezone.utc)
+NOW = MOMENT.timestamp()
+LATER = MOMENT + timedelta(hours=1)
+END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
 
 
 def silence(queries, minutes=60.0, **more):
-    return SilenceSettings(
-        queries=queries, until=NOW + timedelta(minutes=minutes), **{"app": "etl"} | more
+    return Silence(queries, NOW + 60 * minutes, **{"app": "etl"} | more)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "silences"
+
+
+def patterns(path):
+    return [silence.queries for silence in read_silences(path)]
+
+
+# -- what a person may write --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("minutes", "until", "end"),
+    [
+        (60, None, LATER),
+        (0.5, None, MOMENT + timedelta(seconds=30)),
+        (None, LATER, LATER),
+        (None, LATER.astimezone(timezone(timedelta(hours=5))), LATER),
+        (None, END_OF_TIME, END_OF_TIME),
+    ],
+)
+def test_silence_ends_after_minutes_or_at_a_time(minutes, until, end):
+    assert make_silence("a", minutes, until, now=NOW).until == end.timestamp()
+
+
+@pytest.mark.parametrize(
+    ("minutes", "until", "word"),
+    [
+        (None, None, "must end"),
+        (60, LATER, "not both"),
+        (0, None, "later than now"),
+        (-1, None, "later than now"),
+        (float("nan"), None, "minutes"),
+        (float("inf"), None, "minutes"),
+        (1e300, None, "minutes"),
+        ("60", None, "minutes"),
+        (None, LATER.replace(tzinfo=None), "time zone"),
+        (None, MOMENT, "later than now"),
+        (None, MOMENT - timedelta(days=1), "later than now"),
+        (None, END_OF_TIME.replace(tzinfo=timezone(timedelta(hours=-12))), "year 10000"),
+        (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
+    ],
+)
+def test_silence_with_an_invalid_end_is_refused(minutes, until, word):
+    with pytest.raises(ValueError, match=word):
+        make_silence("a", minutes, until, now=NOW)
+
+
+def test_sidecar_can_be_silenced_before_it_runs():
+    sidecar = Sidecar(Settings(http_port=-1))
+    sidecar.silence("bronze*", minutes=30, reason="backfill")
+    with pytest.raises(ValueError, match="queries"):
+        sidecar.silence(7, minutes=1)
+
+    (silence,) = sidecar._components.silencing()
+    assert (silence.queries, silence.alertname, silence.reason) == ("bronze*", "*", "backfill")
+
+
+@pytest.mark.parametrize(
+    ("queries", "alertname", "names", "hint"),
+    [
+        *((text, "*", True, "") for text in ("billing", "bronze*", "*", "b?lling", "*-us")),
+        ("billing", ALERT_NAMES[0], True, ""),
+        ("billing", "Query*", True, ""),
+        ("bilingg", "*", True, "query 'bilingg' matches nothing now; did you mean 'billing'?"),
+        ("bilingg", "*", False, ""),
+        ("*", "StreamingQueryFaild", True,
+         "alert 'StreamingQueryFaild' matches nothing now; did you mean 'StreamingQueryFailed'?"),
+        ("nowhere", "Nothing", True,
+         "alert 'Nothing' matches nothing now; query 'nowhere' matches nothing now"),
+        ("nowhere", "Nothing", False, "alert 'Nothing' matches nothing now"),
+    ],
+)  # fmt: skip
+def test_pattern_that_matches_nothing_gives_a_hint(queries, alertname, names, hint):
+    known = ("billing", "bronze-eu", "bronze-us") if names else None
+    assert unmatched(silence(queries, alertname=alertname), known) == hint
+
+
+def test_star_matches_a_driver_without_queries():
+    assert unmatched(silence("*"), ()) == ""
+    assert unmatched(silence("a"), ()) == "query 'a' matches nothing now"
+
+
+# -- the silence file ---------------------------------------------------------------------------
+
+
+def test_added_silences_are_read_in_order(path):
+    first = silence(
+        "bronze*", alertname="StreamingQueryLagging", reason='backfill, "ours"\nuntil 7'
     )
+    assert read_silences(path) == ()
+    add_silence(path, first, NOW)
+    add_silence(path, silence("silver"), NOW)
+
+    assert read_silences(path) == (first, silence("silver"))
+    assert len(path.read_text().splitlines()) == 2
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_adding_a_silence_removes_those_that_have_ended(path):
+    add_silence(path, silence("old"), NOW)
+    add_silence(path, silence("new", minutes=180), NOW + 7200)
+
+    assert patterns(path) == ["new"]
+    ends = [silence("a", minutes) for minutes in (-1, 0, 0.1)]
+    assert in_force(ends, NOW) == (ends[2],)
+
+
+def test_ending_removes_only_silences_of_the_same_pattern_and_app(path):
+    for queries, app in (("a*", "etl"), ("a", "etl"), ("*", "etl"), ("a*", "etl"), ("a", "shop")):
+        add_silence(path, silence(queries, app=app), NOW)
+
+    assert end_silences(path, "b", NOW) == ()
+    assert end_silences(path, "a*", NOW) == (silence("a*"), silence("a*"))
+    assert end_silences(path, "a", NOW, "shop") == (silence("a", app="shop"),)
+    assert read_silences(path) == (silence("a"), silence("*"))
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_error_for_a_silence_without_an_app_shows_the_fix(path):
+    path.write_text('\n{"queries": "bronze*", "until": "2026-11-21T20:00:00Z"}\n')
+    with pytest.raises(ValueError) as refused:
+        read_silences(path)
+
+    assert str(refused.value) == (
+        f"{path}, line 2: the silence of 'bronze*' names no app; drivers of several apps may read "
+        'this file: add "app": "NAME", or "*" for all apps'
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("bronze", "malformed"),
+        ('{"queries": "a", "app": "*"}', "until"),
+        ('{"queries": "a", "minutes": 5, "app": "*"}', "until"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": ""}', "names no app"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": null}', "names no app"),
+        ('{"queries": "a", "until": "tomorrow"}', "until"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00"}', "timezone"),
+        ('{"queries": "a", "until": "2026-11-21T20:00:00Z", "query": "b"}', "query"),
+        ('{"until": "2026-11-21T20:00:00Z"}', "queries"),
+        ("\udcff", "line 2"),
+    ],
+)
+def test_malformed_line_is_reported_with_file_and_line_and_kept(path, line, why):
+    good = '{"queries": "a", "until": "2026-11-21T20:00:00Z", "app": "*"}\n'
+    content = (good + line + "\n").encode(errors="surrogateescape")
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=why) as refused:
+        read_silences(path)
+    assert f"{path}, line 2" in str(refused.value)
+    with pytest.raises(ValueError):
+        add_silence(path, silence("a"), NOW)
+    assert path.read_bytes() == content
+
+
+def test_symbolic_link_is_kept(path, tmp_path):
+    real = tmp_path / "real"
+    path.symlink_to(real)
+    add_silence(path, silence("a"), NOW)
+
+    assert path.is_symlink()
+    assert patterns(real) == ["a"]
+
+
+def test_missing_folder_is_an_error(tmp_path):
+    with pytest.raises(OSError):
+        add_silence(tmp_path / "nowhere" / "silences", silence("a"), NOW)
+
+
+@pytest.mark.slow
+def test_concurrent_writers_lose_no_silence(path):
+    script = (
+        "import sys; from querypulse.commands.cli import main\n"
+        "for i in range(5): main(['silence', f'{sys.argv[1]}-{i}', '--for', '1h', '--app', 'etl', '--file', sys.argv[2]])"
+    )
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-Ic", script, str(n), str(path)], stdout=subprocess.DEVNULL
+        )
+        for n in range(3)
+    ]
+
+    assert [writer.wait(PATIENCE_SECONDS) for writer in writers] == [0, 0, 0]
+    assert sorted(patterns(path)) == sorted(f"{n}-{i}" for n in range(3) for i in range(5))
+
+
+# -- what is in force ---------------------------------------------------------------------------
 
 
 class SilencingHarness:
@@ -30,11 +235,10 @@ class SilencingHarness:
         self.clock = Clock(0.0)
         self.guard = Guard()
         self.silencing = Silencing(
-            silences,
-            str(path) if path else None,
-            self.guard,
-            wall=lambda: NOW.timestamp() + self.clock.now,
+            str(path) if path else None, self.guard, wall=lambda: NOW + self.clock.now
         )
+        for silence in silences:
+            self.silencing.add(silence)
 
     def after(self, seconds):
         self.clock.now += seconds
@@ -47,68 +251,34 @@ class SilencingHarness:
 
     @property
     def quiet(self):
-        return [one.queries for one in self.silencing()]
+        return [silence.queries for silence in self.silencing()]
 
 
-def test_nothing_is_silenced_by_default():
-    assert SilencingHarness().quiet == []
-
-
-def test_silence_of_the_settings_is_active_until_its_end():
+def test_silence_is_in_force_until_its_end():
     harness = SilencingHarness(silence("a", minutes=1), silence("b", minutes=2))
 
+    assert SilencingHarness().quiet == []
     assert harness.quiet == ["a", "b"]
     assert harness.after(60).quiet == ["b"]
     assert harness.after(60).quiet == []
 
 
-def test_expired_silence_of_the_settings_only_logs_a_warning(caplog):
-    with caplog.at_level("WARNING", "querypulse"):
-        harness = SilencingHarness(silence("a", minutes=-60))
-
-    assert harness.quiet == []
-    assert "the silence of 'a' ended" in caplog.text
-
-
-def test_silence_keeps_its_fields():
-    (one,) = SilencingHarness(
-        silence("a*", alertname="StreamingQueryLagging", reason="backfill")
-    ).silencing()
-
-    assert (one.queries, one.alertname, one.reason) == ("a*", "StreamingQueryLagging", "backfill")
-    assert one.until == NOW.timestamp() + 3600
-
-
-def test_silence_may_be_added_at_run_time():
-    harness = SilencingHarness(silence("a"))
-    harness.silencing.add(silence("b", minutes=1))
-
-    assert harness.quiet == ["a", "b"]
-    assert harness.after(60).quiet == ["a"]
-
-
-def test_expired_silence_cannot_be_added():
-    with pytest.raises(ValueError, match=r"'a'.*past"):
-        SilencingHarness().silencing.add(silence("a", minutes=0))
-
-
-def test_at_most_a_thousand_silences_are_active():
-    harness = SilencingHarness()
-    for number in range(1000):
-        harness.silencing.add(silence(f"q{number}", minutes=1 + number % 2))
+def test_at_most_a_thousand_silences_are_in_force():
+    harness = SilencingHarness(*(silence(f"q{n}", minutes=1 + n % 2) for n in range(1000)))
     with pytest.raises(ValueError, match=r"silence of 'more': 1000 are in force"):
         harness.silencing.add(silence("more"))
+    harness.silencing.add(silence("q0", minutes=9))
     harness.after(60).silencing.add(silence("more"))
 
-    assert len(harness.quiet) == 501
+    assert len(harness.quiet) == 502
 
 
 def test_extended_silence_replaces_the_earlier_one():
-    harness = SilencingHarness(silence("a", minutes=1))
-    for minutes in (2, 3, 3):
-        harness.silencing.add(silence("a", minutes=minutes, reason=f"for {minutes}"))
+    harness = SilencingHarness(
+        *(silence("a", minutes=minutes, reason=f"for {minutes}") for minutes in (1, 2, 3, 3))
+    )
 
-    assert [one.reason for one in harness.silencing()] == ["for 3"]
+    assert [silence.reason for silence in harness.silencing()] == ["for 3"]
 
 
 @pytest.mark.parametrize(
@@ -122,57 +292,42 @@ def test_extended_silence_replaces_the_earlier_one():
     ids=["ends earlier", "other query", "other alert", "other app"],
 )
 def test_different_silence_replaces_nothing(other):
-    harness = SilencingHarness(silence("a", minutes=2))
-    harness.silencing.add(other)
-
-    assert len(harness.quiet) == 2
+    assert len(SilencingHarness(silence("a", minutes=2), other).quiet) == 2
 
 
-def test_file_takes_effect_with_the_next_read(tmp_path):
-    harness = SilencingHarness(path=tmp_path / "file")
+def test_file_takes_effect_with_the_next_read(path):
+    harness = SilencingHarness(path=path)
     assert harness.read().quiet == []
-    add_silence(tmp_path / "file", silence("a"), NOW)
-
+    add_silence(path, silence("a", minutes=1), NOW)
     assert harness.quiet == []
     assert harness.read().quiet == ["a"]
-
-
-def test_deleted_file_silences_nothing(tmp_path):
-    add_silence(tmp_path / "file", silence("a"), NOW)
-    harness = SilencingHarness(path=tmp_path / "file")
-    assert harness.read().quiet == ["a"]
-    (tmp_path / "file").unlink()
-
+    assert harness.after(61).quiet == []
+    add_silence(path, silence("b"), NOW)
+    assert harness.read().quiet == ["b"]
+    path.unlink()
     assert harness.read().quiet == []
 
 
-def test_silence_of_the_file_expires(tmp_path):
-    add_silence(tmp_path / "file", silence("a", minutes=1), NOW)
-
-    assert SilencingHarness(path=tmp_path / "file").read().after(61).quiet == []
-
-
 @pytest.mark.contains_errors
-def test_malformed_file_is_reported_once_and_keeps_the_last_silences(tmp_path):
-    add_silence(tmp_path / "file", silence("a"), NOW)
-    harness = SilencingHarness(path=tmp_path / "file")
+def test_malformed_file_is_reported_once_and_keeps_the_last_silences(path):
+    add_silence(path, silence("a"), NOW)
+    harness = SilencingHarness(path=path)
     assert harness.read().quiet == ["a"]
-    (tmp_path / "file").write_text("be quiet")
-
-    assert harness.read().quiet == ["a"]
-    assert harness.read().quiet == ["a"]
+    for _ in range(3):
+        path.write_text("be quiet")
+        assert harness.read().quiet == ["a"]
     assert harness.guard.errors["silence-file"] == 1
+    path.unlink()
+    assert harness.read().quiet == []
+    path.write_text("be quiet")
+    assert harness.read().guard.errors["silence-file"] == 2
 
 
 @pytest.mark.contains_errors
-def test_folder_instead_of_a_file_silences_nothing(tmp_path):
+def test_failed_read_is_retried(path, tmp_path, monkeypatch):
     assert SilencingHarness(path=tmp_path).read().quiet == []
-
-
-@pytest.mark.contains_errors
-def test_failed_read_is_retried(tmp_path, monkeypatch):
-    add_silence(tmp_path / "file", silence("a"), NOW)
-    harness = SilencingHarness(path=tmp_path / "file")
+    add_silence(path, silence("a"), NOW)
+    harness = SilencingHarness(path=path)
     failures = [OSError(5, "Input/output error")]
 
     def fail_once(path):
@@ -187,101 +342,23 @@ def test_failed_read_is_retried(tmp_path, monkeypatch):
     assert harness.guard.errors["silence-file"] == 1
 
 
-@pytest.mark.contains_errors
-def test_file_problem_is_reported_again_after_a_successful_read(tmp_path):
-    harness = SilencingHarness(path=tmp_path / "file")
-    for _ in range(3):
-        (tmp_path / "file").write_text("be quiet")
-        harness.read()
-    assert harness.guard.errors["silence-file"] == 1
-    (tmp_path / "file").unlink()
-    harness.read()
-    (tmp_path / "file").write_text("be quiet")
-
-    assert harness.read().guard.errors["silence-file"] == 2
-
-
-def test_hanging_mount_blocks_nothing(tmp_path):
+def test_hanging_mount_blocks_nothing(path):
     """A FIFO without a writer: opening it blocks, as a file on a dead NFS server does."""
-    fifo = tmp_path / "file"
-    os.mkfifo(fifo)
-    reading = SilencingHarness(silence("a"), path=fifo).silencing
-    reading.start()
+    os.mkfifo(path)
+    harness = SilencingHarness(silence("a"), path=path)
+    harness.silencing.start()
     try:
-        assert [one.queries for one in reading()] == ["a"]
+        assert harness.quiet == ["a"]
     finally:
-        reading.stop()
-        os.close(os.open(fifo, os.O_RDWR | os.O_NONBLOCK))
+        harness.silencing.stop()
+        os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK))
 
 
-def test_start_reads_the_file_before_it_returns(tmp_path):
-    add_silence(tmp_path / "file", silence("a"), NOW)
-    reading = SilencingHarness(path=tmp_path / "file").silencing
-    reading.start()
+def test_start_reads_the_file_before_it_returns(path):
+    add_silence(path, silence("a"), NOW)
+    harness = SilencingHarness(path=path)
+    harness.silencing.start()
     try:
-        assert [one.queries for one in reading()] == ["a"]
+        assert harness.quiet == ["a"]
     finally:
-        reading.stop()
-
-
-# -- the end of a silence is mandatory ----------------------------------------------------------
-
-LATER = NOW + timedelta(hours=1)
-END_OF_TIME = datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc)
-
-
-def test_silence_ends_after_minutes_or_at_a_time():
-    ends = [
-        (60, None, LATER),
-        (0.5, None, NOW + timedelta(seconds=30)),
-        (None, LATER, LATER),
-        (None, LATER.astimezone(timezone(timedelta(hours=5))), LATER),
-        (None, END_OF_TIME, END_OF_TIME),
-    ]
-
-    for minutes, until, end in ends:
-        assert until_of(minutes, until, NOW) == end
-
-
-def test_silence_with_an_invalid_end_is_refused():
-    ends = [
-        (None, None, "must end"),
-        (60, LATER, "not both"),
-        (0, None, "later than now"),
-        (-1, None, "later than now"),
-        (float("nan"), None, "minutes"),
-        (float("inf"), None, "minutes"),
-        (1e300, None, "minutes"),
-        ("60", None, "minutes"),
-        (None, LATER.replace(tzinfo=None), "time zone"),
-        (None, NOW, "later than now"),
-        (None, NOW - timedelta(days=1), "later than now"),
-        (None, END_OF_TIME.replace(tzinfo=timezone(timedelta(hours=-12))), "year 10000"),
-        (None, datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=12))), "later than now"),
-    ]
-
-    for minutes, until, word in ends:
-        with pytest.raises(ValueError, match=word):
-            until_of(minutes, until, NOW)
-
-
-def test_sidecar_can_be_silenced_before_it_runs():
-    sidecar = Sidecar(Settings(http_port=-1))
-    sidecar.silence("bronze*", minutes=30, reason="backfill")
-
-    (one,) = sidecar._components.silencing()
-    assert (one.queries, one.alertname, one.reason) == ("bronze*", "*", "backfill")
-
-
-@pytest.mark.parametrize("mistake", [{}, {"minutes": -1}, {"minutes": 1, "until": LATER}])
-def test_sidecar_refuses_a_silence_without_a_valid_end(mistake):
-    sidecar = Sidecar(Settings(http_port=-1))
-    with pytest.raises(ValueError):
-        sidecar.silence("bronze*", **mistake)
-
-    assert sidecar._components.silencing() == ()
-
-
-def test_pattern_must_be_a_string():
-    with pytest.raises(ValueError, match="queries"):
-        Sidecar(Settings(http_port=-1)).silence(7, minutes=1)
+        harness.silencing.stop()

@@ -12,7 +12,7 @@ from itertools import takewhile
 from math import inf
 
 from querypulse.alerting.alert_text import summary_of
-from querypulse.alerting.policy import Limits
+from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -153,7 +153,7 @@ class Looping(Property):
 
     def _check_flapping(self, receiver: SimReceiver, query: SimQuery) -> None:
         """Check that a query that has spent it within the restart window notifies nobody again."""
-        window = Limits().restart_window_seconds
+        window = RESTART_WINDOW_SECONDS
         # A failure whose event was lost or is late may be unknown.
         known = [one.at for one in query.failures if one.known]
         lately = [at for at in known if known[-1] - at <= window]

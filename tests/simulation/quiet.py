@@ -11,7 +11,7 @@ from querypulse.alerting.lifecycle import (
     LONGEST_CALM_SECONDS,
     SHORTEST_CALM_SECONDS,
 )
-from querypulse.alerting.policy import Limits
+from querypulse.alerting.policy import RESTART_WINDOW_SECONDS
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     batch_slow,
@@ -216,7 +216,7 @@ class Quiet(Property):
             late += recovery_seconds(query)
         if held_up and name == query_flapping.NAME:
             # Its failures count for the restart window, and it may be healthy by then.
-            late += Limits().restart_window_seconds
+            late += RESTART_WINDOW_SECONDS
         return late
 
     def _was_unseen(self, query: SimQuery, name: str, at: float, late: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from querypulse.alerting.lifecycle import GROUP_SECONDS
-from querypulse.alerting.policy import Limits
+from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
 from querypulse.alerting.rules import driver_down, query_flapping, query_stopped
 from querypulse.listener.probe import Context
 from querypulse.sidecar.runtime import ProcessEnd
@@ -213,7 +213,7 @@ class Reaching(Property):
                 break
             first = before
         # So does one of a query that flaps.
-        window, budget = Limits().restart_window_seconds, Limits().restart_budget
+        window, budget = RESTART_WINDOW_SECONDS, Limits().restart_budget
         lately = [one.at for one in query.failures if 0.0 <= episode.began_at - one.at <= window]
         return min([first.began_at, *lately]) if len(lately) >= budget else first.began_at
 

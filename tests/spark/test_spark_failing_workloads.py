@@ -45,7 +45,7 @@ def strike_all(harness, watch, pages, at_first, later=()):
     workloads = [bring(harness) for bring in at_first]
     names = {workload.query.name for workload in workloads}
     until(lambda: all(harness.committed(name) > 1 for name in names), "all commit")
-    terms = {"stall_floor_seconds": FLOOR, "restart_window_seconds": 600}
+    terms = {"stall_floor_seconds": FLOOR}
     sidecar = watch(**SETTINGS | terms)
     diary = Diary(harness, sidecar)
     until(lambda: names <= diary.in_state("running"), "the sidecar sees all of them running")

@@ -6,14 +6,15 @@ import pytest
 from support.http_double import HttpDouble
 from support.queries import commits, rate, start, until
 
+from querypulse.exporter import push
+
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 
-def test_driver_pushes_and_its_close_deletes(spark, watch):
+def test_driver_pushes_and_its_close_deletes(spark, watch, monkeypatch):
+    monkeypatch.setattr(push, "PUSH_SECONDS", 1.0)
     with HttpDouble() as double:
-        sidecar = watch(
-            pushgateway_url=double.url, otlp_endpoint=double.url, push_interval_seconds=1
-        )
+        sidecar = watch(pushgateway_url=double.url, otlp_endpoint=double.url)
         start(rate(spark), "pushed")
         commits(sidecar, "pushed")
         until(lambda: any(b'query="pushed"' in sent.body for sent in double.requests), "a push")
@@ -22,6 +23,6 @@ def test_driver_pushes_and_its_close_deletes(spark, watch):
         methods = [sent.method for sent in double.requests]
 
     assert set(pushes) == {"pushgateway", "otlp"}
-    assert not any(push.problem for push in pushes.values())
+    assert not any(target.problem for target in pushes.values())
     assert {"PUT", "POST", "DELETE"} == set(methods)
     assert methods.count("DELETE") == 1

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+import time
 
 import pytest
 from support.queries import Trap, commits, rate, start, until
 
-from querypulse.settings.settings import SilenceSettings
+from querypulse.alerting.silences import Silence
 from querypulse.settings.silencing import add_silence, end_silences
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
@@ -16,10 +16,8 @@ FAILED = "StreamingQueryFailed"
 
 
 def test_silenced_failure_is_shown_and_pages_when_the_silence_ends(spark, watch, pages, tmp_path):
-    now, path = datetime.now(timezone.utc), tmp_path / "silences"
-    in_an_hour = now + timedelta(hours=1)
-    silence = SilenceSettings(queries="quiet*", until=in_an_hour, reason="backfill", app="*")
-    add_silence(path, silence, now)
+    now, path = time.time(), tmp_path / "silences"
+    add_silence(path, Silence("quiet*", now + 3600, reason="backfill"), now)
     sidecar = watch(silence_file=str(path))
     sidecar.silence("muted*", minutes=60)
     traps = {name: Trap() for name in ("quiet_one", "muted_one", "loud_one")}

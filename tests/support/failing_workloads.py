@@ -23,7 +23,6 @@ SETTINGS = {
     "trend_window_seconds": TREND,
     "lag_allowed_offsets": 1000,
     "restart_budget": 3,
-    "restart_window_seconds": 120,
     "expected_queries": ["never_started"],
 }
 BRISK = {"processingTime": "500 milliseconds"}

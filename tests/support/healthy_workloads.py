@@ -17,7 +17,6 @@ SETTINGS = {
     "trend_window_seconds": TREND,
     "lag_allowed_offsets": ALLOWED,
     "restart_budget": 3,
-    "restart_window_seconds": 120,
 }
 
 

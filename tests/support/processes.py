@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import msgspec
-from support.story import CONFLICT, Story, policy, processing
+from support.story import CONFLICT, Story, processing
 
 from querypulse.alerting.failure_history import kept_failures
 from querypulse.listener.past_failures import FailedQuery, PastFailures, shifted
@@ -35,17 +35,17 @@ class Process(Story):
         self.state.restore(self.past)
         return super().evaluate(now, **settings)
 
-    def kept(self, at, **settings):
+    def kept(self, at):
         """The failures on disk when the process ends at ``at``."""
         self.state.restore(self.past)
         snapshot = self.state.snapshot(at)
-        kept = kept_failures(snapshot.queries, self.past.unmet, policy(**settings), at)
+        kept = kept_failures(snapshot.queries, self.past.unmet, at)
         text = msgspec.json.encode([shifted(one, self.wall) for one in kept])
         return msgspec.json.decode(text, type=tuple[FailedQuery, ...])
 
-    def next(self, *, after=EVERY_SECONDS, ahead=0.0, **settings):
+    def next(self, *, after=EVERY_SECONDS, ahead=0.0):
         """The next process, which begins ``after`` seconds after this one; this one has ended."""
-        kept = self.kept(after, **settings)
+        kept = self.kept(after)
         return Process(born=self.born + after, kept=kept, ahead=ahead)
 
     def fails(self, query="a", run=1, *, at=60, batch=None, exception=CONFLICT):

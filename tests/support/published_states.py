@@ -10,6 +10,7 @@ from querypulse.exporter.published_state import (
     CALLBACK_BUCKETS,
     PROBE_BUCKETS,
     Monitor,
+    Process,
     PublishedState,
 )
 from querypulse.listener.events import SourceProgress
@@ -17,6 +18,7 @@ from querypulse.listener.state.flow import Flow
 
 WALL = 1_700_000_000.0
 """The Unix time of every snapshot."""
+PROCESS = Process("4711-aa6f8a24c3d1", WALL - 3600)
 
 CALLBACKS = CALLBACK_BUCKETS.add([0.000_005, 0.000_005, 0.5])
 PROBES = PROBE_BUCKETS.add([0.02, 0.3])
@@ -67,6 +69,7 @@ def published(
         ),
         monitor=monitor,
         wall=WALL,
+        process=PROCESS,
         expected=tuple(expected),
         lag_by_partition=by_partition,
         flow=evaluation.flow,

@@ -41,7 +41,7 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
     "listener": (9700, 40),
-    "exporter": (2545, 9),
+    "exporter": (2590, 9),
     "alerting": (9150, 50),
     "settings": (1990, 9),
     "sidecar": (2480, 9),
