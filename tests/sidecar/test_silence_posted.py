@@ -232,7 +232,6 @@ def test_invalid_options_give_one_error_line(silence):
     cases = [
         (("a", "--for", "1h", "--url", "http://127.0.0.1:9719"), "--token-file"),
         (("a", "--for", "1h", "--url", "https://a", "--token-file", "/nowhere"), "/nowhere"),
-        (("a", "--for", "1h", "--url", "http://a:9719", "--file", "/f"), "no --file"),
         (("--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
         (("--end", "a", "--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
         (
