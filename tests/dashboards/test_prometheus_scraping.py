@@ -31,8 +31,9 @@ def test_each_scrape_configuration_keeps_the_labels_of_querypulse():
     assert [config["honor_labels"] for config in configs] == [True] * len(configs)
 
 
-def test_the_documented_monitor_keeps_the_labels_of_querypulse():
-    endpoints = documented("kind")["spec"]["podMetricsEndpoints"]
+def test_the_shipped_monitor_keeps_the_labels_of_querypulse():
+    monitor = yaml.safe_load((ROOT / "deploy/kubernetes/podmonitor.yaml").read_text())
+    endpoints = monitor["spec"]["podMetricsEndpoints"]
 
     assert [endpoint["honorLabels"] for endpoint in endpoints] == [True] * len(endpoints)
 
