@@ -371,8 +371,6 @@ class _Run:
 # Whether the next start of a query can find its checkpoint again, and a warning if not.
 
 
-MAX_REMEMBERED = 10_000
-"""The most queries remembered; beyond that, the oldest may be warned about again."""
 _TEMPORARY = re.compile(r"/temporary-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/?$")
 """``Utils.createTempDir(namePrefix = "temporary")``, where no ``checkpointLocation`` is set."""
 _OF_THE_MACHINE = re.compile(r"file:/+(tmp|var/tmp|dev/shm)(?:/|$)")
@@ -390,25 +388,18 @@ def checkpoint_problem(checkpoint: str) -> str:
 
 
 class CheckpointWarnings:
-    """Remembers, by label, the queries already warned about; used by one thread."""
+    """Logs each problem once, with the first queries that have it; ``/status`` has it for each."""
 
     def __init__(self) -> None:
-        self._named: dict[str, None] = {}
+        self._logged: set[str] = set()
 
     def poll(self, snapshot: Snapshot) -> None:
-        """Log one warning for each problem, with the new queries that have it."""
-        found: dict[str, list[str]] = {}
+        """Log the problems that are new."""
+        labels: dict[str, list[str]] = {}
         for query in snapshot.queries:
-            if query.facts is None or query.label in self._named:
-                continue
-            problem = checkpoint_problem(query.facts.checkpoint)
-            if problem:
-                self._remember(query.label)
-                found.setdefault(problem, []).append(query.label)
-        for problem, labels in found.items():
-            log.warning("querypulse: the checkpoint of %s is %s", listed(labels), problem)
-
-    def _remember(self, label: str) -> None:
-        self._named[label] = None
-        if len(self._named) > MAX_REMEMBERED:
-            del self._named[next(iter(self._named))]
+            problem = checkpoint_problem(query.facts.checkpoint) if query.facts is not None else ""
+            if problem and problem not in self._logged:
+                labels.setdefault(problem, []).append(query.label)
+        for problem, queries in labels.items():
+            log.warning("querypulse: the checkpoint of %s is %s", listed(queries), problem)
+        self._logged.update(labels)

@@ -9,7 +9,6 @@ from support.published_states import published
 from support.story import Story, run
 
 from querypulse.exporter.status import status
-from querypulse.listener import checkpoints
 from querypulse.listener.checkpoints import TEMPORARY, CheckpointWarnings, checkpoint_problem
 
 UUID = "4f0c1c7e-91d4-4b8e-9a51-0c8b1a2d3e4f"
@@ -59,21 +58,13 @@ def warnings(caplog):
     return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
 
 
-def test_problem_is_logged_once_per_query_not_per_run(caplog):
-    named, story = CheckpointWarnings(), Story()
-    for number in (1, 2, 3):
-        place = f"file:/tmp/temporary-{UUID[:-1]}{number}"
-        story.probe(at(place, number=number), at("s3a://b/cp", "b"), at=number)
-        named.poll(story.state.snapshot(number))
-
-    assert warnings(caplog) == [f"querypulse: the checkpoint of a is {TEMPORARY}"]
-
-
-def test_queries_with_one_problem_share_a_warning(caplog):
+def test_problem_is_logged_once_with_the_queries_that_have_it(caplog):
     named, story = CheckpointWarnings(), Story()
     temporary = f"file:/tmp/temporary-{UUID}"
     story.probe(at(temporary), at(temporary, "b"), at(LOCAL, "c"), at=1)
     named.poll(story.state.snapshot(1))
+    story.probe(at(temporary, number=2), at(LOCAL, "d"), at("s3a://b/cp", "e"), at=2)
+    named.poll(story.state.snapshot(2))
 
     assert warnings(caplog) == [
         f"querypulse: the checkpoint of a, b is {TEMPORARY}",
@@ -85,15 +76,6 @@ def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
     CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
 
     assert warnings(caplog) == []
-
-
-def test_number_of_remembered_queries_is_limited(caplog, monkeypatch):
-    monkeypatch.setattr(checkpoints, "MAX_REMEMBERED", 2)
-    named = CheckpointWarnings()
-    for name in ("a", "b", "c", "c", "a"):
-        named.poll(Story().probe(at(LOCAL, name), at=0).state.snapshot(1))
-
-    assert [one.split()[4] for one in warnings(caplog)] == ["a", "b", "c", "a"]
 
 
 def test_status_shows_the_problem_as_long_as_it_exists():
