@@ -1,7 +1,7 @@
 #!/bin/bash
 # Dataproc initialization action: installs querypulse on every node and switches auto-attach on.
-# Metadata of the cluster: querypulse-wheel, the wheel in Cloud Storage, and querypulse-python, the
-# Python of Spark's drivers (default: /opt/conda/default/bin/python).
+# Metadata of the cluster: querypulse-wheels, the folder of wheels in Cloud Storage, and querypulse-python,
+# the Python of Spark's drivers (default: /opt/conda/default/bin/python).
 # docs/yarn.md says what else the cluster needs.
 set -u
 
@@ -15,15 +15,16 @@ install() {
     echo "querypulse: $python is older than 3.10" >&2
     return 1
   }
-  folder=$(mktemp -d) && gcloud storage cp "$wheel" "$folder/" || return 1
-  "$python" -m pip install --disable-pip-version-check "$folder/${wheel##*/}" || return 1
+  folder=$(mktemp -d) && gcloud storage cp "$wheels/*" "$folder/" || return 1
+  "$python" -m pip install --disable-pip-version-check --no-index --find-links "$folder" querypulse || return 1
   scripts=$("$python" -c 'import sysconfig; print(sysconfig.get_path("scripts"))') || return 1
   "$scripts/querypulse" auto-attach on
 }
 
-wheel=$(metadata querypulse-wheel)
+wheels=$(metadata querypulse-wheels)
 python=$(metadata querypulse-python) || python=
 python=${python:-/opt/conda/default/bin/python}
-# A cluster whose initialization action fails does not start; jobs matter more than their monitor.
-install || echo "querypulse: not installed from ${wheel:-the metadata querypulse-wheel}; jobs start without it" >&2
-exit 0
+install || {
+  echo "querypulse: not installed from ${wheels:-the metadata querypulse-wheels}; jobs would run without their monitor" >&2
+  exit 1
+}

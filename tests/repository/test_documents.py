@@ -57,7 +57,7 @@ OF_SPARK = {
     "StreamingQueryListener",
     "StreamingQueryManager",
 }
-COMMAND = re.compile(r"(?:^|\$\(|[ /])(querypulse [^#|>)\n]+)")
+COMMAND = re.compile(r"(?:^|\$\(|[ ]|bin/)(querypulse [^#|>)\n]+)")
 STATED = re.compile(r"`((?:--)?[a-z][a-z_-]+)(?: [A-Z]+)?` \((\d[\d,.]*)(?: s\b|[,);])")
 
 
