@@ -1,37 +1,20 @@
-"""One deadline for a whole exchange over a socket or over HTTP, and a way to abort it."""
+"""One deadline for a whole exchange over sockets, and a way to abort it."""
 
 from __future__ import annotations
 
-import io
 import math
 import socket
+import ssl
 import time
-from collections.abc import Callable, Iterator
-from http.client import HTTPResponse
 from typing import Any
 
 from urllib3.connection import HTTPConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    NameResolutionError,
-    NewConnectionError,
-)
+from urllib3.exceptions import LocationParseError, NewConnectionError
+from urllib3.util import create_urllib3_context
 
-PIECE_BYTES = 16 * 1024
-
-
-def _unconnected(connection: HTTPConnection, error: OSError) -> HTTPError:
-    """The error that urllib3 raises in the same case."""
-    if isinstance(error.__cause__, UnicodeError):
-        return LocationParseError(connection.host)
-    if isinstance(error, socket.gaierror):
-        return NameResolutionError(connection.host, connection, error)
-    if isinstance(error, TimeoutError):
-        return ConnectTimeoutError(connection, "not accepted in time")
-    return NewConnectionError(connection, "not connected")
+CONNECT_SECONDS = 3.0
+"""The longest that one address, and the TLS handshake after that, may take."""
 
 
 class SocketDeadline:
@@ -59,29 +42,25 @@ class SocketDeadline:
             except OSError:
                 return  # it has ended by itself
 
-    def use(self, sock: socket.socket) -> socket.socket:
-        """Let ``cut`` end the exchange on this socket; return it."""
-        self._socket = sock
-        return sock
-
     def seconds_left(self) -> float:
         """Seconds that the current exchange may still take."""
         return -math.inf if self.is_cut else self.deadline - time.monotonic()
 
-    def limit(self, sock: socket.socket) -> None:
+    def limit(self, sock: socket.socket, most_seconds: float = math.inf) -> None:
         """Limit the next operation of ``sock`` to the time that is left.
 
         Raises:
             TimeoutError: no time is left.
 
         """
+        self._socket = sock
         left = self.seconds_left()
         if left <= 0:
             raise TimeoutError
-        sock.settimeout(min(left, sock.gettimeout() or left))
+        sock.settimeout(min(left, most_seconds))
 
-    def connect_within(self, host: str, port: int, step_seconds: float = math.inf) -> socket.socket:
-        """Connect to the first address that accepts, each within a step; the lookup has no limit.
+    def connect(self, host: str, port: int) -> socket.socket:
+        """Connect to the first address that accepts; the lookup has no limit.
 
         No address may take the time of those after it.
 
@@ -91,65 +70,61 @@ class SocketDeadline:
         """
         error: OSError = TimeoutError()
         try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except UnicodeError as wrong:
             raise socket.gaierror(socket.EAI_NONAME, "not a host name") from wrong
-        for tried, (*kind, _, address) in enumerate(found):
-            share = self.seconds_left() / (len(found) - tried)
+        for tried, (*kind, _, address) in enumerate(addresses):
+            share = self.seconds_left() / (len(addresses) - tried)
             try:
-                return self._connected(kind, address, min(share, step_seconds))
+                return self._connected(kind, address, min(share, CONNECT_SECONDS))
             except OSError as failed:
                 error = failed
         raise error
 
-    def reader(self, sock: socket.socket) -> io.BufferedReader:
-        """The bytes of ``sock`` until the deadline; ``cut`` ends it, too."""
+    def secure(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
+        """Begin TLS on a socket of ``connect``."""
+        self.limit(sock, CONNECT_SECONDS)
+        return self.bind(limiting(context).wrap_socket(sock, server_hostname=host))
+
+    def bind(self, sock: Any) -> Any:
+        """Apply the deadline to a socket that ``limiting`` made; return it."""
         # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
-        self.use(getattr(sock, "socket", sock))
-        return io.BufferedReader(_Reader(sock, self.limit))
+        getattr(sock, "socket", sock).exchange = self
+        return sock
 
     def pools(self) -> dict[str, type[HTTPConnectionPool]]:
         """urllib3's pools by scheme, with connections that end by the deadline at every step."""
         return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
 
     def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
-        made = socket.socket(*kind)
+        made = _PlainSocket(*kind)
         try:
-            made.settimeout(max(seconds, 0.0))
-            self.limit(made)
-            self.use(made).connect(address)
+            self.limit(made, seconds)
+            made.connect(address)
             made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.limit(made)
+            self.limit(made, CONNECT_SECONDS)
         except OSError:
             made.close()
             raise
+        made.exchange = self
         return made
-
-    def _response(self, sock: socket.socket, *args: Any, **kwargs: Any) -> HTTPResponse:
-        response = HTTPResponse(sock, *args, **kwargs)
-        unbounded = response.fp
-        response.fp = self.reader(sock)
-        unbounded.close()
-        return response
 
     def _pool(self, base: type[HTTPConnectionPool]) -> type[HTTPConnectionPool]:
         exchange = self
         plain: Any = base.ConnectionCls
 
         class Connection(plain):  # type: ignore[misc]  # its base is a value, chosen by scheme
-            response_class = exchange._response
-
             def _new_conn(self) -> socket.socket:
                 try:
-                    return exchange.connect_within(self._dns_host, self.port, self.timeout)
+                    return exchange.connect(self._dns_host, self.port)
                 except OSError as error:
                     raise _unconnected(self, error) from error
 
-            def send(self, data: Any) -> None:
-                for piece in pieces(data) if isinstance(data, bytes) else (data,):
-                    if self.sock is not None:
-                        exchange.limit(self.sock)
-                    super().send(piece)
+            def connect(self) -> None:
+                if base is HTTPSConnectionPool:
+                    self.ssl_context = limiting(self.ssl_context or create_urllib3_context())
+                super().connect()
+                exchange.bind(self.sock)
 
         class Pool(base):  # type: ignore[misc,valid-type]  # as above
             ConnectionCls = Connection
@@ -157,9 +132,41 @@ class SocketDeadline:
         return Pool
 
 
-def pieces(data: bytes) -> Iterator[bytes]:
-    """``data`` in the size of a TLS record: the limit of a whole SSL socket counts for each."""
-    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
+class _Limited:
+    """What sockets do within the deadline of the exchange that they are bound to."""
+
+    exchange: SocketDeadline | None = None
+
+    def _limit(self) -> Any:
+        if self.exchange is not None:
+            self.exchange.limit(self)  # type: ignore[arg-type]  # it is mixed into sockets
+        return super()
+
+    def recv(self, *args: Any) -> bytes:
+        return bytes(self._limit().recv(*args))
+
+    def recv_into(self, *args: Any) -> int:
+        return int(self._limit().recv_into(*args))
+
+    def send(self, *args: Any) -> int:
+        return int(self._limit().send(*args))
+
+    def sendall(self, *args: Any) -> None:
+        self._limit().sendall(*args)
+
+
+class _PlainSocket(_Limited, socket.socket):
+    """A socket without TLS."""
+
+
+class _TlsSocket(_Limited, ssl.SSLSocket):
+    """A socket with TLS; not bound before its handshake is over."""
+
+
+def limiting(context: ssl.SSLContext) -> ssl.SSLContext:
+    """The context, whose sockets can be bound to a deadline from now on."""
+    context.sslsocket_class = _TlsSocket
+    return context
 
 
 def causes(error: BaseException) -> list[BaseException]:
@@ -171,22 +178,7 @@ def causes(error: BaseException) -> list[BaseException]:
     return [*(link.__cause__ for link in chain if link.__cause__ is not None), *chain]
 
 
-class _Reader(io.RawIOBase):
-    """A socket's bytes until the time is up."""
-
-    def __init__(self, sock: socket.socket, limit: Callable[[socket.socket], None]) -> None:
-        super().__init__()
-        self._socket = sock
-        self._bytes = sock.makefile("rb", buffering=0)
-        self._limit = limit
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._limit(self._socket)
-        return self._bytes.readinto(buffer)
-
-    def close(self) -> None:
-        self._bytes.close()
-        super().close()
+def _unconnected(connection: HTTPConnection, error: OSError) -> Exception:
+    if isinstance(error.__cause__, UnicodeError):
+        return LocationParseError(connection.host)
+    return NewConnectionError(connection, "not connected")
