@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 import uuid
@@ -23,8 +22,8 @@ from ..core.threads import Deadline, Loop
 from ..listener.state.query import Query
 from .alert import Incident
 from .alert_text import headline_of
-from .receivers.http import HttpError, HttpPoster
-from .receivers.receiver import HttpOptions
+from .receivers.http import HttpPoster
+from .receivers.receiver import DeliveryError, HttpOptions
 from .recovery import NOT_WORKING
 
 if TYPE_CHECKING:
@@ -83,18 +82,16 @@ def ping_url(url: str, path: str, run: str) -> str:
 # -- heartbeat --------------------------------------------------------------------------------
 # Pings a dead man's switch while the worker evaluates: if the pings stop, the switch alerts.
 
-
 NAME = "heartbeat"
 RETRY_SECONDS = 15.0
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
 class Heartbeat:
-    """Healthchecks-style pings from their own thread, each triggered by a ``beat``.
+    """Healthchecks-style pings from their own thread.
 
-    A worker that hangs sends no beat, so no ping leaves, even if this thread runs.
-    ``outcomes`` counts pings by their outcome. ``first`` and ``parting`` are extra pings at the
-    beginning and at the end; without ``first``, no ping leaves before one is offered.
+    A worker that hangs offers no ping, so none leaves, even if this thread runs. ``outcomes``
+    counts pings by their outcome. ``announces``: it also pings when it starts and when it ends.
     """
 
     def __init__(
@@ -103,14 +100,12 @@ class Heartbeat:
         guard: Guard,
         *,
         name: str = NAME,
-        first: Ping | None = START,
-        parting: Ping | None = STOPPED,
+        announces: bool = True,
         interval_seconds: float = 60.0,
         http: HttpOptions | None = None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], float] = time.time,
     ) -> None:
-        """Check the settings.
+        """Check the URL.
 
         Raises:
             ValueError: ``url`` cannot be used; the message names the setting.
@@ -118,59 +113,54 @@ class Heartbeat:
         """
         self.name = name
         self.outcomes: Counter[str] = Counter(dict.fromkeys(OUTCOMES, 0))
+        self.last: Ping | None = None
+        """The last ping, if it has arrived."""
         self._poster = HttpPoster(url, setting="heartbeat_url", http=http)
+        self._announces = announces
         self._interval = interval_seconds
         self._clock = clock
-        self._wall = wall
         self._guard = guard
         self._loop = Loop(NAME, self._step, guard, last=self._send_last)
         self._run = str(uuid.uuid4())
-        self._pid = os.getpid()
         self._problem = Problem("querypulse: %s was not taken: %s", name)
         # Shared with the worker; the condition guards them, and is not held during a ping.
         self._changed = threading.Condition()
-        self._next = first
-        self._parting = parting
-        self._last: Ping | None = None
-        self._last_at = clock() if first is not None else -math.inf
+        self._next = START if announces else None
+        self._last_at = clock() if announces else -math.inf
         self._not_before = -math.inf
 
     def start(self) -> None:
-        """Start the thread; the first ping says that monitoring has started."""
+        """Start the thread."""
         self._loop.start()
 
-    def try_once(self) -> HttpError | None:
+    def try_once(self) -> DeliveryError | None:
         """Ping in this thread, instead of ``start``; return why the ping was refused, if it was.
 
         The ping is one for the check's log: it changes no state.
         """
         try:
-            return self._send(TEST)
+            self._send(TEST)
+        except DeliveryError as error:
+            return error
         finally:
             self._poster.close()
-
-    def beat(self, incidents: Sequence[Incident]) -> None:
-        """The worker has finished an evaluation with these open incidents. Never waits for a ping.
-
-        A ping that is not due yet is dropped, not kept: by then the worker may hang.
-        """
-        self.offer(ping_of(incidents))
+        return None
 
     def offer(self, ping: Ping) -> None:
-        """Send this ping if one is due. Never waits."""
+        """Send this ping if one is due, else drop it: by then the worker may hang. Never waits."""
         with self._changed:
-            due = max(due_at(ping, self._last, self._last_at, self._interval), self._not_before)
+            due = max(due_at(ping, self.last, self._last_at, self._interval), self._not_before)
             if self._next is None and self._clock() >= due:
                 self._next = ping
                 self._changed.notify_all()
 
     def stop(self, owed: Ping | None = None) -> None:
-        """Ask the thread to end; without ``parting``, an ``owed`` ping leaves first, due or not.
+        """Ask the thread to end, after an ``owed`` ping, due or not. Never waits.
 
-        It does not leave if a ping in flight arrives. Never waits.
+        It does not leave if a ping in flight arrives.
         """
-        if os.getpid() != self._pid:
-            return  # in a fork of the driver there is no thread, and nothing to say
+        if self._loop.is_forked:
+            return
         with self._changed:
             # Both at once: the thread may be between two steps, and then sends what it finds.
             self._next = owed or self._next
@@ -179,8 +169,8 @@ class Heartbeat:
 
     def close(self, timeout: float) -> None:
         """Send that monitoring has stopped, and end after at most ``timeout`` seconds."""
-        if os.getpid() != self._pid:
-            return
+        if self._loop.is_forked:
+            return  # in a fork of the driver there is no thread, and nothing to say
         self.stop()
         self._loop.join(timeout)
         self._guard.attempt(f"close-{NAME}", self._poster.close)
@@ -194,64 +184,44 @@ class Heartbeat:
                 return
             self._last_at = self._clock()
             self._next = None
-        error = self._send(ping)
-        with self._changed:
-            self._book(ping, error)
+        self._ping(ping)
 
     def _send_last(self) -> None:
-        if self._parting is None and self._next is not None:
-            self._book(self._next, self._send(self._next))
-        elif self._parting is not None and self.outcomes[DeliveryOutcome.DELIVERED.value]:
-            self._send(self._parting)
+        if not self._announces and self._next is not None:
+            self._ping(self._next)
+        elif self._announces and self.outcomes[DeliveryOutcome.DELIVERED.value]:
+            self._ping(STOPPED)
 
-    def _send(self, ping: Ping) -> HttpError | None:
-        """Ping; return why it was refused, None if it was accepted."""
+    def _send(self, ping: Ping) -> None:
+        self._poster.post(
+            ping.text.encode("utf-8", "replace"),
+            PLAIN_TEXT,
+            address=lambda url: ping_url(url, ping.path, self._run),
+        )
+
+    def _ping(self, ping: Ping) -> None:
+        """Ping, and record the outcome, and how long to pause after an error."""
+        outcome, problem, pause = FAILED, "", 0.0
         try:
-            self._poster.post(
-                ping.text.encode("utf-8", "replace"),
-                self._wall(),
-                lambda _: PLAIN_TEXT,
-                address=lambda url: ping_url(url, ping.path, self._run),
-            )
-        except HttpError as error:
-            return error
-        except Exception:
-            self.outcomes[FAILED] += 1
-            raise
-        return None
-
-    def _book(self, ping: Ping, error: HttpError | None) -> None:
-        """Record the outcome of a ping, and how long to pause after an error."""
-        if error is None:
-            self._last = ping
-            self._problem.note("")
-            if self._loop.stopping.is_set():
-                self._next = None
-            self.outcomes[DeliveryOutcome.DELIVERED.value] += 1
-            return
-        soon = error.answer is DeliveryOutcome.TRANSIENT
-        # A removed switch may be created again, and then waits for the next ping.
-        pause = self._interval
-        if soon:
-            pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
-        self._last, self._not_before = None, self._clock() + pause
-        self.outcomes[error.answer.value] += 1
-        self._problem.note(str(error))
+            self._send(ping)
+            outcome = DeliveryOutcome.DELIVERED.value
+        except DeliveryError as error:
+            outcome, problem, pause = error.answer.value, str(error), self._interval
+            if error.answer is DeliveryOutcome.TRANSIENT:
+                pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
+        finally:
+            with self._changed:
+                self.outcomes[outcome] += 1
+                is_delivered = outcome == DeliveryOutcome.DELIVERED.value
+                self.last = ping if is_delivered else None
+                self._not_before = self._clock() + pause
+                if is_delivered and self._loop.stopping.is_set():
+                    self._next = None
+        self._problem.note(problem)
 
 
 # -- query heartbeats -------------------------------------------------------------------------
 # A dead man's switch for each query, pinged when the query commits or completes.
-
-
-Mark = tuple[int, int]
-"""How many commits a query has made, and how many of its runs have completed."""
-
-
-class _Owed(msgspec.Struct, frozen=True):
-    """A ping that is due; ``delivered`` is the count of delivered pings when it became due."""
-
-    ping: Ping
-    delivered: int
 
 
 class QueryHeartbeats:
@@ -263,70 +233,52 @@ class QueryHeartbeats:
 
     def __init__(self, heartbeats: Mapping[str, Heartbeat]) -> None:
         self._heartbeats = heartbeats
-        self._marks: dict[str, Mark] = {}
-        self._owed: dict[str, _Owed] = {}
+        self._done: dict[str, int] = {}
+        """How many commits and completed runs each query has made."""
+        self._owed: dict[str, Ping] = {}
 
     @property
     def outcomes(self) -> dict[str, Mapping[str, int]]:
         """Counts of pings by outcome, by the name of the heartbeat."""
-        return {one.name: one.outcomes for one in self._heartbeats.values()}
+        return {heartbeat.name: heartbeat.outcomes for heartbeat in self._heartbeats.values()}
 
     def start(self) -> None:
         """Start the threads; no ping is sent yet."""
-        for one in self._heartbeats.values():
-            one.start()
+        for heartbeat in self._heartbeats.values():
+            heartbeat.start()
 
     def update(self, evaluated: Evaluated) -> None:
         """Ping for progress since the last call; never waits."""
         if not self._heartbeats:
             return
-        health = evaluated.evaluation.health
-        own = {
-            label: query
-            for label, query in evaluated.snapshot.labels().items()
-            if label in health and not health[label].reported_elsewhere
-        }
-        unhealthy = {
-            self._pattern(query)
-            for label, query in own.items()
-            if health[label].state in NOT_WORKING
-        }
-        for label, query in own.items():
+        health, before, unhealthy = evaluated.evaluation.health, self._done, set()
+        self._done = {}
+        for label, query in evaluated.snapshot.labels().items():
+            if label not in health or health[label].reported_elsewhere:
+                continue
             pattern = self._pattern(query)
-            if pattern and self._has_done_more(label, query):
-                self._owe(pattern, label, query)
-        self._marks = {label: mark for label, mark in self._marks.items() if label in own}
-        for pattern in list(self._owed):
-            self._pay(pattern, may_ping=pattern not in unhealthy)
+            if health[label].state in NOT_WORKING:
+                unhealthy.add(pattern)
+            self._done[label] = query.totals.commits + query.totals.completed
+            if pattern and self._done[label] > before.get(label, 0):
+                done = (
+                    "completed" if not query.alive else f"batch {query.last_commit_batch} committed"
+                )
+                self._owed[pattern] = Ping("", f"{label}: {done}")
+        for pattern, ping in list(self._owed.items()):
+            if pattern in unhealthy or self._heartbeats[pattern].last is ping:
+                del self._owed[pattern]
+            else:
+                self._heartbeats[pattern].offer(ping)
 
     def close(self, deadline: Deadline) -> None:
         """Stop, after one more attempt at each ping that is due."""
-        for pattern, one in self._heartbeats.items():
-            one.stop(self._owed[pattern].ping if self._is_owed(pattern) else None)
-        for one in self._heartbeats.values():
-            one.close(deadline.left)
+        for pattern, heartbeat in self._heartbeats.items():
+            owed = self._owed.get(pattern)
+            heartbeat.stop(None if owed is heartbeat.last else owed)
+        for heartbeat in self._heartbeats.values():
+            heartbeat.close(deadline.left)
 
     def _pattern(self, query: Query) -> str:
-        found = [one for one in self._heartbeats if fnmatchcase(query.base_name, one)]
-        return found[-1] if found else ""
-
-    def _has_done_more(self, label: str, query: Query) -> bool:
-        mark = (query.totals.commits, query.totals.completed)
-        before = self._marks.get(label, (0, 0))
-        self._marks[label] = mark
-        return mark[0] > before[0] or mark[1] > before[1]
-
-    def _owe(self, pattern: str, label: str, query: Query) -> None:
-        done = "completed" if not query.alive else f"batch {query.last_commit_batch} committed"
-        delivered = self._heartbeats[pattern].outcomes[DeliveryOutcome.DELIVERED.value]
-        self._owed[pattern] = _Owed(Ping("", f"{label}: {done}"), delivered)
-
-    def _pay(self, pattern: str, *, may_ping: bool) -> None:
-        if not may_ping or not self._is_owed(pattern):
-            del self._owed[pattern]
-        else:
-            self._heartbeats[pattern].offer(self._owed[pattern].ping)
-
-    def _is_owed(self, pattern: str) -> bool:
-        owed, outcomes = self._owed.get(pattern), self._heartbeats[pattern].outcomes
-        return owed is not None and outcomes[DeliveryOutcome.DELIVERED.value] <= owed.delivered
+        patterns = [one for one in self._heartbeats if fnmatchcase(query.base_name, one)]
+        return patterns[-1] if patterns else ""

@@ -8,7 +8,7 @@ from ..core.threads import Deadline
 from .alert import Incident
 from .delivery import Delivery, Dispatch
 from .failure_history import Remembering
-from .heartbeat import Heartbeat, QueryHeartbeats
+from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .spool import LOAD_SECONDS, Spool
 
 
@@ -81,7 +81,7 @@ class Notifier:
             incidents = tuple(incident for incident in incidents if not incident.is_stale)
         self._dispatch.offer(incidents)
         if self._heartbeat is not None:
-            self._heartbeat.beat(incidents)
+            self._heartbeat.offer(ping_of(incidents))
 
     def flush(self, deadline: Deadline) -> bool:
         """Attempt all pending deliveries, each receiver within its share of the time.

@@ -84,20 +84,20 @@ class SocketDeadline:
     def secure(self, sock: socket.socket, context: ssl.SSLContext, host: str) -> socket.socket:
         """Begin TLS on a socket of ``connect``."""
         self.limit(sock, CONNECT_SECONDS)
-        return self.bind(limiting(context).wrap_socket(sock, server_hostname=host))
+        secured = limiting(context).wrap_socket(sock, server_hostname=host)
+        self.bind(secured)
+        return secured
 
-    def bind(self, sock: Any) -> Any:
-        """Apply the deadline to a socket that ``limiting`` made; return it."""
-        # Through an https:// proxy it is urllib3's TLS within TLS, around the real socket.
-        getattr(sock, "socket", sock).exchange = self
-        return sock
+    def bind(self, sock: Any) -> None:
+        """Apply the deadline to a socket that ``limiting`` made."""
+        sock.exchange = self
 
     def pools(self) -> dict[str, type[HTTPConnectionPool]]:
         """urllib3's pools by scheme, with connections that end by the deadline at every step."""
         return {"http": self._pool(HTTPConnectionPool), "https": self._pool(HTTPSConnectionPool)}
 
     def _connected(self, kind: list[Any], address: Any, seconds: float) -> socket.socket:
-        made = _PlainSocket(*kind)
+        made = PlainSocket(*kind)
         try:
             self.limit(made, seconds)
             made.connect(address)
@@ -114,6 +114,8 @@ class SocketDeadline:
         plain: Any = base.ConnectionCls
 
         class Connection(plain):  # type: ignore[misc]  # its base is a value, chosen by scheme
+            ssl_context: ssl.SSLContext | None
+
             def _new_conn(self) -> socket.socket:
                 try:
                     return exchange.connect(self._dns_host, self.port)
@@ -155,7 +157,7 @@ class _Limited:
         self._limit().sendall(*args)
 
 
-class _PlainSocket(_Limited, socket.socket):
+class PlainSocket(_Limited, socket.socket):
     """A socket without TLS."""
 
 

@@ -11,7 +11,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from ..alerting.receivers.http import HttpError, HttpPoster
+from ..alerting.receivers.http import HttpPoster
+from ..alerting.receivers.receiver import DeliveryError
 from ..core.guard import Guard, Problem
 from ..core.installed import VERSION
 from ..core.secret import Secret
@@ -42,29 +43,28 @@ class Pushgateway:
     def __init__(self, poster: HttpPoster) -> None:
         self.poster = poster
 
-    def push(self, published: PublishedState, wall: float) -> None:
-        """Replace the group with the newest figures, at Unix time ``wall``.
+    def push(self, published: PublishedState, _wall: float) -> None:
+        """Replace the group with the newest figures.
 
         Raises:
-            HttpError: they were not taken.
+            DeliveryError: they were not taken.
 
         """
-        self._send("PUT", as_text(all_families(published)), published.app, wall)
+        self._send("PUT", as_text(all_families(published)), published.app)
 
-    def end(self, published: PublishedState, wall: float) -> None:
+    def end(self, published: PublishedState, _wall: float) -> None:
         """Delete the group.
 
         Raises:
-            HttpError: it may still be there.
+            DeliveryError: it may still be there.
 
         """
-        self._send("DELETE", b"", published.app, wall)
+        self._send("DELETE", b"", published.app)
 
-    def _send(self, method: str, body: bytes, app: str, wall: float) -> None:
+    def _send(self, method: str, body: bytes, app: str) -> None:
         self.poster.post(
             body,
-            wall,
-            lambda _: {"Content-Type": TEXT},
+            {"Content-Type": TEXT},
             address=lambda url: group_url(url, app),
             method=method,
         )
@@ -93,15 +93,15 @@ class Otlp:
         """Push all figures, at Unix time ``wall``.
 
         Raises:
-            HttpError: some were not taken.
+            DeliveryError: some were not taken.
 
         """
         headers = {"Content-Type": "application/x-protobuf", **self._own_headers()}
         body = request_body(published, began=self._began, wall=wall)
-        answer = self.poster.post(body, wall, lambda _: headers, address=_metrics_url)
+        answer = self.poster.post(body, headers, address=_metrics_url)
         if count := rejected(answer):
             text = f"{self.poster.place} refused {count} figures"
-            raise HttpError(text, DeliveryOutcome.REJECTED)
+            raise DeliveryError(text, DeliveryOutcome.REJECTED)
 
     def end(self, published: PublishedState, wall: float) -> None:
         """Nothing to do: what an OpenTelemetry receiver keeps is its own affair."""
@@ -112,7 +112,9 @@ class Otlp:
         try:
             return parse_headers(self._headers.reveal())
         except ValueError as error:
-            raise HttpError(f"otlp_headers_file: {error}", DeliveryOutcome.MISCONFIGURED) from None
+            raise DeliveryError(
+                f"otlp_headers_file: {error}", DeliveryOutcome.MISCONFIGURED
+            ) from None
 
 
 PushTarget = Pushgateway | Otlp
@@ -189,7 +191,7 @@ class Publisher:
     ) -> None:
         try:
             send(published, time.time())
-        except HttpError as error:
+        except DeliveryError as error:
             self._outcomes[error.answer.value] += 1
             self._in_a_row += 1
             self._problem.note(str(error))

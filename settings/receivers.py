@@ -182,13 +182,11 @@ def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
         SettingsError: its URL cannot be used.
 
     """
-    http = http_options(None, settings)
     with as_settings_error():
         secret = _heartbeat_url(settings)
         if secret is None:
             return None
-        http.check()
-        return Heartbeat(secret, guard, http=http)
+        return Heartbeat(secret, guard, http=http_options(None, settings))
 
 
 def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
@@ -199,21 +197,18 @@ def query_heartbeats(settings: Settings, guard: Guard) -> dict[str, Heartbeat]:
 
     """
     made = {}
-    http = http_options(None, settings)
     for pattern, own in settings.queries.items():
         with as_settings_error(f"queries {pattern!r}: "):
             secret = _heartbeat_url(own)
             if secret is None:
                 continue
-            http.check()
             made[pattern] = Heartbeat(
                 secret,
                 guard,
                 name=f"{HEARTBEAT} {pattern}",
-                first=None,
-                parting=None,
+                announces=False,
                 interval_seconds=QUERY_HEARTBEAT_SECONDS,
-                http=http,
+                http=http_options(None, settings),
             )
     return made
 
@@ -228,7 +223,6 @@ def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
 def _receiver(one: Configured, settings: Settings) -> Receiver:
     with as_settings_error(one):
         http = http_options(one.given, settings)
-        http.check()
     context = ReceiverContext(
         http, external_url(settings), partial(_secret_of, one), partial(_secrets_of, one)
     )
@@ -253,12 +247,19 @@ def _secret(value: str | None, file: str | None, setting: str) -> Secret:
 
 
 def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOptions:
-    """A receiver's own HTTP options; where it has none, the top-level settings."""
-    options: dict[str, Any] = {}
+    """A receiver's own HTTP options; where it has none, the top-level settings.
+
+    Raises:
+        ValueError: one cannot be used; the message names the setting.
+
+    """
+    fields: dict[str, Any] = {}
     for name in HttpOptions.__struct_fields__:
         own = getattr(given, name, None)
-        options[name] = own if own is not None else getattr(settings, name, None)
-    return HttpOptions(**options)
+        fields[name] = own if own is not None else getattr(settings, name, None)
+    options = HttpOptions(**fields)
+    options.check()
+    return options
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
-from urllib3 import HTTPConnectionPool, Timeout
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import HTTPError, NewConnectionError
 
 from ..alerting.alert import CRITICAL, INCIDENT, Alert
 from ..alerting.finding import WHOLE_DRIVER
@@ -105,9 +105,6 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
-CONNECT_SECONDS = 3.0
-"""To connect, and for the TLS handshake after that."""
-AT_CONNECTING = (ConnectTimeoutError, NewConnectionError)
 
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
 """Errors of this machine, not of the driver."""
@@ -166,7 +163,6 @@ class Client:
                     headers=self._headers(),
                     redirect=False,
                     retries=False,
-                    timeout=Timeout(connect=min(seconds, CONNECT_SECONDS), read=seconds),
                     preload_content=False,
                     decode_content=False,
                 )
@@ -177,7 +173,7 @@ class Client:
         except (HTTPError, OSError) as error:
             if self._wire.is_cut:
                 raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
-            if any(isinstance(cause, AT_CONNECTING) for cause in causes(error)):
+            if any(isinstance(cause, NewConnectionError) for cause in causes(error)):
                 raise self._unconnected(causes(error)[-1], seconds) from None
             raise _unanswered(causes(error)[-1], path) from None
 

@@ -17,10 +17,10 @@ from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
 from ..alert import Alert, Incident
 from ..alert_text import HEALTHY, shown_annotations
-from .http import TOTAL_SECONDS, HttpError, HttpPoster, not_a_page
+from .http import TOTAL_SECONDS, HttpPoster, not_a_page
 from .receiver import (
     Address,
-    HttpOptions,
+    DeliveryError,
     HttpReceiverSettings,
     ReceiverCapabilities,
     ReceiverContext,
@@ -105,17 +105,11 @@ def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -
 def api_alerts(
     alerts: Iterable[Alert], wall: float, external_url: str = ""
 ) -> list[dict[str, Any]]:
-    """The alerts to post: open ones unless they are muted, and those that ended.
+    """The alerts to post.
 
     One that goes on in another incident has the same labels there: its end would end both.
     """
-    return [_api_alert(alert, wall, external_url) for alert in alerts if _is_posted(alert)]
-
-
-def _is_posted(alert: Alert) -> bool:
-    if alert.ends_at is None:
-        return not alert.muted
-    return not alert.goes_on
+    return [_api_alert(alert, wall, external_url) for alert in alerts if not alert.goes_on]
 
 
 def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:
@@ -165,43 +159,34 @@ class Alertmanager:
         groups_itself=True,
     )
 
-    def __init__(
-        self,
-        urls: Sequence[str],
-        *,
-        name: str = "alertmanager",
-        http: HttpOptions | None = None,
-        external_url: str = "",
-    ) -> None:
-        """Check the settings; ``external_url`` is the link to more information.
+    def __init__(self, given: AlertmanagerSettings, context: ReceiverContext) -> None:
+        """Check the settings.
 
         Raises:
-            ValueError: there is no URL, or one cannot be used; the message names the setting.
+            ValueError: a URL cannot be used; the message names the setting.
 
         """
-        if not urls:
-            raise ValueError("alertmanager_urls must name at least one Alertmanager")
-        self.name = name
-        self._external_url = external_url
+        self.name = given.name
+        self._external_url = context.external_url
         self._members = [
             HttpPoster(
                 Secret(alerts_url(url)),
                 setting="alertmanager_urls",
-                http=http,
-                total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(urls)),
+                http=context.http,
+                total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(given.urls)),
             )
-            for url in urls
+            for url in given.urls
         ]
-        self._refused = [""] * len(urls)
+        self._refused = [""] * len(given.urls)
 
     def send(self, incident: Incident, wall: float) -> None:
         """Post the alerts of one incident, or end those that a stale one finds open."""
         labels = incident.labels
-        left = left_open(self._shown(labels, wall), labels, wall) if incident.is_stale else None
+        left = left_open(self._shown(labels), labels, wall) if incident.is_stale else None
         alerts = api_alerts(incident.alerts if left is None else left, wall, self._external_url)
         if not alerts:
             return
-        answers = [_error(member, alerts, wall) for member in self._members]
+        answers = [_error(member, alerts) for member in self._members]
         if len(self._members) > 1:
             self._log_new(answers)
         errors = [answer for answer in answers if answer is not None]
@@ -216,19 +201,21 @@ class Alertmanager:
         for member in self._members:
             member.close()
 
-    def _shown(self, labels: Mapping[str, str], wall: float) -> tuple[Shown, ...]:
+    def _shown(self, labels: Mapping[str, str]) -> tuple[Shown, ...]:
         """The open alerts with these labels; a member may know some that the others do not."""
-        answers = [_get(member, labels, wall) for member in self._members]
-        errors = [answer for answer in answers if isinstance(answer, HttpError)]
-        if len(errors) == len(answers):
+        errors: list[DeliveryError] = []
+        alerts: list[Shown] = []
+        for member in self._members:
+            try:
+                alerts += _get(member, labels)
+            except DeliveryError as error:  # noqa: PERF203 - a cluster has few members
+                errors.append(error)
+        if len(errors) == len(self._members):
             raise errors[0]
-        alerts = [
-            alert for answer in answers if not isinstance(answer, HttpError) for alert in answer
-        ]
         alerts.sort(key=lambda alert: alert.updatedAt)
         return tuple({tuple(sorted(alert.labels.items())): alert for alert in alerts}.values())
 
-    def _log_new(self, answers: Sequence[HttpError | None]) -> None:
+    def _log_new(self, answers: Sequence[DeliveryError | None]) -> None:
         texts = ["" if error is None else str(error) for error in answers]
         for text, before in zip(texts, self._refused, strict=True):
             if text not in ("", before):
@@ -236,61 +223,38 @@ class Alertmanager:
         self._refused = texts
 
 
-def _get(
-    member: HttpPoster, labels: Mapping[str, str], wall: float
-) -> tuple[Shown, ...] | HttpError:
-    """The open alerts with these labels at one member, or why it did not answer."""
+def _get(member: HttpPoster, labels: Mapping[str, str]) -> tuple[Shown, ...]:
+    """The open alerts with these labels at one member."""
+    answer = member.post(None, method="GET", address=lambda url: open_alerts_url(url, labels))
     try:
-        return shown(member.get(wall, address=lambda url: open_alerts_url(url, labels)))
-    except HttpError as error:
-        return error
+        return shown(answer)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return HttpError(f"{member.place}: no list of alerts", DeliveryOutcome.TRANSIENT)
+        text = f"{member.place}: no list of alerts"
+        raise DeliveryError(text, DeliveryOutcome.TRANSIENT) from None
 
 
-def _post(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> None:
-    """Post all alerts at once; if that is refused, one by one, since one may be invalid.
+def _error(member: HttpPoster, alerts: list[dict[str, Any]]) -> DeliveryError | None:
+    """Why the member has accepted none of the alerts; None if it has accepted one.
 
-    Raises:
-        HttpError: none was accepted.
-
+    If it refuses all together, each is posted alone: one may be invalid.
     """
     try:
-        not_a_page(member.post(to_json(alerts), wall), member.place)
-    except HttpError as error:
+        not_a_page(member.post(to_json(alerts)), member.place)
+    except DeliveryError as error:
         if error.answer is not DeliveryOutcome.REJECTED or len(alerts) == 1:
-            raise
-        refusals = [_refusal(member, alert, wall) for alert in alerts]
-        errors = [refusal for refusal in refusals if refusal is not None]
-        if len(errors) == len(alerts):
-            raise errors[0] from None
-
-
-def _error(member: HttpPoster, alerts: list[dict[str, Any]], wall: float) -> HttpError | None:
-    """Why the member has accepted none of the alerts; None if it has accepted one."""
-    try:
-        _post(member, alerts, wall)
-    except HttpError as error:
-        return error
-    return None
-
-
-def _refusal(member: HttpPoster, alert: dict[str, Any], wall: float) -> HttpError | None:
-    """Why this alert is refused, None if it is accepted; raises any error but a refusal."""
-    error = _error(member, [alert], wall)
-    if error is not None:
-        if error.answer is not DeliveryOutcome.REJECTED:
-            raise error
-        name, query = alert["labels"]["alertname"], alert["labels"]["query"]
-        log.warning("querypulse: %s of %s is not taken: %s", name, query, error)
-    return error
-
-
-def make(given: AlertmanagerSettings, context: ReceiverContext) -> Alertmanager:
-    """Make the cluster from its settings."""
-    return Alertmanager(
-        given.urls, name=given.name, http=context.http, external_url=context.external_url
-    )
+            return error
+    else:
+        return None
+    errors = []
+    for alert in alerts:
+        refusal = _error(member, [alert])
+        if refusal is not None and refusal.answer is not DeliveryOutcome.REJECTED:
+            return refusal
+        if refusal is not None:
+            name, query = alert["labels"]["alertname"], alert["labels"]["query"]
+            log.warning("querypulse: %s of %s is not taken: %s", name, query, refusal)
+            errors.append(refusal)
+    return errors[0] if len(errors) == len(alerts) else None
 
 
 def urls(given: AlertmanagerSettings) -> Sequence[str]:
@@ -298,4 +262,6 @@ def urls(given: AlertmanagerSettings) -> Sequence[str]:
     return given.urls
 
 
-TYPE = ReceiverType(AlertmanagerSettings, make, short_form={"urls": "alertmanager_urls"}, urls=urls)
+TYPE = ReceiverType(
+    AlertmanagerSettings, Alertmanager, short_form={"urls": "alertmanager_urls"}, urls=urls
+)

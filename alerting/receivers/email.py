@@ -8,16 +8,17 @@ import socket
 import ssl
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
 from hashlib import sha256
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta
 from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
 from ...core.secret import Secret
-from ...core.socket_deadline import SocketDeadline, pieces
+from ...core.socket_deadline import SocketDeadline, limiting
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
@@ -105,74 +106,49 @@ def _message_id(incident: Incident, which: str) -> str:
 # A connection to an SMTP server whose whole dialogue has one deadline.
 
 
-STEP_SECONDS = 5.0
 READY = 220
 """The server's greeting (RFC 5321, 4.2.3)."""
 GO_AHEAD = 354
 """The server waits for the message."""
 
 
-class SmtpConnection(SocketDeadline, smtplib.SMTP):
-    """``smtplib`` with a deadline; another thread may ``cut`` it."""
+class SmtpConnection(smtplib.SMTP):
+    """``smtplib`` with a deadline for the whole dialogue."""
 
-    def __init__(self, deadline: float) -> None:
-        SocketDeadline.__init__(self)
+    def __init__(self, exchange: SocketDeadline) -> None:
         # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
-        smtplib.SMTP.__init__(self, local_hostname=_own_name(), timeout=STEP_SECONDS)
-        self.deadline = deadline
+        super().__init__(local_hostname=_own_name())
+        self._exchange = exchange
+        self._tls: ssl.SSLContext | None = None
         self.has_data = False
         """Whether the message was sent, at least in part."""
-        self._tls: ssl.SSLContext | None = None
 
-    def connect_to(self, host: str, port: int, tls: ssl.SSLContext | None) -> None:
-        """Connect, with TLS from the start if a context is given."""
-        self._tls = tls
+    def open(self, host: str, port: int, tls: str, context: ssl.SSLContext) -> None:
+        """Connect, with TLS from the start, after STARTTLS, or not at all."""
         # The name that a certificate must be for; smtplib sets it only in its own constructor.
         self._host = host
+        self._tls = context if tls == "implicit" else None
         code, answer = self.connect(host, port)
         if code != READY:
             raise smtplib.SMTPConnectError(code, answer)
+        if tls == "starttls":
+            self.starttls(context=limiting(context))
+            self._exchange.bind(self.sock)
 
     def leave(self) -> None:
         """Say goodbye; the message has been accepted, so nothing that happens now matters."""
-        try:
+        with suppress(smtplib.SMTPException, OSError):
             self.quit()
-        except (smtplib.SMTPException, OSError):
-            return
-
-    def starttls(self, *args: Any, **kwargs: Any) -> tuple[int, bytes]:
-        """Switch to TLS within the time that is left."""
-        if self.sock is not None:
-            self.limit(self.sock)
-        answer = super().starttls(*args, **kwargs)
-        # The old socket object is detached.
-        self._socket = self.sock
-        return answer
-
-    def send(self, s: Any) -> None:
-        """Send within the time that is left."""
-        data = s.encode(self.command_encoding) if isinstance(s, str) else s
-        for piece in pieces(data):
-            if self.sock is not None:
-                self.limit(self.sock)
-            super().send(piece)
 
     def getreply(self) -> tuple[int, bytes]:
-        """Read an answer within the time that is left."""
-        if self.file is None and self.sock is not None:
-            self.file = self.reader(self.sock)
+        """Read an answer."""
         code, text = super().getreply()
         self.has_data = self.has_data or code == GO_AHEAD
         return code, text
 
-    def _get_socket(self, host: str, port: int, timeout: float) -> socket.socket:
-        made = self.connect_within(host, port, timeout)
-        if self._tls is None:
-            return made
-        secured = self._tls.wrap_socket(made, server_hostname=host, do_handshake_on_connect=False)
-        self.use(secured)
-        secured.do_handshake()
-        return secured
+    def _get_socket(self, host: str, port: int, _timeout: float) -> socket.socket:
+        made = self._exchange.connect(host, port)
+        return made if self._tls is None else self._exchange.secure(made, self._tls, host)
 
 
 def _own_name() -> str:
@@ -254,14 +230,8 @@ class Email:
 
     capabilities = ReceiverCapabilities(per_minute=30.0)
 
-    def __init__(
-        self,
-        given: EmailSettings,
-        password: Secret | None = None,
-        ca_file: str | None = None,
-        external_url: str = "",
-    ) -> None:
-        """Check the settings; ``external_url`` is the link to more information.
+    def __init__(self, given: EmailSettings, context: ReceiverContext) -> None:
+        """Check the settings.
 
         Raises:
             ValueError: an address, ``tls`` or the login cannot be used; the message names the
@@ -269,21 +239,16 @@ class Email:
 
         """
         self.name = given.name
+        self._given = given
         self._sender = _address("sender", given.sender)
-        self._to = [_address("to", one) for one in given.to]
+        self._to = [_address("to", address) for address in given.to]
         if given.tls == "none" and not is_loopback(given.host):
             raise ValueError("tls = 'none' is allowed only if host is this machine")
-        word = password.reveal() if password is not None else ""
-        for setting, text in (("user", given.user or ""), ("password", word)):
-            if not text.isascii():
-                raise ValueError(f"{setting} must be ASCII: SMTP allows nothing else")
-        self._given = given
-        self._password = password
-        self._ca_file = ca_file
-        self._external_url = external_url
+        self._password = _password(given, context)
+        self._ca_file = context.http.ca_file
+        self._external_url = context.external_url
         self._place = _place(given)
-        self._server: SmtpConnection | None = None
-        self._closed = False
+        self._exchange = SocketDeadline()
 
     def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``.
@@ -291,53 +256,53 @@ class Email:
         A message that is refused after its text is sent again with its headline only: filters
         dislike links and long texts.
         """
-        deadline = time.monotonic() + TOTAL_SECONDS
+        self._exchange.deadline = time.monotonic() + TOTAL_SECONDS
         given = self._given
-        for minimal in (False, True):
-            message = email_message(
-                incident, given.sender, given.to, wall, self._external_url, minimal=minimal
-            )
-            try:
-                self._deliver(message, deadline)
-            except smtplib.SMTPDataError as error:
-                if minimal or error.smtp_code < PERMANENT:
-                    raise self._failure(error) from None
-            else:
-                return
+        full, less = (
+            email_message(incident, given.sender, given.to, wall, self._external_url, minimal=less)
+            for less in (False, True)
+        )
+        try:
+            self._deliver(full)
+        except DeliveryError as error:
+            if error.status is None or error.status < PERMANENT:
+                raise
+            self._deliver(less)
 
     def close(self) -> None:
         """End the message being sent; it may be sent again."""
-        self._closed = True
-        if (server := self._server) is not None:
-            server.cut()
+        self._exchange.cut()
 
-    def _deliver(self, message: EmailMessage, deadline: float) -> None:
+    def _deliver(self, message: EmailMessage) -> None:
         """Send one message.
 
         Raises:
-            SMTPDataError: the server refused the text.
-            DeliveryError: it was not accepted for another reason.
+            DeliveryError: it was not accepted; with a status if the server refused the text.
 
         """
-        if self._closed:
+        if self._exchange.is_cut:
             raise DeliveryError(f"{self._place}: closed", DeliveryOutcome.TRANSIENT)
-        server = self._server = SmtpConnection(deadline)
+        server = SmtpConnection(self._exchange)
         try:
             self._converse(server, message)
-        except smtplib.SMTPDataError:
-            raise
         except (smtplib.SMTPException, OSError, ValueError) as error:
-            raise self._failure(error, has_data=server.has_data) from None
+            text, outcome = diagnose_smtp(error)
+            # A server that answers has not accepted the message (RFC 5321, 4.2.5).
+            answered = isinstance(error, smtplib.SMTPResponseException) and error.smtp_code > 0
+            raise DeliveryError(
+                f"{self._place} {text}",
+                outcome,
+                may_have_arrived=server.has_data and not answered,
+                status=error.smtp_code if isinstance(error, smtplib.SMTPDataError) else None,
+            ) from None
         finally:
             server.close()
-            self._server = None
 
     def _converse(self, server: SmtpConnection, message: EmailMessage) -> None:
         given = self._given
-        implicit = self._context() if given.tls == "implicit" else None
-        server.connect_to(given.host, given.port or PORTS[given.tls], implicit)
-        if given.tls == "starttls":
-            server.starttls(context=self._context())
+        # The authorities that all other receivers trust.
+        context = ssl.create_default_context(cafile=self._ca_file or DEFAULT_CA_BUNDLE_PATH)
+        server.open(given.host, given.port or PORTS[given.tls], given.tls, context)
         if given.user is not None and self._password is not None:
             server.login(given.user, self._password.reveal())
         refused = server.send_message(message, self._sender, self._to)
@@ -345,17 +310,19 @@ class Email:
             log.warning("querypulse: %s refused the recipient %s: %d", self._place, address, code)
         server.leave()
 
-    def _context(self) -> ssl.SSLContext:
-        # The authorities that all other receivers trust.
-        return ssl.create_default_context(cafile=self._ca_file or DEFAULT_CA_BUNDLE_PATH)
 
-    def _failure(self, error: Exception, *, has_data: bool = False) -> DeliveryError:
-        text, outcome = diagnose_smtp(error)
-        # A server that answers has not accepted the message (RFC 5321, 4.2.5).
-        answered = isinstance(error, smtplib.SMTPResponseException) and error.smtp_code > 0
-        return DeliveryError(
-            f"{self._place} {text}", outcome, may_have_arrived=has_data and not answered
-        )
+def _password(given: EmailSettings, context: ReceiverContext) -> Secret | None:
+    has_password = given.password is not None or given.password_file is not None
+    if given.password is not None and given.password_file is not None:
+        raise ValueError("give 'password' or 'password_file', not both")
+    if has_password != (given.user is not None):
+        raise ValueError("'user' and 'password' or 'password_file' go together")
+    password = context.secret("password") if has_password else None
+    word = password.reveal() if password is not None else ""
+    for setting, text in (("user", given.user or ""), ("password", word)):
+        if not text.isascii():
+            raise ValueError(f"{setting} must be ASCII: SMTP allows nothing else")
+    return password
 
 
 def _address(setting: str, text: str) -> str:
@@ -374,20 +341,9 @@ def _place(given: EmailSettings) -> str:
     return f"smtp://{host}:{given.port or PORTS[given.tls]}"
 
 
-def make(given: EmailSettings, context: ReceiverContext) -> Email:
-    """Make an e-mail receiver from its settings."""
-    has_password = given.password is not None or given.password_file is not None
-    if given.password is not None and given.password_file is not None:
-        raise ValueError("give 'password' or 'password_file', not both")
-    if has_password != (given.user is not None):
-        raise ValueError("'user' and 'password' or 'password_file' go together")
-    password = context.secret("password") if has_password else None
-    return Email(given, password, context.http.ca_file, context.external_url)
-
-
 def urls(given: EmailSettings) -> Sequence[str]:
     """The server."""
     return (_place(given),)
 
 
-TYPE = ReceiverType(EmailSettings, make, urls=urls)
+TYPE = ReceiverType(EmailSettings, Email, urls=urls)

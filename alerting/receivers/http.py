@@ -14,7 +14,7 @@ from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
-from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ProxyError
+from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
 
 from ...core.installed import VERSION
@@ -25,37 +25,14 @@ from ..retries import GONE_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, RATE_LIMIT_WAI
 from .receiver import (
     DeliveryError,
     HttpOptions,
-    Receiver,
     ReceiverCapabilities,
     ReceiverContext,
-    ReceiverType,
-    UrlReceiverSettings,
+    ReceiverSettings,
     public_part,
 )
 
-
-class DeadlineAdapter(SocketDeadline, HTTPAdapter):
-    """A transport of requests whose exchanges end by ``deadline``, in the head as in the body."""
-
-    def __init__(self) -> None:
-        SocketDeadline.__init__(self)
-        HTTPAdapter.__init__(self, max_retries=0)
-
-    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
-        """Make pools whose connections end by the deadline."""
-        super().init_poolmanager(*args, **kwargs)
-        self.poolmanager.pool_classes_by_scheme = self.pools()
-
-    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
-        """Make the pools behind a proxy likewise."""
-        manager = super().proxy_manager_for(*args, **kwargs)
-        manager.pool_classes_by_scheme = self.pools()
-        return manager
-
-
 # -- answer -----------------------------------------------------------------------------------
 # What an HTTP answer means for an alert.
-
 
 TOO_MANY_REQUESTS = 429
 TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
@@ -113,9 +90,8 @@ def parse_retry_after(text: str | None, now_wall: float) -> float | None:
 # -- transport failure ------------------------------------------------------------------------
 # Why a request got no answer, and what that means for an alert.
 
-
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
-NOTHING_LEFT = (ConnectTimeoutError, NewConnectionError, *AT_THE_PROXY)
+NOTHING_LEFT = (NewConnectionError, *AT_THE_PROXY)
 """Errors that occur before a request is sent."""
 
 UNTRUSTED = (ssl.SSLCertVerificationError, CertificateError)
@@ -178,60 +154,35 @@ def _reason(error: BaseException) -> str:
     return f"{type(error).__name__} ({detail})" if detail else type(error).__name__
 
 
-class Unlogged(logging.Filter):
-    """While entered, keeps this thread's requests, paths included, out of urllib3's debug log."""
-
-    def __enter__(self) -> None:
-        self._thread = threading.get_ident()
-        logging.getLogger("urllib3.connectionpool").addFilter(self)
-
-    def __exit__(self, *_: object) -> None:
-        logging.getLogger("urllib3.connectionpool").removeFilter(self)
-
-    def filter(self, _: logging.LogRecord) -> bool:
-        """Whether another thread wrote it."""
-        return threading.get_ident() != self._thread
-
-
 # -- http -------------------------------------------------------------------------------------
 
-
 TOTAL_SECONDS = 10.0
-CONNECT_SECONDS = 3.0
-READ_SECONDS = 5.0
-MAX_IDLE_SECONDS = 30.0
-"""A connection that was idle for longer is not used again: firewalls drop such ones silently, and
-the page would wait for a timeout.
-"""
 MAX_ANSWER_BYTES = 64 * 1024
 MAX_LIST_BYTES = 4 * 1024 * 1024
 USER_AGENT = f"querypulse/{VERSION}"
 
-HeadersAt = Callable[[float], Mapping[str, str]]
-"""Headers of one attempt, made for the Unix time at which it leaves."""
+_ours = threading.local()
+"""Whether this thread posts: then urllib3 logs nothing, or a path would be in its debug log."""
+logging.getLogger("urllib3.connectionpool").addFilter(lambda _: not getattr(_ours, "posts", False))
 
 
-class HttpError(DeliveryError):
-    """A post failed; ``status`` is the HTTP status, None without an answer.
+class DeadlineAdapter(SocketDeadline, HTTPAdapter):
+    """A transport of requests whose exchanges end by ``deadline``, in the head as in the body."""
 
-    ``body`` is the answer's first 64 KiB: for a decision, not to be shown.
-    """
+    def __init__(self) -> None:
+        SocketDeadline.__init__(self)
+        HTTPAdapter.__init__(self, max_retries=0)
 
-    def __init__(
-        self,
-        message: str,
-        answer: DeliveryOutcome,
-        *,
-        status: int | None = None,
-        body: bytes = b"",
-        retry_after: float | None = None,
-        may_have_arrived: bool = False,
-    ) -> None:
-        super().__init__(
-            message, answer, retry_after=retry_after, may_have_arrived=may_have_arrived
-        )
-        self.status = status
-        self.body = body
+    def init_poolmanager(self, *args: Any, **kwargs: Any) -> None:
+        """Make pools whose connections end by the deadline."""
+        super().init_poolmanager(*args, **kwargs)
+        self.poolmanager.pool_classes_by_scheme = self.pools()
+
+    def proxy_manager_for(self, *args: Any, **kwargs: Any) -> Any:
+        """Make the pools behind a proxy likewise."""
+        manager = super().proxy_manager_for(*args, **kwargs)
+        manager.pool_classes_by_scheme = self.pools()
+        return manager
 
 
 class HttpPoster:
@@ -239,8 +190,8 @@ class HttpPoster:
 
     It uses only the transport of requests. A ``Session`` adds what is unsafe for alerts:
     redirects (it reads their whole bodies even when it does not follow them), credentials from
-    ~/.netrc, cookies. A DNS lookup has no timeout at all, so
-    only a delivery's own thread may post.
+    ~/.netrc, cookies. Each attempt has a connection of its own: firewalls drop idle ones silently.
+    A DNS lookup has no timeout at all, so only a delivery's own thread may post.
     """
 
     def __init__(
@@ -251,93 +202,58 @@ class HttpPoster:
         http: HttpOptions | None = None,
         total_seconds: float = TOTAL_SECONDS,
     ) -> None:
-        """Check the URL and the options.
+        """Check the URL.
 
         Raises:
-            ValueError: it cannot be posted to; the message names ``setting`` or the option.
+            ValueError: it cannot be posted to; the message names ``setting``.
 
         """
         self._url = url
         self._setting = setting
         self._http = http or HttpOptions()
-        self._http.check()
         self.place = self._place(url.reveal())
         self._total_seconds = total_seconds
         self._wire = DeadlineAdapter()
         self._closing = threading.Event()
-        self._used_at = time.monotonic()
 
     def post(
         self,
-        body: bytes,
-        wall: float,
-        headers: HeadersAt = lambda _: {},
+        body: bytes | None,
+        headers: Mapping[str, str] = {},
         *,
         address: Callable[[str], str] = str,
         method: str = "POST",
     ) -> bytes:
-        """Post ``body`` at Unix time ``wall``; returns the first 64 KiB of a 2xx answer.
+        """Post ``body``; returns the first 64 KiB of a 2xx answer, of a ``GET`` the first 4 MiB.
 
         ``address`` makes of the URL the one to post to, on the same host. ``method`` may also be
         another one that may be repeated, such as ``PUT``.
 
         Raises:
-            HttpError: no 2xx came; the message shows scheme, host and status, nothing else.
+            DeliveryError: no 2xx came; the message shows scheme, host and status, nothing else.
 
         """
-        return self._exchange(
-            lambda url, now: self._send(method, url, body, headers(now)),
-            address,
-            wall,
-            MAX_ANSWER_BYTES,
-        )
-
-    def get(self, wall: float, *, address: Callable[[str], str]) -> bytes:
-        """The first 4 MiB of what a GET is answered with; else as ``post``."""
-        return self._exchange(
-            lambda url, _: self._send("GET", url, None, {}), address, wall, MAX_LIST_BYTES
-        )
-
-    def _exchange(
-        self,
-        send: Callable[[str, float], requests.Response],
-        address: Callable[[str], str],
-        wall: float,
-        most_bytes: int,
-    ) -> bytes:
-        """``send`` to a URL at a Unix time, and again if that may help."""
-        began = time.monotonic()
-        if began - self._used_at > MAX_IDLE_SECONDS:
-            self._wire.close()
-        self._wire.deadline = began + self._total_seconds
+        self._wire.deadline = time.monotonic() + self._total_seconds
         url = address(self._present_url())
         doubt = False
 
         def attempt() -> bytes:
             nonlocal doubt
             if self._closing.is_set():
-                raise HttpError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
-            now_wall = wall + time.monotonic() - began
+                raise DeliveryError(f"{self.place}: closed", DeliveryOutcome.TRANSIENT)
             try:
-                with send(url, now_wall) as response:
-                    answer = _read(response, most_bytes)
-                if classify(response.status_code) is not DeliveryOutcome.DELIVERED:
-                    raise self._unaccepted(response, answer, now_wall)
-            except HttpError as error:
+                return self._attempt(method, url, body, headers)
+            except DeliveryError as error:
                 # If one attempt may have arrived, so may the post, even if the next one fails.
                 doubt = error.may_have_arrived = error.may_have_arrived or doubt
                 raise
-            finally:
-                self._used_at = time.monotonic()
-            return answer
 
         return attempts(self._total_seconds, self._closing)(attempt)
 
     def close(self) -> None:
-        """Close the connection; a post in flight ends at once."""
+        """A post in flight ends at once, and no other begins."""
         self._closing.set()
         self._wire.cut()
-        self._wire.close()
 
     def _place(self, url: str) -> str:
         return public_part(url, setting=self._setting, allow_http=self._http.allow_http)
@@ -348,41 +264,45 @@ class HttpPoster:
         try:
             self.place = self._place(url)
         except ValueError as error:
-            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
+            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
         return url
 
-    def _send(
+    def _attempt(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> requests.Response:
-        fixed = {"User-Agent": USER_AGENT}
+    ) -> bytes:
+        fixed = {"User-Agent": USER_AGENT, "Connection": "close"}
         if body is not None:
             fixed["Content-Type"] = "application/json"
-        left = max(0.001, self._wire.seconds_left())
+        request = requests.Request(method, url, data=body, headers={**fixed, **headers})
+        _ours.posts = True
         try:
-            request = requests.Request(method, url, data=body, headers={**fixed, **headers})
-            with Unlogged():
-                return self._wire.send(
-                    request.prepare(),
-                    stream=True,
-                    timeout=(min(CONNECT_SECONDS, left), min(READ_SECONDS, left)),
-                    verify=self._http.verify,
-                    cert=self._http.cert,
-                    proxies=self._http.proxies(url),
-                )
+            with self._wire.send(
+                request.prepare(),
+                stream=True,
+                # Only TLS within the TLS of a proxy needs it; all else ends by the deadline.
+                timeout=self._total_seconds,
+                verify=self._http.verify,
+                cert=self._http.cert,
+                proxies=self._http.proxies(url),
+            ) as response:
+                answer = _read(response, MAX_LIST_BYTES if method == "GET" else MAX_ANSWER_BYTES)
         except (requests.RequestException, HTTPError, OSError) as error:
             text, outcome, may_have_arrived = diagnose(error)
-            raise HttpError(
+            raise DeliveryError(
                 f"{self.place} {text}", outcome, may_have_arrived=may_have_arrived
             ) from None
-
-    def _unaccepted(self, response: requests.Response, answer: bytes, now_wall: float) -> HttpError:
-        status = response.status_code
-        return HttpError(
+        finally:
+            _ours.posts = False
+            self._wire.close()
+        status, outcome = response.status_code, classify(response.status_code)
+        if outcome is DeliveryOutcome.DELIVERED:
+            return answer
+        raise DeliveryError(
             f"{self.place} answered {status}",
-            classify(status),
+            outcome,
             status=status,
             body=answer,
-            retry_after=wait_asked_for(status, response.headers.get("Retry-After"), now_wall),
+            retry_after=wait_asked_for(status, response.headers.get("Retry-After"), time.time()),
             may_have_arrived=status in MAY_HAVE_ARRIVED,
         )
 
@@ -394,109 +314,81 @@ def _read(response: requests.Response, most: int) -> bytes:
         return b""  # the status has come, and it decides
 
 
-# -- web page ---------------------------------------------------------------------------------
-# Recognises the login page of a proxy, which answers 2xx in place of a receiver.
+# -- receivers over http ------------------------------------------------------------------------
+
+BODY_DISLIKED = frozenset({400, 413, 422})
+"""Rejections that a smaller, plainer body may avoid."""
 
 
 def not_a_page(answer: bytes, place: str) -> bytes:
-    """The body of a 2xx answer of ``place``, if it is not HTML.
+    """The body of a 2xx answer of ``place``, if it is not HTML, such as a proxy's login page.
 
     Raises:
-        HttpError: it is HTML, which this receiver never sends.
+        DeliveryError: it is HTML, which this receiver never sends.
 
     """
     if answer.lstrip().startswith(b"<"):
         text = f"{place} answered 2xx with a page of HTML"
-        raise HttpError(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=True)
+        raise DeliveryError(text, DeliveryOutcome.MISCONFIGURED, may_have_arrived=True)
     return answer
 
 
-# -- minimal payload --------------------------------------------------------------------------
-# Retries with a minimal body if a receiver refuses the full one: a page must not depend on it.
+class HttpReceiver:
+    """A receiver at one URL; ``setting`` is what an unusable URL is reported under.
 
-
-BODY_DISLIKED = frozenset({400, 413, 422})
-"""The rejections that a smaller, plainer body may avoid."""
-
-
-def post_or_less(post: Callable[[bytes], bytes], full: bytes, less: bytes) -> bytes:
-    """Post ``full``; if the body is refused and ``less`` differs, post ``less``.
-
-    Raises:
-        HttpError: neither was accepted.
-
+    Chats take about one message a second.
     """
-    try:
-        return post(full)
-    except HttpError as error:
-        in_vain = error.answer is not DeliveryOutcome.REJECTED or error.status not in BODY_DISLIKED
-        if in_vain or less == full:
-            raise
-        doubt = error.may_have_arrived
-    try:
-        return post(less)
-    except HttpError as error:
-        error.may_have_arrived = error.may_have_arrived or doubt
-        raise
-
-
-# -- chats ------------------------------------------------------------------------------------
-# The incoming webhooks of chats: one message per incident.
-
-
-class Channel:
-    """One channel of a chat. Such webhooks take about one message a second."""
 
     capabilities = ReceiverCapabilities(per_minute=60.0)
     setting = "url"
-    """The setting that an unusable URL is reported under."""
 
     def __init__(
-        self,
-        url: Secret,
-        *,
-        name: str = "",
-        http: HttpOptions | None = None,
-        external_url: str = "",
+        self, given: ReceiverSettings, context: ReceiverContext, url: Secret | None = None
     ) -> None:
-        """Check the settings; ``external_url`` is the link to more information.
+        """Check the settings.
 
         Raises:
-            ValueError: ``url`` cannot be used; the message names the setting.
+            ValueError: one cannot be used; the message names it.
 
         """
-        self.name = name or type(self).__name__.lower()
-        self._external_url = external_url
-        self._poster = HttpPoster(url, setting=self.setting, http=http)
+        self.name = given.name
+        self.external_url = context.external_url
+        self.poster = HttpPoster(
+            url or context.secret("url"), setting=self.setting, http=context.http
+        )
 
     def post(
-        self, full: bytes, less: bytes, wall: float, check: Callable[[bytes, str], bytes]
+        self,
+        full: bytes,
+        less: bytes,
+        headers: Callable[[bytes], Mapping[str, str]] = lambda _: {},
     ) -> None:
-        """Post ``full``, or ``less`` if the chat refuses it.
+        """Post ``full``; if the body is refused and ``less`` differs, post ``less``.
 
-        ``check`` raises ``HttpError`` for the body of a 2xx answer that is not from the chat.
+        A page must not depend on its details. ``headers`` returns those of a body.
+
+        Raises:
+            DeliveryError: neither was accepted.
+
         """
-        place = self._poster.place
-        post_or_less(lambda body: check(self._poster.post(body, wall), place), full, less)
+        try:
+            self.check(self.poster.post(full, headers(full)))
+        except DeliveryError as error:
+            if less == full or error.status not in BODY_DISLIKED:
+                raise
+            doubt = error.may_have_arrived
+        else:
+            return
+        try:
+            self.check(self.poster.post(less, headers(less)))
+        except DeliveryError as error:
+            error.may_have_arrived = error.may_have_arrived or doubt
+            raise
+
+    def check(self, answer: bytes) -> None:
+        """Raise ``DeliveryError`` for the body of a 2xx answer that is not from the receiver."""
+        not_a_page(answer, self.poster.place)
 
     def close(self) -> None:
         """Close the connection."""
-        self._poster.close()
-
-
-def channel_type(
-    settings: type[UrlReceiverSettings],
-    kind: Callable[..., Receiver],
-    short_form: Mapping[str, str] | None = None,
-) -> ReceiverType:
-    """The declaration of a chat's receiver."""
-
-    def make(given: UrlReceiverSettings, context: ReceiverContext) -> Receiver:
-        return kind(
-            context.secret("url"),
-            name=given.name,
-            http=context.http,
-            external_url=context.external_url,
-        )
-
-    return ReceiverType(settings, make, one_of=("url", "url_file"), short_form=short_form or {})
+        self.poster.close()

@@ -23,10 +23,10 @@ from ..alert_text import (
     says,
     status,
 )
-from .http import HttpError, HttpPoster, not_a_page, post_or_less
+from .http import HttpReceiver
 from .receiver import (
     Address,
-    HttpOptions,
+    DeliveryError,
     HttpReceiverSettings,
     Key,
     ReceiverCapabilities,
@@ -53,6 +53,7 @@ MAX_EVENT_BYTES = 512_000
 SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
 LEFT_OUT = "left out: the event was larger than PagerDuty takes"
 ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
+"""In the body of a 400 that is not about the event."""
 
 
 def check_routing_key(routing_key: str) -> str:
@@ -68,11 +69,6 @@ def check_routing_key(routing_key: str) -> str:
             f"pagerduty_routing_key must have {ROUTING_KEY_CHARACTERS} characters, not {len(key)}"
         )
     return key
-
-
-def is_about_the_key(answer: bytes) -> bool:
-    """Whether the body of a 400 complains about the routing key, not about the event."""
-    return ABOUT_THE_KEY.search(answer) is not None
 
 
 def resolve_event(incident: Incident, routing_key: str) -> dict[str, Any]:
@@ -172,7 +168,6 @@ EVENTS_URLS = {
     "eu": "https://events.eu.pagerduty.com/v2/enqueue",
 }
 """By service region."""
-EVENTS_URL = EVENTS_URLS["us"]
 
 BAD_REQUEST = 400
 
@@ -189,93 +184,54 @@ class PagerDutySettings(
     url: Address | None = None
 
 
-class PagerDuty:
-    """Triggers and resolves through the Events API v2; the incident's key is the ``dedup_key``.
-
-    PagerDuty takes about 120 events a minute for each routing key.
-    """
-
-    capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
-
-    def __init__(
-        self,
-        routing_key: Secret,
-        *,
-        name: str = "pagerduty",
-        url: str = EVENTS_URL,
-        source: str | None = None,
-        client_url: str = "",
-        http: HttpOptions | None = None,
-    ) -> None:
-        """Check the settings; ``source`` is this machine's name unless given.
-
-        Raises:
-            ValueError: ``routing_key`` or ``url`` cannot be used; the message names the setting.
-
-        """
-        self.name = name
-        check_routing_key(routing_key.reveal())
-        self._routing_key = routing_key
-        self._source = source or socket.gethostname() or "unknown"
-        self._client_url = client_url
-        self._poster = HttpPoster(Secret(url), setting="pagerduty_url", http=http)
-
-    def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``. 202 means queued; the API reports no more."""
-        try:
-            key = check_routing_key(self._routing_key.reveal())
-        except ValueError as error:
-            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
-        full, less = self._bodies(incident, key)
-        post_or_less(lambda body: self._post(body, wall), full, less)
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._poster.close()
-
-    def _bodies(self, incident: Incident, key: str) -> tuple[bytes, bytes]:
-        if incident.ends_at is not None:
-            resolve = to_json(resolve_event(incident, key))
-            return resolve, resolve
-        full = trigger_event(incident, key, self._source, self._client_url)
-        less = minimal_trigger_event(incident, key, self._source)
-        return encode(full, incident), to_json(less)
-
-    def _post(self, body: bytes, wall: float) -> bytes:
-        try:
-            return not_a_page(self._poster.post(body, wall), self._poster.place)
-        except HttpError as error:
-            if error.status != BAD_REQUEST or not is_about_the_key(error.body):
-                raise
-            raise HttpError(
-                f"{error}: it does not know the routing key",
-                DeliveryOutcome.MISCONFIGURED,
-                status=error.status,
-                body=error.body,
-                retry_after=error.retry_after,
-                may_have_arrived=error.may_have_arrived,
-            ) from None
-
-
 def urls(given: PagerDutySettings) -> Sequence[str]:
     """Where events are posted."""
     return (given.url if given.url is not None else EVENTS_URLS[given.region],)
 
 
-def make(given: PagerDutySettings, context: ReceiverContext) -> PagerDuty:
-    """Make a PagerDuty service from its settings."""
-    return PagerDuty(
-        context.secret("routing_key"),
-        name=given.name,
-        url=urls(given)[0],
-        http=context.http,
-        client_url=context.external_url,
-    )
+class PagerDuty(HttpReceiver):
+    """Triggers and resolves through the Events API v2; the incident's key is the ``dedup_key``.
+
+    PagerDuty takes about 120 events a minute for each routing key. 202 means queued; the API
+    reports no more.
+    """
+
+    capabilities = ReceiverCapabilities(per_minute=100.0, stale_after_seconds=0.0)
+    setting = "pagerduty_url"
+
+    def __init__(self, given: PagerDutySettings, context: ReceiverContext) -> None:
+        """Check the settings, and the key; see ``HttpReceiver``."""
+        super().__init__(given, context, Secret(urls(given)[0]))
+        self._routing_key = context.secret("routing_key")
+        check_routing_key(self._routing_key.reveal())
+        self._source = socket.gethostname() or "unknown"
+
+    def send(self, incident: Incident, _wall: float) -> None:
+        """Send one incident; see ``Receiver.send``."""
+        try:
+            key = check_routing_key(self._routing_key.reveal())
+        except ValueError as error:
+            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
+        try:
+            self.post(*self._bodies(incident, key))
+        except DeliveryError as error:
+            if error.status == BAD_REQUEST and ABOUT_THE_KEY.search(error.body):
+                error.answer = DeliveryOutcome.MISCONFIGURED
+                error.args = (f"{error}: it does not know the routing key",)
+            raise
+
+    def _bodies(self, incident: Incident, key: str) -> tuple[bytes, bytes]:
+        if incident.ends_at is not None:
+            resolve = to_json(resolve_event(incident, key))
+            return resolve, resolve
+        full = trigger_event(incident, key, self._source, self.external_url)
+        less = minimal_trigger_event(incident, key, self._source)
+        return encode(full, incident), to_json(less)
 
 
 TYPE = ReceiverType(
     PagerDutySettings,
-    make,
+    PagerDuty,
     one_of=("routing_key", "routing_key_file"),
     short_form={
         "routing_key": "pagerduty_routing_key",

@@ -36,7 +36,8 @@ class DeliveryError(Exception):
 
     ``answer`` decides what happens next. ``retry_after`` is what the receiver asked for, in
     seconds. ``may_have_arrived``: the request was sent but no answer came, so the receiver may
-    still act on it.
+    still act on it. ``status`` is the HTTP status, None without one, and ``body`` the beginning of
+    the answer: for a decision, not to be shown.
     """
 
     def __init__(
@@ -46,11 +47,15 @@ class DeliveryError(Exception):
         *,
         retry_after: float | None = None,
         may_have_arrived: bool = False,
+        status: int | None = None,
+        body: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.answer = answer
         self.retry_after = retry_after
         self.may_have_arrived = may_have_arrived
+        self.status = status
+        self.body = body
 
 
 class ReceiverCapabilities(msgspec.Struct, frozen=True):
@@ -76,7 +81,7 @@ class Receiver(Protocol):
     name: str
     capabilities: ReceiverCapabilities
 
-    def send(self, incident: Incident, wall: float) -> None:
+    def send(self, incident: Incident, wall: float, /) -> None:
         """Send a firing, resolved or stale incident; ``wall`` is Unix time.
 
         Raises:

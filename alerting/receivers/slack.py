@@ -10,8 +10,8 @@ from ...core.states import DeliveryOutcome
 from ...core.text import shorten, to_json, utc
 from ..alert import Alert, Incident
 from ..alert_text import STATUS_PAGE, facts, headline_of, line, links, more_labels, others
-from .http import Channel, HttpError, channel_type
-from .receiver import UrlReceiverSettings
+from .http import HttpReceiver
+from .receiver import DeliveryError, ReceiverType, UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------
 # An incident as a Slack message.
@@ -121,7 +121,7 @@ class SlackSettings(UrlReceiverSettings, tag_field="type", tag="slack", frozen=T
     """An incoming webhook."""
 
 
-class Slack(Channel):
+class Slack(HttpReceiver):
     """A Slack channel with an incoming webhook.
 
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
@@ -129,23 +129,23 @@ class Slack(Channel):
 
     setting = "slack_webhook_url"
 
-    def send(self, incident: Incident, wall: float) -> None:
+    def send(self, incident: Incident, _wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
-        full = to_json(slack_message(incident, self._external_url))
-        self.post(full, to_json(minimal_message(incident)), wall, _accepted)
+        full = to_json(slack_message(incident, self.external_url))
+        self.post(full, to_json(minimal_message(incident)))
+
+    def check(self, answer: bytes) -> None:
+        """A 2xx counts only with the body "ok": any other body is not from Slack."""
+        if answer.strip() != ACCEPTED:
+            # An empty answer is a broken connection; another body comes from another server.
+            meant = DeliveryOutcome.MISCONFIGURED if answer.strip() else DeliveryOutcome.TRANSIENT
+            text = f"{self.poster.place} answered 2xx without Slack's 'ok'"
+            raise DeliveryError(text, meant, may_have_arrived=True)
 
 
-def _accepted(answer: bytes, place: str) -> bytes:
-    """A 2xx counts only with the body "ok": any other body is not from Slack."""
-    if answer.strip() == ACCEPTED:
-        return answer
-    # An empty answer is a broken connection; another body comes from another server.
-    meant = DeliveryOutcome.MISCONFIGURED if answer.strip() else DeliveryOutcome.TRANSIENT
-    raise HttpError(f"{place} answered 2xx without Slack's 'ok'", meant, may_have_arrived=True)
-
-
-TYPE = channel_type(
+TYPE = ReceiverType(
     SlackSettings,
     Slack,
-    {"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
+    one_of=("url", "url_file"),
+    short_form={"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
 )

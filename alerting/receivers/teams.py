@@ -8,8 +8,8 @@ from typing import Any
 from ...core.text import shorten, to_json, utc
 from ..alert import Incident
 from ..alert_text import facts, headline_of, line, links, more_labels, others
-from .http import Channel, channel_type, not_a_page
-from .receiver import UrlReceiverSettings
+from .http import HttpReceiver
+from .receiver import ReceiverType, UrlReceiverSettings
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
@@ -27,17 +27,17 @@ class TeamsSettings(UrlReceiverSettings, tag_field="type", tag="teams", frozen=T
     """The URL of a workflow "Post to a channel when a webhook request is received"."""
 
 
-class Teams(Channel):
+class Teams(HttpReceiver):
     """A Teams channel with a workflow; 202 means that the workflow has started.
 
     https://learn.microsoft.com/power-automate/teams/send-a-message-in-teams
     """
 
-    def send(self, incident: Incident, wall: float) -> None:
-        """Send one incident; see ``Receiver.send``. A workflow never answers with HTML."""
-        full = to_json(teams_message(incident, self._external_url))
+    def send(self, incident: Incident, _wall: float) -> None:
+        """Send one incident; see ``Receiver.send``."""
+        full = to_json(teams_message(incident, self.external_url))
         less = to_json(minimal_message(incident))
-        self.post(full if len(full) <= MAX_MESSAGE_BYTES else less, less, wall, not_a_page)
+        self.post(full if len(full) <= MAX_MESSAGE_BYTES else less, less)
 
 
 def teams_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
@@ -110,4 +110,4 @@ def _buttons(ways: Mapping[str, str]) -> list[dict[str, Any]]:
     ]
 
 
-TYPE = channel_type(TeamsSettings, Teams)
+TYPE = ReceiverType(TeamsSettings, Teams, one_of=("url", "url_file"))

@@ -9,14 +9,13 @@ from hashlib import sha256
 from hmac import digest
 from typing import Any, Literal
 
-from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
 from ..alert import Alert, Incident
 from ..alert_text import headline_of, shown_annotations, status
-from .http import HttpError, HttpPoster, post_or_less
+from .http import HttpReceiver
 from .receiver import (
-    HttpOptions,
+    DeliveryError,
     ReceiverCapabilities,
     ReceiverContext,
     ReceiverType,
@@ -206,7 +205,7 @@ def message_id(incident: Incident) -> str:
 def signed_headers(
     keys: Sequence[bytes], identity: str, wall: float, body: bytes
 ) -> dict[str, str]:
-    """The three headers for one attempt at Unix time ``wall``; receivers allow about 5 minutes.
+    """The three headers of a message at Unix time ``wall``; receivers allow about 5 minutes.
 
     Each key signs: a receiver that knows one of them is content.
     """
@@ -237,37 +236,22 @@ class WebhookSettings(
     format: Literal["alertmanager", "raw"] = "alertmanager"
 
 
-class Webhook:
+class Webhook(HttpReceiver):
     """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or our own
-    ("raw"), signed with each of ``secrets``: there are two during a rotation.
+    ("raw"), signed with each of ``secret_files``: there are two during a rotation.
 
     ``Idempotency-Key`` is the same for every attempt to send the same message.
     """
 
     capabilities = ReceiverCapabilities()
+    setting = "webhook_url"
 
-    def __init__(
-        self,
-        url: Secret,
-        *,
-        name: str = "webhook",
-        secrets: Sequence[Secret] = (),
-        format: Literal["alertmanager", "raw"] = "alertmanager",  # noqa: A002 - the setting's name
-        http: HttpOptions | None = None,
-        external_url: str = "",
-    ) -> None:
-        """Check the settings; ``external_url`` is the link to more information.
-
-        Raises:
-            ValueError: ``url`` or a secret cannot be used; the message names the setting.
-
-        """
-        self.name = name
-        self._secrets = tuple(secrets)
+    def __init__(self, given: WebhookSettings, context: ReceiverContext) -> None:
+        """Check the settings, and the secrets; see ``HttpReceiver``."""
+        super().__init__(given, context)
+        self._format = given.format
+        self._secrets = context.secret_files("secret_files")
         self._signing_keys()
-        self._format = format
-        self._external_url = external_url
-        self._poster = HttpPoster(url, setting="webhook_url", http=http)
 
     def send(self, incident: Incident, wall: float) -> None:
         """Send one incident; see ``Receiver.send``."""
@@ -275,46 +259,30 @@ class Webhook:
         try:
             keys = self._signing_keys()
         except ValueError as error:
-            raise HttpError(str(error), DeliveryOutcome.MISCONFIGURED) from None
+            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
 
-        def post(body: bytes) -> bytes:
-            def headers(attempt_wall: float) -> dict[str, str]:
-                signed = signed_headers(keys, identity, attempt_wall, body) if keys else {}
-                return {"Idempotency-Key": identity, **signed}
-
-            return self._poster.post(body, wall, headers)
+        def headers(body: bytes) -> dict[str, str]:
+            signed = signed_headers(keys, identity, wall, body) if keys else {}
+            return {"Idempotency-Key": identity, **signed}
 
         full, less = (self._body(incident, identity, plain=plain) for plain in (False, True))
-        post_or_less(post, full if len(full) <= MAX_BODY_BYTES else less, less)
+        self.post(full if len(full) <= MAX_BODY_BYTES else less, less, headers)
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._poster.close()
+    def check(self, answer: bytes) -> None:
+        """Any body will do: it is a server of our own."""
 
     def _body(self, incident: Incident, identity: str, *, plain: bool) -> bytes:
         if self._format == "raw":
-            return to_json(raw_message(incident, identity, self._external_url, plain=plain))
-        return to_json(message(incident, self.name, self._external_url, plain=plain))
+            return to_json(raw_message(incident, identity, self.external_url, plain=plain))
+        return to_json(message(incident, self.name, self.external_url, plain=plain))
 
     def _signing_keys(self) -> list[bytes]:
         return [signing_key(secret.reveal()) for secret in self._secrets]
 
 
-def make(given: WebhookSettings, context: ReceiverContext) -> Webhook:
-    """Make a webhook from its settings."""
-    return Webhook(
-        context.secret("url"),
-        name=given.name,
-        secrets=context.secret_files("secret_files"),
-        format=given.format,
-        http=context.http,
-        external_url=context.external_url,
-    )
-
-
 TYPE = ReceiverType(
     WebhookSettings,
-    make,
+    Webhook,
     one_of=("url", "url_file"),
     short_form={
         "url": "webhook_url",

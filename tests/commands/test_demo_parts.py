@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 import requests
 from support.patience import PATIENCE_SECONDS, until
+from support.receivers import at
 
 from querypulse.alerting.alert import Alert, Incident, incident_labels
-from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.commands.demo import demo as demo_module
 from querypulse.commands.demo import pipeline as telemetry_module
 from querypulse.commands.demo.demo import (
@@ -36,7 +36,6 @@ from querypulse.commands.demo.pipeline import (
     telemetry,
 )
 from querypulse.commands.demo.scenarios import DemoSettings
-from querypulse.core.secret import Secret
 from querypulse.examples.delta.delta_pipeline import DeltaPipeline
 from querypulse.exporter.status import QueryStatus
 from querypulse.sidecar import QueryFailure
@@ -155,7 +154,7 @@ def alert(query, *, ends_at=None):
 
 
 def test_our_own_webhook_arrives_as_a_page(receiver):
-    webhook = Webhook(Secret(receiver.url))
+    webhook = at("webhook", receiver.url)
     labels = incident_labels("etl", "bronze", {})
     for ends_at in (None, 1500.0):
         alerts = (alert("bronze", ends_at=ends_at),)

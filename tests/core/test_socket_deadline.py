@@ -80,26 +80,27 @@ def test_address_that_never_answers_leaves_time_for_the_next_one(monkeypatch):
 
         def close(self): ...
 
-    monkeypatch.setattr(socket, "socket", FakeSocket)
+    monkeypatch.setattr(socket_deadline, "PlainSocket", FakeSocket)
     monkeypatch.setattr(socket_deadline, "time", SimpleNamespace(monotonic=clock))
     made = SocketDeadline()
     made.deadline = clock.now + 2.0
 
-    connected = made.connect_within("driver", PORT)
+    connected = made.connect("driver", PORT)
     assert (connected.address, connected.seconds) == (server, pytest.approx(1.0))
 
 
 def test_step_limits_an_address_that_never_answers(monkeypatch, black_hole):
     """Without the step, the exchange would have an hour."""
+    monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", 0.05)
     resolving_to(monkeypatch, (socket.AF_INET, black_hole))
 
     with pytest.raises(TimeoutError):
-        exchange(3600.0).connect_within("driver", black_hole[1], step_seconds=0.05)
+        exchange(3600.0).connect("driver", black_hole[1])
 
 
 def test_no_time_is_left(server):
     with pytest.raises(TimeoutError):
-        exchange(0.0).connect_within(*server.getsockname())
+        exchange(0.0).connect(*server.getsockname())
 
 
 @pytest.mark.fault(
@@ -112,7 +113,7 @@ def test_address_family_that_the_kernel_lacks_is_skipped(monkeypatch, server):
         (socket.AF_INET, server.getsockname()),
     )
 
-    with exchange(PATIENCE_SECONDS).connect_within("driver", 80) as connected:
+    with exchange(PATIENCE_SECONDS).connect("driver", 80) as connected:
         assert connected.getpeername() == server.getsockname()
 
 
@@ -120,8 +121,8 @@ def test_lack_of_sockets_is_reported_as_it_is(monkeypatch, server):
     def none_left(*_):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(socket, "socket", none_left)
+    monkeypatch.setattr(socket_deadline, "PlainSocket", none_left)
 
     with pytest.raises(OSError, match="Too many open files") as raised:
-        exchange(PATIENCE_SECONDS).connect_within(*server.getsockname())
+        exchange(PATIENCE_SECONDS).connect(*server.getsockname())
     assert raised.value.errno == errno.EMFILE

@@ -10,28 +10,18 @@ import pytest
 from support.deliveries import incident
 from support.http_double import HttpDouble, raw, reply
 from support.patience import PATIENCE_SECONDS
+from support.receivers import at, webhook
 
 from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers.alertmanager import Alertmanager
-from querypulse.alerting.receivers.http import HttpError
-from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.slack import Slack
-from querypulse.alerting.receivers.teams import Teams
-from querypulse.alerting.receivers.webhook import Webhook
+from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
 from querypulse.core.guard import Guard
-from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
 
 CHUNK = b"x" * 1_000_000
 AT_MOST_BYTES = 5_000_000
 LOGIN_PAGE = b"\n<!DOCTYPE html><html>Please log in</html>"
-MAKE = {
-    "pagerduty": lambda url: PagerDuty(Secret("R" * 32), url=url),
-    "alertmanager": lambda url: Alertmanager([url]),
-    "slack": lambda url: Slack(Secret(url)),
-    "teams": lambda url: Teams(Secret(url)),
-}
+SURE = ("pagerduty", "alertmanager", "slack", "teams")
 
 
 @pytest.mark.fault(
@@ -39,10 +29,10 @@ MAKE = {
     "A proxy answers 200 with its login page, in place of PagerDuty, an Alertmanager, Slack or Teams",
     "It does not count as delivered; the alert is kept",
 )
-@pytest.mark.parametrize("kind", MAKE)
+@pytest.mark.parametrize("kind", SURE)
 def test_login_page_of_a_proxy_is_no_delivery(kind):
     with HttpDouble(otherwise=reply(200, {"Content-Type": "text/html"}, LOGIN_PAGE)) as double:
-        delivery = Delivery(MAKE[kind](double.url), Guard())
+        delivery = Delivery(at(kind, double.url), Guard())
         delivery.start()
         delivery.offer((incident(),))
         assert delivery.flush(PATIENCE_SECONDS) is False
@@ -110,11 +100,11 @@ def test_attempt_ends_though_the_answer_lies_and_costs_bounded_memory(lie):
     answer, meant = LIES[lie]
     outcome = None
     with HttpDouble(otherwise=answer) as double:
-        receiver = Webhook(Secret(f"{double.url}/hook"))
+        receiver = webhook(double)
         tracemalloc.start()
         try:
             receiver.send(incident(), time.time())
-        except HttpError as error:
+        except DeliveryError as error:
             outcome = error.answer
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
@@ -134,7 +124,7 @@ def test_attempt_ends_though_the_answer_lies_and_costs_bounded_memory(lie):
 def test_receiver_with_a_clock_of_1970_or_2099_delays_no_page_for_long(status, year):
     wrong = formatdate((year - 1970) * 365.25 * 86400.0, usegmt=True)
     with HttpDouble(otherwise=reply(status, {"Retry-After": wrong, "Date": wrong})) as double:
-        delivery = Delivery(Webhook(Secret(double.url)), Guard())
+        delivery = Delivery(webhook(double), Guard())
         delivery.start()
         delivery.offer((incident(),))
         assert delivery.flush(PATIENCE_SECONDS) is False

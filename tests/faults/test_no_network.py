@@ -10,12 +10,11 @@ import pytest
 from support.deliveries import incident
 from support.http_double import HttpDouble
 from support.patience import PATIENCE_SECONDS
+from support.receivers import at
 
 from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.guard import Guard
-from querypulse.core.secret import Secret
-from querypulse.core.socket_deadline import SocketDeadline
+from querypulse.core.socket_deadline import PlainSocket
 from querypulse.core.states import DeliveryOutcome
 
 
@@ -36,7 +35,7 @@ def no_name(*_, **__):
 
 NETWORKS = {
     "connection refused": None,
-    "network unreachable": (SocketDeadline, "_connected", unreachable),
+    "network unreachable": (PlainSocket, "connect", unreachable),
     "no DNS": (socket, "getaddrinfo", no_name),
 }
 
@@ -48,7 +47,7 @@ NETWORKS = {
 )
 @pytest.mark.parametrize("network", NETWORKS)
 def test_alert_waits_for_the_network(network, port, monkeypatch):
-    receivers = [Webhook(Secret(f"http://localhost:{port}/{name}")) for name in ("pager", "chat")]
+    receivers = [at("webhook", f"http://localhost:{port}/{name}") for name in ("pager", "chat")]
     deliveries = [Delivery(receiver, Guard()) for receiver in receivers]
     before = set(threading.enumerate())
     with monkeypatch.context() as without:

@@ -1,12 +1,13 @@
-"""Receivers for tests: they send to a double, with made-up secrets."""
+"""Receivers for tests, made from settings: they send to a double, with made-up secrets."""
 
 from __future__ import annotations
 
 import base64
+from typing import Any
 
-from querypulse.alerting.receivers.pagerduty import PagerDuty
-from querypulse.alerting.receivers.webhook import Webhook
-from querypulse.core.secret import Secret
+from querypulse.alerting.receivers.receiver import Receiver
+from querypulse.settings import receivers as receivers_from_settings
+from querypulse.settings.settings import Settings
 
 from .http_double import HttpDouble
 from .pagerduty_double import PagerDutyDouble
@@ -15,11 +16,30 @@ SIGNING_KEY = bytes(range(24))
 SIGNING_SECRET = "whsec_" + base64.b64encode(SIGNING_KEY).decode()
 NEXT_SIGNING_SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
+OWN = {"pagerduty": {"routing_key": ROUTING_KEY}, "raw": {"type": "webhook", "format": "raw"}}
+KINDS = ("webhook", "raw", "pagerduty", "alertmanager", "slack", "teams")
+"""Every kind of receiver over HTTP, the webhook in both formats."""
 
 
-def webhook(double: HttpDouble, **options) -> Webhook:
-    return Webhook(Secret(f"{double.url}/hook"), **options)
+def receiver(kind: str, *, external_url: str | None = None, **table: Any) -> Receiver:
+    """The receiver of one table of the setting ``receivers``; its name is its kind."""
+    given = {"type": kind, "name": kind, **OWN.get(kind, {}), **table}
+    if "routing_key_file" in given:
+        del given["routing_key"]
+    settings = Settings(receivers=[given], external_url=external_url)
+    (made,) = receivers_from_settings.receivers(settings)
+    return made
 
 
-def pagerduty(double: PagerDutyDouble, **options) -> PagerDuty:
-    return PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url, source="driver-1", **options)
+def at(kind: str, url: str, **table: Any) -> Receiver:
+    """A receiver of this kind that sends to ``url``."""
+    where = {"urls": [url]} if kind == "alertmanager" else {"url": url}
+    return receiver(kind, **where, **table)
+
+
+def webhook(double: HttpDouble, **table: Any) -> Receiver:
+    return at("webhook", f"{double.url}/hook", **table)
+
+
+def pagerduty(double: PagerDutyDouble, **table: Any) -> Receiver:
+    return at("pagerduty", double.enqueue_url, **table)

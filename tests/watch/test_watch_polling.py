@@ -16,6 +16,7 @@ from support.http_double import HttpDouble, drip, raw, reply
 from support.patience import PATIENCE_SECONDS
 from support.watching import published_driver, serving
 
+from querypulse.core import socket_deadline
 from querypulse.core.secret import Secret
 from querypulse.exporter.server import Tls
 from querypulse.watch import client as client_module
@@ -182,7 +183,7 @@ def test_running_out_of_sockets_is_not_a_poll(monkeypatch):
     def no_more(*_, **__):
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(socket, "socket", no_more)
+    monkeypatch.setattr(socket_deadline, "PlainSocket", no_more)
     with pytest.raises(OSError, match="Too many"):
         seen("http://10.0.0.1:9719")
 

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1250, 11),
     "listener": (9700, 40),
     "exporter": (2590, 9),
-    "alerting": (9150, 50),
+    "alerting": (8900, 50),
     "settings": (1990, 9),
     "sidecar": (2480, 9),
     "watch": (1800, 7),

@@ -16,21 +16,14 @@ from support.ending import NEVER, ended
 from support.http_double import HttpDouble, held, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS
+from support.receivers import ROUTING_KEY, pagerduty, webhook
 
 from querypulse.alerting import retries
 from querypulse.alerting.delivery import Delivery
-from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import Receiver
-from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.guard import Guard
-from querypulse.core.secret import Secret
 
-ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
 PAGE = incident()
-
-
-def webhook(double: HttpDouble) -> Webhook:
-    return Webhook(Secret(double.url))
 
 
 @contextmanager
@@ -47,7 +40,7 @@ def delivering(receiver: Receiver, **options) -> Iterator[Delivery]:
 def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
     with (
         PagerDutyDouble() as double,
-        delivering(PagerDuty(Secret(ROUTING_KEY), url=double.enqueue_url)) as delivery,
+        delivering(pagerduty(double)) as delivery,
     ):
         yield double, delivery
 
@@ -159,11 +152,12 @@ EXIT_SCRIPT = """
 import atexit, sys
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.delivery import Delivery
-from querypulse.core.secret import Secret
-from querypulse.alerting.receivers.webhook import Webhook
 from querypulse.core.guard import Guard
+from querypulse.settings.receivers import receivers
+from querypulse.settings.settings import Settings
 
-delivery = Delivery(Webhook(Secret(sys.argv[1])), Guard())
+(webhook,) = receivers(Settings(webhook_url=sys.argv[1]))
+delivery = Delivery(webhook, Guard())
 delivery.start()
 labels = {"alertname": "StreamingQueryFailed", "app": "etl", "query": "a", "severity": "critical"}
 

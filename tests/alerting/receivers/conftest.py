@@ -6,6 +6,7 @@ import pytest
 import tenacity
 
 from querypulse.alerting.receivers import alertmanager, email, http
+from querypulse.core import socket_deadline
 
 LONG_SECONDS = 3600.0
 
@@ -16,8 +17,7 @@ def long_deadlines(monkeypatch):
     monkeypatch.setitem(http.HttpPoster.__init__.__kwdefaults__, "total_seconds", LONG_SECONDS)
     monkeypatch.setattr(alertmanager, "TOTAL_SECONDS", LONG_SECONDS)
     monkeypatch.setattr(email, "TOTAL_SECONDS", LONG_SECONDS)
-    monkeypatch.setattr(http, "CONNECT_SECONDS", LONG_SECONDS)
-    monkeypatch.setattr(http, "READ_SECONDS", LONG_SECONDS)
+    monkeypatch.setattr(socket_deadline, "CONNECT_SECONDS", LONG_SECONDS)
 
 
 @pytest.fixture(autouse=True)

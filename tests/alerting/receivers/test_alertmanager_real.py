@@ -3,12 +3,13 @@
 import time
 
 import pytest
+from support import receivers
 from support.alertmanager import Notifications, RealAlertmanager
 from support.receiver_incidents import alert, holding, incident
+from support.receivers import at
 
 from querypulse.alerting.alert import Incident, incident_key, incident_labels
 from querypulse.alerting.receivers import alertmanager
-from querypulse.alerting.receivers.alertmanager import Alertmanager
 from querypulse.alerting.receivers.webhook import message
 
 pytestmark = [pytest.mark.alertmanager, pytest.mark.slow]
@@ -30,9 +31,9 @@ def real(tmp_path_factory):
 
 @pytest.fixture
 def receiver(real):
-    receiver = Alertmanager([real.url], external_url="http://127.0.0.1:9719/")
-    yield receiver
-    receiver.close()
+    made = at("alertmanager", real.url, external_url="http://127.0.0.1:9719/")
+    yield made
+    made.close()
 
 
 def fresh(*queries, ends_at=None, **texts):
@@ -48,7 +49,7 @@ def test_firing_alert_is_shown_and_its_end_is_announced(real, receiver):
 
     assert shown["labels"] == sent.alerts[0].labels
     assert shown["annotations"] == sent.alerts[0].annotations
-    assert shown["generatorURL"] == "http://127.0.0.1:9719/"
+    assert shown["generatorURL"] == "http://127.0.0.1:9719"
     assert firing["alerts"][0]["annotations"]["stack"] == 'a\n"b" <c> é'
 
     receiver.send(incident("shown", starts_at=sent.starts_at, ends_at=time.time()), time.time())
@@ -146,8 +147,8 @@ def test_our_webhook_message_matches_alertmanagers_own(real, receiver):
 
 
 def test_member_that_is_down_does_not_block_the_others(real):
-    receiver = Alertmanager(["http://127.0.0.1:9", real.url])
-    receiver.send(fresh("cluster"), time.time())
-    receiver.close()
+    made = receivers.receiver("alertmanager", urls=["http://127.0.0.1:9", real.url])
+    made.send(fresh("cluster"), time.time())
+    made.close()
 
     assert "cluster" in real.alerts()

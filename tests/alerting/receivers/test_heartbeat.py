@@ -6,21 +6,29 @@ import uuid
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from msgspec.structs import replace
 from support.clock import Clock
 from support.ending import ended
 from support.http_double import HttpDouble, held, raw, reply
 from support.patience import PATIENCE_SECONDS, until
-from support.receiver_incidents import ONE, incident
+from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 
 from querypulse.alerting import retries
-from querypulse.alerting.heartbeat import Heartbeat, Ping
+from querypulse.alerting.heartbeat import (
+    LEAST_SECONDS,
+    START,
+    Heartbeat,
+    Ping,
+    due_at,
+    ping_of,
+    ping_url,
+)
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 
 HEALTHY = Ping("", "healthy")
 FAIL = Ping("/fail", "bronze failed")
 WARNING = incident(name="StreamingQueryLagging", severity="warning")
-NOW = 1_800_000_000.0
 
 
 @pytest.fixture
@@ -47,7 +55,7 @@ def heartbeat(double, clock):
 
 def made(double, clock, **options):
     url = Secret(f"{double.url}/ping/check-1")
-    return Heartbeat(url, Guard(), clock=clock, wall=lambda: NOW, **options)
+    return Heartbeat(url, Guard(), clock=clock, **options)
 
 
 def settled(heartbeat, pings=1):
@@ -59,7 +67,7 @@ def beaten(heartbeat, clock, seconds, *incidents):
     """Beat this many seconds later, and wait for the ping that follows, if any."""
     before = sum(heartbeat.outcomes.values())
     clock.now += seconds
-    heartbeat.beat(incidents)
+    heartbeat.offer(ping_of(incidents))
     with heartbeat._changed:
         pinging = heartbeat._next is not None or heartbeat._last_at == clock.now
     if pinging:
@@ -125,7 +133,7 @@ def test_beat_does_not_wait_for_a_ping(double, clock):
     heartbeat = made(double, clock)
     heartbeat.start()
     double.wait_for(1)
-    ended(lambda: heartbeat.beat([ONE]))
+    ended(lambda: heartbeat.offer(ping_of([ONE])))
     answer.set()
     heartbeat.close(PATIENCE_SECONDS)
 
@@ -238,10 +246,64 @@ def test_fork_of_the_driver_pings_nothing(heartbeat, double, clock):
     child = os.fork()
     if child == 0:
         clock.now += 3600
-        heartbeat.beat([ONE])
+        heartbeat.offer(ping_of([ONE]))
         heartbeat.close(PATIENCE_SECONDS)
         os._exit(0)
     _, status = os.waitpid(child, 0)
 
     assert os.waitstatus_to_exitcode(status) == 0
     assert paths(double) == ["/start"]
+
+
+# -- what it says ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("incidents", "path", "text"),
+    [
+        ([], "", "healthy"),
+        ([ENDED_ONE], "", "healthy"),
+        ([WARNING], "", "healthy; 1 not critical or silenced"),
+        ([replace(ONE, muted="silenced until noon")], "", "healthy; 1 not critical or silenced"),
+        ([WARNING, ONE], "/fail", "bronze failed"),
+        (
+            [ONE, SEVERAL],
+            "/fail",
+            "bronze failed\n[etl] 5 queries failed: ConcurrentAppendException "
+            "(bronze, silver, gold, alerts, audit)",
+        ),
+    ],
+)
+def test_only_an_unmuted_critical_incident_is_a_failure(incidents, path, text):
+    assert ping_of(incidents) == Ping(path, text)
+
+
+def test_long_text_is_cut():
+    assert len(ping_of([incident(summary="x" * 90_000)]).text) == 2000
+
+
+@pytest.mark.parametrize(
+    ("ping", "last", "seconds"),
+    [
+        (HEALTHY, HEALTHY, 60),
+        (FAIL, FAIL, 60),
+        (FAIL, HEALTHY, LEAST_SECONDS),
+        (HEALTHY, FAIL, LEAST_SECONDS),
+        (HEALTHY, START, LEAST_SECONDS),
+        (HEALTHY, None, LEAST_SECONDS),
+    ],
+)
+def test_change_does_not_wait_for_the_interval(ping, last, seconds):
+    """A check still accepts only five pings a minute."""
+    assert due_at(ping, last, 1000.0, 60.0) == 1000 + seconds
+
+
+def test_interval_below_the_minimum_is_kept():
+    assert due_at(FAIL, HEALTHY, 1000.0, 1.0) == 1001
+
+
+def test_signal_is_added_before_the_query_of_the_url():
+    assert ping_url("https://h/p/uuid/?create=1", "/fail", "r-1") == (
+        "https://h/p/uuid/fail?create=1&rid=r-1"
+    )
+    assert ping_url("https://h/p/uuid", "", "r-1") == "https://h/p/uuid?rid=r-1"

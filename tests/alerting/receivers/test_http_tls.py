@@ -13,12 +13,10 @@ from support.http_double import HttpDouble, raw, reply
 from support.patience import PATIENCE_SECONDS
 from support.tls import Authority
 
-from querypulse.alerting.receivers.http import HttpError, HttpPoster
-from querypulse.alerting.receivers.receiver import HttpOptions
+from querypulse.alerting.receivers.http import HttpPoster
+from querypulse.alerting.receivers.receiver import DeliveryError, HttpOptions
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
-
-NOW = 1_800_000_000.0
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +30,13 @@ def post(url, body=b"{}", **options):
         Secret(url), setting="webhook_url", http=HttpOptions(**options), total_seconds=total
     )
     try:
-        return poster.post(body, NOW)
+        return poster.post(body)
     finally:
         poster.close()
 
 
 def refusal(url, **options):
-    with pytest.raises(HttpError) as caught:
+    with pytest.raises(DeliveryError) as caught:
         post(url, **options)
     return caught.value
 
@@ -167,7 +165,7 @@ def test_server_that_does_not_read_cannot_hold_up_a_post(authority, secured):
     with NonReading(tls=authority.server() if secured else None) as double:
         body = b"x" * 16_000_000
         options = {"ca_file": authority.ca_file, "total_seconds": 0.5}
-        with pytest.raises(HttpError) as caught:
+        with pytest.raises(DeliveryError) as caught:
             ended(lambda: post(double.url, body, **options))
 
         assert caught.value.answer is DeliveryOutcome.TRANSIENT
@@ -190,13 +188,13 @@ def test_file_that_vanished_later_is_a_misconfiguration(authority, tmp_path):
             Secret(double.url), setting="webhook_url", http=HttpOptions(ca_file=str(bundle))
         )
         bundle.unlink()
-        with pytest.raises(HttpError) as missing:
-            poster.post(b"{}", NOW)
+        with pytest.raises(DeliveryError) as missing:
+            poster.post(b"{}")
         bundle.write_text("no certificate\n")
-        with pytest.raises(HttpError) as garbage:
-            poster.post(b"{}", NOW)
+        with pytest.raises(DeliveryError) as garbage:
+            poster.post(b"{}")
         bundle.write_text(Path(authority.ca_file).read_text())
-        poster.post(b"{}", NOW)
+        poster.post(b"{}")
 
         assert missing.value.answer is garbage.value.answer is DeliveryOutcome.MISCONFIGURED
         assert len(double.requests) == 1
@@ -217,7 +215,7 @@ def test_file_that_vanished_later_is_a_misconfiguration(authority, tmp_path):
 )
 def test_unusable_options_are_rejected_at_start(options, says):
     with pytest.raises(ValueError) as caught:
-        HttpPoster(Secret("https://x"), setting="webhook_url", http=HttpOptions(**options))
+        HttpOptions(**options).check()
 
     assert str(caught.value).startswith(says)
     assert "hunter2" not in str(caught.value)

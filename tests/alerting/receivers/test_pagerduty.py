@@ -1,11 +1,13 @@
 """PagerDuty gets events within its limits, and no incident is lost or left open."""
 
+import socket
 import time
 from collections.abc import Iterator
 
 import pytest
 from msgspec.structs import replace
-from support.pagerduty_double import PagerDutyDouble
+from support.http_double import reply
+from support.pagerduty_double import PagerDutyDouble, rate_limited
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
@@ -18,13 +20,11 @@ from support.receiver_incidents import (
 )
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.receivers.pagerduty import (
-    EVENTS_URL,
-    EVENTS_URLS,
-    PagerDuty,
-    encode,
-    trigger_event,
-)
+from querypulse.alerting.receivers.pagerduty import PagerDuty, encode, trigger_event
+from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.registry import type_of
+from querypulse.core.states import DeliveryOutcome
+from querypulse.sidecar import Settings
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_alert_becomes_an_incident_with_all_its_fields(double):
             "dedup_key": "querypulse/etl/bronze",
             "payload": {
                 "summary": "bronze failed",
-                "source": "driver-1",
+                "source": socket.gethostname(),
                 "severity": "critical",
                 "timestamp": "2026-11-21T09:02:08.119Z",
                 "component": "bronze",
@@ -59,7 +59,10 @@ def test_alert_becomes_an_incident_with_all_its_fields(double):
 
 
 def test_resolve_ends_its_own_incident(double):
-    """The same key opens and closes it, however often the trigger was repeated."""
+    """The same key opens and closes it, however often the trigger was repeated.
+
+    A resolve of what is not open is dropped, so that a doubtful trigger can be resolved.
+    """
     receiver = pagerduty(double)
     receiver.send(ONE, time.time())
     receiver.send(ONE, time.time())
@@ -68,12 +71,7 @@ def test_resolve_ends_its_own_incident(double):
     receiver.send(ENDED_ONE, time.time())
     assert not double.open
     assert not double.dropped_resolves
-
-
-def test_resolve_of_an_unknown_incident_is_accepted_and_dropped(double):
-    """So a doubtful trigger can be resolved without harm."""
-    pagerduty(double).send(ENDED_ONE, time.time())
-
+    receiver.send(replace(ONE, alerts=()), time.time())
     assert double.dropped_resolves == [ONE.key]
 
 
@@ -125,14 +123,6 @@ def test_several_queries_are_one_event(double):
     assert payload["custom_details"]["gold"] == {"status": "firing"}
 
 
-def test_each_of_several_queries_has_its_own_reason(double):
-    sent = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
-    pagerduty(double).send(sent, time.time())
-    details = double.events[0]["payload"]["custom_details"]
-
-    assert [details[query]["reason"] for query in ("a", "b")] == ["A: no", "B: no"]
-
-
 def test_alerts_of_one_query_are_described_by_name(double):
     """The ended one is left out, the labels of the settings are shown."""
     slow = alert(name="StreamingBatchSlow", severity="warning", reason="batch 3 in flight")
@@ -147,14 +137,6 @@ def test_alerts_of_one_query_are_described_by_name(double):
         "StreamingBatchSlow": {"status": "firing", "reason": "batch 3 in flight"},
     }
     assert double.open == {"querypulse/etl;env=prod/bronze"}
-
-
-def test_stale_incident_resolves_its_key(double):
-    receiver = pagerduty(double)
-    receiver.send(ONE, time.time())
-    receiver.send(replace(ONE, alerts=()), time.time())
-
-    assert not double.open
 
 
 def test_whole_driver_is_shown_as_all_queries(double):
@@ -210,18 +192,70 @@ def test_very_long_query_name_still_has_a_key(double):
 
 def test_status_page_link_is_added_if_known(double):
     """client_url links to the status page."""
-    pagerduty(double, client_url="https://driver:9719").send(ONE, time.time())
+    pagerduty(double, external_url="https://driver:9719").send(ONE, time.time())
 
     assert double.events[0]["client_url"] == "https://driver:9719"
 
 
-def test_both_service_regions_are_known():
-    """The US is the default."""
-    assert EVENTS_URLS["us"] == EVENTS_URL == "https://events.pagerduty.com/v2/enqueue"
-    assert EVENTS_URLS["eu"] == "https://events.eu.pagerduty.com/v2/enqueue"
+@pytest.mark.parametrize(
+    ("table", "url"),
+    [
+        ({}, "https://events.pagerduty.com/v2/enqueue"),
+        ({"region": "eu"}, "https://events.eu.pagerduty.com/v2/enqueue"),
+        ({"region": "eu", "url": "https://own/x"}, "https://own/x"),
+    ],
+)
+def test_events_go_to_the_service_region(table, url):
+    table = {"type": "pagerduty", "name": "p", "routing_key": ROUTING_KEY, **table}
+    (given,) = Settings(receivers=[table]).receivers
+
+    assert type_of(given).urls(given) == (url,)
 
 
 def test_rate_stays_below_pagerdutys_limit():
     """Stale incidents are resolved at once, because an unknown resolve is harmless."""
     assert PagerDuty.capabilities.per_minute == 100
     assert PagerDuty.capabilities.stale_after_seconds == 0
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_rejected_event_is_retried_once_in_minimal_form(double, status):
+    """A decoration must not cost a page."""
+    double.script.append(reply(status))
+    pagerduty(double).send(incident(summary="x" * 2000), time.time())
+    (event,) = double.events
+
+    assert len(double.requests) == 2
+    assert set(event) == {"routing_key", "event_action", "dedup_key", "payload"}
+    assert "custom_details" not in event["payload"]
+    assert len(event["payload"]["summary"]) == 512
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b'{"status":"invalid event","errors":["Length of \'routing_key\' is incorrect"]}',
+        b'{"status":"invalid event","message":"Invalid Routing Key"}',
+    ],
+)
+@pytest.mark.parametrize("sent", [ONE, ENDED_ONE], ids=["trigger", "resolve"])
+def test_400_about_the_routing_key_is_a_misconfiguration(double, answer, sent):
+    """The page is kept until the key is corrected."""
+    double.otherwise = reply(400, body=answer)
+    with pytest.raises(DeliveryError, match="it does not know the routing key") as caught:
+        pagerduty(double).send(sent, time.time())
+
+    assert caught.value.answer is DeliveryOutcome.MISCONFIGURED
+
+
+def test_throttling_delays_the_retry(double):
+    """PagerDuty states no delay, so the schedule waits at least five seconds."""
+    double.otherwise = rate_limited()
+    with pytest.raises(DeliveryError) as caught:
+        pagerduty(double).send(ONE, time.time())
+
+    assert (caught.value.answer, caught.value.retry_after) == (DeliveryOutcome.TRANSIENT, 5.0)
+    assert len(double.requests) == 1

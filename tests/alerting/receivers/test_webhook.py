@@ -1,26 +1,48 @@
-"""The webhook sends version 4 of Alertmanager's format."""
+"""The webhook sends version 4 of Alertmanager's format, or its own with a schema, and signs both."""
 
+import base64
+import hashlib
+import hmac
 import json
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 
+import jsonschema
 import pytest
-from support.http_double import HttpDouble
+import standardwebhooks
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
     FIVE,
     ONE,
     SEVERAL,
+    STARTED,
     alert,
     holding,
+    incident,
 )
-from support.receivers import webhook
+from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, at, webhook
 
-from querypulse.alerting.receivers.webhook import fingerprint, message
+from querypulse.alerting.receivers.webhook import (
+    MAX_BODY_BYTES,
+    fingerprint,
+    message,
+    message_id,
+    raw_message,
+    signing_key,
+)
 from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
+SCHEMA = json.loads(
+    files("querypulse.alerting.receivers").joinpath("webhook.schema.json").read_text()
+)
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 @pytest.fixture
@@ -29,14 +51,12 @@ def double() -> Iterator[HttpDouble]:
         yield double
 
 
-def test_a_firing_alert_has_the_format_of_alertmanager(double):
+def test_firing_alert_has_the_format_of_alertmanager(double):
     """Every key, in the types that receivers expect."""
-    receiver = webhook(double, name="hook", external_url="http://driver:9719")
-    receiver.send(ONE, time.time())
-    receiver.close()
+    webhook(double, external_url="http://driver:9719").send(ONE, time.time())
 
     assert json.loads(double.requests[0].body) == {
-        "receiver": "hook",
+        "receiver": "webhook",
         "status": "firing",
         "alerts": [
             {
@@ -59,7 +79,7 @@ def test_a_firing_alert_has_the_format_of_alertmanager(double):
     }
 
 
-def test_a_resolved_alert_says_when_it_ended():
+def test_resolved_alert_says_when_it_ended():
     """Both statuses change, the identity stays."""
     body = message(ENDED_ONE, "hook")
 
@@ -68,52 +88,47 @@ def test_a_resolved_alert_says_when_it_ended():
     assert body["alerts"][0]["fingerprint"] == fingerprint(ALERT.labels)
 
 
-def test_several_alerts_are_one_post(double):
-    """Shared labels are common; each alert has its own fingerprint."""
-    webhook(double).send(SEVERAL, time.time())
-    (request,) = double.requests
-    body = json.loads(request.body)
-
-    assert [one["labels"]["query"] for one in body["alerts"]] == list(FIVE)
-    assert len({one["fingerprint"] for one in body["alerts"]}) == 5
-    assert body["groupLabels"] == {"app": "etl", "query": "*"}
-    assert body["commonLabels"] == {
-        "alertname": "StreamingQueryFailed",
-        "app": "etl",
-        "severity": "critical",
-    }
-    assert set(body["commonAnnotations"]) == {"reason", "runbook_url"}
-    assert "summary" in body["alerts"][0]["annotations"]
-
-
-def test_an_incident_fires_until_its_last_alert_has_ended():
-    """Each alert has its own status."""
-    partly = holding(alert("a", ends_at=ENDED), alert("b"))
-    body = message(partly, "hook")
+@pytest.mark.parametrize(
+    ("sent", "statuses", "group", "common", "annotations"),
+    [
+        (
+            SEVERAL,
+            ["firing"] * 5,
+            {"app": "etl", "query": "*"},
+            {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "critical"},
+            {"reason", "runbook_url"},
+        ),
+        (
+            holding(alert(), alert(name="Slow", severity="warning"), env="prod"),
+            ["firing"] * 2,
+            {"app": "etl", "query": "bronze", "env": "prod"},
+            {"app": "etl", "query": "bronze"},
+            {"summary", "reason", "runbook_url"},
+        ),
+        (
+            holding(alert("a", ends_at=ENDED), alert("b")),
+            ["resolved", "firing"],
+            {"app": "etl", "query": "*"},
+            {"alertname": "StreamingQueryFailed", "app": "etl", "severity": "critical"},
+            {"reason", "runbook_url"},
+        ),
+    ],
+    ids=["several queries", "alerts of one query", "one has ended"],
+)
+def test_incident_is_one_post(sent, statuses, group, common, annotations):
+    """It fires until its last alert has ended; what all share is common."""
+    body = message(sent, "hook")
 
     assert body["status"] == "firing"
-    assert [one["status"] for one in body["alerts"]] == ["resolved", "firing"]
-
-
-def test_alerts_of_one_query_are_one_post():
-    """What they share is common: their names are not."""
-    slow = alert(name="StreamingBatchSlow", severity="warning")
-    body = message(holding(alert(), slow, env="prod"), "hook")
-
-    assert [one["labels"]["alertname"] for one in body["alerts"]] == [
-        "StreamingQueryFailed", "StreamingBatchSlow",
-    ]  # fmt: skip
-    assert body["commonLabels"] == {"app": "etl", "query": "bronze"}
-    assert body["groupLabels"] == {"app": "etl", "query": "bronze", "env": "prod"}
+    assert [one["status"] for one in body["alerts"]] == statuses
+    assert (body["groupLabels"], body["commonLabels"]) == (group, common)
+    assert set(body["commonAnnotations"]) == annotations
 
 
 @pytest.mark.parametrize(
     ("labels", "expected"),
     [
-        (
-            {"severity": "critical", "alertname": "QueryStalled", "query": "a"},
-            "a8dd04438e90e322",
-        ),
+        ({"severity": "critical", "alertname": "QueryStalled", "query": "a"}, "a8dd04438e90e322"),
         (
             {
                 "alertname": "StreamingQueryFailed",
@@ -126,22 +141,182 @@ def test_alerts_of_one_query_are_one_post():
         ({}, "cbf29ce484222325"),
     ],
 )
-def test_the_fingerprint_is_alertmanagers_own(labels, expected):
+def test_fingerprint_is_alertmanagers_own(labels, expected):
     """Captured from Alertmanager 0.25."""
     assert fingerprint(labels) == expected
 
 
-def test_a_text_with_lone_surrogates_is_sent():
+def test_texts_and_times_are_what_json_readers_expect():
     """Lone surrogates, which broken exceptions contain, become question marks."""
     assert json.loads(to_json({"a": "x\ud800é"})) == {"a": "x?é"}
     assert fingerprint({"a": "\ud800"}) == fingerprint({"a": "?"})
-
-
-def test_times_are_rfc_3339_in_utc():
-    """With milliseconds and a Z."""
     assert rfc3339(0.0) == "1970-01-01T00:00:00.000Z"
-
-
-def test_long_texts_end_in_an_ellipsis():
-    """The limit includes it."""
     assert (shorten("abcd", 4), shorten("abcde", 4)) == ("abcd", "abc…")
+
+
+def test_body_that_is_too_large_is_sent_in_plain_at_once(double):
+    """Many queries with long evidence are still one page."""
+    many = incident(*(f"q{n}" for n in range(200)), stream_thread="x" * 10_000)
+    webhook(double).send(many, time.time())
+    (request,) = double.requests
+
+    assert len(request.body) <= MAX_BODY_BYTES
+    assert len(json.loads(request.body)["alerts"]) == 200
+
+
+# -- signatures -----------------------------------------------------------------------------------
+
+
+def secret_files(folder, *secrets):
+    paths = [folder / f"secret-{number}" for number, _ in enumerate(secrets)]
+    for path, secret in zip(paths, secrets, strict=True):
+        path.write_text(f"{secret}\n")
+    return [str(path) for path in paths]
+
+
+def test_every_attempt_is_signed_under_one_id(double, tmp_path):
+    """The signature covers the bytes sent; without details they are other bytes."""
+    double.script.extend([reply(503), raw(), reply(422)])
+    reported = incident(stream_thread="x" * 5000, reason="y" * 5000)
+    signing = webhook(double, secret_files=secret_files(tmp_path, SIGNING_SECRET))
+    signing.send(reported, 1_800_000_000.9)
+    requests = double.wait_for(4)
+
+    for request in requests:
+        signed = f"{message_id(reported)}.1800000000."
+        digest = hmac.new(SIGNING_KEY, signed.encode() + request.body, hashlib.sha256).digest()
+        assert request.headers["webhook-signature"] == "v1," + base64.b64encode(digest).decode()
+        assert request.headers["Idempotency-Key"] == request.headers["webhook-id"]
+    annotations = json.loads(requests[-1].body)["alerts"][0]["annotations"]
+    assert set(annotations) == {"summary", "reason", "runbook_url"}
+    assert len(annotations["reason"]) == 512
+
+
+def test_reference_library_accepts_the_signatures_of_both_secrets_of_a_rotation(double, tmp_path):
+    """The standardwebhooks package verifies them, and rejects another body."""
+    paths = secret_files(tmp_path, SIGNING_SECRET, NEXT_SIGNING_SECRET)
+    webhook(double, secret_files=paths).send(ONE, time.time())
+    (request,) = double.requests
+    headers = dict(request.headers)
+
+    for known in (SIGNING_SECRET, NEXT_SIGNING_SECRET):
+        assert standardwebhooks.Webhook(known).verify(request.body, headers)["version"] == "4"
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(SIGNING_SECRET).verify(request.body + b" ", headers)
+
+
+def test_without_a_secret_nothing_is_signed(double):
+    """Only the idempotency key identifies repetitions."""
+    webhook(double).send(ONE, time.time())
+    (request,) = double.requests
+
+    assert request.headers["webhook-signature"] is None
+    assert request.headers["Idempotency-Key"] == message_id(ONE)
+
+
+def test_ids_differ_by_status_by_occurrence_and_by_revision_and_not_by_words():
+    """A resolve, a reminder and the next occurrence of an alert are separate messages."""
+    again = incident(starts_at=ALERT.starts_at + 60)
+    reminder = replace(ONE, revision=1)
+    ids = [message_id(one) for one in (ONE, ENDED_ONE, again, reminder)]
+    late = incident(delivery_delay_seconds="90", reason="other words")
+
+    assert len(set(ids)) == 4
+    assert "." not in "".join(ids)
+    assert message_id(late) == message_id(ONE)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "",
+        base64.b64encode(SIGNING_KEY).decode(),
+        "whsec_" + base64.b64encode(bytes(23)).decode(),
+        "whsec_" + base64.b64encode(bytes(65)).decode(),
+        "whsec_not base64, hunter2!!",
+        "whsec_" + "é" * 40,
+    ],
+)
+def test_bad_secret_is_rejected_without_showing_it(secret):
+    """The error names the setting and the form."""
+    with pytest.raises(ValueError, match="webhook_secret_file must hold 'whsec_'") as caught:
+        signing_key(secret)
+
+    assert len(secret) < 10 or secret.removeprefix("whsec_") not in str(caught.value)
+
+
+# -- the raw format -------------------------------------------------------------------------------
+
+texts = st.text(max_size=30)
+incidents = st.builds(
+    lambda reported, revision: holding(*reported, revision=revision),
+    st.lists(
+        st.builds(
+            lambda query, severity, ends_at, annotations: alert(
+                query, severity=severity, ends_at=ends_at, **annotations
+            ),
+            texts,
+            st.sampled_from(["critical", "warning"]),
+            st.none() | st.floats(STARTED, STARTED + 1e6),
+            st.dictionaries(st.sampled_from(["summary", "reason", "window"]), texts),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    st.integers(0, 100),
+)
+
+
+def body_of(reported, **options):
+    return json.loads(to_json(raw_message(reported, message_id(reported), **options)))
+
+
+@given(incidents, st.booleans())
+def test_every_raw_body_matches_the_schema(reported, plain):
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    VALIDATOR.validate(body_of(reported, plain=plain))
+
+
+def test_raw_post_contains_the_whole_incident(double):
+    """Refused, it is sent once more without the evidence."""
+    double.script.append(reply(422))
+    at("raw", double.url, external_url="http://driver:9719").send(SEVERAL, time.time())
+    request, less = double.requests
+    body, plain = json.loads(request.body), json.loads(less.body)
+
+    VALIDATOR.validate(body)
+    VALIDATOR.validate(plain)
+    assert body["summary"] == (
+        "[etl] 5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)"
+    )
+    assert [one["query"] for one in body["alerts"]] == list(FIVE)
+    assert body["alerts"][0]["annotations"] == SEVERAL.alerts[0].annotations
+    assert body["id"] == request.headers["Idempotency-Key"]
+    assert body["url"] == "http://driver:9719"
+    assert plain["alerts"][0]["annotations"] == {}
+
+
+def test_raw_incident_and_each_alert_have_their_ends():
+    over, partly = body_of(ENDED_ONE), body_of(holding(alert("a", ends_at=ENDED), alert("b")))
+
+    assert (over["status"], over["ends_at"]) == ("resolved", "2026-11-21T09:03:08.500Z")
+    assert (partly["status"], partly["ends_at"]) == ("firing", None)
+    assert [one["status"] for one in partly["alerts"]] == ["resolved", "firing"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 1},
+        {"status": "resolved"},
+        {"ends_at": "2026-11-21T09:03:08.500Z"},
+        {"starts_at": "yesterday"},
+        {"alerts": []},
+        {"revision": -1},
+        {"key": "elsewhere/etl/a/b"},
+        {"severity": "page"},
+    ],
+)
+def test_schema_rejects_invalid_bodies(wrong):
+    with pytest.raises(jsonschema.ValidationError):
+        VALIDATOR.validate({**body_of(ONE), **wrong})
