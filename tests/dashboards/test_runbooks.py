@@ -17,7 +17,14 @@ from querypulse.settings.links import next_steps, runbook
 SECTIONS = [
     "Next steps", "Meaning", "Impact", "Diagnosis", "Mitigation", "When it does not fire",
 ]  # fmt: skip
-PLACES = ("```promql", "/status", "Spark UI", "Grafana", "status page")
+PLACES = (
+    "```promql",
+    "/status",
+    "Spark UI",
+    "Grafana",
+    "status page",
+    "**Without the HTTP server**: ",
+)
 texts = cache(runbooks)
 
 
