@@ -57,9 +57,8 @@ MAX_IDLE = 64
 
 One more closes the oldest of the busiest client."""
 MAX_REQUESTS = 8
-"""Requests whose answers are made and sent at once; more wait in a queue."""
-MAX_WAITING = 64
-"""In the queue, of one client; all clients together have twice as many."""
+"""Requests whose answers are made and sent at once, because they take memory; more wait."""
+MAX_WAITING = 128
 GZIP_FROM_BYTES = 1024
 GZIP_LEVEL = 3
 """A fifth of the work of the default 9, for a fifth more bytes."""
@@ -194,51 +193,6 @@ class Request(BaseHTTPRequestHandler):
         """Log nothing: standard error belongs to the host."""
 
 
-class Slots:
-    """Lets a bounded number of answers be made and sent at once: they take memory.
-
-    One client gets all slots but one and half of the queue, and the next slot goes to the client
-    with the fewest: if one reads slowly or asks for much, the others still get their answers.
-    """
-
-    def __init__(self) -> None:
-        self._busy: Counter[str] = Counter()
-        """How many slots each client has."""
-        self._waiting: Counter[str] = Counter()
-        self._changed = asyncio.Condition()
-
-    @asynccontextmanager
-    async def taken_by(self, client: str) -> AsyncIterator[None]:
-        """Wait for a slot and keep it.
-
-        Raises:
-            OSError: too many requests wait already.
-
-        """
-        if self._waiting[client] >= MAX_WAITING or self._waiting.total() >= 2 * MAX_WAITING:
-            raise OSError("the queue is full")
-        self._waiting[client] += 1
-        async with self._changed:
-            try:
-                await self._changed.wait_for(lambda: self._is_next(client))
-            finally:
-                # A counter forgets clients without any: the addresses are not bounded.
-                self._waiting -= Counter([client])
-                self._changed.notify_all()
-            self._busy[client] += 1
-        try:
-            yield
-        finally:
-            self._busy -= Counter([client])
-            async with self._changed:
-                self._changed.notify_all()
-
-    def _is_next(self, client: str) -> bool:
-        own = self._busy[client]
-        is_free = self._busy.total() < MAX_REQUESTS and own < MAX_REQUESTS - 1
-        return is_free and own <= min(self._busy[other] for other in self._waiting)
-
-
 class Connection:
     """A client's connection, and the time that it has left for what it does now.
 
@@ -316,7 +270,7 @@ class HttpServer:
             self._signature, self._context = self._tls.signature(), self._tls.context()
         self._connections: dict[Connection, asyncio.Task[None]] = {}
         """Oldest first."""
-        self._slots = Slots()
+        self._slots, self._waiting = asyncio.Semaphore(MAX_REQUESTS), 0
         # A job may have set a policy that makes other event loops.
         self._events = asyncio.SelectorEventLoop()
         self._events.set_exception_handler(lambda _, context: self._report(context))
@@ -492,9 +446,12 @@ class HttpServer:
         request = Request(await reader.readuntil(b"\r\n\r\n"))
         connection.is_incoming = False
         connection.seconds_left = math.inf
-        is_light = request.reads and request.page in ("/livez", *WATCH)
-        async with nullcontext() if is_light else self._slots.taken_by(connection.address):
-            if request.is_valid:
+        refusal = self._refusal(request) if request.is_valid else None
+        is_light = not request.is_valid or (request.reads and request.page in ("/livez", *WATCH))
+        async with nullcontext() if refusal or is_light else self._slot():
+            if refusal:
+                request.send(refusal)
+            elif request.is_valid:
                 await self._answer(connection, request, reader)
             connection.seconds_left = IO_SECONDS
             writer.write(request.answer)
@@ -506,12 +463,30 @@ class HttpServer:
         writer.close()
         await writer.wait_closed()
 
+    @asynccontextmanager
+    async def _slot(self) -> AsyncIterator[None]:
+        """Wait for one of ``MAX_REQUESTS`` and keep it.
+
+        Raises:
+            OSError: too many requests wait already.
+
+        """
+        if self._waiting >= MAX_WAITING:
+            raise OSError("the queue is full")
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._slots.release()
+
     async def _answer(
         self, connection: Connection, request: Request, reader: asyncio.StreamReader
     ) -> None:
-        if refusal := self._refusal(request):
-            request.send(refusal)
-        elif request.page in WATCH:
+        if request.page in WATCH:
             request.send(await self._pages.watch())
         elif request.page == "/livez" and request.reads:
             request.send(self._pages.get(request.page, ""))

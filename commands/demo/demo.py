@@ -7,14 +7,14 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -27,7 +27,7 @@ from ...listener.python_frames import current_frames
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar, attach
 from ..exit_code import INTERRUPTED
-from .pipeline import ALERTS, BRONZE, POLL_SECONDS, FilePipeline, Pipeline, made
+from .pipeline import ALERTS, BRONZE, POLL_SECONDS, FilePipeline, Pipeline
 from .scenarios import SCENARIOS, DemoSettings
 
 
@@ -167,11 +167,8 @@ rootLogger.appenderRef.none.ref = none
 QUICK_START = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
-def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None) -> Any:
-    """Start Spark with two cores and ``conf``, without logging; it writes below ``folder``.
-
-    Only the event log, if any, has its own folder.
-    """
+def local_spark(folder: Path, conf: dict[str, str]) -> Any:
+    """Start Spark with two cores and ``conf``, without logging; it writes below ``folder``."""
     from pyspark.sql import SparkSession
 
     log4j = folder / "log4j2.properties"
@@ -190,24 +187,10 @@ def local_spark(folder: Path, conf: dict[str, str], event_log: str | None = None
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        **_event_log(event_log),
         **conf,
     }.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
-
-
-def _event_log(name: str | None) -> dict[str, str]:
-    """Spark's settings for an uncompressed event log, which needs no extra package to read."""
-    if name is None:
-        return {}
-    folder = Path(name).resolve()
-    folder.mkdir(parents=True, exist_ok=True)
-    return {
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": folder.as_uri(),
-        "spark.eventLog.compress": "false",
-    }
 
 
 def is_main_thread_in(function: str) -> bool:
@@ -224,6 +207,7 @@ def is_main_thread_in(function: str) -> bool:
 OUTAGE_SECONDS = 120.0
 """How long a delivery to the user's own webhook may take."""
 HEALTHY_SECONDS = 60.0
+AFTERMATH_SECONDS = 5.0
 OTHERS_SECONDS = 60.0
 """How long it may take until every other query has committed once more."""
 
@@ -254,8 +238,6 @@ class DemoRun:
         self._awaited = ALERTS if self._scenario.query == BRONZE else BRONZE
         self._pages: list[ReceivedAlert] = []
         self._struck_at = 0.0
-        # Alerts that an earlier start of the job left open do not count.
-        self._began_at = time.time()
         self._commits_before: dict[str | None, int | None] = {}
 
     def wait_with_job(self, spark: Any) -> QueryFailure | None:
@@ -310,7 +292,8 @@ class DemoRun:
         if not self._watch(self._patience(), self._paged) and self._on_its_way():
             self._watch(OUTAGE_SECONDS, self._paged)
         self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
-        self._watch(self._settings.remaining(time.monotonic() - began), self._over.is_set)
+        left = (self._settings.duration or 0.0) - (time.monotonic() - began)
+        self._watch(max(AFTERMATH_SECONDS, left), self._over.is_set)
         self.as_expected = self._reported_as_expected()
         self._output.facts(self._facts())
 
@@ -388,7 +371,7 @@ class DemoRun:
         return [
             ReceivedAlert(now, "firing", dict(alert.labels), dict(alert.annotations))
             for alert in self._sidecar.alerts()
-            if alert.labels not in known and alert.starts_at >= self._began_at
+            if alert.labels not in known
         ]
 
     def _on_its_way(self) -> bool:
@@ -434,11 +417,11 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
     output, interrupted = DemoOutput(), threading.Event()
     output.say(f"{settings.queries} streaming queries in one driver; scenario: {settings.scenario}")
     with (
-        _folder(settings.folder) as folder,
-        closing(kind(folder, settings.queries, output.say)) as pipeline,
+        TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as name,
+        closing(kind(folder := Path(name), settings.queries, output.say)) as pipeline,
         closing(PageReceiver()) as receiver,
     ):
-        spark = local_spark(folder, pipeline.prepare(), settings.event_log)
+        spark = local_spark(folder, pipeline.prepare())
         # PySpark's own handler calls the JVM from inside the interrupted call, and fails.
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: interrupted.set())
@@ -469,30 +452,14 @@ def _attach(
     receiver: PageReceiver,
     output: DemoOutput,
 ) -> Sidecar:
-    spool = (
-        {}
-        if settings.folder is None
-        else {"spool_dir": str(Path(settings.folder).resolve() / "spool")}
-    )
     sidecar = attach(
         spark,
         webhook_url=settings.webhook_url or receiver.url,
         http_port=settings.http_port,
         stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
-        **spool,
     )
     output.say(f"Spark {spark.version}")
     if sidecar.url is not None:
         output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
     return sidecar
-
-
-@contextmanager
-def _folder(name: str | None) -> Iterator[Path]:
-    """The folder of this name, which stays; without a name, one that is deleted at the end."""
-    if name is not None:
-        yield made(Path(name).resolve())
-        return
-    with tempfile.TemporaryDirectory(prefix="querypulse-demo-", ignore_cleanup_errors=True) as path:
-        yield Path(path)

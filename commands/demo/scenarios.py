@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from pathlib import Path
 
 import msgspec
 
@@ -77,7 +76,6 @@ SCENARIOS = {
     )
 }
 
-AFTERMATH_SECONDS = 5.0
 MIN_QUERIES = 2
 
 
@@ -93,14 +91,6 @@ class DemoSettings(msgspec.Struct, frozen=True):
     http_port: int = 0
     supervised: bool = False
     """Whether the job waits for any failure and ends with it, as jobs should."""
-    folder: str | None = None
-    """Keeps the job's tables, topics and checkpoints; by default they are deleted at the end."""
-    event_log: str | None = None
-    """The folder for Spark's own event log, as in production; none by default."""
-
-    def remaining(self, elapsed: float) -> float:
-        """How long to go on after the report; ``elapsed`` counts from the commits, as above."""
-        return max(AFTERMATH_SECONDS, (self.duration or 0.0) - elapsed)
 
 
 def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
@@ -128,16 +118,6 @@ def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
     )
     add("--webhook-url", default=None)
     add("--http-port", type=int, default=0)
-    add(
-        "--folder",
-        type=_folder,
-        default=None,
-        metavar="DIR",
-        help="keep tables and checkpoints here; the next start continues from them",
-    )
-    add(
-        "--event-log", type=_folder, default=None, metavar="DIR", help="keep Spark's event log here"
-    )
 
 
 def _query_count(text: str) -> int:
@@ -154,9 +134,3 @@ def _seconds(text: str) -> float:
     if not 0 <= seconds < math.inf:
         raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
     return seconds
-
-
-def _folder(text: str) -> str:
-    if Path(text).exists() and not Path(text).is_dir():
-        raise argparse.ArgumentTypeError(f"a folder, given the file {text!r}")
-    return text

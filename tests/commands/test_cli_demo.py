@@ -35,15 +35,6 @@ def test_every_demo_setting_can_be_given(scripts):
     assert scripts == [DemoSettings("hang", 2, 0.0, 1.5, "http://localhost/x", -1)]
 
 
-def test_event_log_folder_may_exist_or_not(scripts, tmp_path):
-    for folder in (tmp_path, tmp_path / "new"):
-        cli.main(["demo", "--event-log", str(folder), "--supervised", "--folder", str(folder)])
-
-        assert scripts.pop() == DemoSettings(
-            supervised=True, folder=str(folder), event_log=str(folder)
-        )
-
-
 def test_every_scenario_can_be_requested(scripts):
     for scenario in SCENARIOS:
         cli.main(["demo", "--scenario", scenario])
@@ -69,8 +60,6 @@ WRONG = [
     (["demo", "--duration", "-0.1"], "--duration: seconds, 0 or more, given '-0.1'"),
     (["demo", "--duration", ""], "--duration: seconds, 0 or more, given ''"),
     (["demo", "--http-port", "http"], "--http-port: invalid int value: 'http'"),
-    (["demo", "--event-log", __file__], "--event-log: a folder, given the file"),
-    (["demo", "--folder", __file__], "--folder: a folder, given the file"),
     (["demo", "--pipeline", "delta"], "unrecognized arguments: --pipeline delta"),
     (["demo", "--supervised", "yes"], "unrecognized arguments: yes"),
 ]

@@ -43,7 +43,7 @@ def test_arguments_of_the_demo_run_the_pipeline_on_delta_lake(monkeypatch):
     monkeypatch.setattr(command, "require_spark", lambda: None)
     monkeypatch.setattr(command, "run", lambda *given: asked.append(given) or 7)
 
-    code = command.main(["--supervised", "--folder", "/nowhere/yet"])
+    code = command.main(["--supervised"])
 
     assert code == 7
-    assert asked == [(DemoSettings(supervised=True, folder="/nowhere/yet"), DeltaPipeline)]
+    assert asked == [(DemoSettings(supervised=True), DeltaPipeline)]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import socket
 import time
-from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -117,7 +115,7 @@ LARGE = {"runbook": lambda _: "x" * 20_000_000}
 @pytest.mark.fault(
     "Readers over HTTP",
     "Twenty clients that do not read their answers",
-    "`/livez` answers; at most eight answers are made at once, seven of them for one client",
+    "`/livez` answers; at most eight answers are made at once",
 )
 def test_livez_needs_no_slot():
     with serving(None, **LARGE) as server, ExitStack() as clients:
@@ -126,43 +124,30 @@ def test_livez_needs_no_slot():
                 socket.create_connection(address(server), PATIENCE_SECONDS)
             )
             client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
-        until(lambda: server._slots._busy.total() == 7, "seven of them are served")
-        until(lambda: server._slots._waiting.total() == 13, "the others wait")
+        until(server._slots.locked, "eight of them are served")
+        until(lambda: server._waiting == 12, "the others wait")
         assert get(server, "/livez").status_code == 200
         assert len(our_threads()) == 2
 
 
-def test_slots_go_to_the_client_with_the_fewest():
-    async def order():
-        slots, got, hold = server_module.Slots(), [], asyncio.Event()
-
-        async def request(client):
-            async with slots.taken_by(client):
-                got.append(client)
-                await hold.wait()
-
-        tasks = [asyncio.create_task(request(client)) for client in "a" * 10 + "b" * 10 + "c"]
-        await asyncio.sleep(0.01)
-        first = Counter(got)
-        hold.set()
-        await asyncio.gather(*tasks)
-        return first, Counter(got), slots
-
-    first, all_of_them, slots = asyncio.run(order())
-    assert first == {"a": 7, "b": 1}
-    assert all_of_them == {"a": 10, "b": 10, "c": 1}
-    assert (slots._busy, slots._waiting) == ({}, {})
+def test_request_beyond_the_queue_gets_no_answer(monkeypatch):
+    monkeypatch.setattr(server_module, "MAX_WAITING", 1)
+    with serving(None, **LARGE) as server, ExitStack() as clients:
+        for _ in range(server_module.MAX_REQUESTS + 1):
+            client = clients.enter_context(socket.create_connection(address(server)))
+            client.sendall(b"GET /runbooks/x HTTP/1.1\r\n\r\n")
+        until(lambda: server._waiting == 1, "the queue is full")
+        assert raw(server, b"GET /runbooks/x HTTP/1.1\r\n\r\n") == b""
+        assert get(server, "/livez").status_code == 200
 
 
-def test_full_queue_refuses_a_request():
-    async def refused():
-        slots = server_module.Slots()
-        slots._waiting["a"] = server_module.MAX_WAITING
-        async with slots.taken_by("b"):
-            with pytest.raises(OSError, match="full"):
-                await slots.taken_by("a").__aenter__()
-
-    asyncio.run(refused())
+def test_client_without_the_token_takes_no_slot():
+    with serving(None, token="t", **LARGE) as server, ExitStack() as clients:
+        for _ in range(server_module.MAX_REQUESTS):
+            client = clients.enter_context(socket.create_connection(address(server)))
+            client.sendall(b"GET /metrics HTTP/1.1\r\n\r\n")
+            assert client.recv(12) == b"HTTP/1.0 401"
+        assert not server._slots.locked()
 
 
 @pytest.mark.parametrize(
