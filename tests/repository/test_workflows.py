@@ -16,6 +16,15 @@ def commands(job):
     return "\n".join(step.get("run", "") for step in job["steps"])
 
 
+def test_each_action_is_pinned_by_its_commit():
+    for name in ("ci", "release"):
+        steps = [step for job in workflow(name)["jobs"].values() for step in job["steps"]]
+        actions = [step["uses"] for step in steps if "uses" in step]
+
+        assert actions, name
+        assert [action for action in actions if not re.search(r"@[0-9a-f]{40}$", action)] == []
+
+
 def test_only_the_publishing_job_has_an_identity():
     release = workflow("release")
     jobs = release["jobs"]
