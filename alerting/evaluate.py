@@ -21,6 +21,7 @@ from .restarts import was_flapping_already
 from .rule_context import RuleContext, is_restarted
 from .rules import (
     ORDER,
+    batch_slow,
     data_loss_risk,
     driver_down,
     events_missing,
@@ -102,6 +103,7 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
             evaluate_absent, name, label, snapshot, now, policy, stages=stages
         ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True))
         findings += [absent] if absent is not None else []
+    findings = stages.run(with_holders, findings, health) or findings
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(with_neighbours, findings, health, flow) or findings
     health = stages.run(with_upstream, health, flow) or health
@@ -155,6 +157,28 @@ def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHe
 def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     """Whether another process on the same JVM reports it."""
     return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
+
+
+def with_holders(findings: list[Finding], health: dict[str, QueryHealth]) -> list[Finding]:
+    """Raise the severity of who holds the slots for which others have waited for too long.
+
+    A holder that is not reported here is no subject of an alert: then its victims are critical.
+    """
+    found = {(finding.query, finding.alertname): finding for finding in findings}
+    for holder in sorted({finding.holder for finding in findings} - {""}):
+        victims = [finding for finding in findings if finding.holder == holder]
+        own = health.get(holder)
+        if own is None or own.ignored:
+            for victim in victims:
+                critical = replace(victim, severity=Severity.CRITICAL)
+                found[victim.query, victim.alertname] = critical
+            continue
+        alert = batch_slow.of_holder(holder, victims, found)
+        found[alert.query, alert.alertname] = alert
+        health[holder] = replace(
+            own, state=alert.state, reason=alert.reason, severity=alert.severity
+        )
+    return list(found.values())
 
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:

@@ -28,7 +28,8 @@ class Finding(msgspec.Struct, frozen=True):
 
     ``reason`` is one readable line; ``evidence`` becomes annotations. Findings of one name that
     share a ``cause`` become one incident of the whole driver. ``members`` are the labels of the
-    unnamed queries that the finding lists.
+    unnamed queries that the finding lists. ``holder`` is the other query for which this one has
+    waited for so long that somebody must act.
     """
 
     alertname: str
@@ -40,6 +41,7 @@ class Finding(msgspec.Struct, frozen=True):
     evidence: dict[str, str]
     cause: str = ""
     members: tuple[str, ...] = ()
+    holder: str = ""
 
 
 # -- query health -----------------------------------------------------------------------------

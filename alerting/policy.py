@@ -18,7 +18,6 @@ from ..listener.state.query import Query
 
 Seconds = Annotated[float, Meta(gt=0)]
 Grace = Annotated[float, Meta(ge=0)]
-_Factor = Annotated[float, Meta(ge=1)]
 _Share = Annotated[float, Meta(gt=0, le=1)]
 _Count = Annotated[int, Meta(ge=1, le=16)]
 
@@ -32,18 +31,16 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     # Stalls and slow batches
     stall_floor_seconds: Seconds = 60.0
-    """The smallest window W. `W = max(floor, max(trigger interval, longest recent batch) x
-    (tolerance + 2))`; for a batch in flight without the trigger interval."""
-    stall_tolerance: Grace = 1.0
-    """How many more batch times W allows."""
-    stall_critical_factor: _Factor = 3.0
+    """The smallest window W. `W = max(floor, 3 x max(trigger interval, usual longest batch))`: the
+    usual longest batch is the second longest of the last 24 hours. For a batch in flight, the
+    trigger interval does not count."""
+    stall_critical_seconds: Seconds = 600.0
     """A stall with an ordinary cause (a task runs, no executor, no free slot) is a warning at W
-    and critical at this many W, after 15 minutes at the latest."""
-    slow_critical_factor: _Factor = 10.0
-    """A running batch whose tasks still finish is critical after this many W ..."""
+    and critical after this long, never before W."""
     slow_critical_seconds: Seconds = 1800.0
-    """... and after this long at the latest."""
-    start_grace_seconds: Grace = 120.0
+    """A batch that works, or waits for slots that another query holds, is critical after this
+    long, never before W."""
+    start_grace_seconds: Grace = 300.0
     """How long a started or expected query may show no activity: `StreamingQueryMissing`."""
     gone_grace_seconds: Grace = 60.0
     """How long a query that ended may take to come back: `StreamingQueryStopped`."""
@@ -120,35 +117,23 @@ class Policy(msgspec.Struct, frozen=True):
 # How long a query may go without a commit: windows that follow its trigger and its batches.
 
 
-STALL_CRITICAL_SECONDS = 900.0
-"""A stall with an ordinary cause is critical after this time at the latest."""
+WINDOW_FACTOR = 3.0
+"""A query may take as long as so many of its batches, or of its trigger intervals."""
 
 
 class Window(msgspec.Struct, frozen=True, gc=False):
-    """``W = max(floor, max(trigger interval, longest recent batch) x (tolerance + 2))``.
-
-    In seconds. Flink's operator sizes its checkpoint window the same way. ``interval`` is None for
-    the window of a batch in flight: a batch begins after the trigger interval.
-    """
+    """``W = max(floor, 3 x max(trigger interval, usual longest batch))``, and its cause."""
 
     seconds: float
-    floor: float
-    interval: float | None
-    longest: float
-    tolerance: float
+    cause: str
+    is_least: bool = False
+    """Whether the floor is larger than any multiple."""
 
     def __str__(self) -> str:
-        longest = f"{self.longest:.1f} s longest recent batch"
-        if self.interval is not None:
-            longest = f"max({self.interval:g} s trigger, {longest})"
-        return (
-            f"{self.seconds:.0f} s = max({self.floor:g} s floor, "
-            f"{longest} x ({self.tolerance:g} + 2))"
-        )
-
-    def critical_after(self, factor: float, most: float) -> float:
-        """Seconds after which a warning becomes critical: never before the window."""
-        return max(self.seconds, min(self.seconds * factor, most))
+        if self.is_least:
+            return f"{self.seconds:.0f} s: {self.cause}"
+        unit = round(self.seconds / WINDOW_FACTOR, 1)
+        return f"{self.seconds:.0f} s: {WINDOW_FACTOR:.0f} times {unit:g} s, {self.cause}"
 
 
 def stall_window(query: Query, limits: Limits) -> Window:
@@ -158,24 +143,39 @@ def stall_window(query: Query, limits: Limits) -> Window:
 
 
 def batch_window(query: Query, limits: Limits) -> Window:
-    """How long a batch in flight may make no progress.
+    """How long a batch in flight may make no progress; it begins after the trigger interval.
 
     With a ``realTime`` trigger, a batch lasts as long as the trigger interval.
     """
     trigger = query.facts.trigger if query.facts is not None else None
     lasts = trigger is not None and trigger.is_real_time
-    return _window(query, limits, trigger.interval_seconds if trigger and lasts else None)
+    return _window(query, limits, trigger.interval_seconds if trigger and lasts else 0.0)
 
 
-def _window(query: Query, limits: Limits, interval: float | None) -> Window:
+def _window(query: Query, limits: Limits, interval: float) -> Window:
     """Size a window.
 
-    Before the first commit or idle event of a run, the usual batch duration is not known and the
-    first batch is often the longest: until then the start grace is the floor.
+    The first batch of a run is often the longest: until a run commits or is idle, the start grace
+    is the floor.
     """
-    longest = max(query.baseline, default=0.0)
-    floor = limits.stall_floor_seconds
-    if not query.activity_seen:
-        floor = max(floor, limits.start_grace_seconds)
-    seconds = max(floor, max(interval or 0.0, longest) * (limits.stall_tolerance + 2))
-    return Window(seconds, floor, interval, longest, limits.stall_tolerance)
+    unit, cause = _usual(query, limits)
+    if interval > unit:
+        unit, cause = interval, "the trigger interval"
+    floor, least = limits.stall_floor_seconds, "the least (stall_floor_seconds)"
+    if not query.activity_seen and limits.start_grace_seconds > floor:
+        floor, least = limits.start_grace_seconds, "the least at first (start_grace_seconds)"
+    if WINDOW_FACTOR * unit > floor:
+        return Window(WINDOW_FACTOR * unit, cause)
+    return Window(floor, least, is_least=True)
+
+
+def _usual(query: Query, limits: Limits) -> tuple[float, str]:
+    """The usual longest batch; until two are known, the only one is limited by the start grace."""
+    usual = query.usual_seconds
+    if usual is not None:
+        return usual, "the usual longest batch"
+    logged = query.start_point.usual_seconds if query.start_point is not None else None
+    if logged is not None:
+        return logged, "the usual longest batch in its checkpoint"
+    only = max((seconds for _, seconds in query.longest_batches), default=0.0)
+    return min(only, limits.start_grace_seconds / WINDOW_FACTOR), "its only batch so far"

@@ -54,13 +54,6 @@ def unfinished(context: RuleContext) -> Unfinished | None:
     return Unfinished(batch.batch_id, age) if age > context.window.seconds else None
 
 
-def window_seconds(context: RuleContext) -> float:
-    """Seconds that a run may take for such a batch; earlier batches in its checkpoint count too."""
-    point = context.query.start_point
-    usual = point.usual_seconds if point is not None else None
-    return max(context.batch_window.seconds, (usual or 0.0) * (context.limits.stall_tolerance + 2))
-
-
 def with_age(reason: str, context: RuleContext) -> str:
     """The reason, with the age of such a batch if there is one."""
     found = unfinished(context)

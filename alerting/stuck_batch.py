@@ -1,15 +1,16 @@
-"""The batch in flight: how long it has run, what delays it, and when it is critical."""
+"""The batch in flight: how long it has run, what moves or holds it, and when it is critical."""
 
 from __future__ import annotations
 
-from ..listener.probe import UNOWNED, JobActivity
+from ..listener.probe import UNOWNED, JobActivity, Moves
 from ..listener.state.query import Delay, InFlight, delay_of
 from . import restarts
 from .evidence import evidence
 from .finding import Severity
-from .policy import STALL_CRITICAL_SECONDS
 from .rule_context import RuleContext
 
+BLOCKED_SECONDS = 180.0
+"""The job's own Python may wait this long for something outside, such as a lock or a request."""
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
 """A batch retries if it runs this many times the jobs of the query's other batches."""
@@ -21,12 +22,13 @@ def work_of(context: RuleContext) -> JobActivity | None:
 
 
 def lasted(context: RuleContext, flight: InFlight) -> float:
-    """Seconds for which the batch has been in flight."""
-    return context.watched_since(flight.since)
+    """Seconds for which the batch has been in flight, or been planned since the last activity."""
+    planning_since = context.query.last_activity_at if flight.batch_id is None else flight.since
+    return context.watched_since(max(flight.since, planning_since))
 
 
 def still(context: RuleContext, flight: InFlight) -> float:
-    """Seconds since a task of the batch finished or a job of it began."""
+    """Seconds since a task of the batch finished, a job of it began, or its thread worked."""
     return context.watched_since(flight.moved_at)
 
 
@@ -37,7 +39,7 @@ def moved_lately(context: RuleContext, flight: InFlight) -> bool:
 
 def is_slow_for_long(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch is critical by its time in flight alone."""
-    return lasted(context, flight) > _slow_limit(context)
+    return lasted(context, flight) > slow_limit(context)
 
 
 def not_committed(context: RuleContext, flight: InFlight) -> str:
@@ -50,34 +52,78 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
     if (
         found is None
         or flight.batch_id != found.batch_id
-        or found.age_seconds <= _slow_limit(context)
+        or found.age_seconds <= slow_limit(context)
     ):
         return ""
-    return str(found) if lasted(context, flight) > restarts.window_seconds(context) else ""
+    return str(found) if lasted(context, flight) > context.batch_window.seconds else ""
 
 
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
-    """Critical after one window without any progress or delay, or after several delayed ones."""
-    delayed_at = flight.moved_at if flight.delayed_at is None else flight.delayed_at
-    nothing_since = max(flight.moved_at, delayed_at)
-    if context.watched_since(nothing_since) > context.batch_window.seconds:
-        return Severity.CRITICAL
-    if still(context, flight) > _stall_limit(context) or is_slow_for_long(context, flight):
-        return Severity.CRITICAL
-    return Severity.WARNING
+    """How urgent a batch without progress is, by what holds it.
+
+    Critical after a window in which nothing moved, and later if the job's own Python is blocked, or
+    if there was a delay. What waits for another query's slots is critical by its holder only.
+    """
+    window, limits = context.batch_window.seconds, context.limits
+    nothing_since = max(flight.moved_at, flight.delayed_at or flight.moved_at)
+    nothing = context.watched_since(nothing_since)
+    if nothing > window:
+        blocked = window if not python_line(context) else max(window, BLOCKED_SECONDS)
+        return Severity.CRITICAL if nothing > blocked else Severity.WARNING
+    if holder_of(context):
+        return Severity.WARNING
+    is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
+    is_critical = is_long or is_slow_for_long(context, flight)
+    return Severity.CRITICAL if is_critical else Severity.WARNING
 
 
-def _stall_limit(context: RuleContext) -> float:
-    factor = context.limits.stall_critical_factor
-    return context.batch_window.critical_after(factor, STALL_CRITICAL_SECONDS)
-
-
-def _slow_limit(context: RuleContext) -> float:
+def slow_limit(context: RuleContext) -> float:
     """Seconds after which a batch in flight is critical, even if it makes progress."""
-    limits = context.limits
-    return context.batch_window.critical_after(
-        limits.slow_critical_factor, limits.slow_critical_seconds
-    )
+    return max(context.batch_window.seconds, context.limits.slow_critical_seconds)
+
+
+def holder_of(context: RuleContext) -> str:
+    """The label of the other query that holds most of the slots that the batch waits for."""
+    work = work_of(context)
+    if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
+        return ""
+    labels = context.snapshot.labels().items()
+    held = work.slots.holder
+    return next((label for label, query in labels if query.query_id == held and query.alive), "")
+
+
+def python_line(context: RuleContext) -> str:
+    """The line of the job's own code that the batch is in, while no job of it is active."""
+    work = work_of(context)
+    return "" if work is None or work.own.jobs_active else work.python_line
+
+
+def place_text(context: RuleContext) -> str:
+    """Where the thread that runs the batch is: a Python line, else the JVM's frame, else empty."""
+    work = work_of(context)
+    if work is None:
+        return ""
+    return work.python_line or next(iter(work.jvm_stack), "")
+
+
+def moves_text(context: RuleContext, flight: InFlight) -> str:
+    """What moves in a batch that makes progress."""
+    if flight.moves is Moves.TASKS:
+        work = work_of(context)
+        is_own = work is None or work.own.jobs_active or not work.unowned.jobs_started
+        others = "" if is_own else ", or those of jobs that name no query"
+        return f"its tasks still finish{others}"
+    thread = "Python thread" if flight.moves is Moves.PYTHON else "thread in the driver"
+    place = place_text(context)
+    return f"no task runs, its {thread} works{f' at {place}' if place else ''}"
+
+
+def with_stop(reason: str, context: RuleContext) -> str:
+    """The reason, and since when the run goes on although it was stopped."""
+    since = context.query.stopping_since
+    if since is None:
+        return reason
+    return f"{reason}; it was stopped {context.watched_since(since):.0f} s ago and still runs"
 
 
 def delay_text(context: RuleContext) -> tuple[str, str] | None:
@@ -131,13 +177,20 @@ def retries_text(context: RuleContext, flight: InFlight) -> str:
     return f"{jobs} jobs in this batch so far, usually at most {usual:.1f}"
 
 
-def batch_evidence(context: RuleContext, severity: Severity) -> dict[str, str]:
+def batch_evidence(context: RuleContext, flight: InFlight, severity: Severity) -> dict[str, str]:
     """The evidence of alerts about a batch in flight."""
     facts = evidence(context, context.batch_window)
     facts["slots"] = slots_text(context)
     if severity is Severity.WARNING:
-        stall, slow = _stall_limit(context), _slow_limit(context)
-        facts["critical_after"] = (
-            f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"
-        )
+        facts["critical_after"] = _critical_after(context, flight)
     return facts
+
+
+def _critical_after(context: RuleContext, flight: InFlight) -> str:
+    window, slow = context.batch_window.seconds, slow_limit(context)
+    if moved_lately(context, flight) or holder_of(context):
+        return f"{slow:.0f} s in flight"
+    if delay_of(work_of(context)) is None and python_line(context):
+        return f"{max(window, BLOCKED_SECONDS):.0f} s without CPU time"
+    stall = max(window, context.limits.stall_critical_seconds)
+    return f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"

@@ -39,7 +39,7 @@ class StartingPoint(msgspec.Struct, frozen=True):
     """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
     ``usual_seconds`` is how long recent batches took from plan to commit, without the longest
-    tenth, which may include a restart.
+    tenth, at least one, which may include a restart.
     """
 
     committed: Written | None = None
@@ -110,7 +110,7 @@ def _usual_seconds(
         for began, done in pairs
         if began is not None and done is not None and done >= began
     )
-    kept = took[: len(took) - len(took) // 10]
+    kept = took[: len(took) - max(1, len(took) // 10)]
     return kept[-1] if kept else None
 
 

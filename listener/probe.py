@@ -140,6 +140,21 @@ class RunFacts(msgspec.Struct, frozen=True):
     """The places that only the query's plan shows."""
 
 
+WORKS_SECONDS = 0.0002
+"""A thread that uses less CPU time than this from one poll to the next does not work.
+
+Of a blocked call it is none; one request over HTTP takes half a millisecond.
+"""
+
+
+class Moves(str, Enum):
+    """What shows that a batch makes progress."""
+
+    TASKS = "tasks"
+    PYTHON = "python"
+    DRIVER = "driver"
+
+
 class JobActivity(msgspec.Struct, frozen=True):
     """The Spark jobs of a run that has been busy for long, and the lines its threads are at.
 
@@ -155,6 +170,10 @@ class JobActivity(msgspec.Struct, frozen=True):
     those of active jobs, and both decrease when Spark removes old jobs."""
     jvm_stack: tuple[str, ...] = ()
     python_line: str = ""
+    jvm_cpu_seconds: float | None = None
+    """CPU time of the run's thread in the JVM since that began; None where the JVM does not say."""
+    python_cpu_seconds: float | None = None
+    """CPU time of the Python thread that runs its ``foreachBatch`` function, of its pools too."""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None
@@ -165,17 +184,27 @@ class JobActivity(msgspec.Struct, frozen=True):
         """Its own jobs; while none of them is active, jobs without a query id may be its own."""
         return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
 
-    def moved_since(self, before: JobActivity) -> bool:
-        """Whether a job started or a task finished since ``before``.
+    def moved_since(self, before: JobActivity) -> Moves | None:
+        """What has moved since ``before``: a job started or a task finished, or a thread worked.
 
-        Unowned jobs count only while no job of its own is active, so that the work of others
-        does not hide a job that hangs.
+        Unowned jobs, and threads, count only while no job of its own is active, so that the work of
+        others does not hide a job that hangs.
         """
-        if self.counted != before.counted:
-            return False
-        if _mark(self.own) > _mark(before.own):
-            return True
-        return not self.own.jobs_active and _mark(self.unowned) > _mark(before.unowned)
+        counts = self.counted == before.counted
+        if counts and _mark(self.own) > _mark(before.own):
+            return Moves.TASKS
+        if self.own.jobs_active:
+            return None
+        if counts and _mark(self.unowned) > _mark(before.unowned):
+            return Moves.TASKS
+        if _has_worked(self.python_cpu_seconds, before.python_cpu_seconds):
+            return Moves.PYTHON
+        worked = _has_worked(self.jvm_cpu_seconds, before.jvm_cpu_seconds)
+        return Moves.DRIVER if worked else None
+
+
+def _has_worked(now: float | None, before: float | None) -> bool:
+    return now is not None and before is not None and now - before >= WORKS_SECONDS
 
 
 def _mark(counts: JobCounts) -> tuple[int, int]:
@@ -191,6 +220,8 @@ class ProbedRun(msgspec.Struct, frozen=True):
     message: str = ""
     trigger_active: bool = False
     data_available: bool = False
+    stopping: bool = False
+    """Whether it was stopped without an exception, and its thread goes on."""
     batch_id: int | None = None
     committed_offsets: str = ""
     available_offsets: str = ""

@@ -20,6 +20,8 @@ _OURS = tuple(
     str(Path(__file__).parents[1] / name) + os.sep
     for name in ("alerting", "exporter", "listener", "sidecar")
 )
+_WAITING = ("/threading.py", "/futures/_base.py", "/futures/thread.py", "/pool.py", "/queue.py")
+_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py")
 # Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
@@ -58,17 +60,58 @@ def is_running(code: CodeType) -> bool:
     )
 
 
-def foreach_batch_calls() -> Iterator[tuple[Any, str]]:
-    """Every ``foreachBatch`` call in progress: its JVM DataFrame and its current line.
+class ForeachBatchCall(NamedTuple):
+    """A ``foreachBatch`` call in progress: its JVM DataFrame, its current line, its CPU time.
+
+    That includes the threads of Python's pools while the call waits for another thread. It is None
+    where the system does not say.
+    """
+
+    jdf: Any
+    line: str
+    cpu_seconds: float | None
+
+
+def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
+    """Every ``foreachBatch`` call in progress.
 
     PySpark's ``ForeachBatchFunction.call`` (``pyspark/sql/utils.py``) holds the frame's
     DataFrame as ``jdf``; the frames below it are the user's.
     """
-    for innermost in current_frames().values():
-        stack = list(_outwards(innermost))
+    stacks = {ident: list(_outwards(frame)) for ident, frame in current_frames().items()}
+    for ident, stack in stacks.items():
         for index, frame in enumerate(stack):
             if _calls_foreach_batch(frame.f_code):
-                yield frame.f_locals.get("jdf"), _user_line(stack[:index])
+                inside = stack[:index]
+                seconds = _cpu_seconds([ident, *_pools(stacks)] if _waits(inside) else [ident])
+                yield ForeachBatchCall(frame.f_locals.get("jdf"), _user_line(inside), seconds)
+
+
+def _waits(inside: list[FrameType]) -> bool:
+    """Whether a call waits for another thread of Python."""
+    return any(frame.f_code.co_filename.endswith(_WAITING) for frame in inside[:3])
+
+
+def _pools(stacks: dict[int, list[FrameType]]) -> list[int]:
+    """The idents of the threads of Python's pools."""
+    return [
+        ident
+        for ident, stack in stacks.items()
+        if any(frame.f_code.co_filename.endswith(_POOLS) for frame in stack[-4:])
+    ]
+
+
+def _cpu_seconds(idents: list[int]) -> float | None:
+    """The CPU time that these threads have used, by the Linux scheduler's own count."""
+    natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
+    nanoseconds = 0
+    for native in filter(None, map(natives.get, idents)):
+        try:
+            text = Path(f"/proc/self/task/{native}/schedstat").read_text(encoding="ascii")
+        except OSError:
+            return None
+        nanoseconds += int(text.split()[0])
+    return nanoseconds / 1e9
 
 
 def main_thread() -> str:

@@ -1,14 +1,23 @@
-"""StreamingBatchSlow: a batch takes longer than the window, but its tasks still finish.
+"""StreamingBatchSlow: a batch takes longer than the window, but it moves.
+
+Its tasks finish, or the thread that runs it uses CPU time: a loop of requests in ``foreachBatch``,
+the first listing of a folder, commit work in the driver.
 
 The first batch of a run may take long: it processes what arrived while the query was down, and
-the usual duration is not known yet. It is reported only when it is critical: it has been in flight
-for too long, or earlier processes planned it long ago and none of them committed it.
+the usual duration is not known yet. While its tasks finish, it is reported only when it is
+critical: it has been in flight for too long, or earlier processes planned it long ago and none of
+them committed it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
 from ...core.states import QueryState
-from ...listener.state.query import InFlight, Query
+from ...listener.probe import Moves
+from ...listener.state.query import InFlight
 from .. import stuck_batch
 from ..alert_text import code_last
 from ..evidence import report
@@ -16,6 +25,7 @@ from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingBatchSlow"
+STALLED = "StreamingQueryStalled"
 
 
 def check(context: RuleContext) -> Finding | None:
@@ -25,18 +35,21 @@ def check(context: RuleContext) -> Finding | None:
         return None
     never_committed = stuck_batch.not_committed(context, flight)
     critical = bool(never_committed) or stuck_batch.is_slow_for_long(context, flight)
-    if context.query.last_commit_at is None and not critical:
+    may_catch_up = context.query.last_commit_at is None and flight.moves is Moves.TASKS
+    if may_catch_up and not critical:
         return None
     severity = Severity.CRITICAL if critical else Severity.WARNING
     retries = stuck_batch.retries_text(context, flight)
     seconds = stuck_batch.lasted(context, flight)
-    finishes = _what_finishes(context.query)
-    reason = f"batch {flight.batch_id} in flight for {seconds:.0f} s, {finishes}"
+    is_planned = flight.batch_id is not None
+    what = f"batch {flight.batch_id} in flight" if is_planned else "planning the next batch"
+    reason = f"{what} for {seconds:.0f} s, {stuck_batch.moves_text(context, flight)}"
     if retries:
         reason = f"retrying: {reason}, {retries}"
     elif never_committed:
         reason = f"not_committed: {reason}, {never_committed}"
-    facts = stuck_batch.batch_evidence(context, severity)
+    reason = stuck_batch.with_stop(reason, context)
+    facts = stuck_batch.batch_evidence(context, flight, severity)
     return report(
         context,
         NAME,
@@ -51,20 +64,35 @@ def check(context: RuleContext) -> Finding | None:
 
 def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether a batch has been in flight for longer than the window and still makes progress."""
-    if not context.is_running or flight.batch_id is None or context.probe_is_stale:
+    if not context.is_running or context.probe_is_stale:
         return False
-    if (
-        context.query.last_commit_batch is not None
-        and flight.batch_id <= context.query.last_commit_batch
-    ):
+    done = context.query.last_commit_batch
+    if flight.batch_id is not None and done is not None and flight.batch_id <= done:
         # The batch is done: its event arrived before the next poll.
         return False
     too_long = stuck_batch.lasted(context, flight) > context.batch_window.seconds
     return too_long and stuck_batch.moved_lately(context, flight)
 
 
-def _what_finishes(query: Query) -> str:
-    work = query.probed.work if query.probed is not None else None
-    if work is None or work.own.jobs_active or not work.unowned.jobs_started:
-        return "its tasks still finish"
-    return "its tasks still finish, or those of jobs that name no query"
+def of_holder(
+    holder: str, victims: list[Finding], found: Mapping[tuple[str, str], Finding]
+) -> Finding:
+    """The critical finding about a query whose tasks hold the slots that ``victims`` wait for.
+
+    If it has a finding about its batch of its own, that one says so too.
+    """
+    names = ", ".join(sorted(victim.query for victim in victims))
+    reason = f"slots_held: its tasks hold the slots that {names} wait for"
+    own = found.get((holder, NAME)) or found.get((holder, STALLED))
+    if own is None:
+        summary = f"{holder} keeps others from running: {code_last(reason)}"
+        facts = {"waiting": names, "slots": victims[0].evidence["slots"]}
+        critical = Severity.CRITICAL
+        return Finding(NAME, holder, critical, QueryState.SLOW, reason, summary, facts)
+    return replace(
+        own,
+        severity=Severity.CRITICAL,
+        reason=f"{own.reason}; {names} wait for its slots",
+        summary=f"{own.summary}; {names} wait for its slots",
+        evidence={**own.evidence, "waiting": names},
+    )

@@ -2,7 +2,8 @@
 
 The reason begins with a code:
 
-* ``batch_hung``: a batch is in flight and none of its tasks has finished for W;
+* ``batch_hung``: a batch is in flight, none of its tasks has finished and its thread has used no
+  CPU time for W; a warning at first if the job's own Python is blocked;
 * ``task_running``, ``no_executors``, ``waiting_for_slots``: the same, but a task of the batch runs,
   Spark has no executor, or other jobs hold all slots; these are warnings at first;
 * ``source_hung``: the query has been waiting for the offsets of a source for W;
@@ -14,12 +15,15 @@ The reason begins with a code:
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from ...core.states import QueryState
 from ...listener.state.query import InFlight
 from .. import restarts, stuck_batch
 from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
+from ..policy import WINDOW_FACTOR
 from ..restarts import on_restart
 from ..rule_context import RuleContext
 
@@ -38,22 +42,28 @@ def check(context: RuleContext) -> Finding | None:
     reason = None if _is_continuous(context) else _stall_reason(context)
     if reason is None:
         return None
-    flight, reason = context.query.in_flight, restarts.with_age(reason, context)
+    flight = context.query.in_flight
+    reason = stuck_batch.with_stop(restarts.with_age(reason, context), context)
     if flight is None or _is_blind(context) or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)
-    return _finding(context, reason, severity, stuck_batch.batch_evidence(context, severity))
+    facts = stuck_batch.batch_evidence(context, flight, severity)
+    finding = _finding(context, reason, severity, facts)
+    holder = stuck_batch.holder_of(context)
+    waits_too_long = holder and stuck_batch.is_slow_for_long(context, flight)
+    return replace(finding, holder=holder) if waits_too_long else finding
 
 
 def _is_blind(context: RuleContext) -> bool:
     """Whether nothing shows what the batch in flight waits for.
 
-    A late poll does not change that the last one showed a delay: a pause of the JVM alone makes no
-    delayed batch critical.
+    A late poll does not change that the last one showed a delay, or a line of the job: a pause of
+    the JVM alone makes no such batch critical.
     """
     if not context.probe_is_stale:
         return False
-    return context.driver_is_silent or stuck_batch.delay_text(context) is None
+    shown = stuck_batch.delay_text(context) or stuck_batch.python_line(context)
+    return context.driver_is_silent or not shown
 
 
 def _finding(
@@ -103,7 +113,7 @@ def _log_behind(context: RuleContext) -> str | None:
     seconds = context.watched_since(lag.since) - _unread(context) - _in_flight(context)
     allowed = context.window.seconds
     if context.batches_come:
-        allowed = max(allowed, facts.log_interval_seconds * (context.limits.stall_tolerance + 2))
+        allowed = max(allowed, facts.log_interval_seconds * WINDOW_FACTOR)
     if seconds <= allowed:
         return None
     logged = context.query.logged.committed if context.query.logged is not None else None
@@ -176,11 +186,14 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
     if delay is not None:
         code, facts = delay
         return f"{code}: {what} for {since:.0f} s, {facts}, none finished for {still:.0f} s"
+    place = stuck_batch.place_text(context)
+    at = f", blocked at {place}" if place else ""
     if flight.batch_id is None:
         probed = context.query.probed
         step = (probed.message if probed is not None else "") or "waiting for offsets"
-        return f"source_hung: {step!r} for {since:.0f} s"
-    return f"batch_hung: {what} for {since:.0f} s, no task of its own finished for {still:.0f} s"
+        return f"source_hung: {step!r} for {since:.0f} s{at}"
+    nothing = f"no task of its own finished for {still:.0f} s"
+    return f"batch_hung: {what} for {since:.0f} s, {nothing}{at}"
 
 
 def _waits_for_log(context: RuleContext) -> bool:

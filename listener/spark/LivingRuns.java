@@ -1,3 +1,5 @@
+import java.lang.management.ManagementFactory;
+import java.lang.management.ThreadMXBean;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.HashMap;
@@ -15,11 +17,13 @@ public class LivingRuns {
   private static final String RUN = "\u001e";
 
   private final Map methods = new HashMap();
+  private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
   private Map known = new HashMap();
 
   /**
-   * For each run: its ids, whether it is active, its status, its batch id, and what changed since
-   * the last call; at the end, whether the SparkContext is stopped.
+   * For each run: its ids, whether it is active, or was stopped and goes on, the CPU time of its
+   * thread, its status, its batch id, and what changed since the last call; at the end, whether the
+   * SparkContext is stopped.
    *
    * <p>For a run that throws: its ids and the exception's class.
    *
@@ -58,7 +62,12 @@ public class LivingRuns {
   /** Reports offsets once per batch, and each progress of a trigger without a batch once. */
   private Run read(Object execution, String batchHolder, Run before) throws Exception {
     Run now = new Run();
-    now.active = call(execution, "isActive");
+    Thread thread = (Thread) call(execution, "queryExecutionThread");
+    boolean active = Boolean.TRUE.equals(call(execution, "isActive"));
+    // Since stop() was called: the end of its thread is the end of the run.
+    now.stopping = !active && thread.isAlive() && !hasFailed(execution);
+    now.active = active || now.stopping;
+    now.cpu = cpuOf(thread);
     Object status = call(execution, "status");
     now.message = clean(call(status, "message"));
     now.hasData = call(status, "isDataAvailable");
@@ -85,6 +94,20 @@ public class LivingRuns {
         ? call(execution, "currentBatchId")
         : call(call(execution, holder), "batchId");
     return String.valueOf(id);
+  }
+
+  private boolean hasFailed(Object execution) throws Exception {
+    return Boolean.TRUE.equals(call(call(execution, "exception"), "isDefined"));
+  }
+
+  /** Nanoseconds; empty where the JVM does not count them. */
+  private String cpuOf(Thread thread) {
+    try {
+      long nanoseconds = threads.getThreadCpuTime(thread.getId());
+      return nanoseconds < 0 ? "" : String.valueOf(nanoseconds);
+    } catch (UnsupportedOperationException error) {
+      return "";
+    }
   }
 
   private boolean hasBatch(Object progress) throws Exception {
@@ -142,7 +165,9 @@ public class LivingRuns {
   }
 
   private static class Run {
-    Object active;
+    boolean active;
+    boolean stopping;
+    String cpu = "";
     String message;
     Object hasData;
     Object triggered;
@@ -153,7 +178,8 @@ public class LivingRuns {
     Object progress;
 
     void describe(StringBuilder answer) {
-      answer.append(active).append(FIELD).append(message).append(FIELD).append(hasData);
+      answer.append(active).append(FIELD).append(stopping).append(FIELD).append(cpu);
+      answer.append(FIELD).append(message).append(FIELD).append(hasData);
       answer.append(FIELD).append(triggered).append(FIELD).append(batchId);
       answer.append(FIELD).append(session).append(FIELD).append(offsets);
       answer.append(FIELD).append(idle);

@@ -38,7 +38,8 @@ class LivingRun(msgspec.Struct, frozen=True, gc=False):
     ``batch_id`` is the batch in flight, or the next one; None for a continuous query. ``session``
     is the identity hash of the session that its batches run in, None if unknown. ``offsets``, as
     Spark prints them, and ``idle_progress``, the newest progress without a batch as JSON, are
-    empty when they have not changed.
+    empty when they have not changed. ``cpu_seconds`` are those of its thread, None if unknown;
+    ``stopping``: it was stopped, and that thread goes on.
     """
 
     run_id: str
@@ -48,6 +49,8 @@ class LivingRun(msgspec.Struct, frozen=True, gc=False):
     session: int | None = None
     offsets: str = ""
     idle_progress: str = ""
+    cpu_seconds: float | None = None
+    stopping: bool = False
 
 
 class UnreadRun(msgspec.Struct, frozen=True, gc=False):
@@ -98,7 +101,8 @@ def _parsed(fields: list[str]) -> tuple[str, LivingRun | UnreadRun]:
 
 
 def _described(run_id: str, fields: list[str]) -> LivingRun:
-    active, message, has_data, triggered, batch_id, session, offsets, idle_progress = fields
+    active, stopping, nanoseconds, message, has_data, triggered, batch_id, *rest = fields
+    session, offsets, idle_progress = rest
     return LivingRun(
         run_id=run_id,
         active=parse_flag(active),
@@ -107,6 +111,8 @@ def _described(run_id: str, fields: list[str]) -> LivingRun:
         session=int(session) if session else None,
         offsets=offsets,
         idle_progress=idle_progress,
+        cpu_seconds=int(nanoseconds) / 1e9 if nanoseconds else None,
+        stopping=parse_flag(stopping),
     )
 
 
@@ -278,13 +284,18 @@ class SparkExecution:
         return replace(plan, writes=written.writes)
 
     def is_over(self) -> bool:
-        """Whether the run has ended.
+        """Whether the run has ended: its thread has, or an exception will end it.
+
+        ``isActive`` is false as soon as ``stop()`` begins.
 
         Raises:
             Exception: Spark refuses to answer.
 
         """
-        return not self.java.isActive()
+        java = self.java
+        if java.isActive():
+            return False
+        return bool(java.exception().isDefined()) or not java.queryExecutionThread().isAlive()
 
     def living_run(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
         """The current status; None when it has ended. ``batch_id`` is used if Spark has none.
@@ -304,6 +315,7 @@ class SparkExecution:
             batch_id=batch_id,
             offsets=self.committed_offsets(),
             idle_progress=self._ask("idle_progress", self._last_progress_json, ""),
+            stopping=not self.java.isActive(),
         )
 
     def available_offsets(self) -> str:

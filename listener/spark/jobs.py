@@ -22,7 +22,7 @@ from ..probe import (
     RunFacts,
     SlotUse,
 )
-from ..python_frames import foreach_batch_calls
+from ..python_frames import ForeachBatchCall, foreach_batch_calls
 from .jvm import OptionalCalls
 
 NONE = JobCounts()
@@ -129,6 +129,7 @@ class PolledWork:
 
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
         """The details of one run, a ``StreamExecution``; its batches run in ``session``."""
+        call = None if session is None else self._calls.get(session)
         no_stack: tuple[str, ...] = ()
         stack = self._ask("stack", lambda: self._spark.stack(execution), no_stack)
         activity = self._activity_of(facts)
@@ -136,7 +137,8 @@ class PolledWork:
             activity,
             slots=self._slots_beside(activity, facts.query_id),
             jvm_stack=stack[:STACK_FRAMES],
-            python_line="" if session is None else self._lines.get(session, ""),
+            python_line="" if call is None else call.line,
+            python_cpu_seconds=None if call is None else call.cpu_seconds,
             waits_for_log=any(map(_LOG_QUEUE_IS_FULL.search, stack)),
         )
 
@@ -220,14 +222,14 @@ class PolledWork:
         return self._groups[run_id]
 
     @cached_property
-    def _lines(self) -> dict[int, str]:
-        """The line of each ``foreachBatch`` call in progress, by its batch's session."""
-        found: dict[int, str] = {}
-        for frame, line in foreach_batch_calls():
-            session = self._frame_session(frame)
+    def _calls(self) -> dict[int, ForeachBatchCall]:
+        """Each ``foreachBatch`` call in progress, by its batch's session."""
+        calls: dict[int, ForeachBatchCall] = {}
+        for call in foreach_batch_calls():
+            session = self._frame_session(call.jdf)
             if session is not None:
-                found[session] = line
-        return found
+                calls[session] = call
+        return calls
 
     def _frame_session(self, frame: Any) -> int | None:
         if frame is None:

@@ -66,13 +66,14 @@ class SparkRun:
             message=reported.status.message,
             trigger_active=reported.status.is_trigger_active,
             data_available=reported.status.is_data_available,
+            stopping=reported.stopping,
             batch_id=reported.batch_id,
             committed_offsets=reported.offsets or self.last.committed_offsets,
         )
         self._session = self._session if reported.session is None else reported.session
         idle_progress = self._idle_progress.poll(seen, reported.idle_progress)
         seen = replace(seen, idle_progress=idle_progress)
-        self.last = self._poll_closer(seen, now, closer_after, work)
+        self.last = self._poll_closer(seen, now, closer_after, work, reported.cpu_seconds)
 
     def final_poll(self) -> ProbedRun:
         """The poll of a run that has ended: why, and in which batch."""
@@ -90,13 +91,19 @@ class SparkRun:
             committed_offsets=committed,
             available_offsets=available,
             trigger_active=False,
+            stopping=False,
             idle_progress=None,
             exception=exception,
             error_class=error_class,
         )
 
     def _poll_closer(
-        self, seen: ProbedRun, now: float, closer_after: float, work: PolledWork
+        self,
+        seen: ProbedRun,
+        now: float,
+        closer_after: float,
+        work: PolledWork,
+        cpu_seconds: float | None,
     ) -> ProbedRun:
         busy = seen.planning or seen.processing
         if not busy or seen.batch_id != self.last.batch_id:
@@ -112,7 +119,8 @@ class SparkRun:
             java = self._execution.java
             if self._session is None:
                 self._session = work.session_of(java)
-            closer = work.of(java, self.facts, self._session)
+            details = work.of(java, self.facts, self._session)
+            closer = replace(details, jvm_cpu_seconds=cpu_seconds)
             mark = self._execution.last_progress_mark(mark)
             if not self.facts.trigger.is_continuous:
                 available = self._execution.available_offsets()

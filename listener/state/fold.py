@@ -20,10 +20,10 @@ from ..probe import Context, ProbedRun
 from ..source_polls import SourcePoll, follow_shortfalls, follow_unread
 from .flow import PlanPlaces, places_of
 from .query import (
-    BASELINE_BATCHES,
     BUCKETS,
     RECENT_BATCHES,
     UNKNOWN_BATCH,
+    USUAL_HOURS,
     Died,
     Ended,
     LogBehind,
@@ -38,19 +38,36 @@ from .retention import follow_edges
 from .trends import follow, follow_polls, reports_lag
 
 # -- counting ---------------------------------------------------------------------------------
-# Adds a batch to its query's totals and to its baseline of durations.
+# Adds a batch to its query's totals and to its usual durations.
 
 
-BASELINE_GROWTH = 3.0
+def learn(
+    known: tuple[tuple[int, float], ...], seconds: float | None, at: float
+) -> tuple[tuple[int, float], ...]:
+    """Add a batch's duration: the two longest of each hour are kept, for ``USUAL_HOURS``.
 
-
-def learn(baseline: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
-    """Add a batch's duration; one stalled batch raises the baseline threefold at most."""
+    However rare batches are, the last two hours with one are kept.
+    """
     if seconds is None:
-        return baseline
-    if baseline and seconds > BASELINE_GROWTH * baseline[-1]:
-        seconds = min(seconds, BASELINE_GROWTH * max(baseline))
-    return (*baseline, seconds)[-BASELINE_BATCHES:]
+        return known
+    hour = int(at // 3600)
+    of_hour = sorted([*(taken for when, taken in known if when == hour), seconds])[-2:]
+    before = [batch for batch in known if batch[0] != hour]
+    recent = [batch for batch in before if batch[0] >= hour - USUAL_HOURS] or before[-1:]
+    return (*recent, *((hour, taken) for taken in of_hour))
+
+
+def observed_seconds(query: Query, progress: Progress, at: float) -> float | None:
+    """How long the batch took, by Spark's wall clock, which may be set meanwhile.
+
+    It counts at most as long as we observed: since the commit before it, else since its run began.
+    """
+    if progress.batch_seconds is None:
+        return None
+    since = query.started_at
+    if query.last_commit_at is not None and query.run_commit_batch == progress.batch_id - 1:
+        since = query.last_commit_at
+    return max(0.0, min(progress.batch_seconds, at - since))
 
 
 def remember(recent: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
@@ -320,6 +337,7 @@ def fold_probe(query: Query, run: ProbedRun, at: float, *, context: Context) -> 
         probed=run,
         probed_at=at,
         in_flight=in_flight(query, run, at) if shows_work else query.in_flight,
+        stopping_since=(query.stopping_since or at) if run.stopping else None,
         vanished_at=None,
     )
     query = _with_places(replace(query, jobs_per_batch=jobs_per_batch(query)))
@@ -380,6 +398,9 @@ def _recovered(query: Query) -> Query:
 def _progress(query: Query, progress: Progress, at: float) -> Query:
     if not progress.committed:
         return _idle(query, at)
+    seconds = observed_seconds(query, progress, at)
+    if seconds != progress.batch_seconds:
+        progress = replace(progress, batch_seconds=seconds)
     newest = query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch
     first_of_run = query.last_commit_at is None
     if newest:
@@ -397,8 +418,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress=last,
         progress_at=last_at,
         trends=trends,
-        baseline=learn(query.baseline, progress.batch_seconds),
-        recent_batches=remember(query.recent_batches, progress.batch_seconds),
+        longest_batches=learn(query.longest_batches, seconds, at),
+        recent_batches=remember(query.recent_batches, seconds),
         totals=count_batch(query.totals, progress),
     )
 

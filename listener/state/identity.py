@@ -20,8 +20,8 @@ from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
 from .query import (
-    BASELINE_BATCHES,
     RECENT_BATCHES,
+    USUAL_HOURS,
     Ended,
     Outcome,
     Query,
@@ -43,7 +43,7 @@ def begin(query_id: str, run_id: str, name: str | None, at: float, *, label: str
 
 
 def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
-    """Begin the next run: keep the totals and the baseline, reset the signs of activity."""
+    """Begin the next run: keep the totals and the usual durations, reset the signs of activity."""
     same_query = old.query_id == query_id
     return Query(
         query_id=query_id,
@@ -59,7 +59,7 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         unrecovered_deaths=old.unrecovered_deaths,
         retention=old.retention if same_query else {},
         trends=carry_over(old.trends) if same_query else Trends(),
-        baseline=old.baseline,
+        longest_batches=old.longest_batches,
         recent_batches=old.recent_batches,
         totals=replace(old.totals, restarts=old.totals.restarts + 1),
         commits_before_run=old.totals.commits,
@@ -112,7 +112,7 @@ def join(older: Query, newer: Query) -> Query:
         + (0 if recovered else older.unrecovered_deaths),
         totals=replace(totals, restarts=totals.restarts + 1),
         commits_before_run=older.totals.commits + newer.commits_before_run,
-        baseline=(*older.baseline, *newer.baseline)[-BASELINE_BATCHES:],
+        longest_batches=(*older.longest_batches, *newer.longest_batches)[-2 * USUAL_HOURS :],
         recent_batches=(*older.recent_batches, *newer.recent_batches)[-RECENT_BATCHES:],
         jobs_per_batch=newer.jobs_per_batch or older.jobs_per_batch,
     )

@@ -11,7 +11,7 @@ from ..commit_log import LoggedBatches, StartingPoint
 from ..events import Progress, Started
 from ..failure import Failure
 from ..offsets import behind
-from ..probe import JobActivity, ProbedRun, RunFacts, Trigger, parse_trigger
+from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
 from ..source_polls import Shortfalls, SourcePoll, Unread
 from .flow import Places
 from .retention import SourceEdges
@@ -21,7 +21,8 @@ from .trends import Trends
 # All state of one query, as frozen records. Times are monotonic seconds.
 
 
-BASELINE_BATCHES = 50
+USUAL_HOURS = 24
+"""A batch that was exceeded only once in so many hours is usual."""
 RECENT_BATCHES = 30
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper bounds in seconds of the batch-duration histogram."""
@@ -62,12 +63,14 @@ class Totals(msgspec.Struct, frozen=True, gc=False):
 class InFlight(msgspec.Struct, frozen=True, gc=False):
     """What a busy run is doing: a batch, or (``batch_id`` None) planning one.
 
-    ``moved_at`` is when its jobs or tasks last made progress.
+    ``moved_at`` is when its tasks, or the thread that runs it, last made progress.
     """
 
     since: float
     moved_at: float
     batch_id: int | None
+    moves: Moves = Moves.TASKS
+    """What made the last progress."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
     jobs_before: int | None = None
@@ -129,6 +132,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     probed: ProbedRun | None = None
     probed_at: float | None = None
     in_flight: InFlight | None = None
+    stopping_since: float | None = None
+    """When a poll first showed that it was stopped and still runs."""
     ended: Ended | None = None
     vanished_at: float | None = None
     """When the probe first no longer found the run, while no signal has shown its end."""
@@ -164,8 +169,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     without_input_before: float = 0.0
     """For how many seconds the runs before it had read no rows when they ended."""
     trends: Trends = Trends()
-    baseline: tuple[float, ...] = ()
-    """Durations of the last batches in seconds, limited for the stall window."""
+    longest_batches: tuple[tuple[int, float], ...] = ()
+    """Hours and seconds: the two longest batches of each of the last hours with batches."""
     recent_batches: tuple[float, ...] = ()
     """Durations of the last batches in seconds, unchanged."""
     totals: Totals = Totals()
@@ -212,6 +217,15 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.ended is not None and self.ended.outcome is Outcome.FAILED:
             return self.ended
         return self.unrecovered
+
+    @property
+    def usual_seconds(self) -> float | None:
+        """The second longest batch of the last 24 hours with batches; None until two are known.
+
+        What happened once is an accident; what happened twice is normal.
+        """
+        longest = sorted(seconds for _, seconds in self.longest_batches)
+        return longest[-2] if len(longest) > 1 else None
 
     @property
     def batches_not_durable(self) -> int | None:
@@ -302,8 +316,9 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     last_work = query.probed.work if query.probed is not None else None
     if run.work is None:
         return before
-    if last_work is not None and run.work.moved_since(last_work):
-        before = replace(before, moved_at=at)
+    moves = run.work.moved_since(last_work) if last_work is not None else None
+    if moves is not None:
+        before = replace(before, moved_at=at, moves=moves)
     if delay_of(run.work) is not None:
         before = replace(before, delayed_at=at)
     if before.jobs_before is None and run.work.counted:

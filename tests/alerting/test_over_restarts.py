@@ -15,6 +15,7 @@ from querypulse.listener.probe import JobCounts
 FORTY_MINUTES = -2400.0
 WEEKEND = -64 * 3600.0
 NIGHTLY = "AvailableNowTrigger"
+SOON = {"start_grace_seconds": 120.0}
 
 
 def resumed(*, planned=FORTY_MINUTES, story=None, usual=None, committed=True):
@@ -79,7 +80,7 @@ def test_batch_that_no_process_commits_is_critical_and_states_its_age():
     failures = {
         what: shown
         for what, story, now, name, reason in says_so()
-        for shown in [age_shown(story.evaluate(now).findings)]
+        for shown in [age_shown(story.evaluate(now, **SOON).findings)]
         if shown != [(name, "a", "critical", reason, True)]
     }
 
@@ -138,7 +139,7 @@ def test_checkpoint_age_alone_raises_no_alert():
     failures = {
         what: findings
         for what, story, now, *settings in quiet()
-        if (findings := story.evaluate(now, **dict(*settings)).findings)
+        if (findings := story.evaluate(now, **SOON | dict(*settings)).findings)
     }
 
     assert failures == {}
@@ -172,7 +173,7 @@ def test_alert_does_not_mention_restarts_if_none_happened():
     failures = {
         what: findings
         for what, story, now, name in without_age()
-        for findings in [story.evaluate(now).findings]
+        for findings in [story.evaluate(now, **SOON).findings]
         if [finding.alertname for finding in findings] != [name]
         or "over restarts" in findings[0].reason + findings[0].summary
         or ANNOTATION in findings[0].evidence
@@ -187,7 +188,7 @@ def test_more_cases_stay_silent_than_fire():
 
 def test_batch_that_hangs_over_restarts_states_its_age_before_it_is_old():
     """Its plan is older than the window, and younger than the age that is critical by itself."""
-    (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170).findings
+    (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170, **SOON).findings
 
     assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
     assert finding.evidence[ANNOTATION].startswith("batch 41 was planned 7 min ago")
@@ -211,7 +212,7 @@ class ProcessLifecycle:
         )
 
     def update(self, story, now, silences=()) -> list[Incident]:
-        evaluation, snapshot = story.evaluate(now), story.state.snapshot(now)
+        evaluation, snapshot = story.evaluate(now, **SOON), story.state.snapshot(now)
         return list(self.lifecycle.update(evaluation, snapshot, now, 1e9 + now, silences))
 
 

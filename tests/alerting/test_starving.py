@@ -131,10 +131,10 @@ def test_cycle_and_self_loop_end():
 
 
 def test_expected_query_that_never_started_starves_its_declared_readers():
-    lake = Lake(silver="bronze").batches(1, at=10).waits("silver", at=300)
+    lake = Lake(silver="bronze").batches(1, at=10).waits("silver", at=301)
     declared = (Declared("bronze", writes=(path_place("/lake/bronze"),)),)
     policy = Policy(expected=("bronze",), declared=declared)
-    found = evaluate(lake.state.snapshot(300), 300, policy)
+    found = evaluate(lake.state.snapshot(301), 301, policy)
 
     assert found.health["silver"].reason == "upstream bronze is missing"
 

@@ -27,7 +27,6 @@ QUICK = {
 SETTINGS = {
     "source_interval_seconds": 0.5,
     "stall_floor_seconds": 6.0,
-    "stall_tolerance": 0.0,
     "trend_window_seconds": 5.0,
     "start_grace_seconds": 20.0,
     "data_loss_warning_ratio": 0.25,

@@ -148,8 +148,8 @@ def test_idle_query_shows_since_when_it_is_idle():
 def test_last_thirty_batches_are_shown_and_survive_a_restart():
     story = Story().started(at=0)
     for batch in range(40):
-        story.commit(batch=batch, at=batch, seconds=1.0)
-    story.commit(batch=40, at=40, seconds=500.0).started(run=2, at=50)
+        story.commit(batch=batch, at=1 + batch, seconds=1.0)
+    story.commit(batch=40, at=540, seconds=500.0).started(run=2, at=550)
     shown = queries(published(story))["a"].recent_batch_seconds
     assert shown == (*(1.0,) * 29, 500.0)
 

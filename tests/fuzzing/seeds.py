@@ -77,7 +77,7 @@ def settings() -> list[bytes]:
     receivers = '[{"type": "webhook", "name": "a", "url": "https://h.example/x", "severities": ["critical"]}]'
     silences = '[{"queries": "a", "until": "2036-12-01T06:00:00Z"}]'
     toml = (
-        'app_name = "shop"\nexpected_queries = ["a", "b"]\nhttp_port = 0\nstall_tolerance = 1.5\n'
+        'app_name = "shop"\nexpected_queries = ["a", "b"]\nhttp_port = 0\nstall_critical_seconds = 1.5\n'
         '[queries."nightly*"]\nstall_floor_seconds = 60\n[[receivers]]\ntype = "slack"\n'
         'webhook_url_file = "/s"\n[[silences]]\nqueries = "a"\nuntil = 2036-12-01T06:00:00Z\n'
     )

@@ -9,7 +9,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from support.fake_spark import CLOSER_AFTER, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.probe import UNOWNED, JobActivity, JobCounts, SlotUse
+from querypulse.listener.probe import UNOWNED, JobActivity, JobCounts, Moves, SlotUse
+from querypulse.listener.python_frames import ForeachBatchCall
 from querypulse.listener.state.query import Delay, delay_of
 
 SIBLINGS = range(2, 9)
@@ -37,11 +38,11 @@ class BatchBesideSiblings:
         return poll(self.probe, self.at)[name].work
 
     def moves(self, change):
-        """Whether ``change`` counts as progress of the batch."""
+        """Whether ``change`` counts as progress of the batch, by its jobs."""
         self.poll()
         before = self.poll()
         change()
-        return self.poll().moved_since(before)
+        return self.poll().moved_since(before) is Moves.TASKS
 
 
 @pytest.fixture(params=[True, False], ids=["counted", "tracked"])
@@ -124,6 +125,23 @@ def test_counters_that_restart_from_zero_are_no_move():
     assert not JobActivity(JobCounts(1), counted=True).moved_since(
         JobActivity(JobCounts(9), counted=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "moves"),
+    [
+        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.002}, Moves.PYTHON),
+        ({"jvm_cpu_seconds": 1.0}, {"jvm_cpu_seconds": 1.002}, Moves.DRIVER),
+        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.0001}, None),
+        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 0.5}, None),
+        ({}, {"python_cpu_seconds": 1.0}, None),
+        ({"python_cpu_seconds": 1.0}, {}, None),
+        ({"jvm_cpu_seconds": 1.0}, {"jvm_cpu_seconds": 9.0, "own": JobCounts(0, 1)}, None),
+    ],
+    ids=["Python", "the driver", "it wakes up", "a pool has ended", "its first poll", "no call now", "its job is active"],
+)  # fmt: skip
+def test_batch_moves_by_the_cpu_time_of_its_thread_while_it_has_no_job(before, now, moves):
+    assert JobActivity(**now).moved_since(JobActivity(**before)) is moves
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])
@@ -334,7 +352,10 @@ def test_uncountable_slots_cost_only_this_detail(odd):
 
 def lines_of(monkeypatch, spark, numbers):
     """Each of these queries is in a ``foreachBatch`` call, on its own line."""
-    calls = [(spark.frame(number), f"job.py:{number} in write") for number in numbers]
+    calls = [
+        ForeachBatchCall(spark.frame(number), f"job.py:{number} in write", 0.5 * number)
+        for number in numbers
+    ]
     monkeypatch.setattr("querypulse.listener.spark.jobs.foreach_batch_calls", lambda: calls)
 
 

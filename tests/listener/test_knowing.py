@@ -29,7 +29,7 @@ def test_commit_counts_once_with_the_time_of_the_signal_that_shows_it_first():
         for what, query in queries
     ] == [(what, commit) for what, _, commit in cases]
     assert queries[0][1].last_activity_at == 5
-    assert queries[-1][1].baseline == (1.0,)
+    assert queries[-1][1].longest_batches == ((0, 1.0),)
 
 
 def test_batch_committed_again_after_a_restart_is_no_new_commit():
@@ -150,12 +150,36 @@ def test_run_started_after_the_poll_began_has_not_vanished():
     assert Story().started(at=5).probe(at=5).query().alive
 
 
-def test_one_stalled_batch_raises_the_baseline_at_most_threefold():
-    story = (
-        Story().started(at=0).commit(batch=0, at=1, seconds=2).commit(batch=1, at=700, seconds=600)
-    )
+def test_second_longest_batch_of_a_day_is_usual_and_takes_constant_space():
+    """In each hour one batch takes a minute longer than in the hour before; the rest take 1 s."""
+    story, usual = Story().started(at=0), {}
+    for number in range(30 * 60):
+        hour, minute = divmod(number, 60)
+        long = 3600.0 - 60 * hour if hour % 2 and not minute else 1.0
+        story.commit(batch=number, at=3600 * hour + 60 * minute + 3590 * (long > 1), seconds=long)
+        usual[hour] = story.query().usual_seconds
+    hours = [hour for hour, _ in story.query().longest_batches]
 
-    assert story.query().baseline == (2, 6)
+    assert (usual[0], usual[1]) == (1.0, 1.0)
+    assert all(usual[hour] > 1000 for hour in range(3, 30))
+    assert max(map(hours.count, hours)) == 2
+    assert hours[0] >= hours[-1] - 24
+
+
+@pytest.mark.parametrize(
+    ("story", "seconds"),
+    [
+        (Story().started(at=0).commit(batch=0, at=5, seconds=7200.0), (5.0,)),
+        (Story().started(at=0).commit(batch=0, at=5).commit(batch=1, at=9, seconds=7200.0), (1.0, 4.0)),
+        (Story().started(at=0).commit(batch=0, at=5).commit(batch=1, at=9, seconds=-60.0), (1.0, 0.0)),
+        (Story().commit(batch=7, at=5, seconds=60.0), (0.0,)),
+        (Story().started(at=0).commit(batch=0, at=5).probe(run(batch=2), at=9).commit(batch=1, at=70, seconds=4.0), (1.0, 4.0)),
+    ],
+    ids=["first of a run", "the clock was set ahead", "the clock was set back", "attached meanwhile", "its event is late"],
+)  # fmt: skip
+def test_batch_takes_at_most_as_long_as_it_was_observed(story, seconds):
+    assert story.query().recent_batches == seconds
+    assert story.query().totals.batch_seconds == sum(seconds)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,24 @@ MESSAGE = "Waiting for data to arrive"
 STATUS = RunStatus(MESSAGE, is_data_available=False, is_trigger_active=True)
 
 
-def line(*, query="id", run="run", active="true", flag="false", batch="7", session="", offsets="", idle=""):  # fmt: skip
+def line(*, query="id", run="run", active="true", flag="false", batch="7", session="", offsets="", idle="", cpu="", stopping="false"):  # fmt: skip
     return (
-        FIELD.join((query, run, active, MESSAGE, flag, "true", batch, session, offsets, idle))
+        FIELD.join(
+            (
+                query,
+                run,
+                active,
+                stopping,
+                cpu,
+                MESSAGE,
+                flag,
+                "true",
+                batch,
+                session,
+                offsets,
+                idle,
+            )
+        )
         + RECORD
     )
 
@@ -40,11 +55,13 @@ def parsed(*lines):
 
 
 def test_each_run_is_keyed_by_its_query_id():
-    one = line(query="a", run="1", offsets="{x: 5}", session="88")
+    one = line(
+        query="a", run="1", offsets="{x: 5}", session="88", cpu="1500000000", stopping="true"
+    )
     other = line(query="b", active="false", idle="{}")
 
     assert parsed(one, other) == {
-        "a": LivingRun("1", True, STATUS, 7, 88, "{x: 5}", ""),
+        "a": LivingRun("1", True, STATUS, 7, 88, "{x: 5}", "", 1.5, True),
         "b": LivingRun("run", False, STATUS, 7, None, "", "{}"),
     }
 
@@ -75,6 +92,8 @@ def test_malformed_line_does_not_affect_the_others():
         line(session="x"),
         line(flag=""),
         line(active="perhaps"),
+        line(stopping="perhaps"),
+        line(cpu="fast"),
         line(offsets=FIELD),
         FIELD.join(("id", "run", "java.lang.IllegalStateException")) + RECORD,
         FIELD.join(("id", "run")) + RECORD,

@@ -90,7 +90,7 @@ def through(*files):
 
 
 def lines(calls):
-    return [line for _, line in calls]
+    return [call.line for call in calls]
 
 
 def stop_at(held):
@@ -103,7 +103,7 @@ def test_no_running_batch_finds_no_call():
 
 def test_running_batch_is_found_with_its_line(running):
     batch = running(stop_at)
-    ((found, line),) = foreach_batch_calls()
+    ((found, line, _),) = foreach_batch_calls()
 
     assert found is batch
     file, _, where = line.rpartition(":")
@@ -120,7 +120,7 @@ def test_wait_in_the_standard_library_reports_the_users_line(running):
 
 def test_concurrent_batches_are_reported_separately(running):
     batches = [running(stop_at), running(stop_at)]
-    found = [batch for batch, _ in foreach_batch_calls()]
+    found = [batch for batch, *_ in foreach_batch_calls()]
 
     assert sorted(map(id, found)) == sorted(map(id, batches))
 

@@ -96,12 +96,12 @@ def test_argument_beats_environment_beats_spark_conf_beats_file(strongest, confi
 def test_settings_of_all_origins_are_merged(config):
     loaded = load_settings(
         {"http_port": 0},
-        {**config('app_name = "etl"'), "QUERYPULSE_STALL_TOLERANCE": "2"},
+        {**config('app_name = "etl"'), "QUERYPULSE_STALL_CRITICAL_SECONDS": "2"},
         {"spark.querypulse.http_host": "::1"},
     ).settings
 
     assert loaded.http_port == 0
-    assert (loaded.app_name, loaded.stall_tolerance, loaded.http_host) == ("etl", 2, "::1")
+    assert (loaded.app_name, loaded.stall_critical_seconds, loaded.http_host) == ("etl", 2, "::1")
 
 
 def test_argument_none_overrides_the_environment():
@@ -207,7 +207,7 @@ def test_single_pattern_may_contain_commas():
 
 def test_overrides_keep_their_order(config):
     named = config(
-        '[queries."*"]\nstall_tolerance = 2\n[queries."a*"]\nignore = true\n[queries.ab]\n'
+        '[queries."*"]\nstall_critical_seconds = 2\n[queries."a*"]\nignore = true\n[queries.ab]\n'
     )
 
     assert list(load_settings({}, named, {}).settings.queries) == ["*", "a*", "ab"]

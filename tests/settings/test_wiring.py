@@ -35,7 +35,7 @@ def test_expected_queries_and_limits_come_from_the_settings():
         Settings(
             expected_queries=("bronze",),
             stall_floor_seconds=1,
-            stall_tolerance=2,
+            stall_critical_seconds=2,
             start_grace_seconds=3,
             gone_grace_seconds=4,
         )
@@ -43,7 +43,7 @@ def test_expected_queries_and_limits_come_from_the_settings():
 
     assert policy.expected == ("bronze",)
     assert policy.limits("anything") == Limits(
-        stall_floor_seconds=1, stall_tolerance=2, start_grace_seconds=3, gone_grace_seconds=4
+        stall_floor_seconds=1, stall_critical_seconds=2, start_grace_seconds=3, gone_grace_seconds=4
     )
 
 
@@ -51,23 +51,23 @@ def overriding(**queries):
     own = {
         pattern.replace("_", "*"): QuerySettings(**changes) for pattern, changes in queries.items()
     }
-    return wiring.policy(Settings(stall_tolerance=7, queries=own))
+    return wiring.policy(Settings(stall_critical_seconds=7, queries=own))
 
 
 def test_an_override_changes_only_its_own_settings():
     policy = overriding(nightly_={"stall_floor_seconds": 3600, "gone_grace_seconds": 0})
 
     assert policy.limits("nightly_sales") == Limits(
-        stall_floor_seconds=3600, stall_tolerance=7, gone_grace_seconds=0
+        stall_floor_seconds=3600, stall_critical_seconds=7, gone_grace_seconds=0
     )
-    assert policy.limits("hourly") == Limits(stall_tolerance=7)
+    assert policy.limits("hourly") == Limits(stall_critical_seconds=7)
 
 
 def test_a_later_pattern_wins_where_both_match():
-    policy = overriding(_={"ignore": True, "stall_tolerance": 1}, a_={"ignore": False})
+    policy = overriding(_={"ignore": True, "stall_critical_seconds": 1}, a_={"ignore": False})
 
-    assert policy.limits("abc") == Limits(stall_tolerance=1, ignore=False)
-    assert policy.limits("bcd") == Limits(stall_tolerance=1, ignore=True)
+    assert policy.limits("abc") == Limits(stall_critical_seconds=1, ignore=False)
+    assert policy.limits("bcd") == Limits(stall_critical_seconds=1, ignore=True)
 
 
 def test_a_warning_limit_above_the_critical_limit_is_rejected():

@@ -17,7 +17,7 @@ from .spark import names_of
 from .stage import Property, Violation, WorldView
 
 COUNTS = tuple(name for name in Totals.__struct_fields__ if name != "batch_buckets")
-LISTS = ("unended_runs", "deaths", "baseline", "recent_batches")
+LISTS = ("unended_runs", "deaths", "longest_batches", "recent_batches")
 LONGEST_LIST = 50
 LONGEST_LABEL = LABEL_CHARACTERS + ID_CHARACTERS + 5
 """With the id that is appended if another query has the name."""

@@ -12,15 +12,16 @@ from itertools import takewhile
 from math import inf
 
 from querypulse.alerting.alert_text import summary_of
-from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
+from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .promises import START_GRACE_SECONDS
 from .queries import SimQuery
 from .receivers import SimReceiver
 from .stage import Property, Violation, WorldView, is_up
 
-OLD_SECONDS = 130.0
+OLD_SECONDS = START_GRACE_SECONDS + 10.0
 """Older than the window of a run that has not committed yet."""
 SLACK_SECONDS = 10.0
 KNOWN_SECONDS = 14.0
@@ -126,7 +127,7 @@ class Looping(Property):
         # By the clock of its machine, it may have been planned in the future.
         dated = planned_at <= driver.time.now + driver.time.jump
         is_old = dated and planned_at <= driver.born_at - KNOWN_SECONDS
-        window = (Limits().stall_tolerance + 2) * query.spec.every + SLACK_SECONDS
+        window = WINDOW_FACTOR * query.spec.every + SLACK_SECONDS
         old = is_old and failed_at - planned_at >= max(OLD_SECONDS, window)
         return old and not self._is_silenced(query, query_failed.NAME)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from querypulse.alerting.policy import Limits, batch_window
+from querypulse.alerting.policy import WINDOW_FACTOR, Limits, batch_window
 
 from .driver import SimDriver
 from .queries import SimQuery
@@ -12,9 +12,9 @@ from .truth import OF_BATCH, OF_SOURCE, Episode, Health
 DEATH_SECONDS = 14.0
 GONE_SECONDS = 60.0 + 16.0
 BEYOND_WINDOW_SECONDS = 24.0
-START_GRACE_SECONDS = 120.0
+START_GRACE_SECONDS = Limits().start_grace_seconds
 TREND_SECONDS = 300.0
-WINDOW_FACTOR = 30.0
+MOST_BATCHES = 30.0
 
 
 def promised_seconds(
@@ -54,7 +54,7 @@ def _window(driver: SimDriver, query: SimQuery, episode: Episode, least: float) 
     """The window that the monitor shows, limited to the longest possible window."""
     floor = max(least, START_GRACE_SECONDS)
     most = max(
-        floor, WINDOW_FACTOR * max(query.spec.every, query.spec.takes), _taught(driver, query)
+        floor, MOST_BATCHES * max(query.spec.every, query.spec.takes), _taught(driver, query)
     )
     shown = [
         one.window_seconds or most
@@ -77,7 +77,7 @@ def _taught(driver: SimDriver, query: SimQuery) -> float:
         if one.health in OF_BATCH and one.ended_at is not None
         and (not one.answered or one.began_at <= driver.attached_at + pace)
     ]  # fmt: skip
-    return (Limits().stall_tolerance + 2) * max(teaching, default=0.0)
+    return WINDOW_FACTOR * max(teaching, default=0.0)
 
 
 def _is_first_batch(driver: SimDriver, query: SimQuery, episode: Episode) -> bool:
@@ -115,10 +115,10 @@ def _critical_seconds(
     """When a batch in flight is critical in any case."""
     window = batch_window_seconds(driver, query, episode)
     if episode.health is Health.SLOW:
-        return max(window, min(10.0 * window, stage.plan.setup.slow_critical))
+        return max(window, stage.plan.setup.slow_critical)
     # The time in which its log did not advance was another problem.
     before = _hung_after(driver, query, episode) if query.spec.log_every else 0.0
-    return before + max(window, min(3.0 * window, 900.0))
+    return before + max(window, Limits().stall_critical_seconds)
 
 
 def batch_window_seconds(driver: SimDriver, query: SimQuery, episode: Episode) -> float:

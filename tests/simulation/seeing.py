@@ -5,9 +5,10 @@ from __future__ import annotations
 from querypulse.alerting.rules import monitoring_degraded
 
 from .driver import WHOLE_DRIVER, SimDriver
+from .promises import START_GRACE_SECONDS
 from .stage import TICK_SECONDS, Property, Violation, WorldView
 
-UNREAD_SECONDS = 120.0 + 24.0
+UNREAD_SECONDS = START_GRACE_SECONDS + 24.0
 """The start grace, which is longer than the stall floor."""
 
 

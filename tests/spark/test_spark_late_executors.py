@@ -10,12 +10,12 @@ from support.standalone import Standalone
 pytestmark = [pytest.mark.spark, pytest.mark.nightly, pytest.mark.timeout(900)]
 
 FLOOR = 10.0
-FACTOR = 1000.0
+CRITICAL = 10_000.0
 """On a busy machine, a worker and its executor take minutes; later, the delay is critical."""
 SCRIPT = f"""
 sidecar = attach(
     spark, http_port=0, webhook_url=os.environ["PAGES"], stall_floor_seconds={FLOOR},
-    start_grace_seconds={FLOOR}, stall_critical_factor={FACTOR}, resolve_after_seconds=1,
+    start_grace_seconds={FLOOR}, stall_critical_seconds={CRITICAL}, resolve_after_seconds=1,
 )
 query = rate().writeStream.queryName("late").trigger(processingTime="200 milliseconds")
 query = query.format("noop").start()

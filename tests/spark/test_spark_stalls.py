@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import threading
+import time
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from support.driver import Driver
-from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start
+from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, shown, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
@@ -64,6 +67,89 @@ def test_hung_batch_reports_the_python_line_it_blocks_on(spark, watch, pages, ca
     # Spark has answered every call of the probe.
     assert [record for record in caplog.records if "refuse" in record.message] == []
     assert [record for record in caplog.records if "does not" in record.message] == []
+
+
+@pytest.fixture
+def api():
+    """The address of a service that takes a while for each answer."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            time.sleep(0.3)
+            self.send_response(200)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_loop_of_requests_is_slow_and_a_blocked_call_is_a_warning_even_after_a_stop(
+    spark, watch, pages, api
+):
+    sidecar = watch(stall_floor_seconds=FLOOR, repeat_interval_seconds=1)
+    free, calls, blocked = threading.Event(), Trap(), Trap()
+
+    def call_row_by_row(_):
+        while not free.is_set():
+            urllib.request.urlopen(api).read()
+
+    start(rate(spark), "calls", calls)
+    query = start(rate(spark), "blocked", blocked)
+    for name in ("calls", "blocked"):
+        commits(sidecar, name, batches=2)
+    calls.work = call_row_by_row
+    blocked.hold.set()
+    try:
+        slow, stalled = pages.wait_for(SLOW, "calls"), pages.wait_for(STALLED, "blocked")
+        sidecar.expect_stop("blocked")
+        stops = threading.Thread(target=query.stop)
+        stops.start()
+        until(lambda: "still runs" in reason_of(sidecar, "blocked"), "it says that it goes on")
+        assert not query.isActive
+    finally:
+        blocked.free.set()
+        free.set()
+    stops.join(SPARK_PATIENCE_SECONDS)
+    until(lambda: shown(sidecar, "blocked").state == "stopped", "the end of its thread is seen")
+
+    assert slow.labels["severity"] == stalled.labels["severity"] == "warning"
+    assert "its Python thread works at " in slow.annotations["reason"]
+    assert " in call_row_by_row" in slow.annotations["reason"]
+    assert "blocked at " in stalled.annotations["reason"]
+    assert (STALLED, "calls") not in {page.what for page in pages.pages}
+
+
+def reason_of(sidecar, name):
+    """The reason that is shown of a query, empty without one."""
+    query = shown(sidecar, name)
+    return "" if query is None else query.reason
+
+
+def test_first_listing_that_works_is_slow(spark, watch, pages, tmp_path):
+    """Each name is compared with a pattern that takes long: so many files take minutes."""
+    for number in range(2000):
+        (tmp_path / f"{number:05}{'a' * 200}.txt").touch()
+    files = spark.readStream.format("text").option("pathGlobFilter", f"{'*a' * 2000}*")
+    watch(stall_floor_seconds=3, start_grace_seconds=3)
+    query = start(files.load(str(tmp_path)), "lists")
+    try:
+        page = pages.wait_for(SLOW, "lists")
+    finally:
+        for file in tmp_path.iterdir():
+            file.unlink()
+        threading.Thread(target=query.stop, daemon=True).start()
+
+    assert page.labels["severity"] == "warning"
+    assert page.annotations["reason"].startswith("planning the next batch for ")
+    assert "its thread in the driver works at " in page.annotations["reason"]
+    assert {page.what for page in pages.pages} == {(SLOW, "lists")}
 
 
 @pytest.mark.thorough

@@ -105,7 +105,7 @@ class FakeSpark:
         """Start a run of a query; the test may change its answers."""
         status = {"message": message, "isDataAvailable": False, "isTriggerActive": busy}
         session = self.java(hash=1000 + number)
-        stack = self.java(getStackTrace="stack")
+        stack = self.java(getStackTrace="stack", isAlive=False)
         self.executions[query_id(number)] = self.java(
             runId=self.text(f"run-{number}-{run}"),
             name=f"query {number}",
@@ -156,7 +156,8 @@ class FakeSpark:
         session = answers["sparkSessionForStream"].answers["hash"]
         run_id = answers["runId"].answers["toString"]
         active = str(answers["isActive"]).lower()
-        fields = (key, run_id, active, status["message"], *flags, str(batch), str(session), "", "")
+        said = (status["message"], *flags, str(batch), str(session), "", "")
+        fields = (key, run_id, active, "false", str(10**9 * int(batch)), *said)
         return FIELD.join(fields)
 
     def _map(self):

@@ -121,7 +121,7 @@ def flapping() -> Incident:
 
 def missing() -> Incident:
     story = Story().started("billing", at=0)
-    return incident(story, 130)
+    return incident(story, 310)
 
 
 def all_stalled() -> Incident:

@@ -3,7 +3,8 @@
 A row is a ``Case``: what happened; the story; the moment; settings; the alerts (the name of an alert
 of query ``a``, or pairs of alert and query, with the severity where it differs from ``USUALLY``);
 the state of ``a``; and rules that also hold but are not reported.
-Default limits: floor 60 s, tolerance 1, start grace 120 s, gone grace 60 s, trend window 300 s,
+Default limits: floor 60 s, start grace 300 s, gone grace 60 s, stalls critical after 600 s, slow batches
+after 1800 s, trend window 300 s,
 restart budget 3 in 600 s. A false alarm that users of another monitor reported names its source.
 """
 
@@ -71,6 +72,72 @@ def counted(story=None, *, until, own=False, active=0, unowned=False):
         jobs = JobCounts(4, active, number if own else 0, active)
         others = JobCounts(9, 1, number if unowned else 0, 1)
         story.probe(processing(batch=10, own=jobs, unowned=others), at=at)
+    return story
+
+
+def working(
+    *,
+    until,
+    python=0.0,
+    driver=0.0,
+    story=None,
+    since=101,
+    line="/jobs/sync.py:12 in call_api",
+    **seen,
+):
+    """Batch 10 has no job; its threads use this many seconds of CPU time from poll to poll."""
+    story = story or steady()
+    for number, at in enumerate(range(since, until + 1, 5)):
+        used = {
+            "python_cpu": number * python,
+            "jvm_cpu": number * driver,
+            "line": line,
+            "own": JobCounts(4),
+        }
+        story.probe(
+            run(
+                **{
+                    "message": "Processing new data",
+                    "busy": True,
+                    "data": True,
+                    "batch": 10,
+                    **used,
+                    **seen,
+                }
+            ),
+            at=at,
+        )
+    return story
+
+
+def listing(*, until, driver=0.01, since=0, **seen):
+    """The query asks its source for offsets for the first time, such as the files of a folder."""
+    asks = {"message": "Getting offsets from FileStreamSource", "batch": -1, "line": ""}
+    return working(story=Story(), until=until, since=since, driver=driver, **{**asks, **seen})
+
+
+def batches(*seconds, story=None, begin=0):
+    """Query a commits batches of these lengths, one after another; returns the time too."""
+    story, at = story or Story().started(at=begin), begin
+    for number, taken in enumerate(seconds):
+        at += taken
+        story.commit(batch=number, at=at, seconds=taken)
+    return story, at
+
+
+def then_hangs(*seconds, after, **fields):
+    """After batches of these lengths the next one hangs: the story, and ``after`` seconds of it."""
+    story, at = batches(*seconds, **fields)
+    hangs = processing(batch=len(seconds))
+    return watched(story, (int(at) + 1, int(at + after), hangs)), at + after
+
+
+def behind_b(*, until):
+    """The job of batch 10 waits for the slots that query b holds, whose own batches commit."""
+    story = steady().started("b", at=0).commit("b", batch=0, at=99)
+    own, slots = JobCounts(4, 1, 40, 0), SlotUse(4, 4, "id-b", 3)
+    for at in range(101, until + 1, 5):
+        story.probe(processing(batch=10, own=own, slots=slots), run("b", batch=1), at=at)
     return story
 
 
@@ -461,21 +528,21 @@ def cases() -> tuple[Case, ...]:
          .started(run=2, at=150).commit(run=2, batch=11, at=155), 160, {}, None, "running"),
         ("supervised, and healthy", steady().supervised(restarts=3, failure="boom"), 105, {}, None, "running"),
         ("its restart is due in four minutes", steady().ended(at=101, exception=CONFLICT).supervised(due_at=400.0), 300, {}, FAILED_MILDLY, "failed"),
-        ("its restart has been due for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), 231, {},
+        ("its restart has been due for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(due_at=110.0), 411, {},
          "StreamingQueryFailed", "failed"),
-        ("failed, and supervise has not noticed for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(), 222, {},
+        ("failed, and supervise has not noticed for longer than the start grace", steady().ended(at=101, exception=CONFLICT).supervised(), 402, {},
          "StreamingQueryFailed", "failed"),
         ("it stopped, and its restart is due", watched(steady(), (100, 105, run())).ended(at=106).supervised(due_at=200.0), 190, {}, None, "stopped"),
         ("its first start is due", Story().supervised(due_at=0.0), 100, {}, None, "starting"),
-        ("its first start hangs", Story().supervised(due_at=0.0), 121, {}, "StreamingQueryMissing", "missing"),
+        ("its first start hangs", Story().supervised(due_at=0.0), 301, {}, "StreamingQueryMissing", "missing"),
         ("it is expected, and its next start is due", Story().supervised(due_at=300.0, failure="its start failed"), 290, {"expected": ["a"]}, None, "starting"),
-        ("it is expected, its first start has returned, and no signal shows it", Story().supervised(started_at=500.0), 621, {"expected": ["a"]},
+        ("it is expected, its first start has returned, and no signal shows it", Story().supervised(started_at=500.0), 801, {"expected": ["a"]},
          "StreamingQueryMissing", "missing"),
         ("it is expected, and its first start has just returned", Story().supervised(started_at=500.0), 501, {"expected": ["a"]}, None, "starting"),
         ("it is not expected, and may run where nothing is watched", Story().supervised(started_at=500.0), 900, {}, None, "starting"),
         ("it failed three times, and is restarted", dying(100, 150, 200).supervised(due_at=220.0), 206, {},
          [("StreamingQueryFlapping", "a", "warning")], "failed", ["StreamingQueryFailed"]),
-        ("it failed three times, and its restart has been due for longer than the start grace", dying(100, 150, 200).supervised(due_at=220.0), 341, {},
+        ("it failed three times, and its restart has been due for longer than the start grace", dying(100, 150, 200).supervised(due_at=220.0), 521, {},
          "StreamingQueryFlapping", "failed", ["StreamingQueryFailed"]),
         ("it failed three times, was given up, and starts by hand", dying(100, 150, 200).supervised(given_up="11 failures").started(run=4, at=205), 206, {},
          [("StreamingQueryFailed", "a"), ("StreamingQueryFlapping", "a", "warning")], "failed"),
@@ -539,10 +606,10 @@ def cases() -> tuple[Case, ...]:
         ("frozen during the grace", steady().probe(run(), at=100).ended(at=101).paused(at=160, seconds=50), 200, {}, None, "stopped"),
         ("a longer grace by pattern", steady().probe(run(), at=100).ended(at=101), 900, {"overrides": [("*", {"gone_grace_seconds": 3600.0})]}, None, "stopped"),
         # -- StreamingQueryMissing -------------------------------------------------------------------------
-        ("expected, never seen", Story(), 121, {"expected": ["a"]}, "StreamingQueryMissing", "missing"),
-        ("expected and never seen, while others run", Story().started("b", at=0).commit("b", batch=0, at=119), 121, {"expected": ["a", "b"]}, "StreamingQueryMissing", "missing"),
-        ("started, then no activity from any signal", Story().started(at=0), 121, {}, "StreamingQueryMissing", "missing", ["StreamingQueryStalled"]),
-        ("expected, within the start grace", Story(), 120, {"expected": ["a"]}, None, "starting"),
+        ("expected, never seen", Story(), 301, {"expected": ["a"]}, "StreamingQueryMissing", "missing"),
+        ("expected and never seen, while others run", Story().started("b", at=0).commit("b", batch=0, at=299), 301, {"expected": ["a", "b"]}, "StreamingQueryMissing", "missing"),
+        ("started, then no activity from any signal", Story().started(at=0), 301, {}, "StreamingQueryMissing", "missing", ["StreamingQueryStalled"]),
+        ("expected, within the start grace", Story(), 300, {"expected": ["a"]}, None, "starting"),
         ("expected and running", steady(), 121, {"expected": ["a"]}, None, "running"),
         ("expected, but ignored", Story(), 500, {"expected": ["a"], "overrides": [("a", {"ignore": True})]}, None, "starting"),
         ("expected, the application has stopped", Story().probe(at=50, context=STOPPED), 500, {"expected": ["a"]}, None, "starting"),
@@ -552,39 +619,87 @@ def cases() -> tuple[Case, ...]:
         ("a batch hangs", hung_batch(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
         ("a batch hangs in Spark tasks that never finish", hung_batch(until=170, tasks=3), 170, {}, "StreamingQueryStalled", "stalled"),
         ("a batch hangs while Spark forgets its old jobs and stages", forgotten_jobs(until=170), 170, {}, "StreamingQueryStalled", "stalled"),
-        ("the first batch ever hangs", watched(Story(), (0, 125, processing(batch=0))), 126, {}, "StreamingQueryStalled", "stalled"),
+        ("the first batch ever hangs", watched(Story(), (0, 305, processing(batch=0))), 306, {}, "StreamingQueryStalled", "stalled"),
         ("a source does not answer Spark", watched(steady(), (101, 170, run(message="Getting offsets from Kafka", busy=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
-        ("initialises for ever", watched(Story(), (0, 125, run(message="Initializing sources"))), 126, {}, "StreamingQueryStalled", "stalled"),
+        ("initialises for ever", watched(Story(), (0, 305, run(message="Initializing sources"))), 306, {}, "StreamingQueryStalled", "stalled"),
         ("no trigger comes", watched(steady(), (101, 170, run(message="Waiting for next trigger", data=True, batch=10))), 170, {}, "StreamingQueryStalled", "stalled"),
         ("first seen by a commit, then no activity (a log whose beginning is cut off)", Story().commit(batch=5, at=10), 75, {}, "StreamingQueryStalled", "stalled"),
         ("events stop and there is no probe", steady(), 161, {}, "StreamingQueryStalled", "stalled"),
         ("hung, and then the JVM also pauses for some seconds: no false recovery", hung_batch(until=170), 180, {}, "StreamingQueryStalled", "stalled"),
         ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "StreamingQueryStalled", "stalled"),
-        ("hangs after a stall that recovered: the baseline did not learn it",
+        ("hangs after a stall that recovered: what happened once is no usual batch",
          watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "StreamingQueryStalled", "stalled"),
+        # the window: three times the second longest batch of the last 24 hours
+        ("hangs after a first batch of two hours and two of ten seconds", *then_hangs(7200, 10, 10, after=70), {}, "StreamingQueryStalled", "stalled"),
+        ("hangs after a first batch of two hours", *then_hangs(7200, after=306), {}, "StreamingQueryStalled", "stalled"),
+        ("its second batch is shorter than the start grace, after a first one of two hours", *then_hangs(7200, after=295), {}, None, "running"),
+        ("the second of its tenth batches takes 40 s among batches of 1 s", *then_hangs(*[1] * 9, 40, *[1] * 9, after=30), {"stall_floor_seconds": 15.0}, "StreamingQueryStalled", "stalled"),
+        ("the third of its tenth batches takes 40 s", *then_hangs(*[*[1] * 9, 40] * 2, *[1] * 9, after=40), {"stall_floor_seconds": 15.0}, None, "running"),
+        ("the twentieth of its tenth batches takes 40 s", *then_hangs(*[*[1] * 9, 40] * 19, *[1] * 9, after=110), {"stall_floor_seconds": 15.0}, None, "running"),
+        ("every fiftieth batch runs OPTIMIZE, for the third time", *then_hangs(*[*[20] * 49, 700] * 2, *[20] * 49, after=2000), {}, None, "running"),
+        ("hangs where every fiftieth batch runs OPTIMIZE", *then_hangs(*[*[20] * 49, 700] * 2, *[20] * 49, after=2120), {}, "StreamingQueryStalled", "stalled"),
+        ("two batches took twenty minutes, a day and two hours ago", *then_hangs(1200, 1200, *[60] * 1560, after=190), {}, "StreamingQueryStalled", "stalled"),
+        ("two batches took twenty minutes, twenty hours ago", *then_hangs(1200, 1200, *[60] * 1200, after=3500), {}, None, "running"),
+        ("a query whose batches take two minutes was restarted in this process",
+         watched(batches(120, 120)[0].ended(at=241).started(run=2, at=242).idle(run=2, at=250), (251, 600, processing(number=2, batch=2))), 600, {}, None, "running"),
+        ("batches of an hourly trigger take ten minutes, as its checkpoint says",
+         watched(Story().started(at=0).began(at=1, usual=600.0), (2, 1790, processing(batch=7, trigger=HOURLY))), 1795, {}, None, "starting"),
+        ("the driver's clock stepped by 30 hours in two batches", *then_hangs(10, 10, after=70, story=Story().started(at=-99).commit(batch=90, at=-20, seconds=108_000.0).commit(batch=91, at=-10, seconds=108_000.0)), {}, "StreamingQueryStalled", "stalled"),
+        ("the driver's clock stepped back: a batch of less than no time", *then_hangs(10, after=55, story=Story().started(at=-9).commit(batch=90, at=-1, seconds=-3600.0)), {}, None, "running"),
+        # what moves is not hung
+        ("foreachBatch calls an API row by row (a hundred times the rows)", working(python=0.01, until=170), 170, {}, "StreamingBatchSlow", "slow"),
+        ("foreachBatch calls an API row by row, within the window", working(python=0.01, until=155), 160, {}, None, "running"),
+        ("foreachBatch calls an API row by row, for almost half an hour", working(python=0.01, until=1895), 1895, {}, "StreamingBatchSlow", "slow"),
+        ("foreachBatch calls an API row by row, for more than half an hour", working(python=0.01, until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("foreachBatch calls an API row by row in the first batch", working(python=0.01, until=290, since=1, story=Story().started(at=0), batch=0), 290, {}, None, "starting"),
+        ("foreachBatch is blocked", working(until=170), 170, {}, STALLED_MILDLY, "stalled"),
+        ("foreachBatch is blocked for less than three minutes", working(until=275), 280, {}, STALLED_MILDLY, "stalled"),
+        ("foreachBatch is blocked for more than three minutes", working(until=286), 286, {}, "StreamingQueryStalled", "stalled"),
+        ("foreachBatch is blocked for less than a window of five minutes", working(until=396), 400, {"stall_floor_seconds": 300.0}, None, "running"),
+        ("foreachBatch is blocked for more than a window of five minutes", working(until=406), 406, {"stall_floor_seconds": 300.0}, "StreamingQueryStalled", "stalled"),
+        ("foreachBatch wakes up now and then and waits on: no work", working(python=0.0001, until=286), 286, {}, "StreamingQueryStalled", "stalled"),
+        ("foreachBatch works for a minute and is blocked then", working(until=230, since=166, story=working(python=0.01, until=161)), 230, {}, STALLED_MILDLY, "stalled"),
+        ("the first listing of a folder works", listing(until=310), 310, {}, "StreamingBatchSlow", "slow"),
+        ("the first listing of a folder works, within the start grace", listing(until=290), 290, {}, None, "starting"),
+        ("the first listing of a folder does not move", listing(until=310, driver=0.0), 310, {}, "StreamingQueryStalled", "stalled"),
+        ("a later listing works for long", working(until=170, driver=0.01, message="Getting offsets from FileStreamSource", line=""), 170, {}, "StreamingBatchSlow", "slow"),
+        ("each poll of an idle query finds it asking for offsets", working(until=885, driver=0.01, message="Getting offsets from Kafka", line="", last_progress_mark="1")
+         .probe(run(message="Getting offsets from Kafka", busy=True, batch=10, own=JobCounts(4), last_progress_mark="2"), at=890), 900, {}, None, "idle"),
+        ("commit work in the driver: a log is written, files are renamed", working(until=1895, driver=0.01, line=""), 1895, {}, "StreamingBatchSlow", "slow"),
+        ("Spark's own code does not move", working(until=170, line=""), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("its job waits although slots are free, and some thread of it works",
+         working(until=170, driver=0.01, own=JobCounts(4, 1, 40, 0), slots=SlotUse(4, 2, "id-b", 2)), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("twenty queries start at once on two cores: each waits for its share, and moves",
+         working(until=60, python=0.002, since=1, story=Story().started(at=0), batch=0), 60, {"stall_floor_seconds": 15.0, "start_grace_seconds": 75.0}, None, "starting"),
+        # a sibling holds the slots: the page is about the sibling
+        ("query b holds all slots, for almost half an hour", behind_b(until=1895), 1895, {}, STALLED_MILDLY, "stalled"),
+        ("query b holds all slots, for more than half an hour", behind_b(until=1906), 1906, {}, [*STALLED_MILDLY, ("StreamingBatchSlow", "b", "critical")], "stalled"),
+        ("query b holds all slots, and is none of ours", behind_b(until=1906), 1906, {"overrides": [("b", {"ignore": True})]}, "StreamingQueryStalled", "stalled"),
+        # a stop() that does not return
+        ("stopped, and foreachBatch goes on for more than three minutes", working(until=286, stopping=True), 286, {}, "StreamingQueryStalled", "stalled"),
+        ("stopped as announced, and foreachBatch is blocked", working(until=170, stopping=True).expect_stop(), 170, {}, STALLED_MILDLY, "stalled"),
+        ("stopped, and its last batch goes on within the window", working(until=150, stopping=True), 150, {}, None, "running"),
+        ("stopped as announced: its last batch takes as long as usual, and ends",
+         working(until=130, stopping=True).expect_stop().probe(run(active=False), at=135).ended(at=135), 900, {}, None, "stopped"),
         ("a batch hangs in Python, and no job is active", in_a_pool(until=170, running=0, active=0), 170, {}, "StreamingQueryStalled", "stalled"),
         ("a batch hangs, and one task that may be its own runs: its job names no query", counted(until=170), 170, {}, STALLED_MILDLY, "stalled"),
-        ("a batch hangs for three windows, and one task that may be its own runs", counted(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-        ("a batch hangs in its own task while jobs that name no query progress", counted(until=285, active=1, unowned=True), 285, {}, "StreamingQueryStalled", "stalled"),
+        ("a batch hangs for ten minutes, and one task that may be its own runs", counted(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
+        ("a batch hangs in its own task while jobs that name no query progress", counted(until=706, active=1, unowned=True), 706, {}, "StreamingQueryStalled", "stalled"),
         ("one task of its own runs for 75 s while jobs that name no query progress", counted(until=175, active=1, unowned=True), 175, {}, STALLED_MILDLY, "stalled"),
         ("a batch works in a thread pool, within the window", counted(until=150, unowned=True), 150, {}, None, "running"),
         ("a first batch works in a thread pool for a long time", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
         ("the jobs of a first batch progress for a long time", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
-        # an ordinary cause: a warning at W, critical at 3 x W and at 15 minutes at the latest
+        # an ordinary cause: a warning at W, critical after ten minutes, and never before W
         ("one task runs for 75 s (skew, throttled storage)", one_task(until=180), 180, {}, STALLED_MILDLY, "stalled"),
         ("one task runs, within the window", one_task(until=160), 160, {}, None, "running"),
-        ("one task runs for almost three windows", one_task(until=280), 280, {}, STALLED_MILDLY, "stalled"),
-        ("one task never finishes", one_task(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
-        ("one task runs for long, with a larger critical factor", one_task(until=390), 390, {"stall_critical_factor": 5.0}, STALLED_MILDLY, "stalled"),
-        ("one task runs for long, within three of the query's long windows",
-         one_task(since=201, until=900, story=Story().started(at=0).commit(batch=9, at=200, seconds=100)), 900, {}, STALLED_MILDLY, "stalled"),
-        ("one task runs for 15 minutes, however long the window",
-         one_task(since=301, until=1210, story=Story().started(at=0).commit(batch=9, at=300, seconds=110)), 1210, {}, "StreamingQueryStalled", "stalled"),
-        ("one task runs for less than a window that is longer than 15 minutes", one_task(until=1290), 1290, {"stall_floor_seconds": 1200.0}, None, "running"),
-        ("one task runs for longer than a window that is longer than 15 minutes", one_task(until=1310), 1310, {"stall_floor_seconds": 1200.0}, "StreamingQueryStalled", "stalled"),
-        ("one task of the first batch runs, within the start grace", one_task(since=5, until=120, story=Story().started(at=0), batch=0), 120, {}, None, "starting"),
-        ("one task of the first batch runs for five minutes", one_task(since=5, until=300, story=Story().started(at=0), batch=0), 300, {}, STALLED_MILDLY, "stalled"),
-        ("one task of the first batch never finishes", one_task(since=5, until=370, story=Story().started(at=0), batch=0), 370, {}, "StreamingQueryStalled", "stalled"),
+        ("one task runs for almost ten minutes", one_task(until=695), 695, {}, STALLED_MILDLY, "stalled"),
+        ("one task never finishes", one_task(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
+        ("one task runs for long, with a larger limit", one_task(until=990), 990, {"stall_critical_seconds": 900.0}, STALLED_MILDLY, "stalled"),
+        ("one task runs for less than a window that is longer than ten minutes", one_task(until=1290), 1290, {"stall_floor_seconds": 1200.0}, None, "running"),
+        ("one task runs for longer than a window that is longer than ten minutes", one_task(until=1310), 1310, {"stall_floor_seconds": 1200.0}, "StreamingQueryStalled", "stalled"),
+        ("one task of the first batch runs, within the start grace", one_task(since=5, until=300, story=Story().started(at=0), batch=0), 300, {}, None, "starting"),
+        ("one task of the first batch runs for six minutes", one_task(since=5, until=360, story=Story().started(at=0), batch=0), 360, {}, STALLED_MILDLY, "stalled"),
+        ("one task of the first batch never finishes", one_task(since=5, until=610, story=Story().started(at=0), batch=0), 610, {}, "StreamingQueryStalled", "stalled"),
         ("one task of a thread pool runs for 75 s", in_a_pool(until=180, running=1), 180, {}, STALLED_MILDLY, "stalled"),
         ("a job that names no query waits for an unknown reason", in_a_pool(until=180, running=0), 180, {}, "StreamingQueryStalled", "stalled"),
         ("a task runs although its job has ended (cancelled)", one_task(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
@@ -592,12 +707,13 @@ def cases() -> tuple[Case, ...]:
         ("one task runs for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "StreamingQueryStalled", "stalled"),
         ("no executor for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
         ("no executor, and a poll that is late by a pause of the JVM", no_executor(until=180), 190, {}, STALLED_MILDLY, "stalled"),
-        ("no executor for four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, STALLED_MILDLY, "stalled"),
-        ("no executor ever", no_executor(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
+        ("no executor for four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, None, "starting"),
+        ("no executor for nine minutes (first batch, an autoscaler)", no_executor(since=5, until=545, story=Story().started(at=0), batch=0), 545, {}, STALLED_MILDLY, "stalled"),
+        ("no executor ever", no_executor(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
         ("the driver waits for a lock, there is no executor, and the batch has no job", no_executor(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
         ("a sibling holds all slots (FIFO)", no_slot(until=180), 180, {}, STALLED_MILDLY, "stalled"),
         ("a sibling holds all slots, within the window", no_slot(until=155), 155, {}, None, "running"),
-        ("a sibling never frees its slots", no_slot(until=285), 285, {}, "StreamingQueryStalled", "stalled"),
+        ("others never free the slots", no_slot(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
         ("its job waits although slots are free", no_slot(until=180, taken=2), 180, {}, "StreamingQueryStalled", "stalled"),
         ("its job waits, and Spark does not say how many slots there are", one_task(until=180, running=0), 180, {}, "StreamingQueryStalled", "stalled"),
         ("a job with one long task polls the source (the first snapshot of a table)",
@@ -649,23 +765,22 @@ def cases() -> tuple[Case, ...]:
          watched(steady().ended(at=101), (105, 150, processing(number=2, batch=4)), (155, 180, processing(number=2, batch=5)), (185, 205, processing(number=2, batch=6))),
          210, {}, None, "running"),
         ("a run has initialised again: its batch id proves no commit",
-         watched(steady().ended(at=101), (105, 150, run(number=2, message="Initializing sources", batch=-1)), (155, 290, processing(number=2, batch=10))),
-         290, {}, "StreamingQueryStalled", "stalled"),
+         watched(steady().ended(at=101), (105, 150, run(number=2, message="Initializing sources", batch=-1)), (155, 460, processing(number=2, batch=10))),
+         460, {}, "StreamingQueryStalled", "stalled"),
         # -- StreamingBatchSlow ----------------------------------------------------------------------------
         ("a long batch whose tasks finish", busy_batch(until=690), 690, {}, "StreamingBatchSlow", "slow"),
-        ("a long batch whose tasks finish, for more than ten windows", busy_batch(until=900), 900, {}, SLOW_FOR_LONG, "slow"),
-        ("a long batch works in a thread pool", counted(until=900, unowned=True), 900, {}, SLOW_FOR_LONG, "slow"),
-        ("a long batch works in a thread pool, for less than ten windows", counted(until=700, unowned=True), 700, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever, for less than ten windows", live_locked(until=695), 695, {}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever (MERGE)", live_locked(until=706), 706, {}, SLOW_FOR_LONG, "slow"),
-        ("the first batch of a run is retried for less than ten windows", live_locked(until=1295, first=True), 1295, {}, None, "starting"),
-        ("the first batch of a run is retried for ever", live_locked(until=1306, first=True), 1306, {}, SLOW_FOR_LONG, "slow"),
-        ("a batch is retried for long, with a larger critical factor", live_locked(until=1000), 1000, {"slow_critical_factor": 20.0}, "StreamingBatchSlow", "slow"),
-        ("a batch is retried for ever: critical after half an hour at the latest", live_locked(until=1906), 1906, {"slow_critical_factor": 100.0}, SLOW_FOR_LONG, "slow"),
+        ("a long batch whose tasks finish, for more than half an hour", busy_batch(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a long batch works in a thread pool", counted(until=1906, unowned=True), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a long batch works in a thread pool, for less than half an hour", counted(until=1895, unowned=True), 1895, {}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for ever, for less than half an hour", live_locked(until=1895), 1895, {}, "StreamingBatchSlow", "slow"),
+        ("a batch is retried for ever (MERGE)", live_locked(until=1906), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("the first batch of a run is retried for less than half an hour", live_locked(until=1895, first=True), 1895, {}, None, "starting"),
+        ("the first batch of a run is retried for ever", live_locked(until=1906, first=True), 1906, {}, SLOW_FOR_LONG, "slow"),
+        ("a batch is retried for long, with a larger limit", live_locked(until=1906), 1906, {"slow_critical_seconds": 3600.0}, "StreamingBatchSlow", "slow"),
         ("a batch is retried for ever, with a shorter critical limit by pattern", live_locked(until=300), 300, {"overrides": [("a", {"slow_critical_seconds": 180.0})]}, SLOW_FOR_LONG, "slow"),
         ("a long batch within a window longer than half an hour", busy_batch(until=2000), 2000, {"stall_floor_seconds": 2000.0}, None, "running"),
-        ("one task runs for 75 s in a batch that has been slow for ten windows",
-         one_task(since=690, until=760, story=live_locked(until=685)), 760, {}, "StreamingQueryStalled", "stalled"),
+        ("one task runs for 75 s in a batch that has been slow for half an hour",
+         one_task(since=1890, until=1960, story=live_locked(until=1885)), 1960, {}, "StreamingQueryStalled", "stalled"),
         ("a long batch whose tasks finish, under a trigger of ten minutes",
          watched(triggered(begins=610, until=610, tasks=0), *((at, at + 4, processing(trigger=TEN_MINUTES, batch=1, tasks=at)) for at in range(615, 701, 5))), 700, {}, "StreamingBatchSlow", "slow"),
         ("a long batch whose tasks finish, while the JVM pauses for some seconds (GC)", busy_batch(until=900), 915, {}, None, "running"),
@@ -1015,7 +1130,7 @@ def cases() -> tuple[Case, ...]:
         # -- QuerypulseMonitoringDegraded -------------------------------------------------------------------------
         ("events arrive, the probe does not report", steady(steady().probe(run(batch=3), at=30), until=200), 200, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "running"),
         ("no probe report ever", steady(), 105, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "running"),
-        ("a Continuous query's checkpoint cannot be read", epochs(until=300, log_until=0, unreadable=True), 300, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "starting"),
+        ("a Continuous query's checkpoint cannot be read", epochs(until=400, log_until=0, unreadable=True), 400, {"probe_expected": True}, ("QuerypulseMonitoringDegraded", "*"), "starting"),
         ("no probe report in a replay, where none is expected", steady(), 105, {}, None, "running"),
         ("the probe did not report for half a minute (GC)", steady().probe(run(batch=8), at=75), 105, {"probe_expected": True}, None, "running"),
         ("the process was frozen", steady().probe(run(batch=10), at=100).paused(at=800, seconds=699), 801, {"probe_expected": True}, None, "running"),

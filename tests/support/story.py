@@ -54,7 +54,8 @@ def source(end, latest=None, *, rows=10, description="Kafka") -> SourceProgress:
 
 def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True, message="Waiting for data to arrive",
         batch=None, busy=False, data=False, tasks=None, async_progress=False, log_interval=0.0,
-        own=None, unowned=None, slots=None, waits_for_log=False, **fields) -> ProbedRun:  # fmt: skip
+        own=None, unowned=None, slots=None, waits_for_log=False, line="", stack=(), python_cpu=None, jvm_cpu=None,
+        **fields) -> ProbedRun:  # fmt: skip
     facts = RunFacts(
         query_id=f"id-{query}", run_id=f"{query}-{number}", name=query,
         trigger=parse_trigger(trigger), sink="noop", checkpoint="/cp", async_progress=async_progress,
@@ -67,10 +68,14 @@ def run(query="a", number=1, *, trigger="ProcessingTimeTrigger(0)", active=True,
         counted=own is not None,
         waits_for_log=waits_for_log,
         slots=slots,
+        python_line=line,
+        jvm_stack=stack,
+        python_cpu_seconds=python_cpu,
+        jvm_cpu_seconds=jvm_cpu,
     )
     return ProbedRun(
         facts=facts, active=active, message=message, trigger_active=busy, data_available=data,
-        batch_id=batch, work=None if tasks is None and own is None else polled, **fields,
+        batch_id=batch, work=None if (tasks, own, jvm_cpu) == (None, None, None) else polled, **fields,
     )  # fmt: skip
 
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import pytest
 from support.rules_table import (
     USUALLY,
+    batches,
+    behind_b,
     cases,
     counted,
     hung_batch,
     in_a_pool,
+    listing,
     live_locked,
     no_executor,
     no_slot,
     one_task,
     steady,
     watched,
+    working,
 )
 from support.story import CONFLICT, Story, policy, processing, run
 
 from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
+from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.probe import JobCounts
 
@@ -180,9 +185,9 @@ def test_waiting_batch_names_the_query_that_holds_most_slots():
 
 
 def test_batch_warning_reports_when_it_becomes_critical():
-    (mild,), (critical,) = (one_task(until=at).evaluate(at).findings for at in (180, 290))
+    (mild,), (critical,) = (one_task(until=at).evaluate(at).findings for at in (180, 706))
 
-    assert mild.evidence["critical_after"] == "180 s without a finished task, or 600 s in flight"
+    assert mild.evidence["critical_after"] == "600 s without a finished task, or 1800 s in flight"
     assert "critical_after" not in critical.evidence
 
 
@@ -192,7 +197,7 @@ def test_batch_warning_reports_when_it_becomes_critical():
         (live_locked(until=600), "490 jobs in this batch so far, usually at most 2.5"),
         (live_locked(until=600, usual=200), ""),
         (live_locked(until=180, jobs=0), ""),
-        (live_locked(until=1306, first=True), ""),
+        (live_locked(until=1906, first=True), ""),
     ],
     ids=["many more jobs", "the usual number", "no more jobs", "unknown number"],
 )
@@ -267,25 +272,63 @@ def test_failure_of_an_unseen_query_is_reported_as_unnamed():
 def test_stall_explains_its_window():
     (finding,) = hung_batch(until=170).evaluate(170).findings
 
-    assert finding.evidence["window"] == (
-        "60 s = max(60 s floor, 1.0 s longest recent batch x (1 + 2))"
-    )
+    assert finding.evidence["window"] == "60 s: the least (stall_floor_seconds)"
     assert finding.evidence["spark_says"] == "Processing new data"
     assert finding.evidence["batch_in_flight"] == "batch 10 in flight for 69 s"
 
 
 @pytest.mark.parametrize(
-    ("trigger", "batch_seconds", "limits", "seconds"),
+    ("trigger", "seconds", "limits", "window"),
     [
-        ("ProcessingTimeTrigger(0)", 1, {}, 60),
-        ("ProcessingTimeTrigger(3600000)", 1, {}, 3 * 3600),
-        ("ProcessingTimeTrigger(10000)", 40, {}, 120),
-        ("ProcessingTimeTrigger(10000)", 40, {"stall_tolerance": 4.0}, 240),
-        ("ProcessingTimeTrigger(0)", 1, {"stall_floor_seconds": 15.0}, 15),
+        ("ProcessingTimeTrigger(0)", (1, 1), {}, "60 s: the least (stall_floor_seconds)"),
+        ("ProcessingTimeTrigger(3600000)", (1, 1), {}, "10800 s: 3 times 3600 s, the trigger interval"),
+        ("ProcessingTimeTrigger(10000)", (40, 50, 90), {}, "150 s: 3 times 50 s, the usual longest batch"),
+        ("ProcessingTimeTrigger(10000)", (40,), {}, "120 s: 3 times 40 s, its only batch so far"),
+        ("ProcessingTimeTrigger(10000)", (7200,), {}, "300 s: 3 times 100 s, its only batch so far"),
+        ("ProcessingTimeTrigger(0)", (1, 2), {"stall_floor_seconds": 15.0}, "15 s: the least (stall_floor_seconds)"),
+        ("ProcessingTimeTrigger(0)", (), {}, "300 s: the least at first (start_grace_seconds)"),
     ],
-)
-def test_window_adapts_to_trigger_and_batch_duration(trigger, batch_seconds, limits, seconds):
+)  # fmt: skip
+def test_window_adapts_to_trigger_and_batch_duration(trigger, seconds, limits, window):
     story = Story().probe(run(trigger=trigger, data=True), at=0)
-    story.commit(batch=0, at=1, seconds=batch_seconds)
+    story, at = batches(*seconds, story=story)
 
-    assert story.evaluate(2, **limits).health["a"].window_seconds == seconds
+    assert str(stall_window(story.query(), Limits(**limits))) == window
+    assert (
+        f"{story.evaluate(at, **limits).health['a'].window_seconds:.0f} s" == window.split(":")[0]
+    )
+
+
+def test_stopped_run_that_goes_on_says_so():
+    (finding,) = working(until=170, stopping=True).evaluate(170).findings
+
+    assert finding.reason == (
+        "batch_hung: batch 10 in flight for 69 s, no task of its own finished for 69 s, "
+        "blocked at /jobs/sync.py:12 in call_api; it was stopped 69 s ago and still runs"
+    )
+    assert finding.evidence["critical_after"] == "180 s without CPU time"
+
+
+def test_slow_batch_says_what_moves():
+    reasons = [
+        story.evaluate(170 if "listing" not in what else 310).findings[0].reason
+        for what, story in {
+            "Python": working(python=0.01, until=170),
+            "the driver": working(driver=0.01, until=170, line="", stack=("o.a.s.Log.write(Log.scala:3)",)),
+            "the first listing": listing(until=310),
+        }.items()
+    ]  # fmt: skip
+
+    assert reasons == [
+        "batch 10 in flight for 69 s, no task runs, its Python thread works at /jobs/sync.py:12 in call_api",
+        "batch 10 in flight for 69 s, no task runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)",
+        "planning the next batch for 310 s, no task runs, its thread in the driver works",
+    ]  # fmt: skip
+
+
+def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
+    findings = {one.query: one for one in behind_b(until=1906).evaluate(1906).findings}
+
+    assert findings["b"].reason == "slots_held: its tasks hold the slots that a wait for"
+    assert findings["b"].evidence["waiting"] == "a"
+    assert "b 3 of them" in findings["a"].reason
