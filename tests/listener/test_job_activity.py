@@ -217,7 +217,8 @@ def test_active_job_that_the_tracker_still_lists_is_counted_once():
     batch.spark.jobs["run-1-1"] = [60]
     batch.spark.active_jobs[60] = 2
 
-    assert batch.poll() == JobActivity(JobCounts(3, 0, 9, 0), counted=True)
+    found = batch.poll()
+    assert (found.own, found.unowned, found.counted) == (JobCounts(3, 0, 9, 0), JobCounts(), True)
 
 
 def test_query_with_counted_jobs_does_not_move_by_older_ones_of_others():
