@@ -26,7 +26,7 @@ import pytest
 import standardwebhooks
 import yaml
 from support.published_states import full_published
-from support.repository import ROOT, fenced, markdown, runbooks
+from support.repository import ROOT, fenced, files, markdown, runbooks
 
 import querypulse
 from querypulse.alerting.receivers import email
@@ -347,6 +347,16 @@ def test_page_of_the_status_document_has_each_of_its_fields():
     assert {
         name for name in fields if f"`{name}`" not in page and f"`{name}[]`" not in page
     } == set()
+
+
+def test_files_that_contributing_names_exist():
+    kinds = ("py", "java", "yaml", "json", "md", "txt")
+    paths = "\n".join(f"/{path}" for kind in kinds for path in files(f"*.{kind}")) + "\n"
+    pattern = rf"`([\w./-]+\.(?:{'|'.join(kinds)}))`"
+    named = re.findall(pattern, markdown()["CONTRIBUTING.md"])
+
+    assert len(named) > 40
+    assert [name for name in named if f"/{name}\n" not in paths] == []
 
 
 def test_every_file_to_deploy_is_on_a_page():
