@@ -353,7 +353,8 @@ def test_files_that_contributing_names_exist():
     kinds = ("py", "java", "yaml", "json", "md", "txt")
     paths = "\n".join(f"/{path}" for kind in kinds for path in files(f"*.{kind}")) + "\n"
     pattern = rf"`([\w./-]+\.(?:{'|'.join(kinds)}))`"
-    named = re.findall(pattern, markdown()["CONTRIBUTING.md"])
+    text = markdown()["CONTRIBUTING.md"]
+    named = [name for name in re.findall(pattern, text) if not name.startswith("build/")]
 
     assert len(named) > 40
     assert [name for name in named if f"/{name}\n" not in paths] == []
