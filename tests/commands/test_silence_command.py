@@ -54,16 +54,6 @@ def test_command_silences_a_pattern_for_a_duration(path, silence):
     assert output.endswith("left): backfill\n")
 
 
-def test_options_select_alert_app_and_file(path, tmp_path, silence):
-    other = tmp_path / "other"
-    options = ("--alertname", "StreamingQueryLagging", "--app", "shop*", "--file", str(other))
-    silence("a", "--for", "1h", *options)
-    (one,) = read_silences(other)
-
-    assert not path.exists()
-    assert (one.alertname, one.app) == ("StreamingQueryLagging", "shop*")
-
-
 def test_duration_has_days_hours_minutes_and_seconds(path, silence):
     durations = {
         "90s": timedelta(seconds=90),
@@ -90,32 +80,6 @@ def test_invalid_duration_is_refused(path, silence, capsys):
         assert refused.value.code == USAGE
         assert repr(text) in capsys.readouterr().err
     assert not path.exists()
-
-
-def test_list_shows_active_silences(path, silence):
-    path.write_text('{"queries": "old", "until": "2020-01-01T00:00:00Z", "app": "etl"}\n')
-    assert silence() == (0, "nothing is silenced\n", "")
-    silence("a", "--for", "1h")
-    silence("b", "--for", "2h", "--reason", "why")
-    code, output, _ = silence()
-
-    assert code == 0
-    assert [line.split()[1] for line in output.splitlines()] == ["a", "b"]
-
-
-@pytest.mark.parametrize(
-    "until", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59+14:00", "9999-12-31T23:59:59-12:00"]
-)
-def test_silence_with_the_latest_possible_end_is_listed_and_ended(path, silence, until):
-    path.write_text(f'{{"queries": "a", "until": "{until}", "app": "etl"}}\n')
-    code, output, errors = silence()
-
-    assert (code, errors) == (0, "")
-    assert output.startswith("etl  a  *  until 9999-12-31T")
-    assert output.endswith(" left)\n")
-    assert silence("b", "--for", "1h")[0] == 0
-    assert [one.queries for one in read_silences(path)] == ["a", "b"]
-    assert silence("--end", "a") == (0, "ended: 1 of a\n", "")
 
 
 def test_ending_an_unknown_silence_lists_the_active_ones(path, silence):
@@ -175,14 +139,6 @@ def test_invalid_combination_of_options_is_refused(path, silence, arguments, wor
     assert (code, output) == (COULD_NOT_BEGIN, "")
     assert word in errors
     assert not path.exists()
-
-
-def test_silence_without_a_file_is_refused(silence):
-    code, _, errors = silence("a", "--for", "1h", "--app", "etl")
-
-    assert code == COULD_NOT_BEGIN
-    assert "--file" in errors
-    assert "'silence_file'" in errors
 
 
 @pytest.mark.parametrize("file", ["/nowhere/silences", "/"])

@@ -76,18 +76,6 @@ def test_error_that_cannot_be_printed_is_still_reported(logged):
 
 
 @pytest.mark.contains_errors
-def test_error_with_a_broken_traceback_does_not_escape_the_guard(logged):
-    def fail():
-        error = SyntaxError(HUNTER)
-        error.filename, error.lineno, error.text, error.offset = "x", 1, 7, 3
-        raise error
-
-    Guard().attempt("here", fail)
-    assert "contained error in here: SyntaxError" in logged()
-    assert HUNTER not in logged()
-
-
-@pytest.mark.contains_errors
 def test_url_in_an_error_of_the_http_client_is_not_logged(logged):
     url = f"/hook/{HUNTER}"
     pool = HTTPConnectionPool("127.0.0.1", 1)
@@ -108,13 +96,6 @@ def test_url_in_an_error_of_the_http_client_is_not_logged(logged):
 # -- our loggers ----------------------------------------------------------------------------------
 
 
-def test_our_log_contains_nothing_that_the_redactor_knows(redacted_log, logged):
-    redacted_log(Redactor([HUNTER], patterns=[r"ACME-\d"]))
-    log.warning("querypulse: %s and %d of %s", HUNTER, 3, "ACME-1")
-
-    assert logged().endswith("querypulse: [redacted] and 3 of [redacted]")
-
-
 def test_traceback_in_our_log_is_redacted(redacted_log, logged):
     redacted_log(Redactor([HUNTER]))
     try:
@@ -127,14 +108,6 @@ def test_traceback_in_our_log_is_redacted(redacted_log, logged):
     assert "RuntimeError: while at it: [redacted]" in logged()
 
 
-def test_stack_of_a_log_record_is_redacted(redacted_log, logged):
-    redacted_log(Redactor(["of_a_log_record_is_redacted"]))
-    log.warning("querypulse: here", stack_info=True)
-
-    assert "def test" not in logged()
-    assert "of_a_log_record_is_redacted" not in logged()
-
-
 @pytest.mark.parametrize("arguments", [("a", "b"), ("a", 3, 4)])
 def test_record_that_cannot_be_formatted_is_withheld(redacted_log, arguments):
     redacted_log(Redactor())
@@ -143,13 +116,6 @@ def test_record_that_cannot_be_formatted_is_withheld(redacted_log, arguments):
     assert log.filter(record)
     assert record.getMessage() == WITHHELD
     assert "a" not in record.args
-
-
-def test_record_without_arguments_is_not_formatted(redacted_log, logged):
-    redacted_log(Redactor())
-    log.warning("%s of %d")
-
-    assert logged().endswith("%s of %d")
 
 
 def test_record_whose_redaction_fails_is_withheld(redacted_log, logged):
@@ -161,13 +127,6 @@ def test_record_whose_redaction_fails_is_withheld(redacted_log, logged):
 
     assert logged().endswith(WITHHELD)
     assert HUNTER not in logged()
-
-
-def test_percent_sign_in_a_message_survives(redacted_log, logged):
-    redacted_log(Redactor())
-    log.warning("querypulse: %s", "100% of %s")
-
-    assert logged().endswith("querypulse: 100% of %s")
 
 
 def test_problem_is_logged_when_it_is_new(caplog):

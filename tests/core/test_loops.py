@@ -127,41 +127,6 @@ def test_join_waits_for_a_step_that_hangs_no_longer_than_asked(timeout, waited):
     assert hangs._thread.waits == [waited]
 
 
-def test_join_reports_a_step_that_still_runs(loop):
-    steps = Steps()
-    steps.free.clear()
-    one = loop(steps)
-    steps.wait_for(1)
-    one.stop()
-    assert not one.join(0)
-    steps.free.set()
-
-    assert one.join(PATIENCE_SECONDS)
-
-
-def test_loop_that_never_started_is_joined_at_once():
-    assert Loop("never", lambda: None, Guard()).join(LONG_SECONDS)
-
-
-def test_loop_stopped_before_its_start_runs_no_step():
-    steps = Steps()
-    one = Loop("never", steps, Guard())
-    one.stop()
-    one.start()
-    assert one.join(PATIENCE_SECONDS)
-
-    assert steps.calls == 0
-
-
-def test_loop_does_not_wait_for_itself():
-    answers = []
-    one = Loop("self", lambda: answers.append(one.join(LONG_SECONDS)) or one.stop(), Guard())
-    one.start()
-    assert one.join(PATIENCE_SECONDS)
-
-    assert answers == [True]
-
-
 def test_forked_child_does_not_wait_for_the_parents_thread(loop, monkeypatch):
     steps = Steps()
     steps.free.clear()
@@ -184,29 +149,11 @@ def test_final_action_runs_once_in_the_loops_own_thread(loop):
     assert runs == list(steps.threads)
 
 
-@pytest.mark.contains_errors
-def test_failing_final_action_is_contained(loop):
-    guard = Guard()
-    one = loop(lambda: None, guard=guard, last=Steps(broken=True))
-    one.stop()
-    assert one.join(PATIENCE_SECONDS)
-
-    assert guard.errors == {"test": 1}
-
-
 # -- Guard ------------------------------------------------------------------------------------
 
 
 def fail():
     raise ValueError("no")
-
-
-def test_guard_returns_what_the_call_returns():
-    guard = Guard()
-
-    assert guard.attempt("here", lambda: 7) == 7
-    assert guard.attempt("here", lambda: False, default=True) is False
-    assert guard.errors == {}
 
 
 @pytest.mark.contains_errors

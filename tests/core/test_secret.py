@@ -16,14 +16,6 @@ def path(tmp_path):
     return path
 
 
-def test_literal_secret_is_revealed():
-    assert Secret(" hunter2\n").reveal() == "hunter2"
-
-
-def test_secret_file_is_stripped(path):
-    assert Secret.from_file(path, setting=SETTING).reveal() == "first"
-
-
 def test_rotated_file_is_read_again(path):
     secret = Secret.from_file(path, setting=SETTING)
     path.write_text("second one\n")
@@ -69,11 +61,6 @@ def test_secret_given_as_its_file_is_not_shown(secret):
     assert "hunter2" not in str(error.value)
 
 
-def test_file_that_cannot_be_read_is_shown(tmp_path):
-    with pytest.raises(ValueError, match=f"cannot read {tmp_path}/none: No such file"):
-        Secret.from_file(tmp_path / "none", setting=SETTING)
-
-
 @pytest.mark.fault(
     "Disk, port and mounts", "A secret file vanishes", "The last good value stays in use"
 )
@@ -84,14 +71,6 @@ def test_missing_file_keeps_the_last_good_value(path):
     path.write_text("back again")
 
     assert secret.reveal() == "back again"
-
-
-def test_unchanged_file_is_not_read_again(path, monkeypatch):
-    """A send costs only a stat of the file."""
-    secret = Secret.from_file(path, setting=SETTING)
-    monkeypatch.setattr(type(path), "read_text", lambda *_, **__: pytest.fail("read again"))
-
-    assert secret.reveal() == "first"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ from support.exporter_exposition import of_query, values
 from support.published_states import WALL, published
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.exporter.published_state import Monitor
 from querypulse.listener.probe import Context
 
 BEAT = {("shop",): WALL - 0.5}
@@ -18,10 +17,6 @@ def expected(story=None, **changes):
 
 def committing() -> Story:
     return Story().started(at=0).commit(batch=1, at=90)
-
-
-def test_heartbeat_has_the_app_as_label():
-    assert values(published(), "querypulse_driver_heartbeat_timestamp_seconds") == BEAT
 
 
 def test_driver_is_expected_while_a_query_should_run():
@@ -53,17 +48,6 @@ def test_driver_is_not_expected_if_no_query_should_run():
         "Spark stopped": committing().probe(run(), **stopped_by_application),
     }
     assert {name: shown for name, story in stories.items() if (shown := expected(story))} == {}
-
-
-def test_driver_without_a_heartbeat_is_not_expected():
-    assert expected(committing(), monitor=Monitor()) == {}
-
-
-def test_ignored_query_has_no_alerting_and_expects_no_driver():
-    shown = published(committing(), overrides=(("a", {"ignore": True}),))
-
-    assert of_query(shown, "a", "alerting_enabled") == {(): 0}
-    assert values(shown, "querypulse_driver_expected_timestamp_seconds") == {}
 
 
 def test_idleness_is_activity_without_a_commit():

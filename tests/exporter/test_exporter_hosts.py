@@ -6,7 +6,7 @@ import socket
 
 import pytest
 import requests
-from support.exporter_http import get, raw, serving
+from support.exporter_http import get, serving
 from support.patience import PATIENCE_SECONDS
 from support.published_states import full_published
 
@@ -56,11 +56,6 @@ def test_loopback_server_rejects_a_foreign_host_name():
             for host in ("evil.example", "localhost")
         }
     assert codes == {(path, host): 421 if "evil" in host else 200 for path, host in codes}
-
-
-def test_request_without_a_host_is_answered():
-    with serving(full_published()) as server:
-        assert raw(server, b"GET /livez HTTP/1.0\r\n\r\n").startswith(b"HTTP/1.0 200")
 
 
 def test_server_for_other_machines_accepts_every_host_name():

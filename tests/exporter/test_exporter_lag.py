@@ -49,12 +49,6 @@ def test_broker_lag_replaces_sparks_which_has_its_own_metric():
     assert lag(story, "spark_streaming_source_lag_reported_offsets") == {("0",): 3}
 
 
-def test_source_that_cannot_be_polled_shows_sparks_figure():
-    story = polled(committed_at(60, end=5, latest=8, sources=2), seen(90, 5, 50))
-
-    assert lag(story) == {("0",): 45, ("1",): 3}
-
-
 RATE = "spark_streaming_query_processed_rows_per_second"
 
 
@@ -80,14 +74,6 @@ def test_lag_in_seconds_grows_while_nothing_is_committed():
     assert status(published(story, now=NOW)).queries[0].lag_seconds == 60
 
 
-def test_lag_in_seconds_after_a_commit_is_that_of_the_last_poll():
-    """The records that were unread then may have been read since."""
-    story = polled(committed_at(10), seen(50, 5, 50, since=40))
-    story.commit("a", batch=2, at=60)
-
-    assert lag(story, SECONDS) == {("0",): 10}
-
-
 def test_lag_of_a_failed_query_keeps_growing():
     story = polled(committed_at(10), seen(20, 5, 6, since=15)).ended("a", at=25, exception=CONFLICT)
     first = lag(story), lag(story, SECONDS)
@@ -106,16 +92,6 @@ def test_lag_in_seconds_is_zero_without_unread_records_and_absent_if_unknown():
     assert lag(nothing, SECONDS) == {("0",): 0}
     assert lag(unknown, SECONDS) == {}
     assert lag(unknown) == {("0",): 1}
-
-
-def test_record_from_the_future_has_zero_lag():
-    assert lag(polled(committed_at(10), seen(90, 5, 6, since=500)), SECONDS) == {("0",): 0}
-
-
-def test_broker_that_is_briefly_silent_keeps_its_figure():
-    story = polled(committed_at(10), seen(90, 5, 50), trouble="no answer")
-
-    assert lag(story) == {("0",): 45}
 
 
 def test_outdated_broker_figure_is_removed_and_not_replaced_by_sparks():

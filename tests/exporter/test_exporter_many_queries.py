@@ -8,7 +8,6 @@ from support.published_states import published
 from support.story import CONFLICT, Story
 
 from querypulse.exporter import metrics
-from querypulse.exporter.metrics import all_families
 
 LIMIT = 5
 
@@ -40,13 +39,6 @@ def without_series(shown):
     return found.value
 
 
-@pytest.mark.parametrize("running", [0, 1, LIMIT])
-def test_up_to_the_limit_every_query_has_series(running):
-    shown = published(driver(running=running))
-    assert len(active(shown)) == running
-    assert without_series(shown) == 0
-
-
 @pytest.mark.parametrize("more", [1, 20])
 def test_queries_beyond_the_limit_are_counted(more):
     shown = published(driver(running=LIMIT + more))
@@ -74,17 +66,3 @@ def test_query_that_fails_keeps_its_series_beside_many_that_have_ended():
 def test_expected_queries_come_first():
     shown = published(driver(running=LIMIT), expected=("bronze", "running-4"))
     assert set(active(shown)) == {"bronze", "running-4", "running-0", "running-1", "running-2"}
-
-
-def test_query_without_series_still_keeps_its_driver_expected():
-    shown = published(driver(ended=0, running=LIMIT + 1))
-    names = [family.name for family in all_families(shown) if family.samples]
-    assert "querypulse_driver_expected_timestamp_seconds" in names
-
-
-def test_alert_of_a_query_without_series_has_its_own():
-    story = driver(running=LIMIT).started("doomed", at=2).ended("doomed", at=3, exception=CONFLICT)
-    shown = published(story)
-    alerts = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
-    assert "doomed" not in active(shown)
-    assert [one.labels["query"] for one in alerts] == ["doomed"]

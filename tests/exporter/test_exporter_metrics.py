@@ -6,90 +6,13 @@ import math
 
 import pytest
 from prometheus_client import REGISTRY, generate_latest
-from support.exporter_exposition import FORMATS, of_query, om_text, samples, text, values
-from support.published_states import WALL, full_published, published
+from support.exporter_exposition import of_query, om_text, samples, text, values
+from support.published_states import full_published, published
 from support.story import CONFLICT, Story, progress
 
 from querypulse.core.states import STATES
 from querypulse.exporter.published_state import Monitor
 from querypulse.listener.state.query import BUCKETS
-
-
-def test_both_formats_have_the_same_metrics():
-    text_names, openmetrics_names = (
-        {sample.name for sample in samples(full_published(), *formats)} for formats in FORMATS
-    )
-    assert text_names == openmetrics_names
-    assert "spark_streaming_query_commits_total" in text_names
-
-
-def test_only_streaming_metrics_carry_app_and_query():
-    for sample in samples(full_published()):
-        streaming = sample.name.startswith("spark_streaming_")
-        assert ({"app", "query"} <= sample.labels.keys()) is streaming
-
-
-def test_busy_query_exports_each_figure():
-    expected = {
-        "active": 1,
-        "start_timestamp_seconds": WALL - 90,
-        "last_event_timestamp_seconds": WALL - 30,
-        "last_input_timestamp_seconds": WALL - 30,
-        "last_commit_timestamp_seconds": WALL - 30,
-        "last_activity_timestamp_seconds": WALL - 30,
-        "alerting_enabled": 1,
-        "expected_input_seconds": 3600,
-        "no_progress_seconds": 20,
-        "last_commit_batch_id": 7,
-        "commits_total": 1,
-        "batch_in_flight_seconds": 20,
-        "stall_window_seconds": 60,
-        "trigger_interval_seconds": 10,
-        "input_rows_total": 1000,
-        "output_rows_total": 900,
-        "input_rows_per_second": 50,
-        "processed_rows_per_second": 500,
-        "watermark_timestamp_seconds": WALL - 60,
-        "state_rows": 12,
-        "state_memory_bytes": 4096,
-        "late_rows_dropped_total": 3,
-        "restarts_total": 0,
-        "batch_duration_seconds_sum": 2,
-        "batch_duration_seconds_count": 1,
-    }
-    shown = full_published()
-    assert {name: of_query(shown, "busy", name) for name in expected} == {
-        name: {(): figure} for name, figure in expected.items()
-    }
-
-
-def test_query_without_an_input_limit_exports_none():
-    shown = full_published()
-    assert of_query(shown, "dead", "expected_input_seconds") == {}
-    assert of_query(shown, "absent", "expected_input_seconds") == {}
-
-
-def test_figures_can_have_one_more_label():
-    shown = full_published()
-    assert of_query(shown, "busy", "phase_duration_seconds") == {
-        ("addBatch",): 1.5, ("walCommit",): 0.1,
-    }  # fmt: skip
-    assert of_query(shown, "dead", "terminations_total") == {
-        ("failed",): 1, ("stopped",): 0, ("completed",): 0,
-    }  # fmt: skip
-
-
-def test_topic_exports_used_and_remaining_retention():
-    """The first unread record was written at 40 s of 100, and the retention is 600 s."""
-    used = values(
-        full_published(), "spark_streaming_topic_retention_used_ratio", app="shop", query="busy"
-    )
-    left = values(
-        full_published(), "spark_streaming_topic_retention_left_seconds", app="shop", query="busy"
-    )
-
-    assert used == {("0", "t"): pytest.approx(0.1)}
-    assert left == {("0", "t"): pytest.approx(540)}
 
 
 def test_topic_exports_its_worst_partition():
@@ -112,25 +35,10 @@ def test_topic_with_unknown_retention_has_no_series():
     assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
 
 
-def test_source_is_labelled_by_its_index_and_omitted_without_lag():
-    lags = values(full_published(), "spark_streaming_source_lag_offsets", app="shop", query="busy")
-    assert lags == {("0",): 30, ("2",): 12}
-
-
 def test_every_state_has_a_series_and_exactly_one_is_1():
     for query, state in (("busy", "running"), ("dead", "failed"), ("absent", "starting")):
         shown = of_query(full_published(), query, "state")
         assert shown == {(name,): float(name == state) for name in STATES}
-
-
-def test_info_contains_the_run_and_failure_info_the_error():
-    shown = full_published()
-    assert of_query(shown, "busy", "info") == {
-        # query_id, run_id, sink, trigger
-        ("id-busy", "busy-1", "noop", "ProcessingTime(10 s)"): 1
-    }
-    assert of_query(shown, "dead", "failure_info") == {("ConcurrentAppendException",): 1}
-    assert of_query(shown, "busy", "failure_info") == {}
 
 
 def test_batch_histogram_is_cumulative_up_to_infinity():
@@ -141,12 +49,6 @@ def test_batch_histogram_is_cumulative_up_to_infinity():
     assert len(buckets) == len(BUCKETS) + 1
     assert [buckets[(str(bound),)] for bound in (0.1, 5.0, 10.0, 3600.0)] == [2, 2, 3, 3]
     assert buckets[("+Inf",)] == 4
-
-
-def test_failed_query_keeps_its_series_and_is_not_active():
-    shown = full_published()
-    assert of_query(shown, "dead", "active") == {(): 0}
-    assert of_query(shown, "dead", "start_timestamp_seconds") == {(): WALL - 80}
 
 
 def test_unknown_timestamps_and_figures_are_absent():
@@ -166,17 +68,6 @@ def test_unknown_timestamps_and_figures_are_absent():
         "querypulse_driver_expected_timestamp_seconds",
     ):
         assert absent not in names
-
-
-def test_expected_query_has_counters_at_0_before_it_is_seen():
-    shown = full_published()
-    for counter in ("commits_total", "restarts_total", "input_rows_total"):
-        assert of_query(shown, "absent", counter) == {(): 0}
-    assert of_query(shown, "absent", "terminations_total") == {
-        ("failed",): 0, ("stopped",): 0, ("completed",): 0,
-    }  # fmt: skip
-    assert of_query(shown, "absent", "active") == {(): 0}
-    assert of_query(shown, "absent", "info") == {}
 
 
 def test_counters_continue_over_a_restart():

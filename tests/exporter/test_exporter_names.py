@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-
 import pytest
-from support.exporter_exposition import FORMATS, samples, text
-from support.patience import PATIENCE_SECONDS
-from support.published_states import full_published, published
+from support.exporter_exposition import FORMATS, samples
+from support.published_states import published
 from support.story import Story
 
 from querypulse.listener.state.identity import base_label
@@ -51,16 +47,3 @@ def test_two_queries_with_one_name_do_not_share_series():
     story = Story().started("a", at=0).started_again("a", at=1)
     names = {s.labels["query"] for s in samples(published(story)) if "query" in s.labels}
     assert len(names) == 2
-
-
-@pytest.mark.prometheus
-def test_promtool_reports_no_problem():
-    for shown in (None, full_published(), published(expected=tuple(HOSTILE[:6]))):
-        checked = subprocess.run(
-            [shutil.which("promtool"), "check", "metrics"],
-            input=text(shown).encode(),
-            capture_output=True,
-            timeout=PATIENCE_SECONDS,
-            check=False,
-        )
-        assert (checked.returncode, checked.stdout, checked.stderr) == (0, b"", b"")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 
 import pytest
 from msgspec.structs import replace
 from support.exporter_exposition import samples, values
-from support.published_states import WALL, full_published, published
+from support.published_states import full_published, published
 from support.receiver_incidents import alert
 from support.story import CONFLICT, Story
 
-from querypulse.core import installed as version_module
 from querypulse.exporter.published_state import (
     ALERT_LABELS,
     PROBE_BUCKETS,
@@ -45,26 +44,6 @@ def test_monitor_counts_known_kinds_from_0():
     ) == {(): 0}
 
 
-def test_monitor_exports_its_counters():
-    shown = full_published()
-    assert values(shown, "querypulse_heartbeat_timestamp_seconds") == {(): WALL - 0.5}
-    assert values(shown, "querypulse_mailbox_depth") == {(): 3}
-    assert values(shown, "querypulse_events_total", event="progress") == {(): 40}
-    assert values(shown, "querypulse_events_dropped_total", reason="progress_queue_full") == {(): 7}
-    assert values(shown, "querypulse_internal_errors_total") == {("worker",): 1}
-    assert values(shown, "querypulse_deliveries_total", outcome="transient") == {
-        ("webhook",): 2, ("pagerduty",): 0,
-    }  # fmt: skip
-    assert values(shown, "querypulse_alerts_lost_total", reason="rejected") == {
-        ("webhook",): 0, ("pagerduty",): 1,
-    }  # fmt: skip
-    assert values(shown, "querypulse_receiver_circuit_open") == {
-        ("webhook",): 1, ("pagerduty",): 0,
-    }  # fmt: skip
-    assert values(shown, "querypulse_alerts_firing") == {("StreamingQueryFailed", "critical"): 1}
-    assert values(shown, "querypulse_callback_duration_seconds_bucket", le="1e-05") == {(): 2}
-
-
 def test_heartbeat_pings_are_counted_as_deliveries():
     monitor = Monitor(receivers=("webhook",), deliveries={"heartbeat": {"delivered": 3}})
     shown = full_published(monitor=monitor)
@@ -78,16 +57,6 @@ def test_alerts_with_one_name_are_counted_together():
     story.ended("a", at=10, exception=CONFLICT).ended("b", at=10, exception=CONFLICT)
     firing = values(published(story), "querypulse_alerts_firing")
     assert firing == {("StreamingQueryFailed", "critical"): 2}
-
-
-def test_each_open_alert_has_a_series_with_its_labels():
-    story = Story().started("a", at=0).started("b", at=0).ended("a", at=10, exception=CONFLICT)
-    shown = published(story)
-
-    (sample,) = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
-    assert sample.labels == shown.alerts[0].labels
-    assert sample.labels["query"] == "a"
-    assert sample.value == 1
 
 
 ORDERS = ("etl", "orders", "StreamingQueryFailed", "critical")
@@ -142,20 +111,7 @@ def test_alert_of_the_whole_driver_has_a_star_as_query():
     }
 
 
-def test_no_alert_series_exists_while_everything_is_healthy():
-    assert values(published(Story().started(at=99)), "spark_streaming_query_alert") == {}
-
-
 def test_only_build_info_is_exported_before_the_first_evaluation():
     (sample,) = samples(None)
     assert (sample.name, sample.value) == ("querypulse_build_info", 1)
     assert sample.labels == {"version": version("querypulse")}
-
-
-def test_version_is_unknown_if_shipped_as_plain_files(monkeypatch):
-    def not_installed(name):
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr(version_module, "version", not_installed)
-
-    assert version_module.installed_version() == "unknown"

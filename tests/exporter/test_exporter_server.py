@@ -108,28 +108,6 @@ def test_livez_does_not_wait_for_a_page_that_hangs():
         assert page.result().status_code == 200
 
 
-@pytest.mark.parametrize("host", ["no such host", "203.0.113.1"])
-def test_unknown_host_is_an_os_error(host):
-    server = HttpServer(host, 0, Content(lambda: None, lambda: True), Guard())
-    with pytest.raises(OSError):
-        server.start()
-
-
-def test_url_has_the_assigned_port():
-    server = HttpServer("127.0.0.1", 9719, Content(lambda: None, lambda: True), Guard())
-    assert server.url == "http://127.0.0.1:9719"
-    with serving(None) as started:
-        assert started.url.startswith("http://127.0.0.1:")
-        assert address(started)[1] > 0
-
-
-@pytest.mark.skipif(not socket.has_ipv6, reason="this machine has no IPv6")
-def test_url_of_an_ipv6_host_has_brackets():
-    with serving(None, host="::1") as server:
-        assert server.url.startswith("http://[::1]:")
-        assert get(server, "/livez").status_code == 200
-
-
 def test_close_ends_the_thread_and_frees_the_port_and_may_be_called_twice():
     with serving(full_published()) as server:
         host, port = address(server)
@@ -159,7 +137,3 @@ def test_crash_ends_the_connection_of_a_waiting_client_without_a_notice(path):
         server.close(PATIENCE_SECONDS, notice=None)
         assert client.recv(1) == b""
         until(lambda: not our_threads(), "its thread ends")
-
-
-def test_close_before_start_does_nothing():
-    HttpServer("127.0.0.1", 0, Content(lambda: None, lambda: True), Guard()).close()

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 import msgspec
 from msgspec.structs import replace
 from support.id_story import IdStory
-from support.published_states import MONITOR, PROCESS, WALL, full_published, full_story, published
-from support.story import CONFLICT, Story, processing, run, source
+from support.published_states import PROCESS, full_published, published
+from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.finding import QueryHealth
 from querypulse.core.states import STATES, QueryState
-from querypulse.exporter.published_state import Monitor, process_of
+from querypulse.exporter.published_state import process_of
 from querypulse.exporter.status import UNREADY, Reason, readiness, status
 
 CONTRACT = [
@@ -68,78 +68,6 @@ def test_process_has_an_id_of_its_own_and_its_start():
     }
 
 
-def test_busy_query_shows_its_commit_its_batch_and_the_sum_of_known_lags():
-    busy = queries(full_published())["busy"]
-    assert (busy.id, busy.run_id, busy.state) == ("id-busy", "busy-1", "running")
-    assert busy.last_commit_batch == 7
-    assert busy.last_commit_age_seconds == 30.0
-    assert busy.last_input_age_seconds == 30.0
-    assert busy.batch_in_flight_seconds == 20.0
-    assert busy.lag_offsets == 42.0
-    assert busy.window_seconds == 60.0
-    assert busy.error_class is None
-
-
-LAST = {"input_rows_per_second": 5.0, "sources": (source(5, 9),)}
-
-
-def test_outdated_input_rate_is_not_shown():
-    def committed():
-        return Story().commit(batch=0, at=10, **LAST)
-
-    stories = {
-        "failed": (committed().ended(at=20, exception=CONFLICT), 30),
-        "stopped": (committed().ended(at=20), 30),
-        "hung": (committed().probe(processing(batch=1), at=80), 80),
-        "last batch long ago": (committed().idle(at=80), 80),
-    }
-    rates = {
-        name: queries(published(story, now=now))["a"].input_rows_per_second
-        for name, (story, now) in stories.items()
-    }
-    assert rates == dict.fromkeys(stories)
-
-
-def test_lag_reported_by_spark_is_shown_only_while_it_is_current():
-    def committed():
-        return Story().commit(batch=0, at=10, **LAST)
-
-    stories = {
-        "failed": (committed().ended(at=20, exception=CONFLICT), 30),
-        "hung": (committed().probe(processing(batch=1), at=80), 80),
-        "running": (committed(), 30),
-        "idle": (committed().idle(at=80), 90),
-    }
-    lags = {
-        name: queries(published(story, now=now))["a"].lag_offsets
-        for name, (story, now) in stories.items()
-    }
-    assert lags == {"failed": None, "hung": None, "running": 4, "idle": 4}
-
-
-def test_broker_lag_is_shown_for_a_failed_query():
-    story = Story().commit(batch=0, at=10, **LAST).ask(at=20, committed=5, latest=45)
-    story.ended(at=25, exception=CONFLICT)
-
-    assert queries(published(story, now=30))["a"].lag_offsets == 40
-
-
-def test_timestamps_are_iso_8601():
-    shown = full_published()
-    assert status(shown).at == "2023-11-14T22:13:20.000+00:00"
-    assert queries(shown)["busy"].started_at == "2023-11-14T22:11:50.000+00:00"
-    assert queries(shown)["absent"].started_at is None
-
-
-def test_busy_query_shows_its_trigger_sink_rates_and_batches():
-    busy = queries(full_published())["busy"]
-    assert (busy.expected, busy.ignored, busy.restarts) == (True, False, 0)
-    assert (busy.trigger, busy.sink) == ("ProcessingTime(10 s)", "noop")
-    assert (busy.batch_in_flight, busy.recent_batch_seconds) == (8, (2.0,))
-    assert (busy.input_rows_per_second, busy.processed_rows_per_second) == (50.0, 500.0)
-    assert busy.last_idle_age_seconds is None
-
-
 def test_idle_query_shows_since_when_it_is_idle():
     story = Story().started(at=0).commit(batch=1, at=10).idle(at=90)
     assert queries(published(story))["a"].last_idle_age_seconds == 10.0
@@ -162,13 +90,6 @@ def test_ignored_and_expected_queries_are_marked():
     assert queries(msgspec.structs.replace(shown, health=ignored))["a"].ignored is True
 
 
-def test_failed_query_shows_its_error_and_no_batch_in_flight():
-    dead = queries(full_published())["dead"]
-    assert (dead.state, dead.error_class) == ("failed", "ConcurrentAppendException")
-    assert "ConcurrentAppendException" in dead.reason
-    assert dead.batch_in_flight_seconds is None
-
-
 def test_error_of_an_earlier_run_stays_until_the_next_run_commits():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT).started(run=2, at=20)
     assert queries(published(story))["a"].error_class == "ConcurrentAppendException"
@@ -189,52 +110,10 @@ def test_expected_query_is_shown_before_it_is_seen():
     assert queries(full_published(now=500.0))["absent"].state == "missing"
 
 
-def test_queries_without_a_health_are_shown_as_not_evaluated_yet():
-    shown = msgspec.structs.replace(full_published(), health={})
-    assert {query.state for query in status(shown).queries} == {"starting"}
-    assert {query.name for query in status(shown).queries} == {"busy", "dead", "absent"}
-
-
-def test_state_is_plain_text_and_not_an_enum_member():
-    assert all(type(query.state) is str for query in status(full_published()).queries)
-
-
 def test_unnamed_query_is_shown_by_its_short_id():
     story = Story()
     story.probe(run(None), at=1)
     assert list(queries(published(story))) == ["id-None"]
-
-
-def test_alerts_state_their_start_in_iso_8601():
-    (alert,) = as_json(full_published())["alerts"]
-    assert alert["labels"] == {
-        "alertname": "StreamingQueryFailed", "app": "shop", "query": "dead", "severity": "critical",
-    }  # fmt: skip
-    assert alert["annotations"]["summary"]
-    assert alert["starts_at"] == "2023-11-14T22:13:20.000+00:00"
-
-
-def test_monitor_shows_all_its_fields():
-    shown = as_json(full_published())["monitor"]
-    assert set(shown) == set(Monitor.__struct_fields__)
-    assert (shown["listener_path"], shown["listener_registered"]) == ("bus_queue", True)
-    assert shown["heartbeat_timestamp"] == WALL - 0.5
-    assert shown["deliveries"] == {"webhook": {"delivered": 5, "transient": 2}, "pagerduty": {}}
-    assert shown["alerts_lost"] == {"webhook": {}, "pagerduty": {"rejected": 1}}
-    assert shown["circuits_open"] == {"webhook": True, "pagerduty": False}
-    assert shown["spool_problem"] == "/spool: no space left on device"
-    assert shown["file_problems"] == {"silences": "no answer for 12 s"}
-    assert shown["app_name_problem"] == "the app is called 'pyspark-shell'"
-    assert shown["probe_duration_seconds"] == {
-        "count": 2,
-        "total_seconds": 0.32,
-        "p99_seconds": 0.5,
-    }
-    assert shown["callback_duration_seconds"]["p99_seconds"] == 1.0
-
-
-def test_empty_state_has_a_status():
-    assert as_json(published(monitor=Monitor()))["queries"] == []
 
 
 def test_each_state_is_ready_or_unready():
@@ -262,20 +141,9 @@ def test_nothing_is_ready_before_the_first_evaluation():
     assert readiness(None).ready is False
 
 
-def test_driver_without_queries_is_ready():
-    assert readiness(published()).ready is True
-
-
 def test_expected_query_that_was_never_evaluated_is_not_ready():
     shown = msgspec.structs.replace(published(expected=("a",)), health={})
     assert readiness(shown).reasons == (Reason("a", "starting", "not evaluated yet"),)
-
-
-def test_rendering_changes_nothing():
-    shown = full_published()
-    assert as_json(shown) == as_json(shown)
-    assert shown.monitor == MONITOR
-    assert shown.snapshot == full_story().snapshot(100.0)
 
 
 def test_long_name_is_shown_once_and_shortened_even_while_only_expected():

@@ -87,13 +87,6 @@ def test_crash_leaves_the_newest_figures_behind(double, publishing):
     assert [request.method for request in double.requests] == ["PUT", "PUT"]
 
 
-def test_nothing_is_deleted_that_this_process_has_not_pushed(double, publishing):
-    publisher = publishing(pushgateway_url=double.url, published=lambda: None)
-    end(publisher, planned=True)
-
-    assert double.requests == []
-
-
 def test_failures_are_counted_and_shown_until_a_push_succeeds(double, publishing):
     read = threading.Event()
     double.script.extend([reply(403), held(read, reply(200))])
@@ -244,22 +237,6 @@ def test_every_family_is_sent_as_its_kind():
 
 def attributes(point):
     return {one.key: one.value.string_value for one in point.attributes}
-
-
-def test_headers_are_written_as_opentelemetry_writes_them():
-    def read(text):
-        try:
-            return push.parse_headers(text)
-        except ValueError as error:
-            return str(error)
-
-    refused = "write headers as name=value, separated by commas"
-    cases = {
-        "api-key=abc": {"api-key": "abc"},
-        "Authorization=Bearer%20abc==, x=y\n": {"Authorization": "Bearer abc==", "x": "y"},
-        **dict.fromkeys(("", "abc", "a b=c", "a=b\x00", "=c", "a=%0d%0aevil: 1", "a=ä"), refused),
-    }
-    assert {text: read(text) for text in cases} == cases
 
 
 # -- real servers -----------------------------------------------------------------------------

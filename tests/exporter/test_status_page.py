@@ -102,20 +102,11 @@ def test_page_loads_nothing_from_other_servers(answer, outline):
     assert not re.search(r"@import|url\(", sources()["page.css"])
 
 
-def test_markup_has_no_inline_handlers_or_styles(outline):
-    names = {name for _, attrs in outline.tags for name in attrs}
-    assert not {name for name in names if name.startswith("on") or name == "style"}
-
-
 def test_scripts_insert_data_only_as_text():
     ways = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|setHTML|srcdoc|\beval\b|new Function|javascript:"  # fmt: skip
     assert {name: re.findall(ways, source) for name, source in sources().items()} == {
         name: [] for name in sources()
     }
-
-
-def test_page_includes_every_script_of_the_folder():
-    assert sorted(pages.SCRIPTS) == sorted(name for name in sources() if name.endswith(".js"))
 
 
 def test_page_has_order_colour_and_shape_for_each_state():
@@ -127,12 +118,6 @@ def test_page_has_order_colour_and_shape_for_each_state():
     for state in STATES:
         assert re.search(rf"^  --{state}: #[0-9A-F]{{6}};$", sources()["page.css"], re.MULTILINE)
         assert f'[data-state="{state}"] {{ --state: var(--{state});' in sources()["page.css"]
-
-
-def test_page_contains_no_data(answer):
-    assert "shop" not in answer.text
-    with serving(None) as server:
-        assert get(server, "/").content == answer.content
 
 
 def test_token_protects_the_data_but_not_the_page():

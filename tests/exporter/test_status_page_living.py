@@ -6,11 +6,11 @@ import re
 import threading
 
 import pytest
-from support.changing_states import BEGAN, ChangingState, at_work, fleet, working
+from support.changing_states import BEGAN, ChangingState, at_work, fleet
 from support.exporter_http import address, serving
 from support.patience import PATIENCE_SECONDS, until
 from support.status_window import notice, row, states, status_page, texts, until_live
-from support.story import CONFLICT, Story
+from support.story import CONFLICT
 
 pytestmark = pytest.mark.browser
 
@@ -98,15 +98,6 @@ def test_page_recovers_by_itself(windows):
             assert not page.is_visible("#notice")
 
 
-def test_page_shows_a_frozen_driver_with_an_open_connection(windows):
-    living = at_work("a", kind=Counted)
-    with status_page(windows, living) as (page, _):
-        living.go_on.clear()
-        notice(page, "The driver does not answer")
-        living.go_on.set()
-        until_live(page)
-
-
 def test_page_shows_a_stuck_worker(windows):
     living = at_work("a")
     with status_page(windows, living) as (page, _):
@@ -114,27 +105,6 @@ def test_page_shows_a_stuck_worker(windows):
         notice(page, "The monitor is stuck")
         living.frozen = None
         until_live(page)
-
-
-def test_page_reports_a_proxy_that_answers_for_the_driver(windows):
-    with status_page(windows, at_work("a")) as (page, _):
-        page.route(
-            "**/status", lambda route: route.fulfill(status=502, body="<h1>Bad gateway</h1>")
-        )
-        notice(page, "Something answers in place of the driver (HTTP 502)")
-        page.unroute_all()
-        until_live(page)
-
-
-def test_proxy_errors_do_not_replace_the_shutdown_message(windows):
-    with status_page(windows, at_work("a")) as (page, server):
-        until(lambda: server._shutdown_notice._waiting, "the page waits for the shutdown notice")
-        page.route("**/status", lambda route: route.fulfill(status=502, body="Bad gateway"))
-        server.close()
-        notice(page, "The monitor was shut down")
-        with page.expect_response("**/status"):
-            pass
-        assert "was shut down" in page.inner_text("#notice-text")
 
 
 def test_restarted_driver_hides_the_data_of_the_previous_one(windows):
@@ -145,16 +115,6 @@ def test_restarted_driver_hides_the_data_of_the_previous_one(windows):
         page.wait_for_selector('body[data-connection="early"]')
         assert not page.is_visible("#main")
         shown[0] = living
-        page.wait_for_selector("#queries .query")
-
-
-def test_page_announces_that_nothing_is_evaluated_yet(windows):
-    living = at_work("a")
-    shown = [None]
-    with status_page(windows, lambda: shown[0], query='body[data-connection="early"]') as (page, _):
-        assert "nothing has been evaluated yet" in page.inner_text("#sentence")
-        assert not page.is_visible("#main")
-        shown[0] = living()
         page.wait_for_selector("#queries .query")
 
 
@@ -174,26 +134,6 @@ def test_change_is_shown_by_the_next_poll_or_the_one_after(windows):
         page.route("**/status", answer_two)
         fail(living, "b")
         page.wait_for_selector('.query[data-state="failed"] h3:text-is("b")')
-
-
-def test_page_sends_one_request_at_a_time(windows):
-    living = at_work("a", kind=Counted)
-    with status_page(windows, living) as (page, _):
-        living.go_on.clear()
-        page.wait_for_timeout(1500)
-        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-        living.go_on.set()
-        polls(living)
-        assert living.most_at_once == 1
-
-
-def test_ages_advance_between_polls(windows):
-    with status_page(windows, at_work("a")) as (page, _):
-        page.route("**/status", lambda route: None)
-        first = page.inner_text(".query .commit .value")
-        page.wait_for_function(
-            "first => document.querySelector('.commit .value').textContent !== first", arg=first
-        )
 
 
 @pytest.mark.parametrize("base", ["/driver/", "/driver"])
@@ -248,22 +188,6 @@ def test_focus_and_open_details_survive_reordering(windows):
         assert summary.evaluate("e => e === document.activeElement")
 
 
-def test_page_adds_and_removes_queries(windows):
-    living = at_work("a", "b")
-    with status_page(windows, living) as (page, _):
-        living.story = fleet("b", "c")
-        page.wait_for_selector('h3:text-is("c")')
-        assert list(states(page)) == ["b", "c"]
-
-
-def test_resolved_alert_disappears(windows):
-    living = ChangingState(working(Story(), "a").ended("a", at=BEGAN - 1, exception=CONFLICT))
-    with status_page(windows, living) as (page, _):
-        assert page.inner_text("#alerts-title") == "1 open alert"
-        living.story = fleet("a")
-        page.wait_for_selector("#alerts-section", state="hidden")
-
-
 # -- keyboard and screen reader ---------------------------------------------------------------
 
 
@@ -283,13 +207,6 @@ def test_keyboard_reaches_every_control_with_visible_focus(windows):
         ]  # fmt: skip
 
 
-def test_first_tab_skips_to_the_queries(windows):
-    with status_page(windows, at_work("a")) as (page, _):
-        page.keyboard.press("Tab")
-        page.keyboard.press("Enter")
-        assert page.evaluate("document.activeElement.id") == "queries"
-
-
 def test_filter_matches_names_and_states(windows):
     living = at_work("bronze", "silver", "gold")
     living.health["gold"] = ("stalled", "no_trigger")
@@ -301,15 +218,6 @@ def test_filter_matches_names_and_states(windows):
         assert page.inner_text("#empty") == "No query matches “zinc”."
         page.fill("#filter", "")
         assert len(texts(page, ".query:visible h3")) == 3
-
-
-def test_filter_stays_active_while_queries_change(windows):
-    living = at_work("bronze", "silver", "gold")
-    with status_page(windows, living) as (page, _):
-        page.fill("#filter", "failed")
-        fail(living, "gold")
-        page.wait_for_selector('.query[data-state="failed"]')
-        assert texts(page, ".query:visible h3") == ["gold"]
 
 
 def test_screen_reader_gets_landmarks_headings_and_states(windows):
@@ -357,24 +265,3 @@ def test_page_asks_for_the_token_of_a_driver(windows):
 
 
 # -- many queries -----------------------------------------------------------------------------
-
-
-def test_update_of_two_hundred_queries_reuses_their_elements(windows):
-    names = [f"query_{number:03}" for number in range(200)]
-    living = at_work(*names, kind=Counted)
-    with status_page(windows, living) as (page, _):
-        assert page.locator(".query").count() == 200
-        assert page.inner_text("#sentence") == "All 200 queries are healthy."
-        page.evaluate(WATCH)
-        page.evaluate(
-            "document.querySelectorAll('.query').forEach((node) => { node.mine = true; })"
-        )
-        polls(living)
-        assert page.evaluate("window.seen.nodes") == 0
-        fail(living, "query_150")
-        page.wait_for_selector('[data-state="failed"]')
-        assert next(iter(states(page))) == "query_150"
-        kept = page.evaluate(
-            "[...document.querySelectorAll('.query')].filter((node) => node.mine).length"
-        )
-        assert kept == 200

@@ -63,13 +63,6 @@ def test_labels_of_the_job_stand_beside_its_name(windows):
         assert page.inner_text("#labels") == "env = prod, team = <b>payments</b>"
 
 
-def test_title_and_icon_show_the_most_severe_state(page):
-    assert page.title() == "failed: alerts · 3/5 · telemetry"
-    icon = page.get_attribute("#icon", "href")
-    assert icon.startswith("data:image/svg+xml,")
-    assert "D55E00" in icon
-
-
 def test_queries_are_sorted_by_severity_with_ignored_ones_last(windows):
     living = every_state()
     living.ignored = ("q-failed",)
@@ -104,52 +97,6 @@ def test_details_open_with_one_click(page):
     assert facts["trigger"] == "ProcessingTime(5 s)"
     assert facts["last committed batch"] == "#11"
     assert facts["run id"] == "alerts-1"
-
-
-def test_graphics_have_a_text_alternative(page):
-    meter = row(page, "bronze").get_by_role("meter", name="age of the last commit")
-    assert re.fullmatch(
-        r"last commit \d+ s ago, 60 s are allowed", meter.get_attribute("aria-valuetext")
-    )
-    assert meter.get_attribute("aria-valuemax") == "60"
-    words = row(page, "bronze").get_by_role("img").get_attribute("aria-label")
-    assert re.fullmatch(r"12 batches: the last took .* s, the median .* s, the longest .* s", words)
-
-
-def test_bar_grows_with_the_age_of_the_last_commit(windows):
-    story = working(Story(), "old", ago=45.0)
-    living = ChangingState(working(story, "new", ago=1.0))
-    with status_page(windows, living) as (page, _):
-        filled = {
-            name: float(
-                row(page, name).locator(".fill").evaluate("e => e.style.getPropertyValue('--used')")
-            )
-            for name in ("old", "new")
-        }
-    assert filled["new"] < 0.25
-    assert filled["old"] > 0.7
-
-
-def test_idle_query_has_an_empty_bar(windows):
-    story = working(Story(), "nightly", ago=400.0).idle("nightly", at=BEGAN - 1)
-    with status_page(windows, ChangingState(story)) as (page, _):
-        nightly = row(page, "nightly")
-        assert nightly.locator(".badge").inner_text().strip() == "idle"
-        assert (
-            nightly.locator(".fill").evaluate("e => e.style.getPropertyValue('--used')") == "0.00"
-        )
-        assert nightly.locator(".reason").inner_text() == "its sources have no new data"
-        assert "nothing to commit since" in nightly.get_by_role("meter").get_attribute(
-            "aria-valuetext"
-        )
-        assert page.inner_text("#sentence") == "The query is healthy."
-
-
-def test_expected_query_that_never_started_is_marked_never_seen(page):
-    gold = row(page, "gold")
-    assert gold.locator(".marks").inner_text() == "never seen"
-    assert gold.get_by_role("meter").get_attribute("aria-valuetext") == "never seen"
-    assert page.inner_text("#expected") == "Expected queries: 3, not seen: gold."
 
 
 def test_open_alerts_come_first_with_runbook_and_evidence(page):
@@ -191,12 +138,6 @@ def test_monitor_shows_its_own_health(windows):
             "webhook", "5", "2 (transient 2)", "1", "0", "open: paused after failures",
         ]  # fmt: skip
         assert texts(page, "#receivers tr:last-child > *")[4] == "1 (rejected 1)"
-
-
-def test_page_without_queries_explains_it(windows):
-    with status_page(windows, ChangingState(), query="#empty") as (page, _):
-        assert page.inner_text("#sentence") == "No query is monitored."
-        assert page.inner_text("#empty").startswith("No streaming query has been started")
 
 
 # -- hostile data -----------------------------------------------------------------------------
@@ -283,20 +224,6 @@ def test_phone_layout_does_not_scroll_sideways(windows):
         assert page.locator(".query dt").first.is_visible()
 
 
-def test_print_layout_shows_every_query_and_no_controls(windows):
-    with status_page(windows, incident()) as (page, _):
-        page.emulate_media(media="print")
-        assert not page.locator("#filter").is_visible()
-        assert len(texts(page, ".query:visible")) == 5
-
-
-def test_page_has_no_animations(page):
-    """Therefore the page needs no rule for reduced motion."""
-    assert page.evaluate("document.getAnimations().length") == 0
-    moving = "[...document.querySelectorAll('*')].filter((e) => getComputedStyle(e).transitionDuration !== '0s')"
-    assert page.evaluate(f"{moving}.length") == 0
-
-
 def test_graph_of_queries_is_a_nested_list_that_leads_to_the_queries(windows):
     story = Lake(**{"bronze": "landing", "silver": "bronze", HOSTILE: "silver"})
     living = ChangingState(story.batches(1, at=BEGAN - 2))
@@ -308,10 +235,6 @@ def test_graph_of_queries_is_a_nested_list_that_leads_to_the_queries(windows):
         names.nth(1).click()
         assert page.evaluate("document.activeElement.className") == "query"
         assert page.title() != "owned"
-
-
-def test_page_without_a_graph_shows_none(page):
-    assert not page.locator("#flow-section").is_visible()
 
 
 def test_graph_of_a_thousand_queries_is_bounded_and_a_circle_ends(windows):

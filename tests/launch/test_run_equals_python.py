@@ -128,17 +128,6 @@ def test_what_is_named_is_found_as_plain_python_finds_it(words, job):
     assert done([*LAUNCH, *words], folder) == done([*PYTHON, *words], folder)
 
 
-@pytest.mark.parametrize("path", ["", "lib", f"lib{os.pathsep}other"])
-def test_pythonpath_reaches_the_job(path, job):
-    folder = job(JOBS["a look at the interpreter"])
-    run, plain = (done([*one, "job.py"], folder, PYTHONPATH=path) for one in (LAUNCH, PYTHON))
-    if not path:
-        # An empty PYTHONPATH means none.
-        plain = (plain[0], plain[1].replace(b"('PYTHONPATH', ''), ", b""), plain[2])
-
-    assert run == plain
-
-
 @pytest.mark.parametrize(
     "text", ["print('mine')\n", "import nowhere\n", "1 / 0\n"], ids=["works", "import", "fails"]
 )
@@ -169,13 +158,6 @@ def test_a_missing_job_is_one_line(command, words, tmp_path):
     assert errors.startswith(b"querypulse: ")
     assert b"job.py ARGS" in errors
     assert errors.count(b"\n") == 1
-
-
-def test_the_help_of_run_is_not_the_jobs(tmp_path):
-    code, output, errors = done([*RUN, "--help"], tmp_path)
-
-    assert (code, errors) == (0, b"")
-    assert b"querypulse run -m MODULE ARGS" in output
 
 
 def test_launcher_prints_the_script_for_spark_submit(tmp_path):

@@ -58,12 +58,6 @@ def test_a_process_that_is_no_driver_does_not_wait():
     assert [words for words in processes if startup.may_be_driver(["python", *words], {})] == []
 
 
-def test_an_executors_worker_with_another_daemon_does_not_wait():
-    assert not startup.may_be_driver(
-        ["python", "-m", "vendor.daemon"], {"PYTHON_WORKER_FACTORY_SECRET": "s"}
-    )
-
-
 def test_only_a_plain_yes_asks_for_it():
     values = {"1": True, "true": True, " ON ": True, "0": False, "": False, "maybe": False}
 
@@ -111,24 +105,6 @@ def test_the_action_follows_the_import(module):
     assert seen == [1]
     assert type(imported.__loader__).__name__ == "SourceFileLoader"
     assert imported.__spec__.loader is imported.__loader__
-
-
-def test_a_module_imported_before_is_acted_on_at_once(module):
-    name, seen = module("value = 1\n"), []
-    importlib.import_module(name)
-    ImportHook({name: seen.append}).install()
-
-    assert seen == [sys.modules[name]]
-
-
-def test_other_modules_are_left_alone(module):
-    name, seen = module("value = 1\n"), []
-    ImportHook({"another": seen.append}).install()
-    importlib.import_module(name)
-
-    assert seen == []
-    with pytest.raises(ModuleNotFoundError):
-        importlib.import_module("another")
 
 
 def test_a_module_that_cannot_be_imported_raises_its_own_error(module):
@@ -230,15 +206,6 @@ def test_a_failing_attach_is_one_line_and_ends_nothing(attached, caplog):
     )
 
 
-def test_a_session_without_a_context_ends_nothing(attached, caplog):
-    session = pyspark_module().SparkSession(SparkContextDouble())
-
-    broken = {"sparkContext": property(lambda self: 1 / 0, lambda self, value: None)}
-    type("Contextless", (type(session),), broken)(SparkContextDouble())
-
-    assert "ZeroDivisionError" in caplog.text
-
-
 def test_an_interrupt_during_the_attach_reaches_the_job(attached):
     attached.error = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -294,15 +261,6 @@ def test_the_first_connect_session_is_attached_once(attached):
     created = [builder.getOrCreate(), builder.create()]
 
     assert attached.sessions == created[:1]
-
-
-def test_session_after_a_stopped_one_is_attached(attached):
-    builder = connect_module().SparkSession.Builder()
-    first = builder.create()
-    first.client = SimpleNamespace(is_closed=True)
-    second = builder.create()
-
-    assert attached.sessions == [first, second]
 
 
 def test_beside_a_watched_context_a_connect_session_is_not_attached(attached):

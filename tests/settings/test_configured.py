@@ -30,10 +30,6 @@ def hook(name="a", **more):
     return {"type": "webhook", "name": name, "url": URL, **more}
 
 
-def test_default_has_no_receiver():
-    assert found() == []
-
-
 def test_short_form_makes_a_receiver_of_that_name():
     """Even an empty value does: it is rejected later, so that it cannot silently disable alerts."""
     forms = [
@@ -52,10 +48,6 @@ def test_short_form_makes_a_receiver_of_that_name():
         assert found(**settings) == [(name, True)]
 
 
-def test_heartbeat_is_not_a_receiver():
-    assert found(heartbeat_url=URL) == []
-
-
 def test_short_forms_come_before_the_full_form():
     assert found(receivers=[hook("b"), hook("a")], webhook_url=URL, slack_webhook_url=URL) == [
         ("webhook", True),
@@ -63,13 +55,6 @@ def test_short_forms_come_before_the_full_form():
         ("b", False),
         ("a", False),
     ]
-
-
-def test_short_form_gets_everything_and_has_no_fallback():
-    (one,) = configured(Settings(webhook_url=URL))
-
-    assert one.given.severities == ("critical", "warning")
-    assert (one.given.queries, one.given.fallback) == (("*",), None)
 
 
 BOTH = [
@@ -141,15 +126,6 @@ def test_name_of_a_used_short_form_is_taken():
     assert "'webhook_...'" in message
 
 
-def test_name_of_the_heartbeat_is_taken():
-    assert "'heartbeat'" in refused(receivers=[hook("heartbeat")])
-
-
-def test_name_of_an_unused_short_form_is_free():
-    for name in ("webhook", "slack", "pagerduty", "alertmanager"):
-        assert found(receivers=[hook(name)]) == [(name, False)]
-
-
 def test_fallbacks_can_be_chained():
     receivers = [hook("a", fallback="b"), hook("b", fallback="slack")]
 
@@ -163,10 +139,6 @@ def test_unknown_fallback_is_rejected():
         assert message == (
             f"receiver 'a': 'fallback' {fallback!r} is not another receiver; there are: ['b']"
         )
-
-
-def test_receiver_that_is_only_a_fallback_needs_no_severities():
-    assert len(found(receivers=[hook("a", fallback="b"), hook("b", severities=[])])) == 2
 
 
 def test_receiver_that_would_never_be_notified_is_rejected():

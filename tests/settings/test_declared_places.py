@@ -68,7 +68,3 @@ def test_declaration_that_could_never_match_is_refused():
 def test_empty_name_pattern_is_refused():
     with pytest.raises(SettingsError, match="an empty name pattern matches no query"):
         declared("kafka:orders", pattern="")
-
-
-def test_no_declaration_by_default():
-    assert wiring.policy(Settings(queries={"a": QuerySettings(ignore=True)})).declared == ()

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import time
 from types import SimpleNamespace
 
 import pytest
 from support.exporter_http import get, serving
-from support.http_double import HttpDouble
-from support.pagerduty_double import PagerDutyDouble
 from support.published_states import full_published
-from support.receiver_incidents import ONE
 from support.repository import runbooks
 
 from querypulse.alerting.alert_text import ALL_QUERIES, Guidance, alert_of
@@ -19,7 +14,6 @@ from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.guard import Guard
 from querypulse.core.states import QueryState
 from querypulse.settings.links import guidance, guidance_from_outside, runbook
-from querypulse.settings.receivers import receivers
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
 from querypulse.settings.wiring import make_components
 from querypulse.sidecar import Settings, SettingsError
@@ -61,15 +55,6 @@ def test_external_url_links_to_the_runbook_served_by_the_driver():
     assert shown["runbook_url"] == f"{HOME}/runbooks/StreamingQueryFailed"
 
 
-def test_own_runbook_address_takes_precedence():
-    own = Settings(external_url=HOME, runbook_base_url="https://wiki.example/pulse/")
-
-    assert (
-        annotations(guidance(own))["runbook_url"]
-        == "https://wiki.example/pulse/StreamingQueryFailed.md"
-    )
-
-
 def test_alert_about_a_dead_driver_links_to_the_published_runbook():
     shown = annotations(guidance_from_outside(Settings(external_url=HOME, dashboard_url=BOARD)))
 
@@ -92,10 +77,6 @@ def test_dashboard_link_selects_the_query():
     }
 
     assert shown == {key: f"https://grafana.example/d/q?{link}" for key, link in links.items()}
-
-
-def test_spark_ui_is_linked_if_there_is_one():
-    assert annotations(guidance(Settings(), "http://d:4040"))["spark_ui_url"] == "http://d:4040"
 
 
 @pytest.mark.parametrize("name", ["external_url", "dashboard_url", "runbook_base_url"])
@@ -146,44 +127,6 @@ def test_usable_address_is_accepted(name):
     assert [text for url in urls if (text := refusal(**{name: url}))] == []
 
 
-@pytest.mark.parametrize("name", ["dashboard_url", "runbook_base_url"])
-def test_dashboard_or_wiki_address_may_have_a_query_string_and_a_fragment(name):
-    urls = ["https://driver/d?owner=a@b", "https://driver/d?to=now#panel", "https://wiki/#/pulse"]
-
-    assert [text for url in urls if (text := refusal(**{name: url}))] == []
-
-
-@pytest.mark.parametrize(
-    "rest", ["?token=hidden", "?", "/?a=b#hidden", "#hidden", "/#", "/orders?to=/hidden"]
-)
-def test_external_url_may_have_nothing_after_its_path(rest):
-    message = refusal(external_url=f"{HOME}{rest}")
-
-    assert "setting 'external_url'" in message
-    assert "without spaces, quotes, user name, password, token, query string" in message
-    assert f"given: '{HOME}" in message
-    assert "hidden" not in message
-
-
-@pytest.mark.parametrize("url", ["https://u:part#rest@driver/", "https://u:part?rest@driver/"])
-def test_no_part_of_a_password_is_shown_even_if_it_resembles_a_query_string(url):
-    message = refusal(external_url=url)
-
-    assert message
-    assert "part" not in message.partition("given")[2]
-
-
-@pytest.mark.parametrize("outside", [guidance, guidance_from_outside])
-def test_password_in_the_runbook_address_never_gets_into_an_alert(outside):
-    with pytest.raises(SettingsError, match="'runbook_base_url'"):
-        outside(Settings(external_url=HOME, runbook_base_url="https://u:hidden@wiki.example/"))
-
-
-def test_only_a_dashboard_address_has_placeholders():
-    assert refusal(dashboard_url=BOARD) == ""
-    assert "external_url" in refusal(external_url="https://d/{app}")
-
-
 class NoUi:
     @property
     def uiWebUrl(self):
@@ -207,48 +150,6 @@ def test_spark_without_ui_is_no_error(context, url):
 # -- receivers --------------------------------------------------------------------------------------
 
 
-def sent(**settings: str) -> dict:
-    """The body that a receiver with these settings gets."""
-    with HttpDouble() as double:
-        known = {name: value.format(url=double.url) for name, value in settings.items()}
-        (receiver,) = receivers(Settings(external_url=f"{HOME}/", **known))
-        receiver.send(ONE, time.time())
-        receiver.close()
-    return json.loads(double.requests[0].body)
-
-
-def test_webhook_message_links_to_the_status_page():
-    body = sent(webhook_url="{url}")
-
-    assert (body["externalURL"], body["alerts"][0]["generatorURL"]) == (HOME, HOME)
-
-
-def test_alertmanager_message_links_to_the_status_page():
-    with HttpDouble() as double:
-        (receiver,) = receivers(Settings(external_url=HOME, alertmanager_urls=(double.url,)))
-        receiver.send(ONE, time.time())
-        receiver.close()
-
-    assert json.loads(double.requests[0].body)[0]["generatorURL"] == HOME
-
-
-def test_pagerduty_event_links_to_the_status_page_and_the_runbook():
-    with PagerDutyDouble() as double:
-        settings = Settings(
-            external_url=HOME,
-            pagerduty_routing_key="k" * 32,
-            pagerduty_url=double.enqueue_url,
-        )
-        (receiver,) = receivers(settings)
-        receiver.send(ONE, time.time())
-        receiver.close()
-
-    assert double.events[0]["client_url"] == HOME
-    assert double.events[0]["links"] == [
-        {"href": "https://x/StreamingQueryFailed.md", "text": "Runbook"}
-    ]
-
-
 # -- runbooks ---------------------------------------------------------------------------------------
 
 
@@ -266,27 +167,8 @@ def test_driver_serves_every_runbook():
     assert linked.text == runbooks()["StreamingQueryFailed"]
 
 
-def test_nothing_else_is_served_as_a_runbook():
-    paths = ["", "/", "/NoSuchAlert", "/README", "/../prometheus/drivers.yaml",
-             "/StreamingQueryFailed.md/x"]  # fmt: skip
-    with serving(full_published(), runbook=runbook) as server:
-        codes = {path: get(server, f"/runbooks{path}").status_code for path in paths}
-
-    assert codes == dict.fromkeys(paths, 404)
-
-
 def test_alert_contains_the_next_steps_of_its_runbook():
     steps = annotations(guidance(Settings()))["next_steps"]
 
     assert steps.splitlines()[0].startswith("1. ")
     assert steps in runbooks()["StreamingQueryFailed"]
-
-
-def test_alert_without_a_runbook_contains_no_next_steps():
-    assert "next_steps" not in annotations(Guidance("https://r/{alertname}"))
-
-
-def test_proxy_may_forward_the_host_of_the_external_url():
-    with serving(full_published(), external_name="driver.example") as server:
-        assert get(server, "/livez", Host="driver.example").status_code == 200
-        assert get(server, "/livez", Host="stranger.example").status_code != 200

@@ -8,7 +8,6 @@ import pytest
 import trustme
 
 from querypulse.settings import wiring
-from querypulse.settings.wiring import HttpAccess
 from querypulse.sidecar import Settings, SettingsError
 
 
@@ -29,10 +28,6 @@ def pem(tmp_path_factory):
     server.private_key_pem.write_to_path(paths["key"])
     other.private_key_pem.write_to_path(paths["other"])
     return SimpleNamespace(**paths)
-
-
-def test_default_has_neither_token_nor_tls():
-    assert wiring.http_access(Settings()) == HttpAccess(None, None)
 
 
 def test_token_and_certificate_are_read_from_their_files(tmp_path, pem):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import HUNTER, PLANTED
@@ -13,7 +12,7 @@ from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.finding import Finding, QueryHealth, Severity
 from querypulse.core.redaction import REDACTED, WITHHELD, Redactor
 from querypulse.core.states import QueryState
-from querypulse.settings.secrets import ERROR_CLASS, RepeatedTexts, redacted
+from querypulse.settings.secrets import ERROR_CLASS, redacted
 
 planted = st.sampled_from(PLANTED)
 
@@ -75,22 +74,6 @@ def test_own_secrets_are_redacted_from_the_evaluation():
     assert "my-hook" not in text
 
 
-def test_redacting_an_evaluation_twice_changes_nothing():
-    redactor = Redactor()
-    once = redacted(evaluated(*(finding(secret.text) for secret in PLANTED)), redactor.text)
-
-    assert redacted(once, redactor.text) == once
-
-
-@pytest.mark.parametrize(
-    "text", ["", "Files were added to partition [day=1]", "silent: no sign for 60 s"]
-)
-def test_evaluation_without_secrets_is_unchanged(text):
-    evaluation = evaluated(finding(text))
-
-    assert redacted(evaluation, Redactor(["my-hook"], ["ACME"]).text) == evaluation
-
-
 def test_labels_of_an_alert_are_not_redacted():
     """Labels are the identity: an alert under another key would never be resolved."""
     before = finding("x", query=f"token={HUNTER}")
@@ -132,27 +115,3 @@ def test_withheld_finding_without_an_error_is_still_reported():
         "bronze",
         WITHHELD,
     )
-
-
-def test_texts_of_the_latest_evaluation_are_not_redacted_again():
-    """After a night of restarts, hundreds of failures are in each evaluation."""
-    asked = []
-    repeated = RepeatedTexts(lambda text: asked.append(text) or Redactor().text(text))
-    for evaluation in (evaluated(finding(HUNTER)), evaluated(finding(HUNTER), finding("new"))):
-        asked.clear()
-        with repeated as text:
-            after = redacted(evaluation, text)
-        assert after == redacted(evaluation, Redactor().text)
-
-    assert asked
-    assert all("new" in one for one in asked)
-
-
-def test_text_that_left_an_evaluation_is_forgotten():
-    asked = []
-    repeated = RepeatedTexts(lambda text: asked.append(text) or text)
-    for one in (["a"], ["b"], ["a", "a"]):
-        with repeated as text:
-            assert [text(value) for value in one] == one
-
-    assert asked == ["a", "b", "a"]

@@ -7,9 +7,7 @@ import sys
 
 import pytest
 
-from querypulse.alerting.lifecycle import LifecycleSettings
 from querypulse.alerting.policy import Limits
-from querypulse.core.guard import Guard
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings
 from querypulse.sidecar import Settings, SettingsError, Sidecar
@@ -22,12 +20,6 @@ def refused(call, **settings):
 
 
 # -- policy -----------------------------------------------------------------------------------
-
-
-def test_the_default_policy_has_the_default_limits():
-    policy = wiring.policy(Settings())
-
-    assert (policy.expected, policy.overrides, policy.defaults) == ((), (), Limits())
 
 
 def test_expected_queries_and_limits_come_from_the_settings():
@@ -82,11 +74,6 @@ def test_a_warning_limit_above_the_critical_limit_is_rejected():
     assert "data_loss_warning_ratio" in refused(Sidecar, data_loss_warning_ratio=0.95)
 
 
-@pytest.mark.parametrize("name", ["Nightly_x", "my_nightly", ""])
-def test_a_pattern_matches_whole_names_and_minds_the_case(name):
-    assert overriding(nightly_={"ignore": True}).limits(name).ignore is False
-
-
 @pytest.mark.parametrize("interval", [0.05, 0.5, 60])
 def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
     policy = wiring.policy(Settings(probe_interval_seconds=interval))
@@ -113,13 +100,6 @@ def test_a_busy_query_is_polled_closely_long_before_any_window_ends():
 # -- lifecycle settings ---------------------------------------------------------------------------
 
 
-def test_lifecycle_settings_come_from_the_settings():
-    changed = {"resolve_after_seconds": 1, "repeat_interval_seconds": 2}
-
-    assert wiring.terms(Settings()) == LifecycleSettings()
-    assert wiring.terms(Settings(**changed)) == LifecycleSettings(**changed)
-
-
 # -- deliveries -----------------------------------------------------------------------------------
 
 
@@ -140,11 +120,6 @@ def test_each_receiver_has_a_delivery_and_needs_no_spark():
     assert done.stdout == "('webhook', 0) ('slack', 0)\n"
 
 
-def test_the_spool_exists_only_with_spool_dir(tmp_path):
-    assert wiring.spool(Settings(), "etl", Guard()) is None
-    assert wiring.spool(Settings(spool_dir=str(tmp_path / "spool")), "etl", Guard()) is not None
-
-
 # -- access ---------------------------------------------------------------------------------------
 
 
@@ -155,9 +130,3 @@ def test_a_token_file_without_a_token_is_named(file, tmp_path, content):
 
     assert "'http_token_file'" in message
     assert path in message
-
-
-def test_white_space_around_a_secret_is_not_part_of_it(file):
-    settings = Settings(http_token_file=file("\n  token \r\n"))
-
-    assert wiring.http_access(settings).token.known == "token"

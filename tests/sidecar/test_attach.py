@@ -103,21 +103,6 @@ def test_sidecar_watches_at_once_and_leaves_nothing_after_closing(driver):
     assert our_threads() == []
 
 
-def test_close_waits_for_no_thread_longer_than_asked(driver, monkeypatch):
-    """Whatever hangs: threads are waited for in one place only, and share one deadline."""
-    waits, join = [], Loop.join
-    monkeypatch.setattr(
-        Loop, "join", lambda loop, timeout: waits.append(timeout) or join(loop, timeout)
-    )
-    nobody = "https://127.0.0.1:1/"
-    receivers = dict.fromkeys(("webhook_url", "heartbeat_url", "pushgateway_url"), nobody)
-    sidecar = attach(driver, **QUIET, **receivers)
-    sidecar.close(timeout=3.0)
-
-    assert len(waits) > len(receivers)
-    assert max(waits) <= 3.0
-
-
 @pytest.mark.contains_errors
 def test_failed_final_flush_leaves_nothing_running(driver, monkeypatch):
     sidecar = attach(driver, **QUIET)
@@ -134,20 +119,6 @@ def test_second_attach_returns_the_same_sidecar(driver, fakes):
     assert attach(driver) is first
     assert attach(driver, **QUIET) is first
     assert (fakes, len(driver.queues)) == ([first], 1)
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"stall_floor_seconds": 5}, {"stall_floor_seconds": 5.0}),
-        ({"expected_queries": ["a", "b"]}, {"expected_queries": ("a", "b")}),
-        ({"queries": {"a": {"ignore": True}}}, {"queries": {"a": {"ignore": True}}}),
-        ({}, {"stall_floor_seconds": Settings().stall_floor_seconds}),
-    ],
-    ids=["number", "list", "table", "default"],
-)
-def test_equal_settings_in_another_form_are_the_same(driver, first, second):
-    assert attach(driver, **QUIET, **first) is attach(driver, **second)
 
 
 def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
@@ -201,13 +172,6 @@ def test_other_settings_after_closing_make_another_sidecar(driver):
     assert second.settings.stall_floor_seconds == 5
 
 
-def test_attach_finds_a_sidecar_that_was_added_manually(driver):
-    sidecar = Sidecar(spark=driver, **QUIET)
-    driver.manager.addListener(sidecar.listener._jlistener)
-
-    assert attach(driver) is sidecar
-
-
 def test_manually_added_listener_can_be_removed_after_closing(driver):
     sidecar = Sidecar(spark=driver, **QUIET)
     driver.manager.addListener(sidecar.listener._jlistener)
@@ -216,12 +180,6 @@ def test_manually_added_listener_can_be_removed_after_closing(driver):
 
     assert len(driver.manager.listeners) == 1
     assert our_threads() == []
-
-
-def test_each_context_has_its_own_sidecar(driver):
-    other = FakeDriver()
-
-    assert attach(driver, **QUIET) is not attach(other, **QUIET)
 
 
 def test_two_threads_that_attach_make_one_sidecar(driver, fakes, monkeypatch):
@@ -391,18 +349,6 @@ def test_failed_start_is_logged_without_secrets(driver, caplog):
     assert "hunter2hunter" not in logged
 
 
-@pytest.mark.contains_errors
-def test_attach_after_an_internal_error_starts_a_new_sidecar(driver):
-    driver.java_errors["probe"] = RuntimeError("an error of ours")
-    first = attach(driver, **QUIET)
-    del driver.java_errors["probe"]
-    second = attach(driver, **QUIET)
-
-    assert second is not first
-    assert SIDECARS.find(driver.sparkContext) is second
-    assert second.flush()
-
-
 def test_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
     """Ctrl-C in a notebook."""
     driver.java_errors["probe"] = KeyboardInterrupt()
@@ -486,15 +432,6 @@ def test_attach_error_states_what_it_needs_instead_of_a_session(given, kind):
         attach(given)
 
 
-def test_repr_shows_the_app_and_the_url(driver):
-    sidecar = attach(driver, http_port=0, source_interval_seconds=0, app_name="etl")
-
-    assert repr(sidecar) == f"<Sidecar app='etl' url='{sidecar.url}' queries=0 alerts=0>"
-    sidecar.close()
-    assert repr(sidecar) == "<Sidecar closed>"
-    assert repr(Sidecar(Settings())) == "<Sidecar not started>"
-
-
 def test_query_object_can_be_given_instead_of_a_name(driver):
     """The label of the query is found by its id."""
     sidecar = attach(driver, **QUIET)
@@ -506,26 +443,6 @@ def test_query_object_can_be_given_instead_of_a_name(driver):
         sidecar.forget(SimpleNamespace(id="7-7", name=None))
     with pytest.raises(ValueError, match="a query's name or a StreamingQuery, not NoneType"):
         sidecar.expect_stop(None)
-
-
-@pytest.mark.parametrize("call", ["expect_stop", "forget"])
-def test_query_can_be_given_by_keyword_or_position(driver, call):
-    sidecar = attach(driver, **QUIET)
-
-    with pytest.raises(ValueError, match="no query is named 'bronse'"):
-        getattr(sidecar, call)(name="bronse")
-    with pytest.raises(ValueError, match="no query is named 'bronse'"):
-        getattr(sidecar, call)(SimpleNamespace(id="7-7", name="bronse"))
-
-
-def test_silence_that_matches_nothing_is_logged_with_a_suggestion(driver, caplog):
-    sidecar = attach(driver, **QUIET, expected_queries=["billing"])
-    caplog.clear()
-    sidecar.silence("billing", minutes=1)
-    assert caplog.text == ""
-    sidecar.silence("bilingg", minutes=1)
-
-    assert "query 'bilingg' matches nothing now; did you mean 'billing'?" in caplog.text
 
 
 def test_silence_can_be_posted_over_http(driver, tmp_path):
@@ -560,19 +477,6 @@ def test_server_that_anybody_could_read_stays_off_and_the_job_goes_on(driver, ca
     assert sidecar.snapshot().queries == ()
     assert len(lines) == 1
     assert "http_allow_anonymous" in lines[0]
-
-
-def test_server_starts_with_anonymous_access_allowed(driver, caplog):
-    sidecar = attach(
-        driver,
-        http_host="0.0.0.0",
-        http_port=0,
-        http_allow_anonymous=True,
-        source_interval_seconds=0,
-    )
-
-    assert sidecar.url is not None
-    assert [one for one in caplog.records if one.levelname == "ERROR"] == []
 
 
 def test_rotated_token_is_required_from_then_on(driver, tmp_path, monkeypatch):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from support.patience import PATIENCE_SECONDS
@@ -13,8 +12,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.alerting.alert import Alert
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
-from querypulse.sidecar import runtime
-from querypulse.sidecar.runtime import ProcessEnd, end_of, notice_of, uncaught_exception
+from querypulse.sidecar.runtime import ProcessEnd, end_of, notice_of
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -37,14 +35,6 @@ def test_context_and_exception_decide_the_end_of_a_process():
     }
 
     assert {case: end_of(*case) for case in expected} == expected
-
-
-def test_jvm_that_does_not_answer_at_the_end_has_crashed():
-    assert end_of(RUNNING, None, 5.0) is ProcessEnd.CRASHED
-    assert end_of(RUNNING, None, 4.9) is ProcessEnd.CLOSED
-    # The application stopped it: no answer is expected any more.
-    assert end_of(Context.STOPPED_BY_APPLICATION, None, 60.0) is ProcessEnd.CLOSED
-    assert end_of(Context.TERMINATED, None, 60.0) is ProcessEnd.TERMINATED
 
 
 def alert(severity="critical", **annotations):
@@ -110,11 +100,3 @@ def test_uncaught_exception_is_known_at_exit():
         script: str(name) for script, name in expected.items()
     }
     assert signal_of_the_last == f"{signal.SIGINT:d}"
-
-
-def test_exception_of_a_notebook_cell_does_not_end_the_process(monkeypatch):
-    flags = SimpleNamespace(interactive=0)
-    shell = SimpleNamespace(last_type=ValueError, modules={"IPython": None}, flags=flags)
-    monkeypatch.setattr(runtime, "sys", shell)
-
-    assert uncaught_exception() is None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
 from support.clock import Clock
-from support.patience import PATIENCE_SECONDS, until
 from support.story import CONFLICT, Story, processing, run
 
 from querypulse.core.redaction import redact
@@ -63,13 +61,6 @@ def failing(times, **terms):
         story.started(run=number, at=at - 1).ended(run=number, at=at, exception=CONFLICT)
         query = follow(query, story, at)
     return query
-
-
-def test_first_start_is_due_at_once():
-    query = due(5.0)
-
-    assert can_start(query, Story(), 5.0)
-    assert query.restarts == 0
 
 
 def test_failed_run_is_started_again_after_a_pause():
@@ -166,20 +157,6 @@ def test_stop_announced_while_a_restart_is_due_cancels_it():
     assert query.end is SupervisionEnd.STOPPED
 
 
-def test_stop_that_nobody_announced_is_a_failure():
-    query = follow(running(), Story().probe(run(), at=0).ended(at=10), 10)
-
-    assert query.failure == "it stopped without an exception"
-    assert query.due_at > 10
-
-
-def test_run_that_no_snapshot_shows_yet_is_waited_for():
-    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
-    query = follow(running(), story, 10).start("a-2", 11)
-
-    assert follow(query, story, 12) == query
-
-
 def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT)
     query = follow(running(), story, 10)
@@ -204,26 +181,6 @@ def test_nothing_starts_until_the_probe_has_seen_spark_running_since_the_failure
 
     assert not can_start(query, story, 60)
     assert can_start(query, story.probe(at=61), 61)
-
-
-def test_query_that_a_snapshot_lacks_is_still_restarted():
-    """Only ``Sidecar.forget`` ends its supervision; old queries are forgotten to save memory."""
-    story = Story().probe(run(), at=5).ended(at=10, exception=CONFLICT)
-    query = follow(running(), story, 10)
-    story.state.forget_name("a")
-
-    assert can_start(follow(query, story, 11), story.probe(at=15), 15)
-
-
-def test_restart_is_overdue_although_spark_calls_the_last_run_active():
-    query = follow(running(), Story().probe(run(), at=0).probe(at=5), 5)
-    due_at = query.due_at
-    for now in (7, 100, 1000):
-        query = query.wait_for_spark(now)
-
-    assert not can_start(query, Story(), 1000.5)
-    assert query.published(999).due_at == due_at < 8
-    assert query.start("a-2", 1001).next_try_at is None
 
 
 def test_start_that_waits_for_other_starts_is_due_since_the_last_of_them():
@@ -257,25 +214,6 @@ def test_given_up_query_that_works_again_is_noticed():
     assert not runs_again(query, story.started(run=2, at=10), 11)
     assert runs_again(query, story.commit(run=2, batch=1, at=20), 21)
     assert not runs_again(running(), story, 21)
-
-
-def test_given_up_query_whose_later_run_ended_within_one_evaluation_is_noticed():
-    story = Story().started(at=0).ended(at=1, exception=CONFLICT)
-    query = follow(running(restarts=0), story, 2)
-    story.probe(run(number=2, trigger=ONCE), at=10).commit(run=2, batch=1, at=20).ended(
-        run=2, at=20
-    )
-
-    assert runs_again(query, story, 21)
-
-
-def test_earlier_run_of_a_given_up_query_is_no_recovery():
-    story = Story().started(at=0).commit(batch=1, at=5).ended(at=10, exception=CONFLICT)
-    query = follow(running(restarts=1), story, 10).start("a-2", 12)
-    query = query.fail("it is lost", 30)
-
-    assert query.end is SupervisionEnd.GIVEN_UP
-    assert not runs_again(query, story, 31)
 
 
 @pytest.mark.parametrize(
@@ -398,32 +336,6 @@ def test_queue_of_starts_that_advances_is_not_overdue(harness):
     assert max(overdue) == 1.5
 
 
-def test_start_that_hangs_makes_all_that_wait_overdue(harness):
-    def start():
-        harness.clock.now += 200
-        waiting = harness.supervisor.publish()
-        assert [harness.clock.now - one.due_at for one in waiting.values()] == [200, 200]
-        harness.is_closed = True
-        return harness.handle(active=True)
-
-    harness.run(a=start, b=start)
-
-
-def test_many_queries_are_followed_once_per_snapshot(harness, monkeypatch):
-    indexed = []
-    index = Indexed.of
-    monkeypatch.setattr(Indexed, "of", lambda snapshot: indexed.append(1) or index(snapshot))
-    harness.hold_snapshot()
-
-    def start(name):
-        harness.is_closed = name == "q199"
-        return harness.handle(name=name, active=True)
-
-    harness.run(**{f"q{number}": partial(start, f"q{number}") for number in range(200)})
-
-    assert len(indexed) == 1
-
-
 def test_query_that_is_forgotten_while_others_start_is_not_started(harness):
     harness.hold_snapshot()
 
@@ -452,11 +364,6 @@ def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness)
 def test_function_that_starts_another_query_is_given_up(harness):
     with pytest.raises(QueryFailure, match="started a query named 'b'"):
         harness.run(a=lambda: harness.handle(name="b", active=True))
-
-
-def test_function_that_returns_no_query_has_failed(harness):
-    with pytest.raises(QueryFailure, match="its start failed: AttributeError"):
-        harness.run(a=lambda: None)
 
 
 def test_close_ends_the_wait_and_nothing_is_supervised_any_more(harness):
@@ -494,12 +401,6 @@ def test_same_name_twice_is_an_error(harness):
     harness.run(a=start)
 
 
-def test_query_can_be_supervised_again_after_it_was_given_up(harness):
-    for _ in range(2):
-        with pytest.raises(QueryFailure):
-            harness.run(a=lambda: None)
-
-
 def test_forgetting_a_given_up_query_ends_its_alert(harness):
     with pytest.raises(QueryFailure):
         harness.run(a=lambda: None)
@@ -507,19 +408,6 @@ def test_forgetting_a_given_up_query_ends_its_alert(harness):
     assert harness.supervisor.forget("a")
     assert harness.supervisor.publish() == {}
     assert not harness.supervisor.forget("a")
-
-
-def test_forgetting_the_last_query_ends_the_wait(harness):
-    done = threading.Event()
-
-    def wait():
-        harness.run(RestartTerms(), a=lambda: None)
-        done.set()
-
-    threading.Thread(target=wait, daemon=True).start()
-    until(lambda: harness.supervisor.forget("a"), "it is supervised")
-
-    assert done.wait(PATIENCE_SECONDS)
 
 
 def test_run_that_spark_calls_active_is_not_started_again(harness):
@@ -576,10 +464,6 @@ def test_where_nothing_is_watched_all_others_run_to_their_end_and_the_first_fail
     assert raised.value.query == "broken"
     assert "hunter2" not in str(raised.value)
     assert isinstance(raised.value.__cause__, RuntimeError)
-
-
-def test_where_nothing_is_watched_the_wait_ends_with_the_last_query():
-    run_unwatched({"a": lambda: SimpleNamespace(awaitTermination=lambda: None)}, redact)
 
 
 def test_what_is_no_start_function_by_name_is_refused():

@@ -7,18 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
-from pyspark.sql.connect.session import SparkSession as ConnectSession
 from pyspark.sql.connect.streaming.query import StreamingQueryManager
 from support.fake_driver import FakeDriver, python_jvm
-from support.patience import PATIENCE_SECONDS
 
 from querypulse.sidecar import Settings, SettingsError, Sidecar, session
-from querypulse.sidecar.session import NoSessionError, active_session
+from querypulse.sidecar.session import NoSessionError
 from querypulse.sidecar.sidecar import SIDECARS, Registry
 
 HOOK = "https://hooks.example.com/services/hidden-path"
-KNOWN_SESSION = session._known_session
 
 
 @pytest.fixture(autouse=True)
@@ -138,20 +134,6 @@ def test_listener_added_to_a_connect_session_starts_for_that_session_in_the_jobs
     assert "one Spark Connect session" in caplog.text
 
 
-def test_default_connect_session_is_found_in_a_thread_that_has_no_active_one(monkeypatch):
-    monkeypatch.setattr(session, "_known_session", KNOWN_SESSION)
-    monkeypatch.setattr(SparkSession, "_instantiatedSession", None)
-    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    spark = SimpleNamespace(is_stopped=False)
-    monkeypatch.setattr(ConnectSession, "_default_session", spark)
-    found = []
-    thread = threading.Thread(target=lambda: found.append(active_session()))
-    thread.start()
-    thread.join(PATIENCE_SECONDS)
-
-    assert found == [spark]
-
-
 # -- settings -------------------------------------------------------------------------------------
 
 
@@ -165,38 +147,6 @@ def test_settings_come_from_arguments_environment_and_file(config, monkeypatch):
 
     settings = Sidecar(http_port=-1).settings
     assert settings == Settings(app_name="of the file", stall_floor_seconds=22.0, http_port=-1)
-
-
-def test_settings_come_from_the_spark_conf_of_a_session(config, monkeypatch):
-    for name, value in config('app_name = "of the file"\nhttp_port = 1').items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("QUERYPULSE_GONE_GRACE_SECONDS", "33")
-    driver = FakeDriver()
-    driver.spark_conf = {
-        "spark.querypulse.app_name": "of the conf",
-        "spark.querypulse.gone_grace_seconds": "44",
-        "spark.app.name": "not ours",
-    }
-
-    settings = Sidecar(spark=driver).settings
-    assert settings == Settings(app_name="of the conf", gone_grace_seconds=33.0, http_port=1)
-
-
-def test_active_session_is_the_default(monkeypatch):
-    driver = FakeDriver()
-    driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
-    monkeypatch.setattr(session, "_known_session", lambda: driver)
-
-    assert Sidecar().settings.app_name == "of the conf"
-
-
-def test_settings_object_is_used_unchanged(monkeypatch):
-    monkeypatch.setenv("QUERYPULSE_HTTP_PORT", "2")
-    driver = FakeDriver()
-    driver.spark_conf = {"spark.querypulse.app_name": "of the conf"}
-    given = Settings(stall_floor_seconds=5.0)
-
-    assert Sidecar(given, spark=driver).settings is given
 
 
 @pytest.mark.parametrize(

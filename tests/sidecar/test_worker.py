@@ -7,9 +7,8 @@ from importlib import import_module
 import pytest
 from msgspec.structs import replace
 from support.story import CONFLICT, processing, progress, run
-from support.worker_harness import WALL, WorkerHarness
+from support.worker_harness import WorkerHarness
 
-from querypulse.alerting.silences import Silence
 from querypulse.core.redaction import Redactor
 from querypulse.listener.event_reader import Ending, Marker
 from querypulse.listener.events import Started, Terminated
@@ -30,27 +29,11 @@ def states(harness):
 # -- folding and evaluating -------------------------------------------------------------------
 
 
-def test_nothing_is_known_and_nothing_fires_before_the_first_step():
-    evaluated = WorkerHarness().worker.evaluated
-
-    assert (evaluated.snapshot.queries, evaluated.alerts, evaluated.evaluation.health) == (
-        (),
-        (),
-        {},
-    )
-
-
 def test_events_are_folded_evaluated_and_published_in_one_step():
     harness = WorkerHarness().started().step().commit().step()
 
     assert states(harness) == {"a": "running"}
     assert harness.worker.evaluated is harness.published[-1]
-
-
-def test_each_tick_evaluates_even_without_events():
-    harness = WorkerHarness().step().step().step()
-
-    assert len(harness.published) == 3
 
 
 def test_a_published_snapshot_never_changes():
@@ -59,13 +42,6 @@ def test_a_published_snapshot_never_changes():
     harness.ended(exception=CONFLICT).step()
 
     assert first.queries[0].alive
-
-
-def test_the_arrival_time_of_an_event_counts():
-    harness = WorkerHarness().started()
-    harness.step(after=2.0)
-
-    assert harness.published[-1].snapshot.queries[0].started_at == 1000.0
 
 
 @pytest.mark.parametrize("receive", [WorkerHarness.started, WorkerHarness.commit])
@@ -84,13 +60,6 @@ def test_a_failure_is_evaluated_at_once():
     harness.ended(exception=CONFLICT).step(after=0.001)
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
-
-
-def test_an_end_without_an_exception_is_evaluated_at_once_and_pages_nobody():
-    harness = WorkerHarness().started().step()
-    harness.ended().step(after=0.001)
-
-    assert (states(harness), harness.reported) == ({"a": "stopped"}, [])
 
 
 def test_a_failure_overtakes_queued_progress_and_both_count():
@@ -131,14 +100,6 @@ def test_a_crash_reports_a_query_that_stopped_at_the_same_instant(pause):
         harness.step(after=after)
 
     assert harness.reported == [("StreamingQueryStopped", "a")]
-
-
-def test_a_crash_does_not_report_healthy_queries():
-    harness = WorkerHarness(gone_grace_seconds=60).started().commit(batch=1).step()
-    harness.inbox.put(Ending(crashed=True), lifecycle=True)
-    harness.step().step()
-
-    assert harness.reported == []
 
 
 def test_a_rule_that_raises_is_reported_and_the_other_rules_still_work(monkeypatch):
@@ -254,21 +215,6 @@ def test_the_same_probe_report_is_applied_once():
     assert len(harness.published) == 1
 
 
-def test_only_the_newest_poll_between_two_steps_counts():
-    harness = WorkerHarness().poll(run(), run("b")).poll(run("b")).step()
-
-    assert list(states(harness)) == ["b"]
-
-
-def test_a_run_missing_in_the_newest_poll_has_vanished():
-    harness = WorkerHarness(gone_grace_seconds=1).poll(run(), run("b")).step()
-    harness.poll(run("b")).step()
-    assert harness.reported == []
-    harness.poll(run("b")).step(after=1.5).step()
-
-    assert harness.reported == [("StreamingQueryStopped", "a")]
-
-
 # -- markers ----------------------------------------------------------------------------------
 
 
@@ -296,16 +242,6 @@ def test_a_marker_alone_is_evaluated_at_once():
 # -- offering incidents -----------------------------------------------------------------------
 
 
-def keys(incidents):
-    return [incident.key for incident in incidents]
-
-
-def test_all_incidents_are_offered_in_every_step():
-    harness = WorkerHarness().started().ended(exception=CONFLICT).step().step().step()
-
-    assert [keys(offer) for offer in harness.offers] == [["querypulse/etl/a"]] * 3
-
-
 def test_what_is_published_is_there_when_incidents_are_offered():
     """Who is notified may open the status page at once."""
     harness, offered_before = WorkerHarness().started().ended(exception=CONFLICT), []
@@ -328,10 +264,6 @@ def test_incidents_are_offered_although_publishing_fails():
     assert len(harness.offers) == 1
 
 
-def test_an_empty_set_of_incidents_is_offered():
-    assert WorkerHarness().step().step().offers == [(), ()]
-
-
 def test_a_recovered_incident_is_offered_once_as_resolved():
     harness = WorkerHarness().started().ended(exception=CONFLICT).step()
     harness.poll(processing(number=2, batch=0)).step()
@@ -346,38 +278,6 @@ def test_a_recovered_incident_is_offered_once_as_resolved():
     assert (harness.reported, harness.offers[-1]) == ([], ())
 
 
-def test_a_start_alone_resolves_nothing():
-    harness = WorkerHarness().started().ended(exception=CONFLICT).step()
-    for _ in range(60):
-        harness.poll(processing(number=2, batch=0)).step(after=1.0)
-
-    assert harness.reported == [("StreamingQueryFailed", "a")]
-
-
-def test_what_an_earlier_driver_may_have_left_open_is_offered_once():
-    harness = WorkerHarness().started()
-    for batch in range(30):
-        harness.commit(batch=batch).step(after=1.0)
-
-    assert harness.stale == [
-        f"querypulse/etl/{key}" for key in ("a", "*", "a/warning", "*/warning")
-    ]
-    assert harness.reported == []
-
-
-def test_a_silence_mutes_an_incident_only_while_it_is_active():
-    harness = WorkerHarness().started().ended(exception=CONFLICT)
-    harness.silences = [Silence("a", WALL + 1010.0, reason="we know")]
-    harness.step()
-    assert harness.offers[-1][0].muted == "silenced until 2023-11-14T22:30:10Z: we know"
-    assert harness.published[-1].alerts[0].annotations["muted"] == harness.offers[-1][0].muted
-    harness.silences = []
-    harness.step()
-
-    assert harness.offers[-1][0].muted == ""
-    assert "muted" not in harness.published[-1].alerts[0].annotations
-
-
 def test_everything_published_is_redacted():
     harness = WorkerHarness().started().ended(exception=CONFLICT)
     harness.redactor = lambda evaluation: replace(
@@ -389,12 +289,6 @@ def test_everything_published_is_redacted():
     assert published.evaluation.findings[0].reason == "***"
     assert published.alerts[0].annotations["reason"] == "***"
     assert incident.alerts[0].annotations["reason"] == "***"
-
-
-def test_an_alert_starts_at_the_wall_clock_time_of_its_first_evaluation():
-    harness = WorkerHarness().started().ended(exception=CONFLICT).step(after=1.0).step().step()
-
-    assert [incident.starts_at for (incident,) in harness.offers] == [WALL + 1001.0] * 3
 
 
 # -- housekeeping -----------------------------------------------------------------------------
@@ -435,19 +329,6 @@ def test_a_completed_query_is_forgotten_in_time():
     assert states(harness) == {}
 
 
-def test_a_crash_loop_without_a_fixed_checkpoint_is_one_open_incident():
-    """Thirty restarts in a minute, each under a new id."""
-    harness = WorkerHarness()
-    for number in range(30):
-        ids = (f"id-{number}", f"run-{number}")
-        harness.receive(Started(*ids, "a", session="s")).step()
-        harness.receive(Terminated(*ids, CONFLICT, None)).step(after=0.5)
-        harness.step(after=1.0)
-
-    offered = {(one.key, one.revision) for offer in harness.offers for one in offer}
-    assert offered == {("querypulse/etl/a", 0)}
-
-
 # -- why nobody restarts the job --------------------------------------------------------------
 
 WAITS = "waits in StreamingQuery.awaitTermination(), job line /jobs/jobs.py:41 in main"
@@ -476,17 +357,6 @@ def test_a_healthy_query_does_not_inspect_the_main_thread():
     assert harness.asked_for_main_thread == 0
 
 
-def test_a_warning_other_than_a_stall_has_no_main_thread():
-    harness = WorkerHarness(expected_input_seconds=60.0).started().commit()
-    harness.main_thread_is = WAITS
-    for _ in range(90):
-        harness.poll(run(batch=1)).step(after=2.0)
-    (alert,) = harness.published[-1].alerts
-
-    assert alert.name == "StreamingInputMissing"
-    assert "main_thread" not in alert.annotations
-
-
 def test_the_location_of_the_main_thread_is_redacted():
     harness = WorkerHarness().started()
     harness.main_thread_is = (
@@ -498,9 +368,3 @@ def test_the_location_of_the_main_thread_is_redacted():
 
     assert "hunter2" not in str(alert.annotations)
     assert "main_thread" in alert.annotations
-
-
-def test_an_unknown_main_thread_adds_no_evidence():
-    harness = WorkerHarness().started().ended(exception=CONFLICT).step()
-
-    assert "main_thread" not in harness.published[-1].alerts[0].annotations

@@ -28,14 +28,6 @@ def test_a_step_that_is_far_too_late_is_a_pause_that_does_not_count():
     assert astuple(pause) == pytest.approx((1060.0 + TICK_SECONDS, 60.0 - TICK_SECONDS))
 
 
-@pytest.mark.parametrize("after", [0.0, TICK_SECONDS, 1.0, TICK_SECONDS + LATE_SECONDS - 0.01])
-def test_a_step_that_is_slightly_late_is_no_pause(after):
-    harness = WorkerHarness().step()
-    harness.step(after=after).step()
-
-    assert harness.published[-1].snapshot.pauses == ()
-
-
 def test_after_a_pause_nothing_is_evaluated_until_the_probe_has_polled_again():
     harness = WorkerHarness().poll(run()).step()
     before = len(harness.published)
@@ -54,16 +46,6 @@ def test_a_process_that_ends_after_a_pause_does_not_wait_for_a_poll():
     harness.step(after=0.0)
 
     assert harness.reported == [("StreamingQueryFailed", "a")]
-
-
-def test_a_poll_begun_before_the_end_of_the_pause_is_not_fresh():
-    harness = WorkerHarness().poll(run()).step()
-    before = len(harness.published)
-    frozen_at = harness.clock()
-    harness.step(after=600.0)
-    harness.poll(run(), began_at=frozen_at + 0.1).step()
-
-    assert len(harness.published) == before
 
 
 def test_a_probe_silent_after_a_pause_does_not_stop_the_evaluation():
@@ -90,13 +72,6 @@ def test_a_driver_that_is_late_in_every_step_is_still_evaluated():
     assert harness.reported == [("StreamingQueryFailed", "a")]
 
 
-def test_without_a_probe_the_worker_does_not_wait_for_it():
-    harness = WorkerHarness().started().step().commit().step()
-    harness.step(after=600.0)
-
-    assert (len(harness.published), harness.reported) == (3, [])
-
-
 @pytest.mark.fault(
     "Time and pauses", "The driver is frozen for minutes", "Nobody is notified afterwards"
 )
@@ -109,37 +84,6 @@ def test_a_frozen_driver_pages_nobody():
     watched(harness, seconds=10, run_now=processing(batch=1))
 
     assert harness.reported == []
-
-
-def test_a_driver_frozen_within_a_step_pages_nobody():
-    """SIGSTOP may interrupt a step."""
-    harness = watched(
-        WorkerHarness().started().step().commit(), seconds=5, run_now=processing(batch=1)
-    )
-
-    def frozen(evaluated):
-        harness.published.append(evaluated)
-        harness.clock.now += 600.0
-        harness.worker._on_evaluated = harness.on_evaluated
-
-    harness.worker._on_evaluated = frozen
-    harness.step().step()
-    watched(harness, seconds=10, run_now=processing(batch=1))
-
-    assert harness.reported == []
-    assert sum(pause.seconds for pause in harness.worker.state.snapshot(0).pauses) > 590
-
-
-def test_time_before_the_pause_still_counts():
-    harness = watched(
-        WorkerHarness().started().step().commit(), seconds=50, run_now=processing(batch=1)
-    )
-    harness.step(after=600.0)
-    watched(harness, seconds=5, run_now=processing(batch=1))
-    assert harness.reported == []
-    watched(harness, seconds=10, run_now=processing(batch=1))
-
-    assert harness.reported == [("StreamingQueryStalled", "a")]
 
 
 @pytest.mark.fault(
