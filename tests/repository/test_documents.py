@@ -26,14 +26,14 @@ import pytest
 import standardwebhooks
 import yaml
 from support.published_states import full_published
-from support.repository import ROOT, fenced, files, markdown, runbooks
+from support.repository import ROOT, evidence_of, families, fenced, files, markdown, runbooks
 
 import querypulse
 from querypulse.alerting.receivers import email
 from querypulse.alerting.receivers.http import TOTAL_SECONDS
 from querypulse.commands import cli, exit_code
 from querypulse.exporter.server import HEAD_SECONDS
-from querypulse.exporter.status import status
+from querypulse.exporter.status import Status, status
 from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
 from querypulse.settings.receivers import receivers, routes
 from querypulse.settings.settings import TYPES, Settings, check_value
@@ -59,6 +59,7 @@ OF_SPARK = {
 }
 OF_OTHERS = {"--archives", "--conf", "--files", "--name", "--packages", "--py-files", "--user"}
 """Flags of spark-submit and curl."""
+ANNOTATIONS = {"runbook_url", "spark_ui_url", "delivery_delay_seconds"}
 COMMAND = re.compile(r"(?:^|\$\(|[ ]|bin/)(querypulse [^#|>)\n]+)")
 STATED = re.compile(r"`((?:--)?[a-z][a-z_-]+)(?: [A-Z]+)?` \((\d[\d,.]*)(?: s\b|[,);])")
 
@@ -278,6 +279,26 @@ def test_variables_and_conf_are_settings_with_allowed_values():
         )
         unknown[name] = (named - TYPES.keys() - {"artifacts"}) or loaded.problems
     assert none_of(unknown) == {}
+
+
+def fields(*records):
+    """The names of the fields of records, and of the records in them."""
+    schemas = msgspec.json.schema_components(records)[1].values()
+    return {name for schema in schemas for name in schema.get("properties", {})}
+
+
+def test_named_settings_exist():
+    """Also fields of ``/status`` and arguments, which have names of the same kind."""
+    words = r"seconds|urls?|files?|dir|factor|ratio|tolerance|offsets|patterns|headers|queries"
+    known = {*fields(Settings, Status), *inspect.signature(querypulse.Sidecar.supervise).parameters}
+    known |= {name for alert in runbooks() for name in evidence_of(alert)} | ANNOTATIONS
+    unknown = {
+        (page, span)
+        for page, span in inline()
+        if re.fullmatch(rf"(?!test_)[a-z]+(_[a-z]+)*_({words})", span)
+        and span not in {*known, *families()}
+    }
+    assert unknown == set()
 
 
 def defaults():
