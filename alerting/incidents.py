@@ -108,9 +108,9 @@ def _one_for_unnamed(members: list[Finding]) -> Finding:
 
 
 def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
-    """How many of the driver's queries are healthy: "7 of 8 queries healthy; not: bronze"."""
+    """How many of the driver's queries are healthy: "7 of 8 queries healthy; unhealthy: bronze"."""
     text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
-    return f"{text}; not: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else text
+    return f"{text}; unhealthy: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else text
 
 
 # -- starving ---------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ def test_context_that_stopped_by_itself_is_one_incident_naming_its_queries():
 
     assert finding.query == "*"
     assert finding.reason == "the SparkContext stopped by itself: a, b"
-    assert finding.evidence["siblings"] == "0 of 2 queries healthy; not: a, b"
+    assert finding.evidence["siblings"] == "0 of 2 queries healthy; unhealthy: a, b"
     assert finding.evidence["queries"].splitlines()[0].startswith("a: ended with its SparkContext")
 
 
@@ -43,7 +43,7 @@ def test_an_alert_names_a_bounded_number_of_unhealthy_queries():
     gathered = gather(found, names)
 
     assert {finding.evidence["siblings"] for finding in gathered} == {
-        f"0 of 100 queries healthy; not: {', '.join(names[:20])} and 80 more"
+        f"0 of 100 queries healthy; unhealthy: {', '.join(names[:20])} and 80 more"
     }
 
 
