@@ -90,26 +90,28 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `{"nightly*" = {stall_floor_seconds = 3600}}`"""
     # Receivers
     webhook_url: SecretUrl | None = None
-    """Receives Alertmanager's version-4 JSON. `webhook_url_file` reads it from a file.
+    """Receives Alertmanager's version-4 JSON.
     Example: `"https://hooks.example.com/pages"`"""
     webhook_url_file: SecretFile | None = None
     """The file that holds `webhook_url`. Example: `"/run/secrets/url"`"""
     webhook_secret_file: SecretFile | None = None
     """Signs each request (Standard Webhooks). Example: `"/run/secrets/webhook"`"""
     pagerduty_routing_key: Key | None = None
-    """The integration key of the Events API v2. Refused in the Spark conf. Example: `"R03..."`"""
+    """The key itself, such as from the environment. Refused in the Spark conf.
+    Example: `"R03..."`"""
     pagerduty_routing_key_file: SecretFile | None = None
-    """The file that holds `pagerduty_routing_key`. Example: `"/run/secrets/pagerduty"`"""
+    """The file of the integration key of PagerDuty's Events API v2.
+    Example: `"/run/secrets/pagerduty"`"""
     pagerduty_url: Address | None = None
     """Another service region. Default: the US region.
     Example: `"https://events.eu.pagerduty.com/v2/enqueue"`"""
     alertmanager_urls: tuple[Address, ...] = ()
     """All members of one Alertmanager cluster. Example: `["http://alertmanager-0:9093"]`"""
     slack_webhook_url: SecretUrl | None = None
-    """An incoming webhook of a Slack channel. Refused in the Spark conf.
+    """The URL itself, such as from the environment. Refused in the Spark conf.
     Example: `"https://hooks.slack.com/services/..."`"""
     slack_webhook_url_file: SecretFile | None = None
-    """The file that holds `slack_webhook_url`. Example: `"/run/secrets/slack"`"""
+    """The file of an incoming webhook of a Slack channel. Example: `"/run/secrets/slack"`"""
     heartbeat_url: SecretUrl | None = None
     """A dead man's switch: requested every minute while querypulse evaluates.
     Example: `"https://hc.example.com/ping/orders"`"""

@@ -20,9 +20,11 @@ sends, says how the process ends (``docs/watch.md``), and ends every thread.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
@@ -34,13 +36,22 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from ..alerting.alert import Alert
+from ..alerting.generic_apps import problem_of
 from ..alerting.heartbeat import QueryHeartbeats
 from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.notifier import Notifier
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice
-from ..exporter.published_state import PublishedState
+from ..exporter.published_state import (
+    CALLBACK_BUCKETS,
+    PROBE_BUCKETS,
+    Labels,
+    Monitor,
+    PublishedState,
+    alerts_last_open,
+    process_of,
+)
 from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import CheckpointWarnings
@@ -52,14 +63,13 @@ from ..listener.python_frames import main_thread
 from ..listener.spark.event_paths import EventPath, open_path
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import require_supported
-from ..listener.state.snapshot import SupervisedQuery
+from ..listener.state.snapshot import Snapshot, SupervisedQuery
 from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from ..settings.settings import Settings
 from ..settings.silencing import Silencing, read_posted, unmatched, written
 from ..settings.wiring import Components, refused_address
-from .monitor import MonitorFacts
 from .observers import FileReaders, observe_classic, observe_connect
 from .session import app_name, is_connect, spark_ui_url, warn_of_app_name
 from .worker import Inputs, Worker
@@ -193,24 +203,12 @@ class Runtime:
         self._server = self._make_server(components)
         self._files = FileReaders(components, self._server, guard)
         self._publishers = [Publisher(to, self._pushed, guard) for to in components.push_targets]
-        self._facts = MonitorFacts(
-            app=app,
-            labels=settings.labels,
-            spark_version=version,
-            lag_by_partition=settings.lag_by_partition,
-            path=path,
-            listener=listener,
-            reader=self._observers.reader,
-            prober=self._observers.prober,
-            worker=self._worker,
-            guard=guard,
-            notifier=self._notifier,
-            files=self._files,
-            publishers=self._publishers,
-        )
+        self._app, self._version, self._listener = app, version, listener
+        self._callback_durations, self._probe_durations = CALLBACK_BUCKETS, PROBE_BUCKETS
+        self._alerts_last_open: dict[Labels, float] = {}
         self._loops = [*self._observers.loops, Loop("worker", self._worker.step, guard)]
         self.evaluated: Evaluated = self._worker.evaluated
-        self.published: PublishedState = self._facts.published(self.evaluated)
+        self.published: PublishedState = self._state_of(self.evaluated)
 
     @property
     def url(self) -> str | None:
@@ -380,10 +378,94 @@ class Runtime:
 
     def _publish(self, evaluated: Evaluated) -> None:
         self.evaluated = evaluated
-        self.published = self._facts.published(evaluated)
+        self.published = self._state_of(evaluated)
         self._checkpoint_warnings.poll(evaluated.snapshot)
         self._notifier.query_heartbeats.update(evaluated)
         self._on_evaluated()
+
+    def _state_of(self, evaluated: Evaluated) -> PublishedState:
+        """Everything that readers may see, frozen; other threads only increase the counters."""
+        durations = _drain(self._listener.callback_durations)
+        self._callback_durations = self._callback_durations.add(durations)
+        durations = _drain(self._observers.prober.probe_durations)
+        self._probe_durations = self._probe_durations.add(durations)
+        now, alerts = evaluated.snapshot.at, evaluated.alerts
+        self._alerts_last_open = alerts_last_open(self._alerts_last_open, alerts, now)
+        return PublishedState(
+            app=self._app,
+            labels=self._settings.labels,
+            spark_version=self._version,
+            snapshot=evaluated.snapshot,
+            health=evaluated.evaluation.health,
+            alerts=alerts,
+            alerts_last_open=self._alerts_last_open,
+            suppressed=evaluated.suppressed,
+            monitor=self._monitor(evaluated.snapshot),
+            wall=time.time(),
+            process=process_of(os.getpid()),
+            expected=self._worker.policy.expected,
+            lag_by_partition=self._settings.lag_by_partition,
+            flow=evaluated.evaluation.flow,
+            passed=evaluated.passed,
+            callback_durations=self._callback_durations,
+            probe_durations=self._probe_durations,
+        )
+
+    def _monitor(self, snapshot: Snapshot) -> Monitor:
+        report, source = snapshot.probe, self.path.source
+        deliveries = self._notifier.deliveries
+        return Monitor(
+            heartbeat_timestamp=time.time(),
+            listener_path=self.path.name,
+            listener_registered=report.listener.registered if report is not None else None,
+            reregistrations=report.listener.reregistrations if report is not None else 0,
+            missing=report.listener.missing if report is not None else (),
+            mailbox_depth=source.depth,
+            events=self._worker.state.events.copy(),
+            # Both mailboxes of a Python listener drop for the same reasons.
+            events_dropped=sum_of(
+                self._observers.reader.drops, source.drops, self._listener.refused.copy()
+            ),
+            internal_errors=self._guard.errors.copy(),
+            probe_age_seconds=None if report is None else snapshot.at - report.at,
+            sources_unread=sources_unread(snapshot),
+            receivers=self._notifier.names,
+            deliveries={name: dict(counts) for name, counts in self._notifier.outcomes.items()},
+            outbox_pending={delivery.name: delivery.pending for delivery in deliveries},
+            alerts_lost={delivery.name: delivery.losses for delivery in deliveries},
+            circuits_open={delivery.name: delivery.circuit_open for delivery in deliveries},
+            spool_problem=self._notifier.spool_problem,
+            file_problems=self._files.problems,
+            app_name_problem=problem_of(self._app),
+            pushes={publisher.name: publisher.pushes for publisher in self._publishers},
+            callback_duration_seconds=self._callback_durations.timing(),
+            probe_duration_seconds=self._probe_durations.timing(),
+        )
+
+
+def sum_of(*counts: Mapping[str, int]) -> Counter[str]:
+    """The sum of counts by name."""
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one)
+    return total
+
+
+def sources_unread(snapshot: Snapshot) -> dict[str, str]:
+    """By query: what the brokers did not answer, and why; permanent gaps included."""
+    reasons = {
+        label: [query.source_trouble, *(poll.missing_reason for poll in query.polls.values())]
+        for label, query in snapshot.labels().items()
+    }
+    return {
+        label: "; ".join(dict.fromkeys(filter(None, texts)))
+        for label, texts in reasons.items()
+        if any(texts)
+    }
+
+
+def _drain(samples: deque[float]) -> list[float]:
+    return [samples.popleft() for _ in range(len(samples))]
 
 
 def _make_notifier(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError, Py4JNetworkError
-from support.worker_harness import WorkerHarness
 
-from querypulse.alerting.notifier import Notifier
 from querypulse.core.guard import Guard
 from querypulse.exporter.metrics import DROP_REASONS
 from querypulse.listener.event_reader import (
@@ -24,10 +21,9 @@ from querypulse.listener.event_reader import (
 )
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox, Received
-from querypulse.listener.probe import Context, Prober
-from querypulse.listener.spark.health_listener import HealthListener
+from querypulse.listener.probe import Context
 from querypulse.listener.spark.jvm import NETWORK_ERRORS
-from querypulse.sidecar.monitor import MonitorFacts
+from querypulse.sidecar.runtime import sum_of
 
 STARTED = '{"id": "i", "runId": "r", "name": "a"}'
 PROGRESS = '{"progress": {"id": "i", "runId": "r", "batchId": 3}}'
@@ -489,33 +485,6 @@ def test_losses_of_two_mailboxes_add_up():
 
 def shown(reading, forged=0):
     """The counts of dropped events in the metrics, without zeros."""
-    listener = HealthListener(capacity=1, start=object, start_on=list)
-    listener.refused["forged"] += forged
-    worker = WorkerHarness().step().worker
-    facts = MonitorFacts(
-        app="etl",
-        labels={},
-        spark_version="4.0.0",
-        lag_by_partition=False,
-        path=Path(reading.source),
-        listener=listener,
-        reader=reading.reader,
-        prober=Prober(None, 1.0, lambda: None),
-        worker=worker,
-        guard=reading.guard,
-        notifier=Notifier([]),
-        files=SimpleNamespace(problems={}),
-        publishers=[],
-    )
-    dropped = facts.published(worker.evaluated).monitor.events_dropped
+    dropped = sum_of(reading.reader.drops, reading.source.drops, {"forged": forged})
     assert set(dropped) <= set(DROP_REASONS)
     return {reason: count for reason, count in dropped.items() if count}
-
-
-class Path:
-    """The path by which events arrive."""
-
-    name = "bus_queue"
-
-    def __init__(self, source):
-        self.source = source

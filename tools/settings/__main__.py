@@ -30,6 +30,12 @@ GROUPS = (
     "Connections to receivers",
 )
 """In the order of the page; in the records, the comments before their settings."""
+EVERYDAY = (
+    *("app_name", "labels", "expected_queries", "queries"),
+    *("pagerduty_routing_key_file", "alertmanager_urls", "slack_webhook_url_file", "webhook_url"),
+    *("external_url", "spool_dir"),
+)
+"""What most jobs set; the page has them first."""
 
 HEAD = """\
 # Settings
@@ -61,7 +67,16 @@ In the environment and the Spark conf, lists and tables are JSON or TOML:
 `alertmanager_urls` may also be words separated by commas, and `redact_patterns` a single pattern.
 
 Secrets, and URLs with a secret part, are refused in the Spark conf, because Spark's event logs show
-the conf: use the setting that ends in `_file`. All times are in seconds.
+the conf: use the setting that ends in `_file`. A secret is given as itself or in a file. All times
+are in seconds.
+
+## Everyday
+
+"""
+ADVANCED = """
+## Advanced
+
+Most jobs need none of these.
 """
 BY_QUERY = """
 ## By query
@@ -96,19 +111,22 @@ WORDS = {bool: "`true`, `false`", str: "text", int: "a whole number", float: "a 
 
 def page() -> str:
     """The whole page."""
-    own = {field.name for field in msgspec.structs.fields(QuerySettings)}
-    limits = sorted(own & set(LimitSettings.__struct_fields__))
+    of_queries = {field.name for field in msgspec.structs.fields(QuerySettings)}
+    limits = sorted(of_queries & set(LimitSettings.__struct_fields__))
     names = ", ".join(f"`{name}`" for name in limits)
-    rows = [*_rows(LimitSettings), *_rows(Settings)]
-    sections = (
-        f"\n## {title}\n\n{COLUMNS}{''.join(row for group, row in rows if group == title)}"
-        for title in GROUPS
+    rows = {name: (group, row) for name, group, row in (*_rows(LimitSettings), *_rows(Settings))}
+    everyday = "".join(rows.pop(name)[1] for name in EVERYDAY)
+    advanced = ADVANCED
+    for title in GROUPS:
+        if own := "".join(row for group, row in rows.values() if group == title):
+            advanced += f"\n### {title}\n\n{COLUMNS}{own}"
+    return (
+        HEAD + COLUMNS + everyday + advanced + BY_QUERY.format(names=names, heartbeats=HEARTBEATS)
     )
-    return HEAD + "".join(sections) + BY_QUERY.format(names=names, heartbeats=HEARTBEATS)
 
 
-def _rows(record: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
-    """The group and the row of each setting that the record declares, from its source."""
+def _rows(record: type[msgspec.Struct]) -> Iterator[tuple[str, str, str]]:
+    """Name, group and row of each setting that the record declares, from its source."""
     source = textwrap.dedent(inspect.getsource(record))
     (declaration,) = ast.parse(source).body
     lines, group = source.splitlines(), ""
@@ -118,7 +136,8 @@ def _rows(record: type[msgspec.Struct]) -> Iterator[tuple[str, str]]:
             above = lines[field.lineno - 2].strip()
             group = above.removeprefix("# ") if above.startswith("# ") else group
             purpose = " ".join(str(ast.literal_eval(text.value)).split())
-            yield group, _row(ast.unparse(field.target), purpose)
+            name = ast.unparse(field.target)
+            yield name, group, _row(name, purpose)
 
 
 def _row(name: str, purpose: str) -> str:
