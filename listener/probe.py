@@ -11,6 +11,7 @@ from enum import Enum
 from typing import Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from .events import DecodeError, EventKind, Progress, Terminated, decode
 from .state.flow import PlanPlaces
@@ -308,6 +309,8 @@ class ProbeReport(msgspec.Struct, frozen=True):
     runs: tuple[ProbedRun, ...]
     context: Context = Context.RUNNING
     listener: ListenerHealth = ListenerHealth()
+    previous_at: float | None = None
+    """``at`` of the report before this one."""
 
     @property
     def is_calm(self) -> bool:
@@ -399,7 +402,8 @@ class Prober:
         pause = self._interval
         try:
             report = self._probe.poll(time.monotonic)
-            self.latest, self._asking_since = report, None
+            before = self.latest.at if self.latest is not None else None
+            self.latest, self._asking_since = replace(report, previous_at=before), None
             self.probe_durations.append(report.at - report.began_at)
             pause = self._calm if report.is_calm else self._interval
             with self._polled:

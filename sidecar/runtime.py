@@ -236,6 +236,13 @@ class Runtime:
         """Let the worker drop a query that will not come back."""
         self._arrived.put(Forget(name), lifecycle=True)
 
+    def announce_termination(self) -> None:
+        """Notify watchers and push gateways that a signal ends this process; takes a moment."""
+        for publisher in self._publishers:
+            publisher.stop(planned=True)
+        if self._server is not None:
+            self._server.close(0.0, notice=Notice.TERMINATED)
+
     def flush(self, deadline: Deadline) -> bool:
         """Probe, evaluate and deliver once more; False when something was not done in time.
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import signal
 import threading
 import weakref
+from _thread import allocate_lock, start_new_thread
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -52,6 +54,8 @@ from .supervise import RestartTerms, Starts, Supervisor, check_starts, run_unwat
 log = logging.getLogger("querypulse")
 
 EXIT_SECONDS = 8.0
+ANNOUNCE_SECONDS = 1.5
+"""How long the end by SIGTERM may wait for its announcement."""
 MAX_ROWS = 50
 """How many queries a notebook's table shows."""
 
@@ -195,6 +199,7 @@ class Sidecar:
             log.removeFilter(self._redacted_log)
             self.listener.closed, self._spark = True, None
             SIDECARS.forget(self)
+            SIDECARS.handle_termination()
             self._ended.set()
             # Last: an interpreter exit during ``close`` must wait for the deliveries.
             atexit.unregister(self._at_exit)
@@ -355,6 +360,7 @@ class Sidecar:
                 log.addFilter(self._redacted_log)
                 SIDECARS.remember(context, self)
                 atexit.register(self._at_exit)
+                SIDECARS.handle_termination()
         return self._runtime is runtime
 
     def _name_of(self, method: str, query: Any) -> str:
@@ -424,6 +430,11 @@ class Sidecar:
             close = partial(self._guard.attempt, "close", self.close)
             threading.Thread(target=close, name="querypulse-close", daemon=True).start()
 
+    def announce_termination(self) -> None:
+        """Say that a signal ends this process; contains its errors."""
+        if self._runtime is not None:
+            self._guard.attempt("terminate", self._runtime.announce_termination)
+
     def _at_exit(self) -> None:
         with suppress(KeyboardInterrupt):
             self.close(EXIT_SECONDS)
@@ -438,6 +449,7 @@ class Registry:
         self.automatic: weakref.WeakSet[Sidecar] = weakref.WeakSet()
         """Those whose place a sidecar takes that the application starts."""
         self._sidecars: weakref.WeakKeyDictionary[Any, Sidecar] = weakref.WeakKeyDictionary()
+        self._forks = threading.local()
 
     def find(self, context: Any) -> Sidecar | None:
         """The open sidecar of a SparkContext."""
@@ -471,6 +483,56 @@ class Registry:
         """Record the sidecar of a SparkContext."""
         self._sidecars[context] = sidecar
 
+    def handle_termination(self) -> None:
+        """Announce the end by SIGTERM while a sidecar is open, if SIGTERM has its default action.
+
+        Only the main thread can set a handler; a handler of the application is left alone.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            return
+        if self._sidecars and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, self._terminate)
+        elif not self._sidecars and self._handles_termination:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    @property
+    def _handles_termination(self) -> bool:
+        return signal.getsignal(signal.SIGTERM) == self._terminate
+
+    def _terminate(self, number: int, _frame: object) -> None:
+        """Announce the end, and then let the default action end the process.
+
+        The main thread may hold any lock now, also one of ``threading``: so another thread works, a
+        bare one, and the wait for it is short.
+        """
+        announced = allocate_lock()
+        announced.acquire()
+        start_new_thread(self._announce, (announced.release,))
+        announced.acquire(timeout=ANNOUNCE_SECONDS)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    def _announce(self, announced: Callable[[], None]) -> None:
+        try:
+            for sidecar in list(self._sidecars.values()):
+                sidecar.announce_termination()
+        finally:
+            announced()
+
+    def before_fork(self) -> None:
+        """Hold SIGTERM back: a child would lose one that comes before its Python runs."""
+        signals = {signal.SIGTERM}
+        self._forks.holds = self._handles_termination and not (
+            signals & signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+        )
+
+    def after_fork(self, *, child: bool) -> None:
+        """Let SIGTERM through; in a child it has its default action again."""
+        if self._forks.holds and child:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if self._forks.holds:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+
     def forget(self, sidecar: Sidecar) -> None:
         """Remove a sidecar, and with it the reference to its SparkContext."""
         for context, watching in list(self._sidecars.items()):
@@ -479,6 +541,11 @@ class Registry:
 
 
 SIDECARS = Registry()
+os.register_at_fork(
+    before=SIDECARS.before_fork,
+    after_in_parent=partial(SIDECARS.after_fork, child=False),
+    after_in_child=partial(SIDECARS.after_fork, child=True),
+)
 
 
 def attach(spark: Any, **arguments: object) -> Sidecar:

@@ -115,10 +115,14 @@ class Worker:
         self.beat_at = self._clock()
 
     def _note_pause(self, now: float) -> None:
-        """Exclude the time in which this thread did not run: nothing was observed then."""
-        late = now - self._woke_at - TICK_SECONDS
-        self._woke_at = now
-        if late > LATE_SECONDS:
+        """Exclude the time in which this process did not run: nothing was observed then.
+
+        If two polls were reported meanwhile, it ran, and only this thread was slow.
+        """
+        woke_at, self._woke_at = self._woke_at, now
+        report, late = self._inputs.report(), now - woke_at - TICK_SECONDS
+        polled_at = None if report is None else report.previous_at
+        if late > LATE_SECONDS and (polled_at is None or polled_at <= woke_at):
             self.state.pause(now, late)
             if self._resumed_at is None:
                 self._resumed_at = now

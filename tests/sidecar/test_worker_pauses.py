@@ -86,6 +86,24 @@ def test_a_frozen_driver_pages_nobody():
     assert harness.reported == []
 
 
+@pytest.mark.parametrize(("polls", "pauses"), [(1, 1), (2, 0), (10, 0)])
+def test_slow_step_in_which_polls_go_on_is_no_pause(polls, pauses):
+    """One poll may be answered at once after a pause; two show that the process ran."""
+    harness = WorkerHarness().poll(processing(batch=1)).step()
+
+    def slow(evaluated):
+        harness.published.append(evaluated)
+        harness.clock.now += 10.0
+        for number in range(polls):
+            harness.poll(processing(batch=1), began_at=harness.clock.now - polls + number + 1)
+        harness.worker._on_evaluated = harness.on_evaluated
+
+    harness.worker._on_evaluated = slow
+    harness.step().step()
+
+    assert len(harness.worker.state.snapshot(0).pauses) == pauses
+
+
 @pytest.mark.fault(
     "Time and pauses", "A query fails while the driver is frozen", "It is reported afterwards"
 )

@@ -159,7 +159,7 @@ UNCOMMON = {
     "an exception": End("1 / 0", 1, (), "gone"),
     "SIGINT": End(WAITS, -signal.SIGINT, (), "terminated", signal.SIGINT),
     "SIGTERM that the script handles": End(HANDLES + WAITS, 0, (), "closed", signal.SIGTERM),
-    "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "gone", signal.SIGTERM),
+    "SIGTERM to Python": End(WAITS, -signal.SIGTERM, (), "terminated", signal.SIGTERM),
     "the SparkContext stops by itself and the script closes": End(
         DIES + "sidecar.close()", 0, CONTEXT_GONE, "failed"
     ),

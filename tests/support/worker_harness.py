@@ -94,7 +94,8 @@ class WorkerHarness:
     def poll(self, *runs: ProbedRun, began_at: float | None = None) -> WorkerHarness:
         """Give the probe a new report, which by default began just now."""
         began = self.clock() if began_at is None else began_at
-        self.report = ProbeReport(began_at=began, at=began, runs=runs)
+        before = None if self.report is None else self.report.at
+        self.report = ProbeReport(began_at=began, at=began, runs=runs, previous_at=before)
         return self
 
     def mark(self) -> Marker:

@@ -44,7 +44,7 @@ BUDGET = {
     "exporter": (2590, 9),
     "alerting": (9020, 50),
     "settings": (1990, 9),
-    "sidecar": (2480, 9),
+    "sidecar": (2570, 9),
     "watch": (1800, 7),
     "replay": (1280, 7),
     "launch": (520, 8),
