@@ -15,7 +15,7 @@ from ..core.threads import Loop
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import LogReader
 from ..listener.commit_log import LogReport
-from ..listener.connect.event_stream import ConnectPath
+from ..listener.connect.event_path import ConnectPath
 from ..listener.connect.probe import ConnectProbe
 from ..listener.event_reader import EventReader, Inbox, Marker
 from ..listener.probe import CALM_SECONDS, Prober
@@ -33,7 +33,7 @@ from ..settings.wiring import Components, HttpAccess
 log = logging.getLogger("querypulse")
 
 CONNECT_POLL_SECONDS = 2.0
-"""The shortest pause of a Connect probe: each poll is two calls to the server for each query."""
+"""The shortest pause of a Connect probe: each poll is two or three calls for each query."""
 READ_SECONDS = 1.0
 """The pause between two reads of a file that may change."""
 
@@ -141,7 +141,7 @@ def observe_connect(
     settings: Settings, spark: Any, path: ConnectPath, arrived: Inbox, guard: Guard
 ) -> Observers:
     """Read a Spark Connect session, which shows neither checkpoints nor sources."""
-    probe, stream = ConnectProbe(spark, path), path.stream
+    probe = ConnectProbe(spark, path)
 
     def pass_on_report() -> None:
         arrived.wake()
@@ -154,15 +154,12 @@ def observe_connect(
         Loop("reader", reader.step, guard),
         Loop("probe", prober.step, guard, last=probe.release),
     ]
-    if path.has_stream:
-        loops.append(Loop("events", stream.step, guard, last=stream.close))
-
     return Observers(
         reader=reader,
         prober=prober,
         loops=loops,
         wake_calls=(reader.wake_if_marked, prober.poke),
-        end_calls=(probe.stop, stream.hasten_end, prober.poke, reader.source.wake),
+        end_calls=(probe.stop, prober.poke, reader.source.wake),
     )
 
 

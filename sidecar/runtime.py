@@ -3,8 +3,7 @@
 Each thread is named ``querypulse-...``:
 
 * ``attach`` adds our listener to Spark, and ends.
-* ``reader`` takes events from Spark to the worker's inbox; over Spark Connect, ``events`` receives
-  them first.
+* ``reader`` takes events to the worker's inbox, from Spark or, over Spark Connect, from the probe.
 * ``probe``, ``commit-log`` and ``sources`` read Spark, checkpoints and sources; of each the newest
   report counts.
 * ``worker`` owns the state of all queries: it applies what arrived, evaluates, and publishes.
@@ -55,7 +54,7 @@ from ..exporter.published_state import (
 from ..exporter.push import Publisher
 from ..exporter.server import HttpServer
 from ..listener.checkpoints import CheckpointWarnings
-from ..listener.connect.event_stream import ConnectPath, open_connect_path
+from ..listener.connect.event_path import ConnectPath
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Marker
 from ..listener.mailbox import Mailbox
 from ..listener.probe import Context
@@ -535,7 +534,9 @@ def _open_path(spark: Any, listener: HealthListener, guard: Guard, *, by_hand: b
     def run() -> None:
         try:
             if is_connect(spark):
-                opening.set_result(open_connect_path(spark))
+                path = ConnectPath(spark)
+                path.listen(by_hand=by_hand)
+                opening.set_result(path)
             else:
                 require_supported(str(spark.version))
                 opening.set_result(open_path(spark, listener, by_hand=by_hand))

@@ -8,21 +8,11 @@ deadline and is not repeated.
 from __future__ import annotations
 
 import copy
-import json
-import re
-import threading
 import uuid
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from enum import Enum
 from typing import Any, TypeVar
-
-import msgspec
-
-from ..events import EventKind
-from ..mailbox import Received
-from ..probe import UNKNOWN_TRIGGER, RunFacts, Trigger, parse_trigger
 
 # -- call failure -----------------------------------------------------------------------------
 # What a failed call to a Spark Connect server means.
@@ -130,11 +120,6 @@ class ConnectClient:
         make_stub: Any = SparkConnectServiceStub
         self._stub: Any = make_stub(self._channel)
 
-    def execute(self, command: Any, timeout: float = CALL_SECONDS) -> list[Any]:
-        """All responses to one command."""
-        request = self._plan(command)
-        return self._call(lambda: list(self._seen(self._execute(request, timeout))))
-
     def query(self, run: tuple[str, str], **what: object) -> Any:
         """The answer to a ``StreamingQueryCommand`` about one run: ``(query id, run id)``."""
         command = self.pb2.Command()
@@ -150,12 +135,6 @@ class ConnectClient:
         command.streaming_query_manager_command.active = True
         answer = self._result(command, "streaming_query_manager_command_result")
         return list(answer.active.active_queries)
-
-    def open_stream(self, command: Any) -> EventCall:
-        """Start a command that answers until it is cancelled."""
-        request = self._plan(command)
-        call = self._call(lambda: self._execute(request, None))
-        return EventCall(call, self._call, self._seen)
 
     def version(self) -> str:
         """The server's Spark version."""
@@ -176,15 +155,15 @@ class ConnectClient:
         self._channel.close()
 
     def _result(self, command: Any, kind: str) -> Any:
-        for response in self.execute(command):
+        request = self._identified(self.pb2.ExecutePlanRequest(operation_id=str(uuid.uuid4())))
+        request.plan.command.CopyFrom(command)
+        method, options = self._stub.ExecutePlan, {"timeout": CALL_SECONDS}
+        responses = self._call(lambda: list(method(request, metadata=self._metadata(), **options)))
+        self._note_server(responses)
+        for response in responses:
             if response.HasField(kind):
                 return getattr(response, kind)
         raise ConnectCallError(f"the answer has no {kind}")
-
-    def _plan(self, command: Any) -> Any:
-        request = self._identified(self.pb2.ExecutePlanRequest(operation_id=str(uuid.uuid4())))
-        request.plan.command.CopyFrom(command)
-        return request
 
     def _identified(self, request: Any) -> Any:
         request.session_id, request.client_type = self.session_id, self._agent
@@ -194,13 +173,11 @@ class ConnectClient:
             request.client_observed_server_side_session_id = self._server_session
         return request
 
-    def _execute(self, request: Any, timeout: float | None) -> Any:
-        return self._stub.ExecutePlan(request, metadata=self._metadata(), timeout=timeout)
-
     def _unary(self, method: Any, request: Any) -> Any:
         options = {"timeout": ATTACH_SECONDS, "wait_for_ready": True}
         answer = self._call(lambda: method(request, metadata=self._metadata(), **options))
-        return next(self._seen([answer]))
+        self._note_server([answer])
+        return answer
 
     def _metadata(self) -> list[tuple[str, str]]:
         """The headers of one request; the job's builder may have a new token each time."""
@@ -209,12 +186,11 @@ class ConnectClient:
         except Exception as error:
             raise ServerSilentError(CallFailure.UNREACHABLE, f"metadata: {error}"[:300]) from error
 
-    def _seen(self, responses: Any) -> Iterator[Any]:
+    def _note_server(self, responses: Iterable[Any]) -> None:
         for response in responses:
             # Spark 3.5 does not say which server it is.
             server = getattr(response, "server_side_session_id", "")
             self._server_session = self._server_session or server
-            yield response
 
     def _call(self, action: Callable[[], T]) -> T:
         try:
@@ -230,132 +206,7 @@ class ConnectClient:
             raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
 
 
-class EventCall:
-    """The responses to a command that goes on; ``cancel`` ends it from any thread."""
-
-    def __init__(self, call: Any, guarded: Any, seen: Any) -> None:
-        self._call = call
-        self._guarded = guarded
-        self._responses = seen(call)
-
-    def next(self) -> Any:
-        """The next response; None at the end of the stream.
-
-        Raises:
-            ServerSilentError, ConnectCallError: the stream was cut.
-
-        """
-        return self._guarded(lambda: next(self._responses, None))
-
-    def cancel(self) -> None:
-        """End the stream."""
-        self._call.cancel()
-
-
 def conf_of(spark: Any, prefix: str) -> Mapping[str, str]:
     """The entries of a session's conf, over a connection of their own."""
     with closing(ConnectClient(spark)) as client:
         return client.conf(prefix)
-
-
-# -- wire -------------------------------------------------------------------------------------
-# From Spark Connect's messages to what the rest of the listener reads.
-
-
-KINDS = {1: EventKind.PROGRESS, 2: EventKind.TERMINATED, 3: EventKind.IDLE}
-"""``StreamingQueryEventType``; a start is no part of the stream."""
-MAX_RUNS = 1000
-_UNITS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-_QUANTITY = re.compile(r"(\d+) *(millisecond|second|minute|hour|day)s?")
-_FINITE = {"available_now": "AvailableNowTrigger", "once": "OneTimeTrigger"}
-_WITH_INTERVAL = {
-    "processing_time_interval": "ProcessingTimeTrigger",
-    "continuous_checkpoint_interval": "ContinuousTrigger",
-    "real_time_batch_duration": "RealTimeTrigger",
-}
-
-
-class _WireBatch(msgspec.Struct, gc=False, rename="camel"):
-    run_id: str
-    batch_id: int
-
-
-class _WireBatchEvent(msgspec.Struct, gc=False):
-    progress: _WireBatch
-
-
-class SeenBatches:
-    """The newest batch of each run that was passed on, so that none is passed on twice.
-
-    The stream's thread, the probe's and the job's own may ask.
-    """
-
-    def __init__(self) -> None:
-        self._newest: OrderedDict[str, int] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def is_new(self, text: str) -> bool:
-        """Whether a progress event is newer than those before; it then counts as seen."""
-        try:
-            batch = msgspec.json.decode(text, type=_WireBatchEvent).progress
-        except msgspec.MsgspecError:
-            return True
-        with self._lock:
-            if batch.batch_id <= self._newest.get(batch.run_id, -1):
-                return False
-            self._newest[batch.run_id] = batch.batch_id
-            self._newest.move_to_end(batch.run_id)
-            if len(self._newest) > MAX_RUNS:
-                self._newest.popitem(last=False)
-        return True
-
-
-def received_events(message: Any, at: float, session: str) -> list[Received]:
-    """The events of one ``StreamingQueryListenerEventsResult``; unknown kinds are left out."""
-    return [
-        Received(KINDS[event.event_type], event.event_json, at, session)
-        for event in message.events
-        if event.event_type in KINDS
-    ]
-
-
-def started_run(start: Any, answer: Any, at: float, session: str) -> tuple[RunFacts, Received]:
-    """A run's facts, and its start, from ``WriteStreamOperationStart`` and its result."""
-    query_id, run_id = answer.query_id.id, answer.query_id.run_id
-    name = answer.name or None
-    trigger = trigger_text(start)
-    # Spark 3.5 does not send the event.
-    text = getattr(answer, "query_started_event_json", "") or json.dumps(
-        {"id": query_id, "runId": run_id, "name": name}
-    )
-    facts = RunFacts(
-        query_id=query_id,
-        run_id=run_id,
-        name=name,
-        trigger=parse_trigger(trigger) if trigger else Trigger(UNKNOWN_TRIGGER),
-        sink="foreachBatch" if start.HasField("foreach_batch") else start.format,
-        checkpoint=dict(start.options).get("checkpointLocation", ""),
-        session=session,
-    )
-    return facts, Received(EventKind.STARTED, text, at, session, trigger)
-
-
-def trigger_text(start: Any) -> str:
-    """A trigger as ``StreamExecution.trigger()`` prints it; empty if it is not understood."""
-    kind = start.WhichOneof("trigger")
-    if kind is None:
-        return "ProcessingTimeTrigger(0)"
-    if kind in _FINITE:
-        return _FINITE[kind]
-    milliseconds = milliseconds_of(getattr(start, kind))
-    known = kind in _WITH_INTERVAL and milliseconds is not None
-    return f"{_WITH_INTERVAL[kind]}({milliseconds})" if known else ""
-
-
-def milliseconds_of(interval: str) -> int | None:
-    """The length of an interval such as ``1 minute 30 seconds``; None if not understood."""
-    text = " ".join(interval.lower().removeprefix("interval ").split())
-    parts = _QUANTITY.findall(text)
-    if not parts or _QUANTITY.sub("", text).strip():
-        return None
-    return sum(int(count) * _UNITS[unit] for count, unit in parts)

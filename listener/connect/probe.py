@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,7 +27,7 @@ from ..python_frames import is_running
 from ..spark.jvm import OptionalCalls
 from ..spark.probe import EndedRuns
 from .client import CallFailure, ConnectCallError, ConnectClient, ServerSilentError
-from .event_stream import ConnectPath
+from .event_path import ConnectPath
 
 log = logging.getLogger("querypulse")
 
@@ -47,7 +49,7 @@ END_POLLS = 3
 class ConnectRun:
     """One run and its last poll, which is kept when a poll fails."""
 
-    def __init__(self, client: ConnectClient, facts: RunFacts) -> None:
+    def __init__(self, client: ConnectClient, facts: RunFacts, *, is_new: bool) -> None:
         self.last = ProbedRun(facts, active=True)
         self.end_polls = 0
         """How often it was asked how it ended."""
@@ -55,14 +57,17 @@ class ConnectRun:
         self._key = (facts.query_id, facts.run_id)
         self._progress_text = ""
         self._batch_id: int | None = None
+        self._passed_on = 0 if is_new else math.inf
+        """Batches from this id on are yet to be passed on; all but the newest of an older run are
+        not."""
         self._idle_progress = IdleProgress()
 
-    def poll(self) -> str:
-        """Poll; returns the newest progress of a batch as an event, empty if it is not new.
+    def poll(self) -> list[str]:
+        """Poll; returns the progress of each batch since the last poll, as events.
 
         The progress comes first: a batch that commits between the two calls is only seen later.
         """
-        news, event = self._progress()
+        news, events = self._progress()
         status = self._client.query(self._key, status=True).status
         seen = ProbedRun(
             facts=self.last.facts,
@@ -74,9 +79,9 @@ class ConnectRun:
         )
         idle = self._idle_progress.poll(seen, news)
         self.last = replace(seen, idle_progress=idle)
-        return event
+        return events
 
-    def poll_end(self) -> str:
+    def poll_end(self) -> list[str]:
         """The last poll of a run that has ended; returns as ``poll`` does.
 
         A server knows a query for an hour after its end: ``SparkConnectStreamingQueryCache``.
@@ -87,16 +92,16 @@ class ConnectRun:
             if not _UNKNOWN_RUN.search(str(error)):
                 raise
         self._ended_with(RUN_LOST, "")
-        return ""
+        return []
 
-    def _poll_end(self) -> str:
-        _, event = self._progress()
+    def _poll_end(self) -> list[str]:
+        _, events = self._progress()
         answer = self._client.query(self._key, exception=True).exception
         text: str | None = None
         if answer.HasField("exception_message"):
             text = "\n".join(filter(None, (answer.exception_message, answer.stack_trace)))
         self._ended_with(text, answer.error_class)
-        return event
+        return events
 
     def _ended_with(self, exception: str | None, error_class: str) -> None:
         self.last = replace(
@@ -109,22 +114,40 @@ class ConnectRun:
             error_class=error_class or None,
         )
 
-    def _progress(self) -> tuple[str, str]:
-        """The newest progress if it is new: its text, and as an event if it is of a batch."""
-        texts = self._client.query(self._key, last_progress=True).recent_progress
-        text = texts.recent_progress_json[-1] if texts.recent_progress_json else ""
-        if not text or text == self._progress_text:
-            return "", ""
-        self._progress_text, event = text, f'{{"progress":{text}}}'
-        try:
-            progress = decode(EventKind.PROGRESS, event)
-        except DecodeError:
-            return "", ""
-        if not isinstance(progress, Progress):
-            return "", ""
+    def _progress(self) -> tuple[str, list[str]]:
+        """The newest progress if it is new, and each batch that is to be passed on."""
+        newest = self._progresses(last_progress=True)
+        if not newest or newest[-1] == self._progress_text:
+            return "", []
+        self._progress_text = text = newest[-1]
+        progress = _decoded(text)
+        if progress is None:
+            return "", []
+        first, texts = self._passed_on, newest
+        if first < progress.batch_id:
+            # Other batches ended since the last poll: the server keeps the newest 100 of a run.
+            texts = self._progresses(recent_progress=True)
+        batches = [(event, _decoded(event)) for event in texts]
+        events = [
+            f'{{"progress":{event}}}'
+            for event, batch in batches
+            if batch is not None
+            and batch.committed
+            and (event == text or first <= batch.batch_id <= progress.batch_id)
+        ]
         # A progress without a batch has the id of the next one.
-        self._batch_id = progress.batch_id + progress.committed
-        return text, event if progress.committed else ""
+        self._batch_id = self._passed_on = progress.batch_id + progress.committed
+        return text, events
+
+    def _progresses(self, **which: bool) -> list[str]:
+        return list(self._client.query(self._key, **which).recent_progress.recent_progress_json)
+
+
+def _decoded(text: str) -> Progress | None:
+    with suppress(DecodeError):
+        progress = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
+        return progress if isinstance(progress, Progress) else None
+    return None
 
 
 class ConnectRuns:
@@ -157,16 +180,16 @@ class ConnectRuns:
         """
         # Before the active queries: a run that starts now must not seem to have ended.
         for facts in self._new_starts():
-            self._living[facts.run_id] = ConnectRun(self._client, facts)
-        active = {one.id.run_id: one for one in self._active()}
-        for run_id, one in active.items():
+            self._living[facts.run_id] = ConnectRun(self._client, facts, is_new=True)
+        active = {query.id.run_id: query for query in self._active()}
+        for run_id, query in active.items():
             if run_id not in self._living:
-                facts = self._unknown(one.id.id, run_id, one.name)
-                self._living[run_id] = ConnectRun(self._client, facts)
+                facts = self._unknown(query.id.id, run_id, query.name)
+                self._living[run_id] = ConnectRun(self._client, facts, is_new=False)
         for run_id, run in list(self._living.items()):
             if run_id in active:
                 # One name for all runs: what is missing is remembered by name.
-                self._on_event(self._details.ask("the status of a query", run.poll, ""))
+                self._pass_on(self._details.ask("the status of a query", run.poll, []))
             else:
                 self._end(run_id, run)
 
@@ -183,16 +206,16 @@ class ConnectRuns:
 
     def _end(self, run_id: str, run: ConnectRun) -> None:
         run.end_polls += 1
-        self._on_event(self._details.ask("how a query ended", run.poll_end, ""))
+        self._pass_on(self._details.ask("how a query ended", run.poll_end, []))
         if run.last.active and run.end_polls < END_POLLS:
             return
         del self._living[run_id]
         if not run.last.active:
             self._ended.add(run.last)
 
-    def _on_event(self, text: str) -> None:
-        if text:
-            self._on_progress(text)
+    def _pass_on(self, events: list[str]) -> None:
+        for event in events:
+            self._on_progress(event)
 
     def _unknown(self, query_id: str, run_id: str, name: str) -> RunFacts:
         return RunFacts(
@@ -212,8 +235,6 @@ class ConnectRuns:
 
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
-LATE_CALLS = 3
-"""After so many late calls in a row the connection may be dead without an error."""
 
 
 class ServerState:
@@ -227,17 +248,11 @@ class ServerState:
         self.context = Context.RUNNING
         self.is_final = False
         """Whether the session has ended, so that no later call can be answered."""
-        self._late = 0
         self._refused_since: float | None = None
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether calls have been late so often that the connection must be made again."""
-        return self._late >= LATE_CALLS
 
     def answered(self) -> None:
         """A call was answered."""
-        self._refused_since, self._late = None, 0
+        self._refused_since = None
         if not self.is_final:
             self.context = Context.RUNNING
 
@@ -246,7 +261,6 @@ class ServerState:
 
         ``closed_by_job``: whether the job has closed its session, or is closing it.
         """
-        self._late = self._late + 1 if failure is CallFailure.LATE else 0
         if failure is not CallFailure.REFUSED:
             self._refused_since = None
         elif self._refused_since is None:
@@ -290,7 +304,7 @@ class ConnectProbe:
         self._client = spark.client
         self._stop_code = inspect.unwrap(type(spark).stop).__code__
         self._path = path
-        self._runs = ConnectRuns(path.client, path.new_starts, path.pass_on_polled, self.details)
+        self._runs = ConnectRuns(path.client, path.take_starts, path.pass_on_polled, self.details)
         self._stopping = threading.Event()
         self._last: ProbeReport | None = None
 
@@ -329,13 +343,10 @@ class ConnectProbe:
         """Poll; returns why nothing was answered, None after an answer."""
         if self.server.is_final:
             return ServerSilentError(CallFailure.SESSION_CLOSED)
-        self._path.pass_on_held()
         try:
             self._runs.poll()
         except ServerSilentError as error:
             self.server.failed(error.failure, clock(), closed_by_job=self._closed_by_job())
-            if self.server.is_dead:
-                self._path.stream.cut()
             self._explain(error.failure)
             return error
         self.server.answered()

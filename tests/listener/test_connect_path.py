@@ -1,32 +1,88 @@
-"""What a Spark Connect path sees of the job's client, and what it says is missing."""
+"""What Spark Connect shows of the job's own client, and what our connection sends."""
 
 from __future__ import annotations
 
+import json
+from contextlib import closing
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from support.connect_job import JobClient, JobCommand, OurClient, WrittenStream, batch, bus, message
+from pyspark.sql.connect.client import DefaultChannelBuilder
 from support.story import policy, run
 
 from querypulse.alerting.evaluate import evaluate
-from querypulse.listener.connect import event_stream as paths
-from querypulse.listener.connect.event_stream import MISSING, open_connect_path
-from querypulse.listener.events import EventKind
-from querypulse.listener.probe import ProbeReport
+from querypulse.listener.connect import event_path
+from querypulse.listener.connect.client import ConnectClient, ServerSilentError
+from querypulse.listener.connect.event_path import ConnectPath, started_run, trigger_text
+from querypulse.listener.events import EventKind, Started, decode
+from querypulse.listener.probe import ProbeReport, parse_trigger
 from querypulse.listener.state.state import State
+
+
+class WriteStart(SimpleNamespace):
+    """As ``WriteStreamOperationStart``."""
+
+    def WhichOneof(self, name):
+        kinds = ("processing_time_interval", "available_now", "once")
+        kinds += ("continuous_checkpoint_interval", "real_time_batch_duration", "later_kind")
+        return next((kind for kind in kinds if hasattr(self, kind)), None)
+
+    def HasField(self, name):
+        return hasattr(self, name)
+
+
+class JobCommand:
+    """As ``Command``."""
+
+    def __init__(self, start=None):
+        self.write_stream_operation_start = start
+
+    def HasField(self, name):
+        return getattr(self, name) is not None
+
+
+class JobClient:
+    """The job's client: its methods are real methods, which the path wraps."""
+
+    def execute_command(self, command):
+        query = SimpleNamespace(id="q", run_id="r")
+        result = SimpleNamespace(query_id=query, name="orders", query_started_event_json="")
+        return None, {"write_stream_operation_start_result": result}, None
+
+
+class OurClient:
+    session_id = "session"
+
+    def __init__(self, spark):
+        self.closed = False
+
+    def version(self):
+        return "3.5.9"
+
+    def close(self):
+        self.closed = True
+
+
+START = JobCommand(WriteStart(once=True, format="noop", options={}))
 
 
 @pytest.fixture
 def job(monkeypatch):
-    monkeypatch.setattr(paths, "ConnectClient", OurClient)
+    monkeypatch.setattr(event_path, "ConnectClient", OurClient)
     return SimpleNamespace(client=JobClient())
 
 
-def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
-    path = open_connect_path(job)
+def listening(job):
+    path = ConnectPath(job)
+    path.listen(by_hand=False)
+    return path
 
-    answer = job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
+
+def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
+    path = listening(job)
+
+    assert job.client.execute_command(START)[1]
 
     (event,) = path.source.take(0)
     assert (event.kind, event.trigger, event.session) == (
@@ -34,17 +90,15 @@ def test_start_by_the_job_is_an_event_and_known_to_the_probe(job):
         "OneTimeTrigger",
         "session",
     )
-    assert [facts.name for facts in path.new_starts()] == ["orders"]
-    assert path.new_starts() == []
-    assert answer[1]
+    assert [facts.name for facts in path.take_starts()] == ["orders"]
+    assert path.take_starts() == []
 
 
-@pytest.mark.parametrize("command", [JobCommand(), JobCommand(WrittenStream()), None])
+@pytest.mark.parametrize("command", [JobCommand(), JobCommand(WriteStart()), None])
 def test_error_of_ours_does_not_reach_the_job(job, command):
-    path = open_connect_path(job)
+    path = listening(job)
 
     assert job.client.execute_command(command)[1]
-    assert list(job.client.execute_command_as_iterator(command)) == []
     assert path.source.depth == 0
 
 
@@ -53,39 +107,15 @@ def test_error_of_spark_reaches_the_job(job):
         raise RuntimeError("analysis failed")
 
     job.client.execute_command = fails
-    path = open_connect_path(job)
+    path = listening(job)
 
     with pytest.raises(RuntimeError, match="analysis failed"):
-        job.client.execute_command(JobCommand(WrittenStream()))
-    assert path.new_starts() == []
-
-
-def test_stream_of_the_job_is_read_along_after_ours_has_made_way(job, monkeypatch):
-    path = open_connect_path(job)
-    order = []
-    monkeypatch.setattr(path.stream, "make_way", lambda: order.append("made way"))
-    job.client.answers = [message(batch(1)), message(batch(1), batch(2)), {}]
-    job._sqm = bus("a listener")
-
-    answers = list(job.client.execute_command_as_iterator(JobCommand(adds=True)))
-
-    assert order == ["made way"]
-    assert answers == job.client.answers
-    assert len(path.source.take(0)) == 2
-    assert path.check(0.0).registered
-    assert path.missing == MISSING
-
-
-def test_listener_added_before_attach_keeps_the_stream_and_that_is_said(job):
-    job._sqm = bus("a listener")
-    path = open_connect_path(job)
-
-    assert not path.check(0.0).registered
-    assert "before attach" in path.check(0.0).missing[0]
+        job.client.execute_command(START)
+    assert path.take_starts() == []
 
 
 def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
-    path, state = open_connect_path(job), State(0.0)
+    path, state = listening(job), State(0.0)
     seen = run(trigger="ContinuousTrigger(1000)", message="Running", busy=True)
     for at in range(0, 600, 5):
         state.apply_probe(ProbeReport(at, at, (seen,), listener=path.check(at)))
@@ -93,111 +123,111 @@ def test_continuous_query_needs_no_checkpoint_where_none_can_be_read(job):
     assert evaluate(state.snapshot(600), 600, policy(probe_expected=True)).findings == ()
 
 
-def test_polled_batch_counts_once_and_at_once_while_no_stream_is_open(job):
-    path = open_connect_path(job)
-    path.pass_on_polled(batch(1).event_json)
-    path.pass_on_polled(batch(1).event_json)
-
-    assert len(path.source.take(0)) == 1
-
-
-@pytest.mark.parametrize("brings", [(), (1, 2)])
-def test_polled_batch_gives_an_open_stream_time_until_the_next_poll(job, monkeypatch, brings):
-    """A listener of the job that hangs keeps its stream open, and brings nothing."""
-    path = open_connect_path(job)
-    monkeypatch.setattr(path.stream, "make_way", list)
-    job._sqm = bus("a listener")
-    job.client.answers = [message(*map(batch, brings))]
-    stream = job.client.execute_command_as_iterator(JobCommand(adds=True))
-    path.pass_on_polled(batch(2).event_json)
-    assert path.source.depth == 0
-
-    list(stream)
-    path.pass_on_held()
-    path.pass_on_held()
-
-    assert [event.payload for event in path.source.take(0)] == [
-        batch(number).event_json for number in brings or (2,)
-    ]
-
-
-@pytest.mark.parametrize("spark", ["3.5.9", "3.5.0"])
-def test_spark_without_a_stream_is_polled_and_that_is_said_once(job, monkeypatch, caplog, spark):
-    monkeypatch.setattr(OurClient, "spark", spark)
-
-    path = open_connect_path(job)
-
-    assert (path.name, path.has_stream) == ("connect_polling", False)
-    assert caplog.text.count(f"Spark {spark} has no event stream") == 1
-    assert spark in path.missing[0]
-    path.pass_on_polled(batch(1).event_json)
-    assert path.source.depth == 1
-
-
-@pytest.mark.parametrize("spark", ["dbr-16.4", "", "v4.0.0"])
-def test_stream_is_tried_where_the_version_is_not_understood(job, monkeypatch, spark):
-    monkeypatch.setattr(OurClient, "spark", spark)
-
-    assert open_connect_path(job).has_stream
-
-
 def test_connection_is_closed_where_the_path_cannot_be_made(job, monkeypatch):
     clients = []
-    monkeypatch.setattr(
-        paths, "ConnectClient", lambda spark: clients.append(OurClient(spark)) or clients[0]
-    )
-    del job.client
+    monkeypatch.setattr(OurClient, "version", lambda self: clients.append(self) or "3.4.1")
 
-    with pytest.raises(AttributeError):
-        open_connect_path(job)
+    with pytest.raises(RuntimeError, match=r"needs 3\.5"):
+        ConnectPath(job)
     assert clients[0].closed
 
 
-def test_client_of_spark_3_5_is_watched_without_what_it_lacks(job, monkeypatch):
-    class OlderClient:
-        _session_id = "session"
-
-        def execute_command(self, command):
-            result = SimpleNamespace(query_id=SimpleNamespace(id="q", run_id="r"), name="orders")
-            return None, {"write_stream_operation_start_result": result}
-
-    monkeypatch.setattr(OurClient, "spark", "3.5.9")
-    job.client = OlderClient()
-    path = open_connect_path(job)
-    job.client.execute_command(JobCommand(WrittenStream(format="noop", options={})))
-
-    assert [facts.name for facts in path.new_starts()] == ["orders"]
-    path.release()
-    assert vars(job.client) == {}
-
-
-def test_release_leaves_the_jobs_client_as_it_was(job):
-    path = open_connect_path(job)
-    assert vars(job.client).keys() > {"answers"}
+@pytest.mark.parametrize("wrapped", ["by nobody else", "before us", "since"])
+def test_release_leaves_the_jobs_client_as_others_left_it(job, wrapped):
+    theirs = partial(job.client.execute_command)
+    if wrapped == "before us":
+        job.client.execute_command = theirs
+    path = listening(job)
+    if wrapped == "since":
+        theirs = job.client.execute_command = partial(job.client.execute_command)
 
     path.release()
 
-    assert vars(job.client).keys() == {"answers"}
+    others = {} if wrapped == "by nobody else" else {"execute_command": theirs}
+    assert vars(job.client) == others
+    assert job.client.execute_command(None)[1]
     assert path.client.closed
 
 
-def test_release_leaves_an_earlier_wrapper_of_somebody_else(job):
-    earlier = partial(job.client.execute_command)
-    job.client.execute_command = earlier
-    path = open_connect_path(job)
+def test_trigger_is_written_as_spark_prints_it():
+    starts = [
+        (WriteStart(), "ProcessingTime"),
+        (WriteStart(processing_time_interval="1 second"), "ProcessingTime(1 s)"),
+        (
+            WriteStart(processing_time_interval="INTERVAL 1 minute 30 SECONDS"),
+            "ProcessingTime(90 s)",
+        ),
+        (WriteStart(processing_time_interval="1 day 2 hours"), "ProcessingTime(93600 s)"),
+        (WriteStart(available_now=True), "AvailableNow"),
+        (WriteStart(once=True), "Once"),
+        (WriteStart(continuous_checkpoint_interval="500 milliseconds"), "Continuous(0.5 s)"),
+        (WriteStart(real_time_batch_duration="5 minutes"), "RealTime(300 s)"),
+    ]
 
-    path.release()
-
-    assert job.client.execute_command is earlier
+    assert [(start, str(parse_trigger(trigger_text(start)))) for start, _ in starts] == starts
 
 
-def test_release_leaves_a_later_wrapper_of_somebody_else(job):
-    path = open_connect_path(job)
-    ours = job.client.execute_command
-    theirs = partial(ours)
-    job.client.execute_command = theirs
+@pytest.mark.parametrize(
+    "start",
+    [
+        *(
+            WriteStart(processing_time_interval=text)
+            for text in ("1 month", "", "1", "1 second or so", "1.5 seconds")
+        ),
+        WriteStart(later_kind="1 second"),
+    ],
+    ids=str,
+)
+def test_trigger_that_is_not_understood_is_unknown(start):
+    assert trigger_text(start) == ""
 
-    path.release()
 
-    assert job.client.execute_command is theirs
-    assert job.client.execute_command(None)[1]
+@pytest.mark.parametrize("has_event", [True, False])
+def test_start_of_a_run_is_an_event_and_facts(has_event):
+    start = WriteStart(available_now=True, format="delta", options={"checkpointLocation": "/c"})
+    text = json.dumps({"id": "q", "runId": "r", "name": "bronze", "timestamp": None})
+    answer = SimpleNamespace(
+        query_id=SimpleNamespace(id="q", run_id="r"),
+        name="bronze",
+        query_started_event_json=text if has_event else "",
+    )
+
+    facts, event = started_run(start, answer, 1.0, "session")
+
+    assert decode(event.kind, event.payload) == Started("q", "r", "bronze")
+    assert event.trigger == "AvailableNowTrigger"
+    assert (facts.sink, facts.checkpoint, facts.session) == ("delta", "/c", "session")
+    assert facts.trigger.ends_by_itself
+
+
+class Rotating(DefaultChannelBuilder):
+    """The job's channel builder, with a token for each request."""
+
+    tokens = ()
+
+    def metadata(self):
+        token, *self.tokens = self.tokens
+        return [("authorization", token)]
+
+
+def test_each_request_has_the_metadata_that_the_jobs_builder_returns_then():
+    builder, sent = Rotating("sc://127.0.0.1:1"), []
+    job = SimpleNamespace(_builder=builder, _session_id="s", _user_id="u")
+
+    def execute(request, *, metadata, timeout):
+        sent.append(metadata)
+        answer = SimpleNamespace(active=SimpleNamespace(active_queries=[]))
+        return [
+            SimpleNamespace(
+                HasField=lambda kind: True, streaming_query_manager_command_result=answer
+            )
+        ]
+
+    with closing(ConnectClient(SimpleNamespace(client=job))) as client:
+        client._stub = SimpleNamespace(ExecutePlan=execute)
+        builder.tokens = ["first", "second"]
+        assert client.active() == client.active() == []
+        with pytest.raises(ServerSilentError, match="metadata: not enough values"):
+            client.active()
+
+    assert sent == [[("authorization", "first")], [("authorization", "second")]]

@@ -49,8 +49,8 @@ class Server:
                     status_message=message, is_trigger_active=busy, is_data_available=busy
                 )
             )
-        if "last_progress" in what:
-            texts = [self.progress[run_id]] if run_id in self.progress else []
+        if "last_progress" in what or "recent_progress" in what:
+            texts = self.progress.get(run_id, [])[-1 if "last_progress" in what else -100 :]
             return SimpleNamespace(recent_progress=SimpleNamespace(recent_progress_json=texts))
         message = self.ends.get(run_id, "")
         return SimpleNamespace(
@@ -82,7 +82,7 @@ def polled(world, now=0.0):
 
 def test_active_run_is_reported_with_its_status_and_next_batch(world):
     world.server.running = {"r": "q"}
-    world.server.progress["r"] = progress("q", "r", 4)
+    world.server.progress["r"] = [progress("q", "r", 4)]
     world.server.statuses["r"] = ("Processing new data", True)
 
     run = polled(world)["r"]
@@ -94,7 +94,7 @@ def test_active_run_is_reported_with_its_status_and_next_batch(world):
 
 def test_progress_without_a_batch_names_the_next_batch_and_is_no_event(world):
     world.server.running = {"r": "q"}
-    world.server.progress["r"] = progress("q", "r", 5, committed=False)
+    world.server.progress["r"] = [progress("q", "r", 5, committed=False)]
 
     run = polled(world)["r"]
 
@@ -103,13 +103,39 @@ def test_progress_without_a_batch_names_the_next_batch_and_is_no_event(world):
     assert world.events == []
 
 
-def test_new_progress_is_an_event_once(world):
+@pytest.mark.parametrize(
+    ("is_new", "polls", "events"),
+    [
+        (False, [[1], [1], [1, 2]], [1, 2]),
+        (False, [[7, 8, 9], [7, 8, 9, 10, 11, 12]], [9, 10, 11, 12]),
+        (False, [[8, 9], [9, 10, (11,)], [10, (11,), 11]], [9, 10, 11]),
+        (False, [[(9,)], [(9,), 9, 10, (11,)]], [9, 10]),
+        (True, [[0, 1, 2], [0, 1, 2, 3]], [0, 1, 2, 3]),
+        (True, [[(0,)], [(0,)]], []),
+    ],
+    ids=[
+        "each batch is an event once",
+        "batches between two polls are not lost, those before attach are no events",
+        "triggers without a batch are no events",
+        "batches before such a trigger are not lost",
+        "all batches of a run that the job has started",
+        "no batch yet",
+    ],
+)
+def test_each_batch_is_an_event_once(world, is_new, polls, events):
+    if is_new:
+        world.starts.append(RunFacts("q", "r", "q", Trigger("AvailableNow"), "noop", "/c"))
     world.server.running = {"r": "q"}
-    for batch in (1, 1, 2):
-        world.server.progress["r"] = progress("q", "r", batch)
+    for batches in polls:
+        world.server.progress["r"] = [
+            progress("q", "r", *batch, committed=False)
+            if isinstance(batch, tuple)
+            else progress("q", "r", batch)
+            for batch in batches
+        ]
         world.runs.poll()
 
-    assert [json.loads(one)["progress"]["batchId"] for one in world.events] == [1, 2]
+    assert [json.loads(event)["progress"]["batchId"] for event in world.events] == events
 
 
 def test_run_that_the_job_started_has_its_trigger(world):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
-from support.connect_queries import Counting, start
+from pyspark.sql.streaming import StreamingQueryListener
 from support.connect_server import IS_OUTSIDE, ConnectServer, CuttingProxy
 from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, until
@@ -13,8 +11,7 @@ from support.queries import SPARK_PATIENCE_SECONDS, until
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark, pytest.mark.connect]
-POLLS = IS_OUTSIDE
-with_events = pytest.mark.skipif(POLLS, reason="Spark 3.5 sends Connect clients no events")
+from_4_on = pytest.mark.skipif(IS_OUTSIDE, reason="Spark 3.5 sends Connect clients no events")
 
 EXITS = """
 import os, sys, time
@@ -29,6 +26,31 @@ while not any(query.last_commit_batch is not None for query in sidecar.snapshot(
 print("ready", flush=True)
 sys.exit(7)
 """
+
+
+class Counting(StreamingQueryListener):
+    """A listener of the job."""
+
+    batches, ends = 0, 0
+
+    def onQueryStarted(self, event): ...
+    def onQueryIdle(self, event): ...
+    def onQueryProgress(self, event):
+        self.batches += 1
+
+    def onQueryTerminated(self, event):
+        self.ends += 1
+
+
+def start(spark, name, fails_at=None, **trigger):
+    from pyspark.sql.connect import functions as F
+
+    rows = spark.readStream.format("rate").option("rowsPerSecond", 5).load()
+    if fails_at is not None:
+        boom = F.raise_error(F.lit("no such order"))
+        rows = rows.withColumn("x", F.when(F.col("value") >= fails_at, boom).otherwise(F.lit(None)))
+    trigger = trigger or {"processingTime": "500 milliseconds"}
+    return rows.writeStream.format("noop").queryName(name).trigger(**trigger).start()
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +81,6 @@ def connect(server, pages):
         sidecar.close()
         # A dead server would keep ``stop()`` waiting for minutes.
         spark.client.close()
-    # ``close`` waits for its threads only as long as its time lasts.
-    until(lambda: not event_threads(), "no thread of the event stream is left")
-
-
-def event_threads():
-    return [
-        thread for thread in threading.enumerate() if thread.name.startswith("querypulse-events")
-    ]
 
 
 def committed(sidecar, *names, beyond=-1):
@@ -95,10 +109,8 @@ def test_failed_query_pages_and_ends_the_waiting_client(connect, pages):
     page = pages.wait_for("StreamingQueryFailed", "bronze")
     assert "no such order" in page.annotations["reason"]
     assert {query for _, _, query in pages.reported} == {"bronze"}
-    assert monitor(sidecar).listener_path == ("connect_polling" if POLLS else "connect_stream")
+    assert monitor(sidecar).listener_path == "connect_polling"
     assert any("other sessions" in what for what in monitor(sidecar).missing)
-    no_stream = [what for what in monitor(sidecar).missing if "has no event stream" in what]
-    assert len(no_stream) == POLLS
 
 
 def test_finished_query_is_completed_and_waiting_ends(connect, pages):
@@ -113,30 +125,21 @@ def test_finished_query_is_completed_and_waiting_ends(connect, pages):
     assert pages.reported == []
 
 
-@with_events
-def test_jobs_own_listener_takes_the_stream_and_returns_it(connect):
+def test_batches_between_two_polls_are_counted(connect):
     spark, sidecar = connect()
-    silver = start(spark, "silver")
-    committed(sidecar, "silver")
-    listener = Counting()
-    spark.streams.addListener(listener)
-    until(lambda: listener.batches > 1, "the job's listener receives batches")
-    before = monitor(sidecar).events["progress"]
-    until(lambda: monitor(sidecar).events["progress"] > before, "and so does querypulse")
-    # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).
+    silver = start(spark, "silver", processingTime="100 milliseconds")
+    committed(sidecar, "silver", beyond=30)
     silver.stop()
-    until(lambda: listener.ends, "the last event has arrived")
-    opened_again = monitor(sidecar).reregistrations + 1
-    spark.streams.removeListener(listener)
 
-    until(lambda: monitor(sidecar).reregistrations >= opened_again, "the stream is open again")
-    assert monitor(sidecar).listener_registered
-    start(spark, "gold")
-    committed(sidecar, "gold")
+    def each_is_an_event():
+        (query,) = sidecar.snapshot().queries
+        return query.last_commit_batch + 1 == monitor(sidecar).events["progress"]
+
+    until(each_is_an_event, "each batch is an event")
 
 
-@with_events
-def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
+@from_4_on
+def test_sidecar_that_is_added_by_hand_leaves_the_event_stream_to_the_job(connect):
     def add(spark, **settings):
         sidecar = Sidecar(**settings)
         spark.streams.addListener(sidecar.listener)
@@ -145,9 +148,10 @@ def test_sidecar_that_is_added_by_hand_watches_the_session(connect):
     spark, sidecar = connect(watch=add)
     silver = start(spark, "silver")
     committed(sidecar, "silver")
-    until(lambda: monitor(sidecar).listener_registered, "events arrive by themselves")
     listener = Counting()
     spark.streams.addListener(listener)
+    until(lambda: listener.batches > 1, "the job's listener receives batches")
+    # While events arrive, PySpark's ``removeListener`` can wait for ever (SPARK-59623).
     silver.stop()
     until(lambda: listener.ends, "the last event has arrived")
     spark.streams.removeListener(listener)
@@ -167,9 +171,6 @@ def test_cut_connection_heals_without_an_alert_and_one_that_is_refused_with_one(
     proxy.restore()
 
     last = committed(sidecar, "silver", beyond=last + 3)["silver"]
-    if not POLLS:
-        until(lambda: monitor(sidecar).reregistrations == 1, "the stream is open again")
-        assert "cuts so far: 1" in monitor(sidecar).missing[0]
     assert pages.reported == []
 
     proxy.refuse()
@@ -181,7 +182,7 @@ def test_cut_connection_heals_without_an_alert_and_one_that_is_refused_with_one(
     proxy.refuse()
 
 
-@with_events
+@from_4_on
 def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, caplog):
     spark, sidecar = connect()
     start(spark, "silver")
@@ -195,27 +196,6 @@ def test_session_released_elsewhere_is_said_and_pages_nobody(connect, pages, cap
     assert pages.reported == []
 
 
-@with_events
-def test_closed_sidecar_leaves_no_listener_and_no_wrapper(connect):
-    spark, sidecar = connect()
-    sidecar.close()
-
-    assert "execute_command" not in vars(spark.client)
-    # A listener left on the server would make this wait for ever.
-    from querypulse.listener.connect.client import ConnectClient
-    from querypulse.listener.connect.event_stream import EventStream
-
-    client = ConnectClient(spark)
-    command = client.pb2.Command()
-    command.streaming_query_listener_bus_command.add_listener_bus_listener = True
-    call = client.open_stream(command)
-    guard = threading.Timer(SPARK_PATIENCE_SECONDS, call.cancel)
-    guard.start()
-    assert call.next().streaming_query_listener_events_result.listener_bus_listener_added
-    guard.cancel()
-    EventStream(client, lambda: False, print).close()
-
-
 def test_client_keeps_its_exit_code_and_prints_nothing(server, pages, tmp_path):
     remote = f"sc://127.0.0.1:{server.port}"
     with Driver(EXITS, tmp_path, header="", REMOTE=remote, PAGES=pages.url) as client:
@@ -223,11 +203,10 @@ def test_client_keeps_its_exit_code_and_prints_nothing(server, pages, tmp_path):
 
         assert client.wait(SPARK_PATIENCE_SECONDS) == 7
         assert client.lines == ["ready"]
-        printed = client.errors.splitlines()
-        assert ["has no event stream" in line for line in printed] == [True] * POLLS
+        assert client.errors == ""
 
 
-@with_events
+@from_4_on
 def test_killed_server_is_a_driver_that_is_down_and_a_new_server_has_lost_the_session(
     server, connect, pages, caplog
 ):
@@ -246,7 +225,9 @@ def test_killed_server_is_a_driver_that_is_down_and_a_new_server_has_lost_the_se
     assert {name for _, name, _ in pages.reported} == {"StreamingDriverDown"}
 
 
-@pytest.mark.skipif(not POLLS, reason="from Spark 4.0 on, a new server refuses the old session")
+@pytest.mark.skipif(
+    not IS_OUTSIDE, reason="from Spark 4.0 on, a new server refuses the old session"
+)
 def test_queries_of_a_killed_server_have_failed_when_a_new_one_continues_the_session(
     server, connect, pages
 ):
