@@ -88,6 +88,14 @@ def inline():
         yield from ((name, span) for span in re.findall(r"`([^`\n]+)`", prose))
 
 
+def test_no_page_is_long_and_there_are_few():
+    docs = {name: text.count("\n") for name, text in pages().items() if name.startswith("docs/")}
+
+    assert len(docs) <= 20
+    assert {name: lines for name, lines in docs.items() if lines > 200} == {}
+    assert pages()["README.md"].count("\n") <= 110
+
+
 def none_of(problems):
     return {name: problem for name, problem in problems.items() if problem}
 
