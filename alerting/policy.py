@@ -174,8 +174,5 @@ def _usual(query: Query, limits: Limits) -> tuple[float, str]:
     usual = query.usual_seconds
     if usual is not None:
         return usual, "the usual longest batch"
-    logged = query.start_point.usual_seconds if query.start_point is not None else None
-    if logged is not None:
-        return logged, "the usual longest batch in its checkpoint"
     only = max((seconds for _, seconds in query.longest_batches), default=0.0)
     return min(only, limits.start_grace_seconds / WINDOW_FACTOR), "its only batch so far"

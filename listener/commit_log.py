@@ -20,7 +20,7 @@ from ..core.redaction import redact
 
 MOST_SECONDS = 366 * 24 * 3600.0
 """An older file time is not plausible and is ignored (some storages report 0)."""
-BATCHES_TO_LEARN = 50
+LEARNED_SECONDS = 24 * 3600.0
 STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
 """``FileStatus.toString``, Hadoop 3."""
 
@@ -38,13 +38,13 @@ class Written(msgspec.Struct, frozen=True):
 class StartingPoint(msgspec.Struct, frozen=True):
     """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
-    ``usual_seconds`` is how long recent batches took from plan to commit, without the longest
-    tenth, at least one, which may include a restart.
+    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; a batch
+    that spans two processes counts as long as both.
     """
 
     committed: Written | None = None
     unfinished: Written | None = None
-    usual_seconds: float | None = None
+    longest_seconds: tuple[float, ...] = ()
 
 
 def starting_point(
@@ -62,7 +62,7 @@ def starting_point(
     return StartingPoint(
         committed=_written(committed, commits, now, wall),
         unfinished=_written(planned, offsets, now, wall) if is_unfinished else None,
-        usual_seconds=_usual_seconds(offsets, commits),
+        longest_seconds=_longest_seconds(offsets, commits),
     )
 
 
@@ -100,18 +100,19 @@ def _written(
     return Written(batch_id, now - (wall - written), written)
 
 
-def _usual_seconds(
+def _longest_seconds(
     offsets: Mapping[int, float | None], commits: Mapping[int, float | None]
-) -> float | None:
-    newest = sorted(offsets.keys() & commits.keys())[-BATCHES_TO_LEARN:]
-    pairs = [(offsets[one], commits[one]) for one in newest]
-    took = sorted(
+) -> tuple[float, ...]:
+    newest = max((at for at in commits.values() if at is not None), default=0.0)
+    took = (
         done - began
-        for began, done in pairs
-        if began is not None and done is not None and done >= began
+        for batch_id, done in commits.items()
+        if done is not None
+        and newest - done <= LEARNED_SECONDS
+        and (began := offsets.get(batch_id)) is not None
+        and done >= began
     )
-    kept = took[: len(took) - max(1, len(took) // 10)]
-    return kept[-1] if kept else None
+    return tuple(sorted(took)[-2:])
 
 
 # -- commit log -------------------------------------------------------------------------------

@@ -353,6 +353,12 @@ def fold_logs(query: Query, report: LogReport) -> Query:
     """Apply one round of checkpoint reading to the query's current run, which may be over."""
     start_point = report.starts.get(query.run_id)
     if start_point is not None:
+        if query.start_point is None:
+            # What earlier processes know of its batches.
+            longest = query.longest_batches
+            for seconds in start_point.longest_seconds:
+                longest = learn(longest, seconds, report.at)
+            query = replace(query, longest_batches=longest)
         start_point = without_own_plan(start_point, query.start_point)
         query = with_batch_of_death(replace(query, start_point=start_point))
     log = report.logs.get(query.run_id)

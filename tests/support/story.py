@@ -169,7 +169,7 @@ class Story:
         point = StartingPoint(
             committed=Written(*committed) if committed else None,
             unfinished=Written(*unfinished) if unfinished else None,
-            usual_seconds=usual,
+            longest_seconds=(usual, usual) if usual else (),
         )
         self.state.apply_commit_log(LogReport(at, starts={f"{query}-{run}": point}))
         return self
