@@ -7,7 +7,7 @@ from random import Random
 
 from msgspec.structs import replace
 
-from .plan import Plan, QuerySpec, Setup, Step
+from .plan import CAUSES, Plan, QuerySpec, Setup, Step
 from .terms import Terms
 
 NAMES = ("bronze", "silver", "gold", "orders", "audit", "events")
@@ -214,6 +214,8 @@ class _Maker:
         at = round(self._rng.uniform(5.0, self._horizon * 0.8), 1)
         if kind == "die together":
             return self._die_together(queries, at)
+        if kind == "die apart":
+            return self._die_apart(queries, at)
         return self._to_surroundings(kind, setup, at)
 
     def _to_surroundings(self, kind: str, setup: Setup, at: float) -> list[Step]:
@@ -254,6 +256,16 @@ class _Maker:
             if self._rng.random() < 0.4:
                 again = round(back + self._rng.choice([20.0, 80.0, 120.0]), 1)
                 steps.append(Step(again, "die", key))
+        return steps
+
+    def _die_apart(self, queries: tuple[QuerySpec, ...], at: float) -> list[Step]:
+        """All queries of one driver fail within seconds, for two or three causes."""
+        steps = []
+        for number, query in enumerate(queries):
+            if query.driver == queries[0].driver:
+                later = round(at + self._rng.choice([0.0, 0.0, 4.0, 8.0]), 1)
+                cause = CAUSES[number % self._rng.choice([2, 3])]
+                steps.append(Step(later, "die", query.key, 0.0, cause))
         return steps
 
     def _end(self, kind: str, setup: Setup, at: float) -> list[Step]:

@@ -1,4 +1,8 @@
-"""P9: a failure in process after process is one incident, which says so.
+"""P9 and P11: which failures are one incident.
+
+Three or more queries that fail for one cause within ten seconds are one incident of the driver; what
+fails for another cause is another one (P11). A failure in process after process is one incident,
+which says so (P9).
 
 A batch that fails in each process is one incident of ``StreamingQueryFailed``. With a spool, its
 failures are counted over all processes: the batch is named, and a job that commits in between is
@@ -11,7 +15,9 @@ from collections import Counter, defaultdict
 from itertools import takewhile
 from math import inf
 
+from querypulse.alerting.alert import INCIDENT
 from querypulse.alerting.alert_text import summary_of
+from querypulse.alerting.lifecycle import GROUP_SECONDS, GROUP_SIZE, Evaluated
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, WINDOW_FACTOR, Limits
 from querypulse.alerting.rules import driver_down, query_failed, query_flapping
 
@@ -19,7 +25,8 @@ from .driver import WHOLE_DRIVER, SimDriver
 from .promises import START_GRACE_SECONDS
 from .queries import SimQuery
 from .receivers import SimReceiver
-from .stage import Property, Violation, WorldView, is_up
+from .stage import TICK_SECONDS, Property, Violation, WorldView, is_up
+from .truth import Health
 
 OLD_SECONDS = START_GRACE_SECONDS + 10.0
 """Older than the window of a run that has not committed yet."""
@@ -32,6 +39,64 @@ POISON = "poison_batch"
 EARLIER = "in earlier processes"
 MOST_OF_OTHERS = 2
 """A stall in the process that planned the batch ends separately from one over restarts."""
+
+
+class Grouping(Property):
+    """Checks the alerts of failures that only their cause and their time can make one incident."""
+
+    def __init__(self, stage: WorldView) -> None:
+        super().__init__(stage)
+        self._whole_since: dict[SimDriver, float] = {}
+        """Since when a critical incident of a whole driver is open."""
+        self._names = Counter(query.name for query in stage.plan.queries)
+
+    def evaluated(self, driver: SimDriver, evaluated: Evaluated) -> None:
+        """Remember incidents of the whole driver."""
+        if any(one.query == WHOLE_DRIVER and one.is_critical for one in driver.handing.open):
+            self._whole_since.setdefault(driver, driver.time.now)
+        else:
+            self._whole_since.pop(driver, None)
+
+    def tick(self) -> None:
+        """Check the failures of each driver."""
+        for driver in self._stage.drivers.values():
+            failed = [query for query in driver.queries if self._is_plain(query, driver)]
+            grouped = {
+                driver.owners.get(alert.query, "")
+                for alert in driver.lifecycle.alerts
+                if alert.name == query_failed.NAME and INCIDENT in alert.annotations
+            }
+            causes = {query.failures[-1].cause for query in failed if query.key in grouped}
+            if len(causes) > 1:
+                raise Violation("P11", f"failures for {sorted(causes)} are one incident")
+            for query in failed:
+                self._check_together(query, failed, grouped)
+
+    def _check_together(self, first: SimQuery, failed: list[SimQuery], grouped: set[str]) -> None:
+        """Check that of those that fail with ``first`` at most one has an incident of its own."""
+        began, now = first.failures[-1], self._stage.time.now
+        last_at = began.at + GROUP_SECONDS - TICK_SECONDS
+        alike = [
+            query.key for query in failed
+            if query.failures[-1].cause == began.cause
+            and began.at <= query.failures[-1].at <= last_at
+        ]  # fmt: skip
+        is_free = self._whole_since.get(self.driver_of(first), inf) >= began.at
+        if len(alike) < GROUP_SIZE or not is_free or now < last_at + KNOWN_SECONDS:
+            return
+        alone = sorted({*alike} - grouped)
+        if len(alone) > 1:
+            raise Violation("P11", f"{alone} failed for one cause, each is an incident of its own")
+
+    def _is_plain(self, query: SimQuery, driver: SimDriver) -> bool:
+        """Whether it is dead of its only failure, which its driver knew of at once."""
+        if query.truth.health is not Health.DEAD or len(query.truth.episodes) != 1:
+            return False
+        if len(query.failures) != 1 or not query.failures[0].known:
+            return False
+        seen_from = max(driver.attached_at, driver.awake_since, driver.spark.paused_until)
+        is_seen = query.failures[0].at - seen_from >= KNOWN_SECONDS
+        return is_seen and query.spec.name is not None and self._names[query.spec.name] == 1
 
 
 class Looping(Property):

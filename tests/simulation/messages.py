@@ -42,7 +42,6 @@ class Open(msgspec.Struct):
     severity: str
     received_severity: str
     starts_at: float
-    acknowledged: bool = False
     words: str = ""
     """The newest summary."""
 

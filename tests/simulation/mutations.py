@@ -254,6 +254,8 @@ def _of_any_app(self: silences.Silence, alert: Any, wall: float) -> bool:
 HUNGRY = only(
     "dry", "restart", "hang", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,)
 )
+TOGETHER = only(around=("die together",), around_share=1.0, queries=(4, 6))
+APART = only(around=("die apart",), around_share=1.0, queries=(4, 6))
 UNREPORTED = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
 
 
@@ -353,7 +355,7 @@ OF_NOTIFYING = (
     Mutation("an error in one rule ends the evaluation", "P1|P8",
              EVALUATION.Stages, "note", _raises,
              plan=plan_of("a rule raises, and a query fails"), essential=True),
-    Mutation("a silent probe alone counts as a silent JVM", "P4|P5",
+    Mutation("a silent probe alone counts as a silent JVM", "P10",
              EVALUATION, "gather", _one_silent_query_is_a_silent_driver,
              plan=plan_of("a stalled query, and a probe that is refused for minutes: a page each time"), essential=True),
     Mutation("a failure that repeatedly recovers by itself notifies each time", "P5",
@@ -398,8 +400,17 @@ OF_NOTIFYING = (
     Mutation("a cut connection counts as delivered", "P1",
              Outbox, "failed", _doubt_is_success,
              only("die in outage", steps=(1,), minutes=(8.0,), outages=("cut before",)), essential=True),
-    Mutation("a firing alert sends two reminders a minute", "P5",
+    Mutation("a firing alert sends two reminders a minute", "P10",
              Lifecycle, "_present_open", _reminds_always, only("die", "stop"), essential=True),
+    Mutation("any alert that joins an open incident is news", "P10",
+             lifecycle, "_news", lambda alerts: frozenset((one.name, one.query) for one in alerts),
+             plan=plan_of("a query fails, restarts, and hangs while its incident is open: another page"), essential=True),
+    Mutation("queries that fail for different causes are one incident", "P11",
+             lifecycle, "cause_of", lambda _: "", APART, essential=True),
+    Mutation("queries that fail for one cause are incidents of their own", "P11",
+             lifecycle, "GROUP_SIZE", 1000, TOGETHER),
+    Mutation("a cause is shared for a tenth of a second", "P11",
+             lifecycle, "GROUP_SECONDS", 0.1, TOGETHER, 60),
     Mutation("a page is sent before the spool has stored it", "P3",
              spool.Spool, "write_ahead", lambda _: None,
              plan=plan_of("a process that is killed as it sends, before its spool has stored it"), essential=True),
@@ -512,7 +523,7 @@ IDENTITY = (
     Mutation("expect_stop excuses a namesake that ended before", "P1|P4",
              state.State, "expect_stop", _any_called,
              only("stop", "plan_stop", named=1.0, twins=1.0, steps=(4,)), 60, first=13),
-    Mutation("a late start event replaces a run that the probe sees running", "P1|P2|P3|P4|P5",
+    Mutation("a late start event replaces a run that the probe sees running", "P10",
              identity, "_is_older", _by_its_own_time,
              plan=plan_of("a late start event of a run that failed at once replaces the running one")),
     Mutation("the alert of unnamed queries resolves while one of them is starting", "P3",

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 STEPS = {
     "start": "the application starts the query",
-    "die": "its run fails with an exception (arg: the error)",
+    "die": "its run fails with an exception (arg: its class)",
     "fail_first": "the next run fails in its first milliseconds",
     "restart": "the application starts it again (arg 'new': with a new checkpoint)",
     "stop": "it is stopped without an announcement",
@@ -52,6 +52,14 @@ STEPS = {
     "boot": "the driver restarts",
     "late": "an event of a run long ago arrives (arg: how many runs ago, and which kind)",
 }
+
+
+CAUSES = (
+    "io.delta.exceptions.ConcurrentAppendException",
+    "java.lang.OutOfMemoryError",
+    "java.net.ConnectException",
+)
+"""Classes of exceptions; the first one unless a step names another."""
 
 
 class QuerySpec(msgspec.Struct, frozen=True):

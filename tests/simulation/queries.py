@@ -39,6 +39,8 @@ class Failed(msgspec.Struct, frozen=True):
     at: float
     batch: int | None
     known: bool
+    cause: str
+    """The class of its exception."""
 
 
 class SimQuery:

@@ -1,4 +1,4 @@
-"""P2 and P5: nobody is notified of a healthy query, and nobody is notified twice without news."""
+"""P2, P5 and P10: nobody is notified of a healthy query, twice, or after they acknowledged it."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ from .truth import CALM, OF_BATCH, Health
 BEFORE_SECONDS = 75.0
 """A problem up to this long before a notification explains it."""
 BLIND_SECONDS = 50.0
+ACKNOWLEDGED_SECONDS = 30.0
+"""A person acknowledges a page within this time, and sleeps."""
 REMINDER_SECONDS = 4 * 3600.0
 SIGNALS = frozenset({events_missing.NAME, monitoring_degraded.NAME})
 SLOW_FLAPS = 3
@@ -76,6 +78,10 @@ class Quiet(Property):
         super().__init__(stage)
         self._checked: dict[str, int] = {}
         self._received: dict[tuple[str, str, str, int, str], Notification] = {}
+        self._woken = {
+            one.name: dict[tuple[str, float | str], Notification]() for one in stage.receivers
+        }
+        """By receiver: the last page about each problem of a query, and in each incident."""
         self._resolved: dict[str, int] = {}
         self._vain: dict[tuple[str, str, float], dict[str, float]] = {}
         """By process: resolves of incidents that were never open, and their times."""
@@ -94,6 +100,7 @@ class Quiet(Property):
                 self._check_cause(receiver, one)
                 self._check_severity(receiver, one)
                 self._check_silence(receiver, one)
+                self._check_wakes(receiver, one)
                 self._check_news(receiver, one)
             self._checked[receiver.name] = len(receiver.notifications)
             self._check_resolves(receiver)
@@ -261,61 +268,115 @@ class Quiet(Property):
         unreported |= any(one.began_at < driver.born_at for one in query.truth.episodes)
         return unreported or driver.spark.context is not Context.RUNNING
 
+    def _check_wakes(self, receiver: SimReceiver, one: Notification) -> None:
+        """Check that a person who acknowledged a page, and sleeps, is woken only by news.
+
+        News is another incident of another problem, a failure, or what has become critical; another
+        alert is none. Alertmanager decides by itself what belongs together.
+        """
+        if one.severity != "critical" or receiver.kind == "alertmanager":
+            return
+        asleep_since = max(receiver.acknowledged_at, one.at - ACKNOWLEDGED_SECONDS)
+        woken, pages = False, self._woken[receiver.name]
+        read: dict[tuple[str, float | str], Notification] = {}
+        for query, name in self._queries_of(one):
+            problem, incident = (query.key, self._which(query, name, one)), (query.key, one.key)
+            before = pages.get(problem)
+            if before is None and name != driver_down.NAME:
+                before = self._in_open_incident(receiver, query, pages.get(incident))
+            read |= {problem: one, incident: one}
+            woken |= (
+                before is None
+                or before.at > asleep_since
+                or self._may_repeat(receiver, query, name, before, one)
+            )
+        pages |= read
+        if not woken and self._queries_of(one):
+            raise Violation(
+                "P10", f"{receiver.name} woke somebody who knew of it: {sorted(one.named)}"
+            )
+
+    @staticmethod
+    def _in_open_incident(
+        receiver: SimReceiver, query: SimQuery, before: Notification | None
+    ) -> Notification | None:
+        """The last page if its incident is still open, and the query has not failed since."""
+        if before is None or any(failed.at > before.at for failed in query.failures):
+            return None
+        held = receiver.open.get(before.key)
+        return before if held is not None and held.opened_at <= before.at else None
+
     def _check_news(self, receiver: SimReceiver, one: Notification) -> None:
         """Check that a lasting problem notifies once, unless there is a reason to notify again."""
         fresh, again = False, []
-        for key, name in one.named:
-            query = self._stage.queries.get(key)
-            if query is None:
-                continue
-            began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
-            aways = self._aways[query.spec.driver]
-            which: float = aways if name == driver_down.NAME else began[-1] if began else -1
-            if name == streaming_input_missing.NAME:
-                # Another problem suppresses it, and a new process counts from its own start: both end it.
-                ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
-                born_at = self.driver_of(query).born_at
-                which = max(query.fed_at, born_at, *ends)
-            if name == query_stopped.NAME and query.spec.name is None:
-                # Nothing shows which run follows a run without a name: each stop is a new problem.
-                which = sum(run.ended_at <= one.at for run in query.runs)
+        for query, name in self._queries_of(one):
+            which = self._which(query, name, one)
             # A warning that becomes critical is news.
-            mark = (receiver.name, key, name, which, one.severity)
+            mark = (receiver.name, query.key, name, which, one.severity)
             before = self._received.get(mark)
             self._received[mark] = one
-            late = which > 0 and before is not None and before.at < receiver.is_up_from
-            earlier = [query.truth.episodes[n] for n in began[-2:-1]]
-            late |= any(not is_up(receiver, one.began_at) for one in earlier)
-            # A message that an outage delayed is about the problem before this one.
-            # A run whose start was lost, or came before the attach, has no name until a poll shows it.
-            nameless = query.spec.name is not None and (
-                (is_of_unnamed(one.key) and self._was_nameless(query))
-                or (before is not None and is_of_unnamed(before.key))
-            )
-            silenced = before is not None and self._stage.silences.covered(
-                query.spec, name, before.at, one.at
-            )
-            reported = late or silenced or nameless
-            reported |= before is not None and self._has_moved(receiver, before, one)
-            reported |= before is not None and self._outlasts_driver(
-                receiver, query, name, before, one
-            )
-            reported |= before is not None and self._failed_again(receiver, query, before, one)
-            if before is not None and name in OF_BATCHES:
-                reported |= self._was_replaced(receiver, key, before, one)
-            # A rejected alert is sent again when it has ended, and by then another problem lasts.
-            reported |= before is not None and before.starts_at < one.starts_at and any(
-                other.at < before.at and (key, name) in other.named for other in receiver.rejected
-            )  # fmt: skip
-            if before is None or reported or self._is_excused(receiver, before, one):
+            if before is None or self._may_repeat(receiver, query, name, before, one):
                 fresh = True
             else:
-                again.append((key, name))
+                again.append((query.key, name))
         if again and not fresh:
             raise Violation(
                 "P5", f"{receiver.name} notified again of the same problem: {sorted(again)}"
             )
         self._check_slow_flapping(receiver, one)
+
+    def _queries_of(self, one: Notification) -> list[tuple[SimQuery, str]]:
+        """The queries that it names, each with the name of its alert."""
+        queries = self._stage.queries
+        return [(queries[key], name) for key, name in one.named if key in queries]
+
+    def _which(self, query: SimQuery, name: str, one: Notification) -> float:
+        """Which of the problems of the query a notification is about."""
+        began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
+        if name == driver_down.NAME:
+            return self._aways[query.spec.driver]
+        if name == streaming_input_missing.NAME:
+            # Another problem suppresses it, and a new process counts from its own start: both end it.
+            ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
+            return max(query.fed_at, self.driver_of(query).born_at, *ends)
+        if name == query_stopped.NAME and query.spec.name is None:
+            # Nothing shows which run follows a run without a name: each stop is a new problem.
+            return sum(run.ended_at <= one.at for run in query.runs)
+        return began[-1] if began else -1
+
+    def _may_repeat(
+        self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
+        one: Notification,
+    ) -> bool:  # fmt: skip
+        """Whether there is a reason to notify of the same problem again."""
+        # A message that an outage delayed is about the problem before this one.
+        late = self._which(query, name, one) > 0 and before.at < receiver.is_up_from
+        begins = [other.began_at for other in query.truth.episodes if other.began_at <= one.at]
+        late |= any(not is_up(receiver, began_at) for began_at in begins[-2:-1])
+        # A run whose start was lost, or came before the attach, has no name until a poll shows it.
+        nameless = query.spec.name is not None and (
+            (is_of_unnamed(one.key) and self._was_nameless(query)) or is_of_unnamed(before.key)
+        )
+        # A rejected alert is sent again when it has ended, and by then another problem lasts.
+        rejected = before.starts_at < one.starts_at and any(
+            other.at < before.at and (query.key, name) in other.named for other in receiver.rejected
+        )
+        return (
+            late
+            or nameless
+            or rejected
+            or any(
+                # What is silenced meanwhile is no part of the incident that people know.
+                key == query.key
+                and self._stage.silences.covered(query.spec, said, before.at, one.at)
+                for key, said in (*before.named, (query.key, name))
+            )
+            or self._has_moved(receiver, before, one)
+            or self._outlasts_driver(receiver, query, name, before, one)
+            or self._failed_again(receiver, query, before, one)
+            or (name in OF_BATCHES and self._was_replaced(receiver, query.key, before, one))
+            or self._is_excused(receiver, before, one)
+        )
 
     @staticmethod
     def _has_moved(receiver: SimReceiver, before: Notification, one: Notification) -> bool:

@@ -52,6 +52,7 @@ class SimReceiver:
         """Until when it answered 410: messages tried by then may wait for an hour."""
         self.is_up_from = float("-inf")
         """From when on every delivery that had to wait has been retried."""
+        self.acknowledged_at = float("-inf")
         self.poison_next = False
         """Whether it rejects the next message for good."""
         self.rejected: list[Rejected] = []
@@ -158,9 +159,8 @@ class SimReceiver:
         return left_open(alerts, incident.labels, wall)
 
     def acknowledge(self) -> None:
-        """Acknowledge all open incidents."""
-        for one in self.open.values():
-            one.acknowledged = True
+        """Somebody acknowledges all open incidents, and sleeps."""
+        self.acknowledged_at = self._time.now
 
     def lapse(self) -> None:
         """Expire alerts that were not posted for long, like Alertmanager."""

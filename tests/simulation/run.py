@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .plan import QuerySpec
+from .plan import CAUSES, QuerySpec
 from .queries import Failed, SimQuery, identity
 from .truth import LIVES, Health
 
@@ -124,13 +124,12 @@ class Run:
     def _fail_before_any_batch(self) -> None:
         self.fail("Cannot find the checkpoint", in_batch=False)
 
-    def fail(self, text: str, *, in_batch: bool = True) -> None:
-        """End the run with an exception, in its batch or before any."""
+    def fail(self, text: str, cause: str = CAUSES[0], *, in_batch: bool = True) -> None:
+        """End the run with an exception of the class ``cause``, in its batch or before any."""
         batch = self.batch_id if in_batch else None
-        java = "io.delta.exceptions.ConcurrentAppendException"
-        self._end(f"{java}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
+        self._end(f"{cause}: {text}\n\tat org.apache.spark.X.y(X.scala:1)", Health.DEAD)
         reported = self._spark.reports(self.spec.key)
-        self.query.failures.append(Failed(self._spark.time.now, batch, reported))
+        self.query.failures.append(Failed(self._spark.time.now, batch, reported, cause))
 
     def die_of_context(self, health: Health) -> None:
         """End the run like a busy one whose SparkContext stops."""

@@ -230,6 +230,11 @@ SCENARIOS = (
         horizon=4200.0,
     ),
     _scenario(
+        "P10", "a query fails, restarts, and hangs while its incident is open: another page",
+        (replace(A, recovers=2.0), B), Step(60, "die", "a"), Step(70, "hang", "a", 200.0),
+        setup=Setup(("webhook",)),
+    ),
+    _scenario(
         "P5", "the same in a new process each time, with a spool",
         (replace(A, every=20.0, takes=2.0),),
         *(step for n in range(4) for step in (

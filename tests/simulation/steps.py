@@ -9,7 +9,7 @@ from querypulse.listener.event_reader import ExpectStop
 from querypulse.listener.probe import Context
 from querypulse.listener.state.state import has_name
 
-from .plan import Step
+from .plan import CAUSES, Step
 from .queries import SimQuery
 from .run import Run
 from .truth import Health
@@ -63,7 +63,7 @@ def _run(driver: SimDriver, query: SimQuery) -> Run | None:
 def _die(driver: SimDriver, query: SimQuery, step: Step) -> None:
     run = _run(driver, query)
     if run is not None:
-        run.fail(step.arg or "Files were added")
+        run.fail("Files were added", step.arg or CAUSES[0])
 
 
 def _fail_first(_: SimDriver, query: SimQuery, __: Step) -> None:

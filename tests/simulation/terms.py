@@ -64,11 +64,12 @@ class Terms(msgspec.Struct, frozen=True):
         ("app_stops", 0.5), ("delay all", 0.7), ("drop all", 0.5), ("context_dies", 0.5),
         ("silence all", 0.5), ("poison", 1.0), ("raise", 0.5), ("terminate", 0.5),
         ("die together", 1.5), ("no_executors", 0.7), ("kill_within", 1.0),
+        ("die apart", 1.0),
     )  # fmt: skip
 
 
 PLAIN = Terms(
     every=(1.0, 2.0, 5.0, 10.0, 20.0), real_time=0.0, polls=(0.0,), dated=0.0, apart=0.0,
-    jumps_back=0.0, late_kinds=("idle",), twins_end=False,
+    jumps_back=0.0, late_kinds=("idle",), twins_end=False, around=Terms().around[:-1],
 )  # fmt: skip
 """Without what was added later: it would change the plans of older seeds."""

@@ -18,7 +18,7 @@ from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
 from .driver import SimDriver, SimGuard
 from .feeding import Feeding
-from .looping import Looping
+from .looping import Grouping, Looping
 from .outside import SimWatch
 from .plan import Plan, Step
 from .queries import SimQuery
@@ -73,7 +73,7 @@ class World:
         self._log = log
         self._properties: list[Property] = [
             Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
-            Feeding(self), Looping(self),
+            Feeding(self), Looping(self), Grouping(self),
         ]  # fmt: skip
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,
