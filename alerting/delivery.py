@@ -8,56 +8,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
 from functools import partial
-
-import msgspec
 
 from ..core.guard import Guard
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Loop
 from .alert import Incident
-from .finding import WHOLE_DRIVER
 from .outbox import Outbox, OutboxRow
-from .receivers.receiver import DeliveryError, Receiver
+from .receivers.receiver import DeliveryError, Receiver, Route
 from .spool import Spool
 
 log = logging.getLogger("querypulse")
 
 POLL_SECONDS = 5.0
 """How often a receiver that needs repetition is checked."""
-
-
-class Route(msgspec.Struct, frozen=True):
-    """The incidents that one receiver gets, and its fallback.
-
-    ``queries`` are name patterns; an alert of the whole driver always matches. ``match`` has a
-    pattern for each label that an incident must have. A receiver without ``severities`` is only a
-    fallback. ``fallback`` names the receiver that also gets incidents
-    that were not taken ``fallback_after_seconds`` after they were queued.
-    """
-
-    severities: tuple[str, ...] = ("critical", "warning")
-    queries: tuple[str, ...] = ("*",)
-    match: dict[str, str] = {}
-    fallback: str | None = None
-    fallback_after_seconds: float = 60.0
-
-    def takes(self, incident: Incident) -> bool:
-        """Whether the route matches the incident or one of its alerts."""
-        if incident.severity not in self.severities or not self._has_labels(incident):
-            return False
-        queries = [alert.query for alert in incident.alerts] or [incident.query]
-        return any(map(self._matches, queries))
-
-    def _has_labels(self, incident: Incident) -> bool:
-        return all(
-            name in incident.labels and fnmatchcase(incident.labels[name], pattern)
-            for name, pattern in self.match.items()
-        )
-
-    def _matches(self, query: str) -> bool:
-        return query == WHOLE_DRIVER or any(fnmatchcase(query, pattern) for pattern in self.queries)
 
 
 # -- delivery ---------------------------------------------------------------------------------

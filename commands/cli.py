@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 from ..core.installed import VERSION, NotInstalledError, require_spark
 from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch_off, switch_on
-from ..launch.process import LaunchError, launcher, run_job
+from ..launch.launcher import LaunchError, launcher_script, run_job
 from ..replay.command import ReplayRequest, add_arguments, replay
 from ..replay.log_files import ReplayError
 from ..settings.settings import SettingsError
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show_launcher() -> int:
-    sys.stdout.write(f"{launcher()}\n")
+    sys.stdout.write(f"{launcher_script()}\n")
     return 0
 
 

@@ -1,18 +1,102 @@
-"""What spark-submit runs: ``spark-submit $(querypulse launcher) job.py ARGS...``."""
+"""Starts the job's own Python, which imports ``launch/boot/sitecustomize.py`` at its start.
+
+It replaces the present process, so exit code, output, signals and ``__main__`` are plain Python's.
+spark-submit runs this file as a script: ``spark-submit $(querypulse launcher) job.py ARGS...``.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
+from typing import NoReturn
+
+# As site.py writes the entries of sys.path, also inside an archive.
+HERE = Path(os.path.abspath(__file__)).parent  # noqa: PTH100 - it must not resolve links
+BOOT = str(HERE / "boot")
+_STARTED_WITH = Path("/proc/self/environ")
+USAGE = "name it: job.py ARGS..., or -m MODULE ARGS..."
+
+
+class LaunchError(Exception):
+    """The job cannot be started; the message says why."""
+
+
+def run_job(arguments: Sequence[str]) -> NoReturn:
+    """Become ``python ARGUMENTS``, which attaches to the job's SparkSession.
+
+    Raises:
+        LaunchError: ``arguments`` name no job, or Python cannot be started.
+
+    """
+    check_job(arguments)
+    if not sys.executable:
+        raise LaunchError("this Python does not know its own program")
+    command = [sys.executable, *arguments]
+    try:
+        os.execve(sys.executable, command, environment_of(_uncoerced(os.environ)))  # noqa: S606 - no shell
+    except OSError as error:
+        raise LaunchError(f"cannot start {sys.executable}: {error.strerror}") from None
+
+
+def check_job(arguments: Sequence[str]) -> None:
+    """Require a script or ``-m`` and a module.
+
+    Raises:
+        LaunchError: there is none.
+
+    """
+    first = arguments[0] if arguments else ""
+    if first == "-m":
+        if not arguments[1:2]:
+            raise LaunchError(f"-m needs the name of a module; {USAGE}")
+    elif not first:
+        raise LaunchError(f"the job is missing; {USAGE}")
+    elif first.startswith("-"):
+        raise LaunchError(f"the job is missing before {first}; {USAGE}")
+
+
+def environment_of(environment: Mapping[str, str], boot: str = BOOT) -> dict[str, str]:
+    """The environment of the job's Python: our folder is first on ``PYTHONPATH``."""
+    path = environment.get("PYTHONPATH")
+    return {**environment, "PYTHONPATH": f"{boot}{os.pathsep}{path}" if path else boot}
+
+
+def _uncoerced(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment without the ``LC_CTYPE`` that Python sets for itself (PEP 538).
+
+    With it, the job's Python would not be in UTF-8 mode where plain Python is.
+    """
+    try:
+        began = _STARTED_WITH.read_bytes().split(b"\0")
+    except OSError:
+        return dict(environment)
+    coerced = not any(entry.startswith(b"LC_CTYPE=") for entry in began)
+    return {name: text for name, text in environment.items() if name != "LC_CTYPE" or not coerced}
+
+
+def launcher_script() -> Path:
+    """The script for spark-submit.
+
+    Raises:
+        LaunchError: querypulse is imported from an archive, which spark-submit cannot run.
+
+    """
+    script = HERE / "launcher.py"
+    if not script.is_file():
+        raise LaunchError(f"{script} is not a file: install querypulse, or extract the archive")
+    return script
 
 
 def main() -> int:
-    """Run the job; returns 2 if no job is named."""
+    """Run the job that the arguments name; returns 2 if they name none."""
     # spark-submit runs this file, or a copy of it, as a script outside the package.
-    process = import_module("querypulse.launch.process")
+    ours = import_module("querypulse.launch.launcher")
     try:
-        process.run_job(sys.argv[1:])
-    except process.LaunchError as error:
+        ours.run_job(sys.argv[1:])
+    except ours.LaunchError as error:
         sys.stderr.write(f"querypulse: launcher: {error}\n")
     return 2
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from ..alerting.delivery import Route
 from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers.receiver import (
     HttpOptions,
@@ -19,6 +18,7 @@ from ..alerting.receivers.receiver import (
     ReceiverContext,
     ReceiverSettings,
     ReceiverType,
+    Route,
 )
 from ..alerting.receivers.registry import RECEIVER_TYPES, type_of
 from ..core.guard import Guard
@@ -167,12 +167,7 @@ def receivers(settings: Settings) -> list[Receiver]:
 
 def routes(settings: Settings) -> dict[str, Route]:
     """Which alerts go to each receiver, by the receiver's name."""
-    return {
-        one.given.name: Route(
-            **{name: getattr(one.given, name) for name in Route.__struct_fields__}
-        )
-        for one in configured(settings)
-    }
+    return {one.given.name: one.given for one in configured(settings)}
 
 
 def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from urllib.parse import unquote
 
 import msgspec
@@ -172,6 +173,7 @@ Conf = Callable[[str], str | None]
 Redact = Callable[[str], str]
 ERROR_CLASS = "error_class"
 """The evidence that is kept when everything else must be withheld."""
+KEPT_TEXTS = 4096
 
 
 class Redacting:
@@ -200,8 +202,7 @@ class Redacting:
 
     def __call__(self, evaluation: Evaluation) -> Evaluation:
         """Redact all texts of findings and health; reads no file."""
-        with self._repeated as text:
-            return redacted(evaluation, text)
+        return redacted(evaluation, self._repeated)
 
     @property
     def reads_files(self) -> bool:
@@ -228,7 +229,8 @@ class Redacting:
         parts = [part for value in self._values for part in secret_parts(value)]
         redactor = session_redactor(self._conf.get, secrets=parts, patterns=self._patterns)
         self._text = redactor.text
-        self._repeated = RepeatedTexts(redactor.text)
+        # The failures of an hour ago are in every evaluation.
+        self._repeated = lru_cache(KEPT_TEXTS)(redactor.text)
 
 
 def _require_usable(patterns: Sequence[str]) -> None:
@@ -237,32 +239,6 @@ def _require_usable(patterns: Sequence[str]) -> None:
         if problem:
             # The pattern is not shown: it may contain the secret that it hides.
             raise SettingsError(f"setting 'redact_patterns', at [{position}]: {problem}")
-
-
-class RepeatedTexts:
-    """A context manager around each evaluation: its texts are redacted once.
-
-    The failures of an hour ago are in every evaluation; only what is new takes time. What the
-    latest evaluation did not contain is forgotten.
-    """
-
-    def __init__(self, redact: Redact) -> None:
-        self._redact = redact
-        self._latest: dict[str, str] = {}
-        self._current: dict[str, str] = {}
-
-    def __enter__(self) -> Redact:
-        return self._text
-
-    def __exit__(self, *_: object) -> None:
-        self._latest, self._current = self._current, {}
-
-    def _text(self, text: str) -> str:
-        clean = self._current.get(text, self._latest.get(text))
-        if clean is None:
-            clean = self._redact(text)
-        self._current[text] = clean
-        return clean
 
 
 def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:

@@ -15,7 +15,7 @@ import threading
 import weakref
 from _thread import allocate_lock, start_new_thread
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -28,7 +28,7 @@ from ..core.guard import Guard
 from ..core.redaction import RedactedLog
 from ..core.text import duration
 from ..core.threads import Deadline
-from ..exporter.status import QueryStatus, Status, status
+from ..exporter.status import Status, status
 from ..listener.spark.event_queue import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
@@ -619,31 +619,16 @@ def notebook_page(status: Status, url: str | None) -> str:
     alerts: dict[str, list[str]] = defaultdict(list)
     for alert in status.alerts:
         alerts[alert.labels["query"]].append(alert.labels["alertname"])
-    shown = {query.name for query in status.queries}
-    others = sorted({name for query in alerts.keys() - shown for name in alerts[query]})
-    queries = sorted(status.queries, key=lambda query: query.name not in alerts)
-    left_out = len(queries) - MAX_ROWS
-    parts = [_title(status.app, url), _table(queries[:MAX_ROWS], alerts)]
-    parts += [f"<p>and {left_out} more</p>"] if left_out > 0 else []
-    parts += [f"<p>other alerts: {escape(', '.join(others))}</p>"] if others else []
-    return f"<div>{''.join(parts)}</div>"
-
-
-def _title(app: str, url: str | None) -> str:
+    rows = [("query", "state", "reason", "last commit", "alerts")]
+    for query in sorted(status.queries, key=lambda query: query.name not in alerts):
+        age = query.last_commit_age_seconds
+        commit = "" if age is None else f"{duration(age)} ago"
+        own = ", ".join(alerts.pop(query.name, []))
+        rows.append((query.name, query.state, query.reason, commit, own))
+    left_out = len(rows) - 1 - MAX_ROWS
+    rows[1 + MAX_ROWS :] = [(f"and {left_out} more", "", "", "", "")] if left_out > 0 else []
+    rows += [(name, "", "", "", ", ".join(own)) for name, own in alerts.items()]
+    cells = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
+    table = "".join(f"<tr>{row}</tr>" for row in cells)
     link = f' · <a href="{escape(url)}">{escape(url)}</a>' if url else ""
-    return f"<p><b>querypulse</b> {escape(app)}{link}</p>"
-
-
-def _table(queries: Iterable[QueryStatus], alerts: Mapping[str, list[str]]) -> str:
-    heads = ("query", "state", "reason", "last commit", "alerts")
-    head = "".join(f"<th>{text}</th>" for text in heads)
-    rows = [_row(query, alerts.get(query.name, [])) for query in queries]
-    body = "".join(rows) or f'<tr><td colspan="{len(heads)}">no query yet</td></tr>'
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-
-
-def _row(query: QueryStatus, alerts: list[str]) -> str:
-    age = query.last_commit_age_seconds
-    commit = "" if age is None else f"{duration(age)} ago"
-    cells = (query.name, query.state, query.reason, commit, ", ".join(alerts))
-    return f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in cells)}</tr>"
+    return f"<div><p><b>querypulse</b> {escape(status.app)}{link}</p><table>{table}</table></div>"

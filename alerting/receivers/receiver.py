@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from fnmatch import fnmatchcase
 from functools import cache
 from ipaddress import ip_address
 from typing import (
@@ -26,6 +27,7 @@ from msgspec import Meta
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ..alert import Incident
+from ..finding import WHOLE_DRIVER
 
 # -- receiver ---------------------------------------------------------------------------------
 # The contract between deliveries and receivers.
@@ -286,19 +288,40 @@ def _declared(kind: Any) -> Holds | None:
     return next((one for one in inner if one is not None), None)
 
 
-class ReceiverSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The settings that every receiver has."""
+class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The incidents that a receiver gets, and its fallback."""
 
-    name: _Name
     severities: tuple[Severity, ...] = ("critical", "warning")
     """Empty if it is only the fallback of other receivers."""
     queries: tuple[Text, ...] = ("*",)
     """Name patterns of its queries. Alerts about the whole driver are always sent."""
     match: dict[_MatchName, Text] = msgspec.field(default_factory=dict)
-    """A pattern for each label that an alert must have. Example: `{team = "payments"}`"""
+    """A pattern for each label that an incident must have. Example: `{team = "payments"}`"""
     fallback: Text | None = None
-    """The receiver that gets an alert when this one has not accepted it in time."""
+    """The receiver that also gets an incident which this one has not accepted in time."""
     fallback_after_seconds: Annotated[float, Meta(ge=0)] = 60.0
+
+    def takes(self, incident: Incident) -> bool:
+        """Whether the route matches the incident or one of its alerts."""
+        if incident.severity not in self.severities or not self._has_labels(incident):
+            return False
+        queries = [alert.query for alert in incident.alerts] or [incident.query]
+        return any(map(self._matches, queries))
+
+    def _has_labels(self, incident: Incident) -> bool:
+        return all(
+            name in incident.labels and fnmatchcase(incident.labels[name], pattern)
+            for name, pattern in self.match.items()
+        )
+
+    def _matches(self, query: str) -> bool:
+        return query == WHOLE_DRIVER or any(fnmatchcase(query, pattern) for pattern in self.queries)
+
+
+class ReceiverSettings(Route, frozen=True, kw_only=True):
+    """The settings that every receiver has."""
+
+    name: _Name
 
 
 class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ import querypulse
 from querypulse import Settings, SettingsError
 from querypulse.commands import cli
 from querypulse.exporter import pages
-from querypulse.launch import process, startup
+from querypulse.launch import launcher, startup
 from querypulse.listener.spark import jvm
 from querypulse.settings import links
 assert sys.argv[1] in querypulse.__file__, querypulse.__file__
@@ -40,8 +40,8 @@ assert "StreamingQueryFailed" in links.runbook("StreamingQueryFailed")
 assert "StreamingQueryFailed" in links.next_steps()
 startup.start()
 try:
-    process.launcher()
-except process.LaunchError as error:
+    launcher.launcher_script()
+except launcher.LaunchError as error:
     print(error)
 assert cli.main(["dashboards", "export", sys.argv[2]]) == 0
 cli.main(["run", sys.argv[3], "word"])

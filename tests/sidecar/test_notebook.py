@@ -1,120 +1,63 @@
-"""A notebook shows a sidecar as a table of its queries: escaped, bounded, the unhealthy first."""
+"""What a notebook shows for a sidecar."""
 
 from __future__ import annotations
 
 import re
-from html.parser import HTMLParser
 
 import pytest
+from msgspec.structs import replace
+from support.published_states import full_published, published
+from support.story import Story
 
-from querypulse.exporter.status import AlertStatus, QueryStatus, Status
+from querypulse.exporter.status import status
 from querypulse.sidecar import Settings, Sidecar
 from querypulse.sidecar.sidecar import MAX_ROWS, notebook_page
 
 
-def query(name, **values):
-    blank = dict.fromkeys(QueryStatus.__struct_fields__)
-    return QueryStatus(**{**blank, "name": name, "state": "running", "reason": "", **values})
+def rows(shown, url=None):
+    """The text of each row but the first."""
+    page = notebook_page(status(shown), url)
+    return [re.findall("<td>(.*?)</td>", row) for row in page.split("<tr>")[2:]]
 
 
-def alert(query, alertname="StreamingQueryFailed"):
-    return AlertStatus(
-        {"query": query, "alertname": alertname}, {}, "2026-11-24T00:00:00.000+00:00"
-    )
+def test_unhealthy_queries_come_first_with_reason_age_and_alerts():
+    dead, busy, absent = rows(full_published())
 
-
-def shown(*queries, alerts=(), url=None, app="orders"):
-    blank = dict.fromkeys(Status.__struct_fields__)
-    return notebook_page(Status(**{**blank, "app": app, "queries": queries, "alerts": alerts}), url)
-
-
-class Cells(HTMLParser):
-    """The text of each ``td``, and the elements that are open at the end."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.cells, self.open, self.tags = [], [], set()
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.open.append(tag)
-        self.tags.add(tag)
-        if tag == "td":
-            self.cells.append("")
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open[-1:] == ["td"]:
-            self.cells[-1] += data
-
-
-def cells(text):
-    parsed = Cells(text)
-    assert parsed.open == []
-    return parsed.cells
-
-
-def test_a_row_has_state_reason_age_and_alerts():
-    gold = query("gold", state="failed", reason="boom", last_commit_age_seconds=70.0)
-
-    assert cells(shown(gold, alerts=(alert("gold"), alert("gold", "StreamingQueryFlapping")))) == [
-        "gold",
-        "failed",
-        "boom",
-        "70 s ago",
-        "StreamingQueryFailed, StreamingQueryFlapping",
-    ]
-
-
-def test_what_is_not_there_is_empty():
-    assert cells(shown(query("gold"))) == ["gold", "running", "", "", ""]
-    assert cells(shown()) == ["no query yet"]
-
-
-def test_the_unhealthy_come_first_and_the_order_stays():
-    text = shown(query("a"), query("b"), query("c"), query("d"), alerts=(alert("d"), alert("b")))
-
-    assert cells(text)[::5] == ["b", "d", "a", "c"]
+    assert dead[:2] == ["dead", "failed"]
+    assert dead[3:] == ["", "StreamingQueryFailed"]
+    assert busy == ["busy", "running", "", "30 s ago", ""]
+    assert absent[0] == "absent"
 
 
 def test_text_is_escaped():
-    evil = '"><script>alert(1)</script>&'
-    text = shown(
-        query(evil, reason=evil, state=evil),
-        alerts=(alert(evil, evil), alert("*", evil)),
-        url=f"http://h/{evil}",
-        app=evil,
-    )
+    shown = replace(published(Story().started("<script>", at=0)), app="<b>&")
+    page = notebook_page(status(shown), "http://h/?a=1&b=2")
 
-    assert cells(text)[:3] == [evil] * 3
-    assert Cells(text).tags <= {
-        "div", "p", "b", "a", "table", "thead", "tbody", "tr", "th", "td"
-    }  # fmt: skip
+    assert "<script>" not in page
+    assert "&lt;b&gt;&amp;" in page
+    assert 'href="http://h/?a=1&amp;b=2"' in page
 
 
-def test_rows_are_bounded():
-    text = shown(*(query(f"q{number}") for number in range(MAX_ROWS + 7)))
+def test_rows_are_bounded_and_alerts_of_the_driver_follow():
+    story = Story()
+    for number in range(MAX_ROWS + 3):
+        story.started(f"q{number}", at=0)
+    shown = published(story)
+    (alert,) = full_published().alerts
+    driver = replace(alert, labels={**alert.labels, "query": "*"})
+    *queries, more, last = rows(replace(shown, alerts=(driver,)))
 
-    assert len(cells(text)) == MAX_ROWS * 5
-    assert "and 7 more" in text
-    assert "more" not in shown(*(query(f"q{number}") for number in range(MAX_ROWS)))
-
-
-def test_alerts_of_the_whole_driver_follow_the_table():
-    text = shown(query("a"), alerts=(alert("*", "StreamingDriverDown"), alert("a")))
-
-    assert re.search(r"other alerts: StreamingDriverDown</p>", text)
-    assert "other alerts" not in shown(query("a"), alerts=(alert("a"),))
+    assert len(queries) == MAX_ROWS
+    assert more[0] == "and 3 more"
+    assert (last[0], last[-1]) == ("*", "StreamingQueryFailed")
 
 
 @pytest.mark.usefixtures("clean_environment")
-def test_a_sidecar_that_watches_nothing_says_so():
-    sidecar = Sidecar(Settings())
-    assert "not started" in sidecar._repr_html_()
-    assert repr(sidecar) == "<Sidecar not started>"
-
+def test_sidecar_that_watches_nothing_says_so():
+    sidecar = Sidecar(Settings(http_port=-1))
+    assert (repr(sidecar), "not started" in sidecar._repr_html_()) == (
+        "<Sidecar not started>",
+        True,
+    )
     sidecar.close()
-    assert "closed" in sidecar._repr_html_()
-    assert repr(sidecar) == "<Sidecar closed>"
+    assert (repr(sidecar), "closed" in sidecar._repr_html_()) == ("<Sidecar closed>", True)
