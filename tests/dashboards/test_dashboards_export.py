@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from support.repository import ROOT
-from support.wheel import build_wheel, run_python
 
 from querypulse.commands import cli, export_dashboards
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
@@ -203,15 +202,6 @@ def test_force_overwrites_changed_files(export, changed):
     assert len(output.splitlines()) == 4
 
 
-def test_only_the_first_of_many_changed_files_are_named(export, tmp_path):
-    export(tmp_path)
-    for path in (tmp_path / "runbooks").iterdir():
-        path.write_text("ours\n")
-    count = len(list((tmp_path / "runbooks").iterdir()))
-
-    assert_refused(export(tmp_path), f"and {count - export_dashboards.NAMED} more")
-
-
 def in_the_way(folder, name):
     """Put an obstacle where the command writes; returns the expected text of the error."""
     target = folder / "runbooks" / "StreamingQueryFailed.md"
@@ -257,10 +247,6 @@ def test_obstacle_is_left_as_it_is(export, tmp_path, obstacle, force):
     assert content(tmp_path) == before
 
 
-def test_folder_that_cannot_be_created_is_reported_in_one_line(export):
-    assert_refused(export("/proc/stack"), "/proc/stack")
-
-
 def test_unwritable_folder_is_reported_before_anything_is_written(export, tmp_path, monkeypatch):
     (tmp_path / "runbooks").mkdir()
     allowed = os.access
@@ -294,24 +280,6 @@ def test_full_disk_leaves_no_partial_file_and_exits_with_1(export, tmp_path, mon
     assert all(committed()[name] == data for name, data in content(tmp_path).items())
 
 
-def test_wrong_arguments_exit_with_2(capsys):
-    for arguments in ([], ["export"], ["import", "x"], ["export", "a", "b"]):
-        with pytest.raises(SystemExit) as left:
-            cli.main(["dashboards", *arguments])
-
-        assert left.value.code == USAGE_ERROR, arguments
-        assert "querypulse" in capsys.readouterr().err, arguments
-
-
-def test_wrong_setting_is_rejected_before_anything_is_written(export, tmp_path, monkeypatch):
-    monkeypatch.setenv("QUERYPULSE_COLOUR", "1")
-    code, output, errors = export(tmp_path / "stack")
-
-    assert (code, output) == (USAGE_ERROR, "")
-    assert "colour" in errors
-    assert not (tmp_path / "stack").exists()
-
-
 def test_runbook_address_that_would_break_a_file_is_rejected(export, tmp_path, monkeypatch):
     for address in BROKEN_ADDRESSES:
         monkeypatch.setenv("QUERYPULSE_RUNBOOK_BASE_URL", address)
@@ -321,23 +289,3 @@ def test_runbook_address_that_would_break_a_file_is_rejected(export, tmp_path, m
         assert "setting 'runbook_base_url'" in errors, address
         assert "hidden" not in errors, address
         assert not (tmp_path / "stack").exists(), address
-
-
-# -- the wheel ------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_built_wheel_exports_the_same_files_without_the_checkout(tmp_path):
-    site = tmp_path / "site"
-    wheel = build_wheel(tmp_path)
-    run_python("-m", "pip", "install", "--quiet", "--no-deps", "--target", site, wheel)
-    run_python(
-        "-c",
-        f"import sys; sys.path.insert(0, {str(site)!r});"
-        "from querypulse.commands.cli import main; import querypulse.dashboards as shipped;"
-        f"assert shipped.__file__.startswith({str(site)!r}), shipped.__file__;"
-        f"sys.exit(main(['dashboards', 'export', {str(tmp_path / 'stack')!r}]))",
-    )
-
-    assert content(tmp_path / "stack") == committed()
-    assert (site / "querypulse" / "alerting" / "receivers" / "webhook.schema.json").is_file()

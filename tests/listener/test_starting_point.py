@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.clock import Clock
-from support.log_reader_harness import LogReaderHarness, continuous
-from support.storage import MemoryCheckpoint
-from support.story import run
 
-from querypulse.listener.checkpoints import StartingPoints
-from querypulse.listener.commit_log import StartingPoint, Written, starting_point, times_in
+from querypulse.listener.commit_log import Written, starting_point
 
 WALL = 1_800_000_000.0
 

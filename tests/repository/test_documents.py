@@ -26,21 +26,35 @@ import pytest
 import standardwebhooks
 import yaml
 from support.published_states import full_published
-from support.repository import ROOT, evidence_of, families, fenced, files, markdown, runbooks
+from support.repository import (
+    ROOT,
+    evidence_of,
+    families,
+    fenced,
+    files,
+    markdown,
+    own_alerts,
+    prometheus_rules,
+    runbooks,
+)
 
 import querypulse
 from querypulse.alerting import outbox
+from querypulse.alerting.alert_text import alert_of
+from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers import email, http
 from querypulse.commands import cli, exit_code
+from querypulse.core.states import QueryState
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.server import HEAD_SECONDS
 from querypulse.exporter.status import Status, status
 from querypulse.listener.sources import reader
 from querypulse.listener.state import state
 from querypulse.settings import silencing
+from querypulse.settings.links import guidance
 from querypulse.settings.loading import NO_SETTINGS, SPARK_PREFIX, load_settings
 from querypulse.settings.receivers import receivers, routes
-from querypulse.settings.settings import TYPES, Settings, check_value
+from querypulse.settings.settings import DEFAULT_RUNBOOKS, TYPES, Settings, check_value
 from querypulse.sidecar.sidecar import EXIT_SECONDS
 
 if sys.version_info >= (3, 11):
@@ -367,6 +381,27 @@ def test_generated_page_of_settings_is_current(tmp_path, monkeypatch):
 
 
 # -- names ------------------------------------------------------------------------------------
+
+
+def test_each_alert_has_a_runbook_a_paragraph_and_a_line():
+    from_prometheus = {rule["alert"] for rule in prometheus_rules() if "alert" in rule}
+    index = pages()["dashboards/runbooks/README.md"]
+
+    assert set(runbooks()) == own_alerts() | from_prometheus
+    assert [name for name in own_alerts() if name not in pages()["docs/rules.md"]] == []
+    assert [name for name in runbooks() if name not in index] == []
+
+
+def test_each_alert_links_to_its_runbook():
+    for name in own_alerts():
+        finding = Finding(name, "q", Severity.CRITICAL, QueryState.FAILED, "reason", "summary", {})
+        shown = alert_of(finding, "app", guidance(Settings()), 0.0)
+        assert shown.annotations["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
+    for rule in prometheus_rules():
+        if name := rule.get("alert"):
+            assert rule["annotations"]["runbook_url"] == f"{DEFAULT_RUNBOOKS}/{name}.md"
+    (home,) = re.findall(r'(?m)^Repository = "(.+)"$', (ROOT / "pyproject.toml").read_text())
+    assert f"{home}/blob/main/dashboards/runbooks" == DEFAULT_RUNBOOKS
 
 
 def test_named_alerts_exist():

@@ -107,23 +107,3 @@ def test_our_folders_are_not_importable_by_their_bare_names(tmp_path):
 
 def test_no_folder_of_the_checkout_shadows_the_installed_package():
     assert not (ROOT / "querypulse").exists()
-
-
-def test_package_is_typed():
-    """PEP 561: the marker of the top package counts for all."""
-    assert (ROOT / "py.typed").is_file()
-
-
-@pytest.mark.slow
-def test_every_folder_with_code_is_a_package_and_is_installed(tmp_path):
-    packages = {
-        path.parent.relative_to(ROOT) for name in FOLDERS for path in (ROOT / name).rglob("*.py")
-    }
-    assert [package for package in packages if not (ROOT / package / "__init__.py").is_file()] == []
-    dotted = sorted(".".join(package.parts) for package in packages)
-    script = (
-        f"import importlib\nfor name in {dotted}: importlib.import_module('querypulse.' + name)"
-    )
-    isolated(script, tmp_path)
-    project = (ROOT / "pyproject.toml").read_text()
-    assert [name for name in dotted if f'"querypulse.{name}"' not in project] == []
