@@ -229,6 +229,7 @@ def rule_context(
         is_running=query.alive and snapshot.context is Context.RUNNING,
         batches_come=(commit_at is not None and snapshot.watched(commit_at, now) <= window.seconds),
         expected=query.name in policy.expected,
+        expected_errors=policy.expected_errors,
         probe_stale_seconds=policy.probe_stale_seconds,
         process_ends=policy.ends,
         snapshot=snapshot,

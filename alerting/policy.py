@@ -80,6 +80,8 @@ class Policy(msgspec.Struct, frozen=True):
     """
 
     expected: tuple[str, ...] = ()
+    expected_errors: tuple[str, ...] = ()
+    """Patterns of error classes and exception names."""
     defaults: Limits = Limits()
     overrides: tuple[tuple[str, dict[str, float | bool]], ...] = ()
     probe_stale_seconds: float = 4.0

@@ -26,6 +26,7 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     batches_come: bool
     """Whether the last commit is no older than the window."""
     expected: bool
+    expected_errors: tuple[str, ...]
     probe_stale_seconds: float
     snapshot: Snapshot
     now: float

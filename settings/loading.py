@@ -32,7 +32,7 @@ _SERVICE_LINK = re.compile(
     r"\w+_SERVICE_(?:HOST|PORT(?:_\w+)?)|\w+_PORT_\d+_(?:TCP|UDP|SCTP)(?:_(?:PROTO|PORT|ADDR))?"
 )
 _SERVICE_ADDRESS = re.compile(r"(?:tcp|udp|sctp)://")
-LISTS_OF_WORDS = frozenset({"expected_queries", "alertmanager_urls"})
+LISTS_OF_WORDS = frozenset({"expected_queries", "expected_errors", "alertmanager_urls"})
 STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "redact_patterns"}
 GONE = {
     "client_cert_file": "give it in a table of 'receivers'",

@@ -85,6 +85,10 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     Example: `{env = "prod"}`"""
     expected_queries: tuple[Text, ...] = ()
     """Queries that must run. Example: `["bronze", "silver"]`"""
+    expected_errors: tuple[Text, ...] = ()
+    """Error classes or exception names, as patterns, that are part of the job's life. Such a
+    failure is a warning, and critical if the query has not recovered after `failed_grace_seconds`,
+    300 where that is 0. Example: `["UNKNOWN_FIELD_EXCEPTION*"]`"""
     queries: dict[Text, QuerySettings] = msgspec.field(default_factory=dict)
     """Other limits by name pattern: see [By query](#by-query).
     Example: `{"nightly*" = {stall_floor_seconds = 3600}}`"""

@@ -142,6 +142,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         _check_ratios(replace(defaults, **limits), f" of queries {pattern!r}")
     return Policy(
         expected=settings.expected_queries,
+        expected_errors=settings.expected_errors,
         defaults=defaults,
         overrides=overrides,
         probe_stale_seconds=SLOW_POLL_SECONDS

@@ -28,6 +28,11 @@ FAILED_MILDLY = [("StreamingQueryFailed", "a", "warning")]
 STALLED_MILDLY = [("StreamingQueryStalled", "a", "warning")]
 SLOW_FOR_LONG = [("StreamingBatchSlow", "a", "critical")]
 STOPPED = Context.STOPPED_BY_APPLICATION
+EVOLVES = (
+    "org.apache.spark.sql.catalyst.util.UnknownFieldException: "
+    "[UNKNOWN_FIELD_EXCEPTION.NEW_FIELDS_IN_RECORD_WITH_FILE_PATH] Encountered unknown fields"
+)
+EXPECTED = {"expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"]}
 JVM_GONE = Context.JVM_GONE
 ONCE = "OneTimeTrigger"
 AVAILABLE_NOW = "AvailableNowTrigger"
@@ -568,6 +573,18 @@ def cases() -> tuple[Case, ...]:
          steady().started(run=2, at=101).commit(run=2, batch=10, at=102).ended(run=1, at=103, exception=CONFLICT), 104, {}, None, "running"),
         ("killed by a planned spark.stop()", steady().ended(at=101, exception=SHUTDOWN, context=Context.STOPPED), 102, {}, None, "stopped"),
         ("a sibling fails", steady().started("b", at=0).commit("b", batch=0, at=99).ended("b", at=100, exception=CONFLICT), 101, {}, ("StreamingQueryFailed", "b"), "running"),
+        # an error that is part of the job's life
+        ("schema evolution ends it, as expected", steady().ended(at=101, exception=EVOLVES), 102, EXPECTED, FAILED_MILDLY, "failed"),
+        ("schema evolution ended it five minutes ago", steady().ended(at=101, exception=EVOLVES), 400, EXPECTED, FAILED_MILDLY, "failed"),
+        ("schema evolution ended it, and it has not come back", steady().ended(at=101, exception=EVOLVES), 402, EXPECTED, "StreamingQueryFailed", "failed"),
+        ("schema evolution ended it, within a longer grace", steady().ended(at=101, exception=EVOLVES), 600, EXPECTED | {"failed_grace_seconds": 600.0}, FAILED_MILDLY, "failed"),
+        ("schema evolution ended it, and it is back", steady().ended(at=101, exception=EVOLVES).started(run=2, at=110).commit(run=2, batch=11, at=115), 116, EXPECTED, None, "running"),
+        ("schema evolution ends it again before it recovers: the grace counts from the first",
+         steady().ended(at=101, exception=EVOLVES).started(run=2, at=110).ended(run=2, at=390, exception=EVOLVES), 402, EXPECTED, "StreamingQueryFailed", "failed"),
+        ("another error than the expected one", steady().ended(at=101, exception=CONFLICT), 102, EXPECTED, "StreamingQueryFailed", "failed"),
+        ("an expected error, by the name of the exception", steady().ended(at=101, exception=CONFLICT), 102, {"expected_errors": ["Concurrent*Exception"]}, FAILED_MILDLY, "failed"),
+        ("an expected error in another case", steady().ended(at=101, exception=CONFLICT), 102, {"expected_errors": ["concurrent*"]}, "StreamingQueryFailed", "failed"),
+        ("schema evolution, which nobody expects", steady().ended(at=101, exception=EVOLVES), 102, {}, "StreamingQueryFailed", "failed"),
         # -- StreamingQueryStopped ----------------------------------------------------------------------------
         ("stopped, not restarted within the grace", steady().probe(run(), at=100).ended(at=101), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),
         ("vanished without an event, not restarted", steady().probe(run(), at=100).probe(at=101).probe(at=102), 162, {}, "StreamingQueryStopped", "stopped_unexpectedly"),

@@ -210,7 +210,13 @@ class Story:
         return evaluate(self.snapshot(now), now, policy(**settings))
 
 
-def policy(*, expected=(), overrides=(), probe_expected=False, **limits) -> Policy:
+def policy(
+    *, expected=(), overrides=(), probe_expected=False, expected_errors=(), **limits
+) -> Policy:
     return Policy(
-        tuple(expected), Limits(**limits), tuple(overrides), probe_expected=probe_expected
+        tuple(expected),
+        tuple(expected_errors),
+        Limits(**limits),
+        tuple(overrides),
+        probe_expected=probe_expected,
     )

@@ -262,6 +262,28 @@ def test_failure_names_the_affected_table():
     )
 
 
+@pytest.mark.parametrize(
+    ("error", "step"),
+    [
+        ("java.lang.Exception: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log. Multiple streaming jobs detected for 7", "1. Another run uses this checkpoint"),
+        ("java.lang.IllegalStateException: Cannot start query with id 7 as another query with same id is already active.", "1. Another run uses this checkpoint"),
+        ("x.UnknownFieldException: [UNKNOWN_FIELD_EXCEPTION.NEW_FIELDS_IN_FILE] Encountered unknown fields", "1. The schema of the source has changed"),
+        ("x.DeltaIllegalStateException: [DELTA_SCHEMA_CHANGED_WITH_VERSION] Detected schema change in version 7", "1. The schema of the source has changed"),
+        ("org.apache.kafka.clients.consumer.OffsetOutOfRangeException: Offsets out of range", "1. The source has deleted data"),
+        ("org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNRELEASED_THREAD_ERROR] An error occurred", "1. A task that hangs"),
+        ("io.delta.exceptions.ConcurrentAppendException: Files were added", None),
+        ("builtins.ValueError: no such customer", None),
+        ("java.io.IOException: No space left on device", None),
+    ],
+)  # fmt: skip
+def test_known_error_has_next_steps_of_its_own(error, step):
+    (finding,) = steady().ended(at=101, exception=error).evaluate(102).findings
+    steps = finding.evidence.get("next_steps")
+
+    assert (steps is None) is (step is None)
+    assert steps is None or (steps.startswith(step) and len(steps.splitlines()) == 3)
+
+
 def test_failure_of_an_unseen_query_is_reported_as_unnamed():
     (finding,) = Story().ended(at=5, exception=CONFLICT).evaluate(6).findings
 
