@@ -38,8 +38,8 @@ class Written(msgspec.Struct, frozen=True):
 class StartingPoint(msgspec.Struct, frozen=True):
     """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
-    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; a batch
-    that spans two processes counts as long as both.
+    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; a
+    batch that spans two processes counts as long as both.
     """
 
     committed: Written | None = None

@@ -71,3 +71,98 @@ def test_longest_batches_are_those_of_the_last_day():
 )
 def test_batch_without_two_plausible_times_has_no_duration(offsets, commits, longest):
     assert point(offsets, commits).longest_seconds == longest
+
+
+def test_listing_gives_only_the_times_of_batches():
+    listing = (
+        "Array(LocatedFileStatus{path=file:/c;p/offsets/9; isDirectory=false; length=5; replication=1;"
+        " blocksize=33554432; modification_time=1700000009500; access_time=1700000009000; owner=; group=;"
+        " permission=rw-rw-rw-; isSymlink=false; hasAcl=false; isEncrypted=false; isErasureCoded=false},"
+        " DeprecatedRawLocalFileStatus{path=s3a://b/cp/offsets/10; isDirectory=false; length=5;"
+        " modification_time=1700000010000; access_time=0; owner=me},"
+        " FileStatus{path=file:/cp/offsets/.10.tmp; isDirectory=false; length=5; modification_time=1700000011000;"
+        " access_time=0})"
+    )
+
+    assert times_in(listing) == {9: 1_700_000_009.5, 10: 1_700_000_010.0}
+
+
+# -- reading the starting point -------------------------------------------------------------------
+
+
+def with_checkpoint(*, offsets, commits):
+    one = MemoryCheckpoint(offsets, commits)
+    one.written = {"offsets": offsets, "commits": commits}
+    return one
+
+
+def test_starting_point_is_read_once_per_run_and_in_every_report():
+    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    harness = LogReaderHarness(**{"/cp": checkpoint})
+
+    reports = [harness.read(run(number=1), at=1), harness.read(run(number=1), at=2)]
+    later = harness.read(run(number=2), at=3)
+
+    expected = StartingPoint(Written(40), Written(41))
+    assert [one.starts for one in reports] == [{"a-1": expected}] * 2
+    assert later.starts == {"a-2": expected}
+    assert checkpoint.asked == ["times"] * 4
+
+
+def test_files_have_no_age_once_the_wall_clock_was_set():
+    """It is not known which of its times compare with those of the storage."""
+    checkpoint, clock = with_checkpoint(offsets={0: WALL}, commits={}), Clock()
+    clock.now = ahead = 0.0
+    points = StartingPoints(lambda *_: checkpoint, wall=lambda: WALL + 60.0 + clock.now + ahead)
+    runs = [run("a"), run("b"), run("c")]
+    before = points.read(runs[:1], 1.0)["a-1"]
+    clock.now, ahead = 2.0, 4.0
+    slewed = points.read(runs[:2], 2.0)["b-1"]
+    ahead = 3335.0
+    after = points.read(runs, 3.0)
+
+    assert before.unfinished == Written(0, pytest.approx(-59.0), WALL)
+    assert slewed.unfinished == Written(0, pytest.approx(-64.0), WALL)
+    assert after["c-1"].unfinished == Written(0)
+    assert after["a-1"] == before
+
+
+def test_starting_point_of_an_ended_run_is_read():
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
+
+    assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
+
+
+def test_storage_error_gives_no_starting_point_and_is_not_retried(caplog):
+    harness = LogReaderHarness()
+
+    reports = [harness.read(run(), at=at) for at in (1, 2)]
+
+    assert [one.starts for one in reports] == [{}, {}]
+    assert [one.unreadable for one in reports] == [{}, {}]
+    assert harness.storage.opened == ["/cp"]
+    assert caplog.records == []
+
+
+def test_only_a_new_run_pokes_the_reader():
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    harness.read(run(), at=1)
+    reader, pokes = harness.reader, []
+    reader.poke = lambda: pokes.append(1)
+
+    reader.poke_for(harness.probe)
+    known = list(pokes)
+    reader.poke_for(type(harness.probe)(began_at=2, at=2, runs=(run(number=2),)))
+
+    assert (known, pokes) == ([], [1])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [continuous("/cp"), run(trigger="RealTimeTrigger(300000)"), run(async_progress=True)],
+    ids=["continuous", "realTime", "async progress tracking"],
+)
+def test_run_without_an_offset_log_has_no_starting_point(seen):
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([0], [0])})
+
+    assert harness.read(seen, at=1).starts == {}
