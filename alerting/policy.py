@@ -51,7 +51,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """This many failures within ten minutes: `StreamingQueryFlapping`."""
     # Lag, input and data loss
     lag_allowed_offsets: Grace = 1000.0
-    """How far behind a query may be, in offsets."""
+    """How far behind a query may be, in offsets or records; a file counts as ten."""
     lag_allowed_seconds: Seconds | None = None
     """How long the first unread record may wait; `StreamingQueryLagging` is critical at three
     times that. Example: `300`"""

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
+from ..listener.probe import Context
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
 from .policy import Limits, Window, batch_window
 
 # -- rule context -----------------------------------------------------------------------------
 # The input of a rule: one query, its limits, and the time.
+
+
+LOOP = 2
+"""So many completed runs are a loop."""
 
 
 class RuleContext(msgspec.Struct, frozen=True, gc=False):
@@ -39,6 +44,15 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     def batch_window(self) -> Window:
         """The window of a batch in flight."""
         return batch_window(self.query, self.limits)
+
+    @property
+    def is_between_runs(self) -> bool:
+        """Whether a query that completes and is started again has just completed."""
+        query = self.query
+        if query.ended is None or not query.loops or query.totals.completed < LOOP:
+            return False
+        is_recent = self.watched_since(query.ended.at) <= self.trend_seconds
+        return is_recent and self.snapshot.context is Context.RUNNING
 
     def watched_since(self, at: float) -> float:
         """Seconds since ``at``, without the time in which querypulse was paused."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from operator import attrgetter
 
 from ..alerting.finding import QueryHealth
 from ..core.states import QueryState
-from ..listener.events import Progress
+from ..listener.events import Progress, SourceProgress
 from ..listener.source_polls import SourcePoll, topic_of
 from ..listener.state.identity import base_label
 from ..listener.state.query import Ended, InFlight, Outcome, Query
@@ -139,15 +141,18 @@ class QueryRow:
         By index because two sources may share a description, which may hold a path or a topic
         list of any length.
         """
+        return self._reported(attrgetter("lag_offsets"))
+
+    def _reported(self, figure: Callable[[SourceProgress], float | None]) -> dict[str, float]:
         query = self.query
         if self.progress is None or not any(
             map(self._is_live, (query.progress_at, query.last_idle_at))
         ):
             return {}
         return {
-            str(index): source.lag_offsets
+            str(index): reported
             for index, source in enumerate(self.progress.sources)
-            if source.lag_offsets is not None
+            if (reported := figure(source)) is not None
         }
 
     @cached_property
@@ -189,7 +194,9 @@ class QueryRow:
     @cached_property
     def source_ages(self) -> dict[str, float]:
         """The age of the first unread record of each source, if known."""
-        return {index: max(ages.values()) for index, ages in self.topic_ages.items() if ages}
+        reported = self._reported(attrgetter("behind_seconds"))
+        polled = {index: max(ages.values()) for index, ages in self.topic_ages.items() if ages}
+        return reported | polled
 
     @cached_property
     def topic_retention(self) -> dict[tuple[str, str], tuple[float, float | None]]:

@@ -46,7 +46,9 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     """One source of a batch; a figure that Spark does not report is None.
 
     ``end`` is where the batch ended, ``latest`` the newest offsets when it was planned.
-    ``backlog_files`` and ``backlog_bytes`` are unread; Databricks' sources report them.
+    ``backlog_files`` and ``backlog_bytes`` are unread, ``behind_seconds`` is how old its first
+    unread record is; Databricks' sources report them. ``lag_offsets`` is in offsets, or in the
+    records that the source reports as unread.
     """
 
     description: str
@@ -56,6 +58,7 @@ class SourceProgress(msgspec.Struct, frozen=True, gc=False):
     input_rows: int = 0
     backlog_files: float | None = None
     backlog_bytes: float | None = None
+    behind_seconds: float | None = None
 
 
 class Started(msgspec.Struct, frozen=True, gc=False):
@@ -144,6 +147,9 @@ _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 _IDENTITY = re.compile(r"@[0-9a-f]{1,8}$")
 _TIME = re.compile(r"([+-]?\d{4,9})(-.+)(?:Z|\+00:00)", re.ASCII)
 SECONDS_OF_400_YEARS = 146_097 * 86_400
+_FILES = ("numFilesOutstanding", "approximateQueueSize")
+_BYTES = ("numBytesOutstanding", "sizeOfRecordsReadyToProcess", "estimatedTotalBytesBehindLatest")
+"""What the sources of Delta, Auto Loader, Pub/Sub and Kafka report on Databricks."""
 _COMMITS = frozenset({"addBatch", "commitOffsets"})
 _UNREADABLE = (msgspec.MsgspecError, ValueError, OverflowError, RecursionError)
 _EVENT_HUBS = "org.apache.spark.sql.eventhubs.EventHubsSource"
@@ -329,14 +335,16 @@ def _input_rows(wire: _Progress) -> int:
 def _source(wire: _Source) -> SourceProgress:
     end = parse_offsets(wire.end_offset)
     latest = _latest(wire, end)
+    lag, behind_ms = lag_between(end, latest), _metric(wire, "maxMsBehindLatest")
     return SourceProgress(
         description=redact(_without_identity(wire.description)),
-        lag_offsets=lag_between(end, latest),
+        lag_offsets=_metric(wire, "numRecordsReadyToProcess") if lag is None else lag,
         end=end,
         latest=latest,
         input_rows=max(0, wire.num_input_rows or 0),
-        backlog_files=_metric(wire, "numFilesOutstanding"),
-        backlog_bytes=_metric(wire, "numBytesOutstanding"),
+        backlog_files=_metric(wire, *_FILES),
+        backlog_bytes=_metric(wire, *_BYTES),
+        behind_seconds=None if behind_ms is None else behind_ms / 1000,
     )
 
 
@@ -356,13 +364,15 @@ def _without_identity(description: str) -> str:
     return _IDENTITY.sub("", description) if "@" in description else description
 
 
-def _metric(wire: _Source, name: str) -> float | None:
-    """A metric that a source reports; Spark writes all of them as text."""
+def _metric(wire: _Source, *names: str) -> float | None:
+    """The first of these metrics that a source reports; Spark writes all of them as text."""
     if not isinstance(wire.metrics, dict):
         return None
-    value = wire.metrics.get(name)
-    number = _finite(value) if isinstance(value, (str, int, float)) else None
-    return number if number is not None and number >= 0 else None
+    for value in map(wire.metrics.get, names):
+        number = _finite(value) if isinstance(value, (str, int, float)) else None
+        if number is not None and number >= 0:
+            return number
+    return None
 
 
 def _output_rows(sink: _Sink | None) -> int | None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from msgspec.structs import replace
+
+from .events import Progress
 
 # -- report -----------------------------------------------------------------------------------
 # Frozen records of what the fourth signal, the polled source systems, shows.
@@ -42,6 +45,8 @@ class SourcePoll(msgspec.Struct, frozen=True):
     """Topics with a size limit (``retention.bytes``), which deletes records of any age."""
     missing_reason: str = ""
     """Why a part of the poll failed although the rest succeeded."""
+    log_end: dict[str, int] = {}
+    """The end of the log, where open transactions may keep this query from reading up to it."""
 
     @property
     def lag_by_partition(self) -> dict[str, int]:
@@ -156,6 +161,36 @@ def _follow_shortfall(known: Shortfall | None, poll: SourcePoll, partition: str)
     return Shortfall(known.since, polls, committed, end, poll.at)
 
 
+class Undecided(msgspec.Struct, frozen=True):
+    """A partition whose last stable offset has been the same since ``since``, before its end.
+
+    A transaction that began there is still open: no record after it can be read.
+    """
+
+    since: float
+    stable: int
+    records: int
+    polled_at: float
+
+
+Transactions = dict[int, dict[str, Undecided]]
+"""By source index and partition."""
+
+
+def follow_transactions(known: Transactions, polls: Mapping[int, SourcePoll]) -> Transactions:
+    """Apply the newest poll of each source."""
+    found: Transactions = {}
+    for index, poll in polls.items():
+        for partition, end in poll.log_end.items():
+            stable = poll.latest.get(partition, end)
+            if stable < end:
+                before = known.get(index, {}).get(partition)
+                since = before.since if before and before.stable == stable else poll.at
+                held = Undecided(since, stable, end - stable, poll.at)
+                found.setdefault(index, {})[partition] = held
+    return found
+
+
 # -- unread -----------------------------------------------------------------------------------
 # For how long the first record has been unread, as far as that is certain.
 #
@@ -243,6 +278,15 @@ def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
     elif committed < waits[-1].committed:
         waits = ()
     return Unread(backlogs, waits, at)
+
+
+def follow_reported(known: Unread, progress: Progress, at: float) -> Unread:
+    """Apply a batch with rows whose sources report by themselves how late they are (Kinesis)."""
+    late = [s.behind_seconds for s in progress.sources if s.behind_seconds is not None]
+    if not late or not progress.input_rows:
+        return known
+    wait = Wait(at, max(late), "", progress.batch_id, lag=0, is_least=False)
+    return replace(known, waits=_thinned((*known.waits, wait)))
 
 
 def _follow_backlogs(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:

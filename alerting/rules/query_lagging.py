@@ -4,6 +4,8 @@ Lag in offsets must also rise: a steady lag may be transaction markers or a few 
 seconds (``lag_allowed_seconds``) is the age of the first unread record, so a steady lag counts.
 A query that catches up after an outage does not lag, however far behind it is. A rise by no more
 than what arrives between two polls of the source does not count. After Burrow's rules 1 and 5.
+A backlog in files counts ten offsets a file. A query that waits behind an open transaction lags,
+too, although Spark says that it has read everything.
 """
 
 from __future__ import annotations
@@ -21,13 +23,19 @@ NOTABLE_RISE = 1.05
 """A rise of less than 5% is not a trend yet; a slow rise reaches it later."""
 NOTABLE_FALL = 0.05
 """A query catches up if its wait falls by at least 5%, and by more than the error of two polls."""
+OFFSETS_PER_FILE = 10.0
 CRITICAL_FACTOR = 3.0
 """Lag is critical above this multiple of ``lag_allowed_seconds``."""
 
 
 def check(context: RuleContext) -> Finding | None:
     """Fire when the lag was above its limit for the trend window and did not fall in it."""
-    if not context.is_running or not context.batches_come:
+    held = _behind_transactions(context) if context.is_running else ""
+    if held:
+        return report(
+            context, NAME, Severity.WARNING, QueryState.LAGGING, held, does="waits for a commit"
+        )
+    if not ((context.is_running and context.batches_come) or context.is_between_runs):
         return None
     wait = _too_long(context)
     if wait is not None:
@@ -39,9 +47,9 @@ def check(context: RuleContext) -> Finding | None:
     if began is None or not _rises(rise, began, context):
         return None
     reason = (
-        f"lag rose from {began.lag:.0f} to {newest.lag:.0f} offsets in "
+        f"lag rose from {began.lag:.0f} to {newest.lag:.0f} {newest.unit} in "
         f"{context.watched_since(began.at):.0f} s and never fell "
-        f"({context.limits.lag_allowed_offsets:.0f} allowed)"
+        f"({_allowed(newest.unit, context):.0f} allowed)"
     )
     return _report(context, reason, Severity.WARNING)
 
@@ -92,9 +100,34 @@ def _rises(rise: tuple[LagPoint, ...], began: LagPoint, context: RuleContext) ->
     return notable and continues and context.watched_since(newest.at) <= context.trend_seconds / 2
 
 
+def _allowed(unit: str, context: RuleContext) -> float:
+    """The limit of a lag in this unit; a lag in seconds has its own rule where one is set."""
+    if unit == "s":
+        return context.limits.lag_allowed_seconds or context.trend_seconds
+    allowed = context.limits.lag_allowed_offsets
+    return allowed / OFFSETS_PER_FILE if unit == "files" else allowed
+
+
+def _behind_transactions(context: RuleContext) -> str:
+    """The open transactions that have held the query back for the trend window."""
+    held = [
+        (partition, records.records, context.watched_since(records.since))
+        for partitions in context.query.transactions.values()
+        for partition, records in sorted(partitions.items())
+        if context.watched_since(records.since) - context.watched_since(records.polled_at)
+        > context.trend_seconds
+    ]
+    if not held:
+        return ""
+    partition, records, seconds = max(held, key=lambda one: one[1])
+    others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
+    wait = f"{records} records wait behind an open transaction"
+    return f"{partition}: {wait}, for {seconds:.0f} s{others}"
+
+
 def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
     """The first point above the limit, if it is older than the trend window."""
-    allowed = context.limits.lag_allowed_offsets
+    allowed = _allowed(rise[-1].unit, context)
     if rise[-1].lag <= allowed:
         return None
     first = next(point for point in rise if point.lag > allowed)

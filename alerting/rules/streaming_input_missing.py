@@ -1,7 +1,8 @@
 """StreamingInputMissing: a query has read no rows for ``expected_input_seconds``.
 
-An idle query is healthy unless the settings say that data must arrive. This is the last rule: a
-query that has failed, is stalled or lags has another alert, which explains why it reads nothing.
+An idle query is healthy unless the settings say that data must arrive. Without them, a source whose
+offsets advance in many batches in a row without a row reads around its data. This is the last rule:
+a query that has failed, is stalled or lags has another alert, which explains why it reads nothing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
 NAME = "StreamingInputMissing"
+MANY_BATCHES = 100
 
 
 def check(context: RuleContext) -> Finding | None:
@@ -21,9 +23,12 @@ def check(context: RuleContext) -> Finding | None:
     A restarted run continues the count; the time in which the query was down does not count.
     """
     allowed, query = context.limits.expected_input_seconds, context.query
-    if allowed is None or not context.is_running:
+    if not (context.is_running or context.is_between_runs):
         return None
-    if has_uncounted_rows(query):
+    empty = _reads_around_its_data(context)
+    if empty:
+        return _report(context, empty)
+    if allowed is None or has_uncounted_rows(query):
         return None
     if query.last_input_at is None:
         seconds = context.watched_since(query.started_at) + query.without_input_before
@@ -32,8 +37,27 @@ def check(context: RuleContext) -> Finding | None:
     if seconds <= max(allowed, context.window.seconds):
         return None
     reason = f"no rows read for {seconds:.0f} s{_meanwhile(query)} ({allowed:.0f} s allowed)"
-    state = QueryState.IDLE if query.activity_seen else QueryState.STARTING
+    return _report(context, reason)
+
+
+def _report(context: RuleContext, reason: str) -> Finding:
+    state = QueryState.IDLE if context.query.activity_seen else QueryState.STARTING
     return report(context, NAME, Severity.WARNING, state, reason, does="gets no data")
+
+
+def _reads_around_its_data(context: RuleContext) -> str:
+    """Such as an Iceberg table after a compaction, or changes that all are skipped."""
+    for trend in context.query.trends.sources:
+        empty = trend.empty
+        if empty is None or empty.batches < MANY_BATCHES or not context.batches_come:
+            continue
+        seconds = context.watched_since(empty.since)
+        if seconds > context.trend_seconds:
+            return (
+                f"{trend.description}: {empty.batches} batches in a row read no rows in "
+                f"{seconds:.0f} s, although its offsets advance"
+            )
+    return ""
 
 
 def _meanwhile(query: Query) -> str:

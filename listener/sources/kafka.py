@@ -165,6 +165,7 @@ def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
 
 
 CONFIG_EVERY_SECONDS = 300.0
+UNCOMMITTED = "read_uncommitted"
 CONSUMERS_ONLY = (
     "allow.auto.create.topics",
     "auto.commit.interval.ms",
@@ -268,8 +269,10 @@ class KafkaAdmin:
         self._java = java
         self._client = client
         java.use_package_of(client())
-        level = java.kafka("common.IsolationLevel").valueOf(isolation.upper())
-        self._options = java.kafka("clients.admin.ListOffsetsOptions")(level)
+        levels = java.kafka("common.IsolationLevel")
+        options = java.kafka("clients.admin.ListOffsetsOptions")
+        self._options = options(levels.valueOf(isolation.upper()))
+        self._uncommitted = None if isolation == UNCOMMITTED else options(levels.READ_UNCOMMITTED)
         self._partitions: tuple[str, ...] = ()
         self._asked: tuple[Any, Any] = (None, None)
         self._topics: tuple[str, ...] = ()
@@ -288,11 +291,17 @@ class KafkaAdmin:
 
     def begins(self, partitions: tuple[str, ...]) -> dict[str, int]:
         """The first offset of each partition that is still kept."""
-        return self._listed(self._specs(partitions)[0])
+        return self._listed(self._specs(partitions)[0], self._options)
 
     def ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
         """The offset after the last record of each partition visible at the isolation level."""
-        return self._listed(self._specs(partitions)[1])
+        return self._listed(self._specs(partitions)[1], self._options)
+
+    def log_ends(self, partitions: tuple[str, ...]) -> dict[str, int]:
+        """The offset after the last record of each partition, where some are not visible yet."""
+        if self._uncommitted is None:
+            return {}
+        return self._listed(self._specs(partitions)[1], self._uncommitted)
 
     def _specs(self, partitions: tuple[str, ...]) -> tuple[Any, Any]:
         """The maps from every partition to its earliest, and to its latest offset."""
@@ -307,8 +316,8 @@ class KafkaAdmin:
             self._partitions, self._asked = partitions, (first, last)
         return self._asked
 
-    def _listed(self, specs: Any) -> dict[str, int]:
-        answer = self._client().listOffsets(specs, self._options).all()
+    def _listed(self, specs: Any, options: Any) -> dict[str, int]:
+        answer = self._client().listOffsets(specs, options).all()
         return offsets_in(self._java.text(answer))
 
     def with_retention(self, poll: SourcePoll, topics: tuple[str, ...]) -> SourcePoll:
@@ -560,13 +569,14 @@ class KafkaSource:
         earliest = admin.begins(partitions)
         committed = self._committed() or poll.committed
         latest = admin.ends(partitions)
-        poll = replace(poll, committed=committed, earliest=earliest, latest=latest)
+        log_end = admin.log_ends(partitions)
+        poll = replace(poll, committed=committed, earliest=earliest, latest=latest, log_end=log_end)
         topics = tuple(sorted({topic_of(partition) for partition in partitions}))
         return self._with_records(admin.with_retention(poll, topics))
 
     def _connect(self) -> KafkaAdmin:
         if self._admin is None:
-            isolation = str(self._params.get("isolation.level") or "read_uncommitted")
+            isolation = str(self._params.get("isolation.level") or UNCOMMITTED)
             config = admin_config(self._java, self._params)
             shared = self._shared = self._shared or self._admins.lease(config)
             self._admin = KafkaAdmin(self._java, lambda: shared.get(self._open_admin), isolation)

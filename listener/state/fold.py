@@ -17,7 +17,13 @@ from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE
 from ..probe import Context, ProbedRun
-from ..source_polls import SourcePoll, follow_shortfalls, follow_unread
+from ..source_polls import (
+    SourcePoll,
+    follow_reported,
+    follow_shortfalls,
+    follow_transactions,
+    follow_unread,
+)
 from .flow import PlanPlaces, places_of
 from .query import (
     BUCKETS,
@@ -257,9 +263,10 @@ def fold_sources(query: Query, polls: Mapping[int, SourcePoll], trouble: str) ->
         query,
         polls=dict(polls),
         source_trouble=trouble,
-        trends=follow_polls(query.trends, query.polls, polls),
+        trends=follow_polls(query.trends, query.polls, polls, loop_began=query.loop_began),
         retention=follow_edges(query.retention, polls),
         shortfalls=follow_shortfalls(query.shortfalls, polls),
+        transactions=follow_transactions(query.transactions, polls),
         unread=follow_unread(query.unread, polls),
     )
 
@@ -270,7 +277,7 @@ def with_latest(progress: Progress, query: Query) -> Progress:
     A trigger that ends by itself reads only the data present at its start (``availableNow``), so
     later data is not unread.
     """
-    if query.trigger is not None and query.trigger.ends_by_itself:
+    if query.loop_began is not None:
         sources = tuple(replace(source, latest=None) for source in progress.sources)
     elif query.polls:
         sources = tuple(
@@ -416,7 +423,10 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     last, last_at, trends = query.progress, query.progress_at, query.trends
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at, known = progress, at, with_latest(progress, query)
-        trends = follow(trends, known, at, asked=reports_lag(query.polls))
+        trends = follow(
+            trends, known, at, asked=reports_lag(query.polls), loop_began=query.loop_began
+        )
+        query = replace(query, unread=follow_reported(query.unread, progress, at))
         query = _reported(query, progress.batch_id)
     return replace(
         query,

@@ -12,7 +12,7 @@ from ..events import Progress, Started
 from ..failure import Failure
 from ..offsets import behind
 from ..probe import JobActivity, Moves, ProbedRun, RunFacts, Trigger, parse_trigger
-from ..source_polls import Shortfalls, SourcePoll, Unread
+from ..source_polls import Shortfalls, SourcePoll, Transactions, Unread
 from .flow import Places
 from .retention import SourceEdges
 from .trends import Trends
@@ -162,6 +162,8 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """By source index: how the retention edge moves, over all runs of the checkpoint."""
     shortfalls: Shortfalls = {}
     """Offsets that the query has read but its sources no longer have."""
+    transactions: Transactions = {}
+    """Open transactions that keep the query from reading on."""
     unread: Unread = Unread()
     """For how long data has been unread by the current run."""
     last_input_at: float | None = None
@@ -252,6 +254,18 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.facts is not None and self.facts.trigger.is_known:
             return self.facts.trigger
         return parse_trigger(self.start.trigger) if self.start and self.start.trigger else None
+
+    @property
+    def loops(self) -> bool:
+        """Whether the current run has completed, as the runs of a job in a loop do."""
+        completed = self.ended is not None and self.ended.outcome is Outcome.COMPLETED
+        return completed and self.loop_began is not None
+
+    @property
+    def loop_began(self) -> float | None:
+        """When the current run began, if its trigger ends by itself."""
+        ends = self.trigger is not None and self.trigger.ends_by_itself
+        return self.started_at if ends else None
 
     @property
     def session(self) -> str:
@@ -367,11 +381,11 @@ def has_uncounted_rows(query: Query) -> bool:
 def without_input(old: Query, at: float) -> float:
     """Seconds without input rows up to ``at``, of a run that has ended and of the runs before it.
 
-    0 when it is not known.
+    The time between the runs of a query that ends by itself counts. 0 when it is not known.
     """
     if has_uncounted_rows(old):
         return 0.0
-    until = at if old.ended is None else old.ended.at
+    until = at if old.ended is None or old.loops else old.ended.at
     if old.last_input_at is not None:
         return max(0.0, until - old.last_input_at)
     return max(0.0, until - old.started_at) + old.without_input_before

@@ -14,12 +14,18 @@ import msgspec
 from msgspec.structs import replace
 
 from ..events import Progress, SourceProgress
-from ..offsets import Offsets, Position, behind, is_before
+from ..offsets import WHOLE, Offsets, Position, behind, is_before
 from ..source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
 FAR_BEHIND_SECONDS = 300.0
 _LAG = attrgetter("lag")
+LAG_UNITS = {
+    "offsets": attrgetter("lag_offsets"),
+    "files": attrgetter("backlog_files"),
+    "s": attrgetter("behind_seconds"),
+}
+"""What a source may report as its lag, the most exact first."""
 
 
 class StuckPartition(msgspec.Struct, frozen=True, gc=False):
@@ -38,17 +44,25 @@ class Rewind(msgspec.Struct, frozen=True, gc=False):
     now: Position
 
 
+class Empty(msgspec.Struct, frozen=True, gc=False):
+    """The last ``batches`` batches moved a source's offsets and read no row from it."""
+
+    since: float
+    batches: int
+
+
 class SourceTrend(msgspec.Struct, frozen=True, gc=False):
-    """One source: its last end offsets, and its stuck and rewound partitions."""
+    """One source: its last end offsets, its stuck and rewound partitions, its empty batches."""
 
     description: str = ""
     end: Offsets | None = None
     stuck: dict[str, StuckPartition] = {}
     rewound: dict[str, Rewind] = {}
+    empty: Empty | None = None
 
 
 class LagPoint(msgspec.Struct, frozen=True, gc=False):
-    """The lag in offsets at one moment after a commit.
+    """The lag at one moment after a commit, in ``unit``: "offsets", "files", or "s" for seconds.
 
     ``noise`` is how many offsets arrived between the two polls that measured the lag; so many may
     have arrived since the commit. Spark's own figure is from planning time and has no noise.
@@ -57,8 +71,10 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
     at: float
     lag: float
     noise: float = 0.0
-    committed: int = 0
-    """The sum of the committed offsets, which grows with each commit that brought rows."""
+    committed: int | None = None
+    """The sum of the committed offsets, which grows with each commit that brought rows; None for a
+    figure of Spark's."""
+    unit: str = "offsets"
 
 
 class Watermark(msgspec.Struct, frozen=True, gc=False):
@@ -108,21 +124,36 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-def follow(trends: Trends, progress: Progress, at: float, *, asked: bool = False) -> Trends:
-    """Apply one executed batch; if the sources are ``asked``, the lag comes from their polls."""
+def follow(
+    trends: Trends,
+    progress: Progress,
+    at: float,
+    *,
+    asked: bool = False,
+    loop_began: float | None = None,
+) -> Trends:
+    """Apply one executed batch; if the sources are ``asked``, the lag comes from their polls.
+
+    ``loop_began`` is when this run of a query began that ends by itself and is started again: of
+    each of its runs only the last batch shows whether the lag grows.
+    """
     return Trends(
         sources=tuple(
             _follow_source(trends.sources, index, source, at)
             for index, source in enumerate(progress.sources)
         ),
-        rise=trends.rise if asked else _rise(trends.rise, progress, at),
+        rise=trends.rise if asked else _rise(_before(trends.rise, loop_began), progress, at),
         watermark=_watermark(trends.watermark, progress, at),
         late=_late(trends.late, progress, at),
     )
 
 
 def follow_polls(
-    trends: Trends, before: Mapping[int, SourcePoll], polls: Mapping[int, SourcePoll]
+    trends: Trends,
+    before: Mapping[int, SourcePoll],
+    polls: Mapping[int, SourcePoll],
+    *,
+    loop_began: float | None = None,
 ) -> Trends:
     """Apply new polls of the sources; only the first one after each commit with rows counts.
 
@@ -131,16 +162,17 @@ def follow_polls(
     lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
     if not lags:
         return trends
-    rise = trends.rise if reports_lag(before) else ()
+    rise = trends.rise if trends.rise and trends.rise[-1].committed is not None else ()
+    committed = sum(sum(poll.committed.values()) for poll in polls.values())
     point = LagPoint(
         at=max(poll.at for poll in polls.values()),
         lag=float(sum(lags)),
         noise=float(inflow(before, polls)),
-        committed=sum(sum(poll.committed.values()) for poll in polls.values()),
+        committed=committed,
     )
-    if rise and point.committed <= rise[-1].committed:
+    if rise and committed <= (rise[-1].committed or 0):
         return trends
-    return replace(trends, rise=_grown(rise, point))
+    return replace(trends, rise=_grown(_before(rise, loop_began), point))
 
 
 def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
@@ -148,9 +180,15 @@ def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
     return any(poll.lag_offsets is not None for poll in polls.values())
 
 
-def carry_over(trends: Trends) -> Trends:
-    """The trends for the next run of the same checkpoint: only the last offsets."""
-    return Trends(tuple(replace(s, stuck={}, rewound={}) for s in trends.sources))
+def carry_over(trends: Trends, *, loops: bool) -> Trends:
+    """The trends for the next run of the same checkpoint: the last offsets.
+
+    If the query ``loops``, completes and is started again, also its lag and its empty batches.
+    """
+    if loops:
+        sources = tuple(replace(s, stuck={}, rewound={}) for s in trends.sources)
+        return Trends(sources, trends.rise)
+    return Trends(tuple(SourceTrend(s.description, s.end) for s in trends.sources))
 
 
 def _follow_source(
@@ -164,6 +202,7 @@ def _follow_source(
         end=source.end,
         stuck=_stuck(before, source, at),
         rewound=_rewound(before, source, at),
+        empty=_empty(before, source, at),
     )
 
 
@@ -193,16 +232,38 @@ def _rewound(before: SourceTrend, source: SourceProgress, at: float) -> dict[str
     return rewound
 
 
+def _empty(before: SourceTrend, source: SourceProgress, at: float) -> Empty | None:
+    """Follow the batches without rows of a source whose offsets show that data has come.
+
+    A single number may be a time, and text anything: they may advance in an idle source.
+    """
+    if source.input_rows or not isinstance(source.end, dict) or WHOLE in source.end:
+        return None
+    if before.end is None or source.end == before.end:
+        return before.empty
+    if before.empty is None:
+        return Empty(at, 1)
+    return replace(before.empty, batches=before.empty.batches + 1)
+
+
 def _at(offsets: Offsets | None, partition: str) -> Position | None:
     return offsets.get(partition) if isinstance(offsets, dict) else None
 
 
+def _before(rise: tuple[LagPoint, ...], began: float | None) -> tuple[LagPoint, ...]:
+    """The rise without a point of the run that began then, which a later one replaces."""
+    return rise[:-1] if began is not None and rise and rise[-1].at >= began else rise
+
+
 def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[LagPoint, ...]:
     """The lag since it last fell, thinned when long; batches without rows do not count."""
-    lags = [source.lag_offsets for source in progress.sources if source.lag_offsets is not None]
-    if not lags or not progress.input_rows:
-        return rise
-    return _grown(rise, LagPoint(at, sum(lags)))
+    for unit, read in LAG_UNITS.items():
+        lags = [lag for source in progress.sources if (lag := read(source)) is not None]
+        if lags and progress.input_rows:
+            rise = rise if not rise or rise[-1].unit == unit else ()
+            lag = max(lags) if unit == "s" else sum(lags)
+            return _grown(rise, LagPoint(at, lag, unit=unit))
+    return rise
 
 
 def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:

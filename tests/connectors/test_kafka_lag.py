@@ -183,6 +183,18 @@ def test_aborted_transaction_is_no_lag_for_a_read_committed_query(held, kafka):
     assert job.poll().waiting_since == {}
 
 
+def test_records_behind_an_open_transaction_are_seen_until_it_commits(held, kafka):
+    """The query may not read them, so its lag is 0."""
+    job = held(**{"kafka.isolation.level": "read_committed"})
+    place = f"{job.topics[0]}/0"
+    with kafka.open_transaction(job.topics[0], ["x"] * 7):
+        until(lambda: job.poll().log_end[place] - job.poll().latest[place] == 7, "7 records wait")
+        assert job.poll().lag_offsets == 0
+    job.query.processAllAvailable()
+
+    until(lambda: job.poll().log_end == job.poll().latest, "none waits after the commit")
+
+
 def test_compacted_records_are_no_lag(held, kafka):
     compacted = {
         "cleanup_policy": "compact",

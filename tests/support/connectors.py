@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,14 @@ class Kafka:
 
     def transaction(self, topic: str, values: Sequence[str], *, commit: bool = True) -> None:
         """Write values in one transaction, which is committed or aborted."""
+        with self.open_transaction(topic, values, commit=commit):
+            pass
+
+    @contextmanager
+    def open_transaction(
+        self, topic: str, values: Sequence[str], *, commit: bool = True
+    ) -> Iterator[None]:
+        """Write values in a transaction that stays open within the block."""
         identity = {
             "bootstrap.servers": self.bootstrap_servers,
             "transactional.id": uuid.uuid4().hex,
@@ -123,6 +132,7 @@ class Kafka:
         producer.begin_transaction()
         self._send(producer, topic, values)
         producer.flush(PATIENCE_SECONDS)
+        yield
         end = producer.commit_transaction if commit else producer.abort_transaction
         end(PATIENCE_SECONDS)
 

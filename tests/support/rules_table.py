@@ -235,6 +235,54 @@ def lagging(*lags, every=60, rows=10, first=10, story=None):
     return story
 
 
+def reporting(unit, *figures, every=60, story=None):
+    """Query a commits every minute; its source reports its own backlog, and no latest offset."""
+    story = story or Story().started(at=0)
+    for number, figure in enumerate(figures):
+        behind = source({"seqNum": number, "path": "/in"}, None, **{unit: figure})
+        story.commit(batch=number, at=10 + number * every, sources=(behind,))
+    return story
+
+
+def looping(*lags, every=60, lasts=5, rows=10, batches=1):
+    """Query a runs for five seconds of each minute (availableNow), with these lags after each run.
+
+    Each of its ``batches`` in a run halves the lag that it found.
+    """
+    story, number = Story(), 0
+    for count, lag in enumerate(lags, 1):
+        began = (count - 1) * every
+        story.started(run=count, at=began)
+        story.probe(run(number=count, trigger=AVAILABLE_NOW, batch=number), at=began + 1)
+        for left in range(batches - 1, -1, -1):
+            found = source(topic(number * 1000), topic(number * 1000 + lag * 2**left), rows=rows)
+            at = began + lasts - 1 - left / 2
+            story.commit(run=count, batch=number, at=at, sources=(found,), input_rows=rows)
+            number += 1
+        story.ended(run=count, at=began + lasts)
+    return story
+
+
+def empty_of(*ends, every=10, rows=0):
+    """Query a commits batches that end there and, by default, read no rows."""
+    story = Story().started(at=0)
+    for number, end in enumerate(ends):
+        fed = source(end, None, rows=rows, description="SparkMicroBatchStream")
+        story.commit(batch=number, at=10 + number * every, sources=(fed,), input_rows=rows)
+    return story
+
+
+def snapshots(count):
+    """The end offsets of batches on an Iceberg table, a snapshot each."""
+    return [{"version": 1, "snapshot_id": 7 + number, "position": 1} for number in range(count)]
+
+
+def transacted(*, stable, log_end, until=400, **polls):
+    """An idle read_committed query whose broker is polled every 15 s."""
+    idle = steady().idle(at=until)
+    return asked(idle, 15, until, committed=stable, latest=stable, log_end=log_end, **polls)
+
+
 def at_broker(
     latest, committed, *, seconds=420, every=60, poll_every=15, asked_until=9999, spark_says=0
 ):
@@ -906,6 +954,41 @@ def cases() -> tuple[Case, ...]:
         ("the lag at the broker rose, then the broker does not answer for long", at_broker(lambda t: 2000 + 100 * t, lambda t: 85 * t, asked_until=200), 422, {}, None, "running"),
         ("lag is not known", kafka(*(topic(n) for n in range(8)), latest=None, every=50), 362, {}, None, "running"),
         ("lag rises, but stays below the limit", lagging(*(2000 + 100 * n for n in range(7))), 372, {"lag_allowed_offsets": 50_000.0}, None, "running"),
+        # what a source reports by itself, an open transaction, runs in a loop
+        ("files outstanding grow from 100 to 3,050 (Auto Loader)", reporting("backlog_files", *range(100, 3100, 400)), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("files outstanding only grow, a hundred in each batch", reporting("backlog_files", *range(100, 900, 100)), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("the records of a source grow late by minutes (Kinesis)", reporting("behind_seconds", *range(310, 710, 50)), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("a source is always 100 s late, 60 s are allowed", reporting("behind_seconds", *[100] * 8), 432, ALLOWED, "StreamingQueryLagging", "lagging"),
+        ("a source is always 200 s late, 60 s are allowed", reporting("behind_seconds", *[200] * 8), 432, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
+        ("files outstanding fall: catching up", reporting("backlog_files", *range(3100, 100, -400)), 432, {}, None, "running"),
+        ("files outstanding are steady", reporting("backlog_files", *[2000] * 8), 432, {}, None, "running"),
+        ("files outstanding grow, but are few", reporting("backlog_files", *range(10, 90, 10)), 432, {}, None, "running"),
+        ("files outstanding grow for four minutes (a burst)", reporting("backlog_files", *range(100, 2100, 400)), 252, {}, None, "running"),
+        ("files outstanding grow, but more are allowed", reporting("backlog_files", *range(100, 3100, 400)), 432, LAG_IS_FINE, None, "running"),
+        ("files outstanding grew, then fell once", reporting("backlog_files", 100, 500, 900, 1300, 1700, 2100, 2500, 2400), 432, {}, None, "running"),
+        ("unread bytes alone have no limit", reporting("backlog_bytes", *range(10**6, 9 * 10**6, 10**6)), 432, {}, None, "running"),
+        ("a source is a few seconds late, and ever later", reporting("behind_seconds", *range(8)), 432, {}, None, "running"),
+        ("a source is an hour late and catches up", reporting("behind_seconds", *range(3600, 400, -400)), 432, ALLOWED, None, "running"),
+        ("a source is always 400 s late, and no limit is set", reporting("behind_seconds", *[400] * 8), 432, {}, None, "running"),
+        ("a source is always 20 s late, 60 s are allowed", reporting("behind_seconds", *[20] * 8), 432, ALLOWED, None, "running"),
+        ("the log grows behind an open transaction; Spark says idle, the lag is 0", transacted(stable=200, log_end=lambda at: 200 + 4 * at), 400, {}, "StreamingQueryLagging", "lagging"),
+        ("a few records wait behind an open transaction, for an hour", transacted(stable=200, log_end=203, until=3600), 3600, {}, "StreamingQueryLagging", "lagging"),
+        ("transactions of seconds, one after another", transacted(stable=lambda at: 4 * at - 40, log_end=lambda at: 4 * at), 400, {}, None, "idle"),
+        ("a transaction of four minutes", transacted(stable=lambda at: 200 if at < 250 else 1200, log_end=1200), 400, {}, None, "idle"),
+        ("nothing is open", transacted(stable=200, log_end=200), 400, {}, None, "idle"),
+        ("uncommitted records are read, too", asked(steady().idle(at=400), 15, 400, committed=200, latest=200), 400, {}, None, "idle"),
+        ("an open transaction was seen by one poll only; the broker has not answered since",
+         transacted(stable=200, log_end=900, until=15).idle(at=400), 400, {}, None, "idle"),
+        ("an open transaction, and the query was stopped", transacted(stable=200, log_end=900).expect_stop().ended(at=401), 402, {}, None, "stopped"),
+        ("availableNow in a loop: the lag after each run grows", looping(*range(2000, 9000, 1000)), 365, {}, "StreamingQueryLagging", "lagging"),
+        ("availableNow in a loop: several batches in each run, and the lag after each run grows",
+         looping(*range(2000, 9000, 1000), batches=3), 366, {}, "StreamingQueryLagging", "lagging"),
+        ("availableNow in a loop: the lag falls", looping(*range(9000, 2000, -1000)), 365, {}, None, "completed"),
+        ("availableNow in a loop: each run begins far behind and ends as the one before", looping(*[2000] * 7, batches=3), 366, {}, None, "completed"),
+        ("availableNow in a loop: four runs", looping(*range(2000, 6000, 1000)), 186, {}, None, "completed"),
+        ("availableNow in a loop that has ended", looping(*range(2000, 9000, 1000)), 700, {}, None, "completed"),
+        ("availableNow, once, with many batches that read less than arrives",
+         lagging(*(2000 + 100 * n for n in range(7)), story=Story().probe(run(trigger=AVAILABLE_NOW), at=0)), 372, {}, None, "running"),
         # lag in seconds, where it is limited
         ("the first unread record always waits for 100 s, 60 s are allowed", unread(lambda _: 100), 900, ALLOWED, "StreamingQueryLagging", "lagging"),
         ("the first unread record waits longer and longer", unread(lambda t: t / 4, seconds=700), 700, ALLOWED, "StreamingQueryLagging", "lagging"),
@@ -1096,6 +1179,17 @@ def cases() -> tuple[Case, ...]:
         ("availableNow runs that read no rows, again and again",
          Story().started(at=0).probe(run(trigger=AVAILABLE_NOW), at=1).idle(at=2).ended(at=550)
          .started(run=2, at=560).probe(run(number=2, trigger=AVAILABLE_NOW), at=561).ended(run=2, at=690).started(run=3, at=695), 710, INPUT, "StreamingInputMissing", "starting"),
+        ("availableNow in a loop, between two runs that read no rows", looping(*[0] * 12, rows=0), 670, INPUT, "StreamingInputMissing", "idle"),
+        ("availableNow in a loop: one run of the last ten minutes read rows",
+         looping(*[0] * 3, rows=0).started(run=4, at=180).commit(run=4, batch=3, at=184).ended(run=4, at=185).probe(run(number=5, trigger=AVAILABLE_NOW), at=700), 710, INPUT, None, "idle"),
+        ("a hundred batches in a row move the offsets and read no row (Iceberg after a compaction)", empty_of(*snapshots(101)), 1011, {}, "StreamingInputMissing", "idle"),
+        ("ninety batches in a row move the offsets and read no row", empty_of(*snapshots(90)), 901, {}, None, "running"),
+        ("a hundred batches move the offsets and read no row, within a minute", empty_of(*snapshots(101), every=0.5), 62, {}, None, "running"),
+        ("two hundred batches, and each reads rows", empty_of(*snapshots(200), rows=5), 2001, {}, None, "running"),
+        ("stateful batches at an end that does not move", empty_of(*snapshots(1) * 200), 2001, {}, None, "running"),
+        ("offsets that are text move in each trigger of an idle source (MongoDB: the cluster's time)",
+         empty_of(*({"version": 1, "offset": {"$timestamp": {"t": n}}} for n in range(200))), 2001, {}, None, "running"),
+        ("one number moves in each trigger of an idle source: a time", empty_of(*({"at": n} for n in range(200))), 2001, {}, None, "running"),
         ("no rows, and none are expected", steady().idle(at=9990), 10_000, {}, None, "idle"),
         ("no rows, not for long enough", steady().idle(at=690), 699, INPUT, None, "idle"),
         ("rows arrived a moment ago", steady().idle(at=690).commit(batch=10, at=705), 710, INPUT, None, "running"),
