@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from querypulse.listener.commit_log import COMMITS, OFFSETS
+
 from .clock import Time
 from .plan import QuerySpec
 from .sources import SimSource
@@ -31,6 +33,20 @@ class SimCheckpoint:
         self.planned = -1
         """The newest batch in its log of offsets, planned by any process."""
         self.planned_at = float("-inf")
+        self.written: dict[str, dict[int, float]] = {OFFSETS: {}, COMMITS: {}}
+        """When the newest files of each log were written."""
+
+    def write(self, log: str, batch: int, at: float) -> None:
+        """Write a file; Spark removes all but the newest hundred."""
+        self.written[log] = {
+            number: when
+            for number, when in self.written[log].items()
+            if batch - 100 < number < batch
+        } | {batch: at}
+        if log == OFFSETS:
+            self.planned, self.planned_at = batch, at
+        else:
+            self.logged, self.logged_at = batch, at
 
 
 class Failed(msgspec.Struct, frozen=True):

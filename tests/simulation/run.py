@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from querypulse.listener.commit_log import COMMITS, OFFSETS
+
 from .plan import CAUSES, QuerySpec
 from .queries import Failed, SimQuery, identity
 from .truth import LIVES, Health
@@ -149,7 +151,7 @@ class Run:
         self.message, self.data = "Processing new data", True
         checkpoint = self.query.checkpoint
         if checkpoint.planned < checkpoint.batch:
-            checkpoint.planned, checkpoint.planned_at = checkpoint.batch, self._spark.time.now
+            checkpoint.write(OFFSETS, checkpoint.batch, self._spark.time.now)
         self.jobs += 1
         self.trouble()
         self._spark.later(self, self.spec.takes, self._finish)
@@ -231,7 +233,7 @@ class Run:
         now, checkpoint = self._spark.time.now, self.query.checkpoint
         stuck = self._log_stuck()
         if not stuck and now - checkpoint.logged_at >= self.spec.log_every:
-            checkpoint.logged, checkpoint.logged_at = self.committed, now
+            checkpoint.write(COMMITS, self.committed, now)
             self.query.source.written()
         if not stuck or self.query.truth.health is not Health.STUCK:
             # The batch is done, even if its log is stuck.

@@ -32,11 +32,9 @@ class SimLogs:
         return newest - 100 < batch_id <= newest
 
     def times(self, log: str) -> dict[int, float | None]:
-        """When the newest file of a log was written, by the clock of the storage."""
-        checkpoint = self._run().query.checkpoint
-        planned = checkpoint.planned, checkpoint.planned_at
-        newest, at = planned if log == OFFSETS else (checkpoint.logged, checkpoint.logged_at)
-        return {newest: WALL + at} if newest >= 0 else {}
+        """When the files of a log were written, by the clock of the storage."""
+        written = self._run().query.checkpoint.written[log]
+        return {batch_id: WALL + at for batch_id, at in written.items()}
 
     def _newest(self, log: str) -> int:
         run = self._run()
