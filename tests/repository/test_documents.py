@@ -44,10 +44,10 @@ from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.alerting.receivers import email, http
 from querypulse.commands import cli, exit_code
-from querypulse.core.states import QueryState
+from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.server import HEAD_SECONDS
-from querypulse.exporter.status import Status, status
+from querypulse.exporter.status import UNREADY, Status, status
 from querypulse.listener.sources import reader
 from querypulse.listener.state import state
 from querypulse.settings import silencing
@@ -421,6 +421,14 @@ def test_page_of_the_status_document_has_each_of_its_fields():
     assert {
         name for name in fields if f"`{name}`" not in page and f"`{name}[]`" not in page
     } == set()
+
+
+def test_states_of_the_page_are_those_of_a_query():
+    page = pages()["docs/status.md"]
+    (readiness,) = re.findall(r"(?m)^\| `/readyz` \| 503 (.*)$", page)
+
+    assert ", ".join(f"`{name}`" for name in STATES) in page
+    assert set(re.findall(r"`([a-z_]+)`", readiness)) == UNREADY
 
 
 def test_files_that_contributing_names_exist():
