@@ -150,13 +150,14 @@ dependencies: $(BIN)/uv
 	$(COMPILE) pyproject.toml --extra spark --output-file requirements/demo.txt
 	$(COMPILE) pyproject.toml --extra spark --group dev --output-file requirements/dev.txt
 
-## make wheels     build/wheels: querypulse and all it needs, to install without an index on PLATFORM
-PLATFORM := manylinux2014_x86_64
+## make wheels     build/wheels: querypulse and all it needs, to install without an index on Linux, for ARCH
+ARCH := x86_64
 # pip takes the markers of this Python, not those of the other version: tomli is named.
 wheels: $(VENV)/.dev
 	rm -rf build/wheels build/lib
 	$(BIN)/python -m build --quiet --no-isolation --wheel --outdir build/wheels .
-	for version in 3.10 3.11 3.12 3.13; do $(BIN)/python -m pip download --quiet --only-binary :all: --platform $(PLATFORM) \
+	for version in 3.10 3.11 3.12 3.13; do $(BIN)/python -m pip download --quiet --only-binary :all: \
+	  --platform manylinux2014_$(ARCH) --platform manylinux_2_17_$(ARCH) \
 	  --python-version $$version --constraint constraints.txt --dest build/wheels build/wheels/querypulse-*.whl tomli || exit; done
 
 ## make sbom       build/querypulse.cdx.json: what the wheel requires, with versions and hashes (CycloneDX)
