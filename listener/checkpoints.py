@@ -1,4 +1,4 @@
-"""The checkpoints of queries: which logs to read, the thread that reads them, and warnings."""
+"""The checkpoints of queries: the thread that reads them, what it reads of which, and warnings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from ..core.text import listed
 from .commit_log import (
@@ -36,223 +34,42 @@ OpenCheckpoint = Callable[[str, str], "SparkCheckpoint"]
 """Opens the checkpoint at a path for a query id; may raise StorageError."""
 
 
-# -- log choice -------------------------------------------------------------------------------
-# Chooses the checkpoints to read: those whose logs affect an alert.
-
-
-class _Batch(msgspec.Struct, frozen=True):
-    """The part of a run's activity that the choice depends on, and since when."""
-
-    busy: bool
-    batch_id: int | None
-    since: float
-    last_seconds: float
-    """How long the run was busy the time before."""
-
-
-class LogChoice:
-    """Chooses runs from each probe report; times are monotonic seconds.
-
-    Events and the growing batch id show every commit of an ordinary run. Its log is needed only
-    when a stall alert is near: it shows whether the batch was committed, and it is the only
-    signal for a run whose batch id Spark does not report. So the log is read once the probe polls
-    the run's jobs and the batch takes longer than ``patience_seconds`` and than the last batch.
-    A continuous query sends no events, and async progress tracking reports a commit before it is
-    written, so for these only the log shows commits, and it is always read.
-    """
-
-    def __init__(self, patience_seconds: float) -> None:
-        self._patience = patience_seconds
-        self._batches: dict[str, _Batch] = {}
-
-    def choose(self, runs: Iterable[ProbedRun], now: float) -> list[tuple[RunFacts, float]]:
-        """The runs whose logs are to be read, and when the current batch of each began."""
-        known = [run for run in runs if run.active and run.facts.checkpoint]
-        self._batches = {run.facts.run_id: self._follow(run, now) for run in known}
-        return [
-            (run.facts, self._batches[run.facts.run_id].since)
-            for run in known
-            if _needs_its_log(run) or self._may_stall(run, now)
-        ]
-
-    def _follow(self, run: ProbedRun, now: float) -> _Batch:
-        # With async progress tracking an idle run is busy at every trigger; ignore that.
-        busy = not _needs_its_log(run) and (run.planning or run.processing)
-        before = self._batches.get(run.facts.run_id)
-        if before is not None and (before.busy, before.batch_id) == (busy, run.batch_id):
-            return before
-        return _Batch(busy, run.batch_id, now, _last_seconds(before, now))
-
-    def _may_stall(self, run: ProbedRun, now: float) -> bool:
-        batch = self._batches[run.facts.run_id]
-        patience = max(self._patience, batch.last_seconds)
-        return run.work is not None and batch.busy and now - batch.since >= patience
-
-
-def _needs_its_log(run: ProbedRun) -> bool:
-    return run.facts.trigger.is_continuous or run.facts.async_progress
-
-
-def _last_seconds(before: _Batch | None, now: float) -> float:
-    if before is None:
-        return 0.0
-    return now - before.since if before.busy else before.last_seconds
-
-
-# -- starting points --------------------------------------------------------------------------
-# Reads the starting point of each run once, from two listings of its checkpoint.
-
-
-CLOCK_SET_SECONDS = 5.0
-"""A larger step of the wall clock means that it was set."""
-
-
-class StartingPoints:
-    """Starting points by run id; used by one thread, but any thread may call ``lacks``.
-
-    A run that has ended is read too, because it may have failed before the first reading. If the
-    storage refuses, it is not read again for that run, which has no starting point. Runs that do
-    not plan a batch before they run it are left out: ``continuous``, ``realTime``, and async
-    progress tracking, which writes its logs only now and then.
-    """
-
-    def __init__(
-        self,
-        open_checkpoint: OpenCheckpoint,
-        *,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        self._open = open_checkpoint
-        self._wall = wall
-        self._ahead: float | None = None
-        self._known: dict[str, StartingPoint | None] = {}
-
-    def lacks(self, runs: Iterable[ProbedRun]) -> bool:
-        """Whether one of these has not been read."""
-        return any(run.facts.run_id not in self._known for run in runs if _is_read(run.facts))
-
-    def read(self, runs: Iterable[ProbedRun], now: float) -> dict[str, StartingPoint]:
-        """The starting points of these runs by run id, at monotonic ``now``; drops all others."""
-        if self._ahead is None:
-            self._ahead = self._wall() - now
-        before, self._known = self._known, {}
-        for run in runs:
-            run_id = run.facts.run_id
-            if _is_read(run.facts):
-                is_read = run_id in before
-                self._known[run_id] = before[run_id] if is_read else self._point(run.facts, now)
-        return {run_id: point for run_id, point in self._known.items() if point is not None}
-
-    def _point(self, facts: RunFacts, now: float) -> StartingPoint | None:
-        try:
-            checkpoint = self._open(facts.checkpoint, facts.query_id)
-            # Offsets first: a batch planned in between never seems unfinished, see CheckpointLogs.
-            offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
-        except StorageError as error:
-            name = base_label(facts.name, facts.query_id)
-            log.info("querypulse: the age of the checkpoint of %s is not known: %s", name, error)
-            return None
-        return starting_point(offsets, commits, now, self._wall_unless_set(now))
-
-    def _wall_unless_set(self, now: float) -> float | None:
-        """Unix seconds now; None if the wall clock was set since the first reading."""
-        wall, ahead = self._wall(), self._ahead
-        is_set = ahead is not None and abs(wall - now - ahead) > CLOCK_SET_SECONDS
-        return None if is_set else wall
-
-
-def _is_read(facts: RunFacts) -> bool:
-    plans_first = not (facts.trigger.is_continuous or facts.trigger.is_real_time)
-    return bool(facts.checkpoint) and plans_first and not facts.async_progress
-
-
-# -- checkpoint logs --------------------------------------------------------------------------
-# Finds the newest batch in a checkpoint's two logs with as few storage calls as possible.
-#
-# Each log holds one file per batch, named by its id. Spark removes all but about the newest
-# hundred (``HDFSMetadataLog``, ``spark.sql.streaming.minBatchesToRetain``).
-
-
-MAX_STEPS = 8
-LIST_EVERY_SECONDS = 2.0
-
-
-class CheckpointLogs:
-    """Follows both logs of one run.
-
-    A log without gaps is listed once; then only the next id is checked. Async progress
-    tracking leaves gaps, so such a log is listed every ``LIST_EVERY_SECONDS``.
-    """
-
-    def __init__(self, checkpoint: SparkCheckpoint, *, gaps: bool) -> None:
-        self._checkpoint = checkpoint
-        self._gaps = gaps
-        self._seen = LoggedBatches()
-        self._listed_at: float | None = None
-
-    def read(self, now: float) -> LoggedBatches:
-        """The newest id in each log.
-
-        ``offsets`` is read first: a batch planned and committed between the two reads makes
-        ``planned`` briefly too small, but never makes a finished batch seem unfinished.
-
-        Raises:
-            StorageError: the storage did not answer; the last result is kept.
-
-        """
-        if not self._gaps:
-            planned = self._follow(OFFSETS, self._seen.planned)
-            committed = self._follow(COMMITS, self._seen.committed)
-            self._seen = LoggedBatches(planned, committed)
-        elif self._listed_at is None or now - self._listed_at >= LIST_EVERY_SECONDS:
-            self._seen = LoggedBatches(self._list(OFFSETS), self._list(COMMITS))
-            self._listed_at = now
-        return self._seen
-
-    def _follow(self, log: str, known: int | None) -> int | None:
-        """Step on from the newest known id; list the log when that id is far behind or gone."""
-        if known is None:
-            return self._list(log)
-        newest = known
-        while newest - known < MAX_STEPS and self._checkpoint.has(log, newest + 1):
-            newest += 1
-        if known < newest < known + MAX_STEPS:
-            return newest
-        if newest == known and self._checkpoint.has(log, known):
-            return known
-        return self._list(log)
-
-    def _list(self, log: str) -> int | None:
-        return max(self._checkpoint.ids(log), default=None)
-
-
 # -- log reader -------------------------------------------------------------------------------
-# The commit log as a signal: reads the chosen logs in a thread of its own.
-#
 # Storage may hang for minutes, so nothing waits for this thread; ``latest`` shows its own age.
 
 
-READ_EVERY_SECONDS = 1.0
+READ_EVERY_SECONDS = 2.0
 RETRY_SECONDS = 10.0
 MAX_REST_SECONDS = 15.0
 REST_SHARE = 0.05
 """A log that has not grown for some time is not read again for this share of that time."""
 STALL_FLOOR_SECONDS = 60.0
+CLOCK_SET_SECONDS = 5.0
+"""A larger step of the wall clock means that it was set."""
 
 
 class LogReader:
-    """Every ``interval_seconds``, reads the logs that are due; a report holds only these.
+    """Every ``interval_seconds``, reads the logs that decide something and are due.
+
+    Events and the growing batch id show every commit of an ordinary run. Its log is needed only
+    when a stall alert is near: it shows whether the batch was committed, and it is the only
+    signal for a run whose batch id Spark does not report. So the log is read once the probe polls
+    the run's jobs and the batch takes longer than about half of ``stall_floor_seconds``, the
+    shortest stall window of any query, and than the last batch. A continuous query sends no
+    events, and async progress tracking reports a commit before it is written, so for these only
+    the log shows commits, and it is always read.
 
     A log that grows is due each time. A log that has not grown for some time is due again after
     a twentieth of that time, so a query that hangs for hours costs little and a commit is seen
     at most that late. The pause is at most ``MAX_REST_SECONDS`` and a quarter of
-    ``stall_floor_seconds``, the shortest stall window of any query, so the log never counts as
-    unread. It ends early when the run starts its next batch.
+    ``stall_floor_seconds``, so the log never counts as unread. It ends early when the run starts
+    its next batch.
 
     A storage that fails is listed in every report and read again after ``RETRY_SECONDS``, so
     that its timeouts do not delay the other logs.
 
-    The starting point of each run is read once.
+    The starting point of each run is read once, also of a run that has ended, which may have failed
+    before the first reading. If the storage refuses, the run has none.
     """
 
     def __init__(
@@ -271,12 +88,13 @@ class LogReader:
         self._latest_probe = latest_probe
         self._on_report = on_report
         # Two steps early: one step may pass before the batch is seen, one before its log is read.
-        self._choice = LogChoice(stall_floor_seconds / 2 - 2 * interval_seconds)
+        self._patience = stall_floor_seconds / 2 - 2 * interval_seconds
         self._longest_rest = min(MAX_REST_SECONDS, stall_floor_seconds / 4)
         self._interval = interval_seconds
         self._clock = clock
+        self._wall = wall
+        self._ahead: float | None = None
         self._runs: dict[str, _Run] = {}
-        self._starts = StartingPoints(open_checkpoint, wall=wall)
         self._poked = threading.Event()
 
     def step(self) -> None:
@@ -294,77 +112,137 @@ class LogReader:
 
     def poke_for(self, probe: ProbeReport) -> None:
         """Take the next step as soon as possible if a run is new, because it may fail soon."""
-        if self._starts.lacks(probe.runs):
+        facts = [run.facts for run in probe.runs if _has_starting_point(run.facts)]
+        if any(run.run_id not in self._runs for run in facts):
             self.poke()
 
     def _read(self) -> LogReport:
         at, probe = self._clock(), self._latest_probe()
         runs = probe.runs if probe is not None else ()
-        logs, unreadable = {}, {}
-        for run in self._follow(runs, at):
-            logged = run.read(at, self._open, self._clock) if run.is_due(at) else None
-            if logged is not None:
-                logs[run.facts.run_id] = logged
-            elif run.trouble:
-                unreadable[run.facts.run_id] = run.trouble
-        return LogReport(at, logs, unreadable, self._starts.read(runs, at))
+        self._runs = self._follow(runs, at)
+        report = LogReport(at, {}, {}, {})
+        for run_id, run in self._runs.items():
+            start = run.starting_point(at, self._wall_unless_set(at))
+            if start is not None:
+                report.starts[run_id] = start
+            if run.decides:
+                logged = run.read(at, self._clock) if run.is_due(at, self._longest_rest) else None
+                if logged is not None:
+                    report.logs[run_id] = logged
+                elif run.trouble:
+                    report.unreadable[run_id] = run.trouble
+        return report
 
-    def _follow(self, runs: Iterable[ProbedRun], at: float) -> list[_Run]:
-        """Keep the state of the runs chosen now and drop all other state."""
-        chosen = self._choice.choose(runs, at)
-        before, self._runs = self._runs, {}
-        for facts, since in chosen:
-            run = before.get(facts.run_id) or _Run(facts, self._longest_rest)
-            self._runs[facts.run_id], run.since = run, since
-        return list(self._runs.values())
+    def _follow(self, runs: Iterable[ProbedRun], at: float) -> dict[str, _Run]:
+        """The runs of this report, with what is known of them; all others are dropped."""
+        followed = {}
+        for probed in runs:
+            facts = probed.facts
+            if facts.checkpoint:
+                run = self._runs.get(facts.run_id) or _Run(facts, self._open, at)
+                run.follow(probed, at, self._patience)
+                followed[facts.run_id] = run
+        return followed
+
+    def _wall_unless_set(self, now: float) -> float | None:
+        """Unix seconds now; None if the wall clock was set since the first reading."""
+        wall = self._wall()
+        if self._ahead is None:
+            self._ahead = wall - now
+        return None if abs(wall - now - self._ahead) > CLOCK_SET_SECONDS else wall
 
 
 class _Run:
-    """The logs of one run, when they are due, and their last error."""
+    """What is known of one run's checkpoint; times are monotonic seconds."""
 
-    since = 0.0
-
-    def __init__(self, facts: RunFacts, longest_rest: float) -> None:
-        self.facts = facts
+    def __init__(self, facts: RunFacts, open_checkpoint: OpenCheckpoint, at: float) -> None:
+        self.decides = False
+        """Whether its log decides something now."""
         self.trouble = ""
-        self._longest_rest = longest_rest
-        self._logs: CheckpointLogs | None = None
+        """Why its log could not be read."""
+        self._facts = facts
+        self._open = open_checkpoint
+        self._checkpoint: SparkCheckpoint | None = None
+        self._start: StartingPoint | None = None
+        self._lacks_start = _has_starting_point(facts)
+        self._step: tuple[bool, int | None] = False, None
+        """Whether it is busy, and with which batch."""
+        self._since = at
+        self._last_seconds = 0.0
+        """How long it was busy the time before."""
         self._seen: LoggedBatches | None = None
         self._read_at = -math.inf
         self._grown_at = -math.inf
-        self._retry_at: float | None = None
+        self._retry_at = -math.inf
 
-    def is_due(self, at: float) -> bool:
+    def follow(self, probed: ProbedRun, at: float, patience: float) -> None:
+        """Apply a poll of the run."""
+        needs_log = self._facts.trigger.is_continuous or self._facts.async_progress
+        # With async progress tracking an idle run is busy at every trigger; ignore that.
+        busy = not needs_log and (probed.planning or probed.processing)
+        if (busy, probed.batch_id) != self._step:
+            if self._step[0]:
+                self._last_seconds = at - self._since
+            self._step, self._since = (busy, probed.batch_id), at
+        is_long = at - self._since >= max(patience, self._last_seconds)
+        may_stall = probed.work is not None and busy and is_long
+        self.decides = probed.active and (needs_log or may_stall)
+
+    def is_due(self, at: float, longest_rest: float) -> bool:
         """Whether to read the logs in the round that begins at ``at``."""
-        if self._retry_at is not None:
+        if self.trouble:
             return at >= self._retry_at
-        quiet = at - max(self.since, self._grown_at)
-        return at - self._read_at >= min(self._longest_rest, REST_SHARE * quiet)
+        quiet = at - max(self._since, self._grown_at)
+        return at - self._read_at >= min(longest_rest, REST_SHARE * quiet)
 
-    def read(
-        self, at: float, open_checkpoint: OpenCheckpoint, clock: Callable[[], float]
-    ) -> LoggedBatches | None:
-        """The newest batches; None when the storage fails, and ``trouble`` holds the reason."""
+    def read(self, at: float, clock: Callable[[], float]) -> LoggedBatches | None:
+        """The newest batches; None when the storage fails, and ``trouble`` holds the reason.
+
+        Spark removes all but about the newest hundred files of a log (``HDFSMetadataLog``,
+        ``minBatchesToRetain``), so a listing is as cheap as asking for one file. ``offsets`` is
+        read first: a batch planned and committed between the two reads makes ``planned`` briefly
+        too small, but never makes a finished batch seem unfinished.
+        """
         try:
-            if self._logs is None:
-                checkpoint = open_checkpoint(self.facts.checkpoint, self.facts.query_id)
-                self._logs = CheckpointLogs(checkpoint, gaps=self.facts.async_progress)
-            logged = self._logs.read(clock())
+            checkpoint = self._checkpoint = self._checkpoint or self._opened()
+            planned = max(checkpoint.ids(OFFSETS), default=None)
+            logged = LoggedBatches(planned, max(checkpoint.ids(COMMITS), default=None))
         except StorageError as error:
-            self._note_trouble(str(error))
-            self._retry_at = clock() + RETRY_SECONDS
+            if not self.trouble:
+                log.warning("querypulse: cannot read the checkpoint of %s: %s", self._name, error)
+            self.trouble, self._retry_at = str(error), clock() + RETRY_SECONDS
             return None
         if self._seen not in (None, logged):
             self._grown_at = at
-        self._seen, self._read_at = logged, at
-        self.trouble, self._retry_at = "", None
+        self._seen, self._read_at, self.trouble = logged, at, ""
         return logged
 
-    def _note_trouble(self, reason: str) -> None:
-        if not self.trouble:
-            name = base_label(self.facts.name, self.facts.query_id)
-            log.warning("querypulse: cannot read the checkpoint of %s: %s", name, reason)
-        self.trouble = reason
+    def starting_point(self, at: float, wall: float | None) -> StartingPoint | None:
+        """Where the run began, as its first reading shows it."""
+        if self._lacks_start:
+            self._lacks_start = False
+            try:
+                checkpoint = self._opened()
+                # Offsets first, as in ``read``.
+                offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
+                self._start = starting_point(offsets, commits, at, wall)
+            except StorageError as error:
+                unknown = "querypulse: the age of the checkpoint of %s is not known: %s"
+                log.info(unknown, self._name, error)
+        return self._start
+
+    def _opened(self) -> SparkCheckpoint:
+        return self._open(self._facts.checkpoint, self._facts.query_id)
+
+    @property
+    def _name(self) -> str:
+        return base_label(self._facts.name, self._facts.query_id)
+
+
+def _has_starting_point(facts: RunFacts) -> bool:
+    """Whether it plans a batch before it runs it, and writes that to its log at once."""
+    plans_first = not (facts.trigger.is_continuous or facts.trigger.is_real_time)
+    return bool(facts.checkpoint) and plans_first and not facts.async_progress
 
 
 # -- checkpoint place -------------------------------------------------------------------------

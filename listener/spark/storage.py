@@ -130,8 +130,3 @@ class SparkCheckpoint:
         if self._folder.has():
             return []
         raise StorageError(short_reason(f"{self._location} cannot be seen"))
-
-    def has(self, log: str, batch_id: int) -> bool:
-        """Whether a log holds that batch."""
-        with java_errors(StorageError):
-            return self._folder.has(f"{log}/{batch_id}")

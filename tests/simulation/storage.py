@@ -26,11 +26,6 @@ class SimLogs:
         newest = self._newest(log)
         return list(range(max(0, newest - 99), newest + 1))
 
-    def has(self, log: str, batch_id: int) -> bool:
-        """Whether a log holds that batch."""
-        newest = self._newest(log)
-        return newest - 100 < batch_id <= newest
-
     def times(self, log: str) -> dict[int, float | None]:
         """When the files of a log were written, by the clock of the storage."""
         written = self._run().query.checkpoint.written[log]

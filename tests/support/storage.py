@@ -1,12 +1,19 @@
-"""Checkpoints in memory that count their calls."""
+"""Checkpoints in memory that count their calls, and a reader of them on a fake clock."""
 
 from __future__ import annotations
 
-from querypulse.listener.commit_log import COMMITS, OFFSETS, StorageError
+from msgspec.structs import replace
+
+from querypulse.listener.checkpoints import LogReader
+from querypulse.listener.commit_log import COMMITS, OFFSETS, LogReport, StorageError
+from querypulse.listener.probe import ProbeReport
+
+from .clock import Clock
+from .story import run
 
 
 class MemoryCheckpoint:
-    """The ids in both logs, and every call: ``list``, ``has`` or ``times``."""
+    """The ids in both logs, and every call: ``ids`` or ``times``."""
 
     def __init__(self, offsets=(), commits=()) -> None:
         self.logs = {OFFSETS: set(offsets), COMMITS: set(commits)}
@@ -16,10 +23,7 @@ class MemoryCheckpoint:
         self.refusal = ""
 
     def ids(self, log):
-        return self._answer("list", self.logs[log])
-
-    def has(self, log, batch_id):
-        return self._answer("has", batch_id in self.logs[log])
+        return self._answer("ids", self.logs[log])
 
     def times(self, log):
         return self._answer("times", self.written[log])
@@ -41,11 +45,6 @@ class MemoryCheckpoint:
         for log in self.logs.values():
             log -= {batch for batch in log if batch < below}
 
-    def questions(self):
-        """The calls by kind since the last call of this method."""
-        asked, self.asked = self.asked, []
-        return {"list": asked.count("list"), "has": asked.count("has")}
-
 
 class MemoryStorage:
     """Opens checkpoints by their location; records each location."""
@@ -59,3 +58,35 @@ class MemoryStorage:
         if location not in self.checkpoints:
             raise StorageError(f"No FileSystem for {location}")
         return self.checkpoints[location]
+
+
+def continuous(query, number=1):
+    seen = run(query, number, trigger="ContinuousTrigger(1000)", message="Running")
+    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+
+
+class LogReaderHarness:
+    """A reader on a fake clock, with scripted probe reports."""
+
+    def __init__(self, floor=60.0, **checkpoints):
+        self.storage = MemoryStorage(**checkpoints)
+        self.clock = Clock()
+        self.probe = None
+        self.ahead = 0.0
+        """How far the wall clock is ahead of the monotonic one."""
+        self.announced = []
+        self.reader = LogReader(
+            self.storage.open,
+            lambda: self.probe,
+            lambda: self.announced.append(self.reader.latest),
+            stall_floor_seconds=floor,
+            interval_seconds=0,
+            clock=self.clock,
+            wall=lambda: self.clock.now + self.ahead,
+        )
+
+    def read(self, *runs, at) -> LogReport:
+        self.clock.now = at
+        self.probe = ProbeReport(began_at=at, at=at, runs=runs)
+        self.reader.step()
+        return self.reader.latest

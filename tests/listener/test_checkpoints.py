@@ -1,0 +1,709 @@
+"""Checkpoints: which logs are read and when, where a run began, and places that are lost."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.patience import PATIENCE_SECONDS, until
+from support.published_states import published
+from support.storage import LogReaderHarness, MemoryCheckpoint, MemoryStorage, continuous
+from support.story import Story, processing, run
+
+from querypulse.core.guard import Guard
+from querypulse.core.threads import Loop
+from querypulse.exporter.status import status
+from querypulse.listener.checkpoints import (
+    RETRY_SECONDS,
+    TEMPORARY,
+    CheckpointWarnings,
+    LogReader,
+    checkpoint_problem,
+)
+from querypulse.listener.commit_log import (
+    REASON_CHARACTERS,
+    LoggedBatches,
+    LogReport,
+    StartingPoint,
+    Written,
+    ids_in,
+    short_reason,
+    starting_point,
+    times_in,
+)
+from querypulse.listener.probe import JobActivity, ProbeReport
+
+LONG_SECONDS = 3600.0
+WALL = 1_800_000_000.0
+
+# -- names in a listing -----------------------------------------------------------------------
+
+
+def listing(*names, folder="file:/cp/offsets"):
+    return f"Array({', '.join(f'{folder}/{name}' for name in names)})"
+
+
+@pytest.mark.parametrize(
+    ("names", "batches"),
+    [
+        (["0", ".0.crc", "10", ".1.1b.tmp", "9.tmp", "-1", "007x", "a1", "1a", "٣"], [0, 10]),
+        (["2.compact", "3"], [3]),
+        (["9", "10", "100", "99"], [9, 10, 100, 99]),
+        ([], []),
+    ],
+)
+def test_only_names_of_digits_are_batches(names, batches):
+    assert ids_in(listing(*names) if names else "Array()", "offsets") == batches
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "file:/data/a b, c/offsets",
+        "s3a://bucket/7, 8/offsets",
+        "abfss://c@account.dfs.core.windows.net/a%20b/12/offsets",
+        "file:/x(1)/commits/5)/offsets",
+        "hdfs://host:8020/commits/5, /offsets",
+    ],
+)
+def test_digits_in_the_checkpoint_path_are_not_batches(folder):
+    assert ids_in(listing("3", "4", folder=folder), "offsets") == [3, 4]
+
+
+@given(st.sets(st.integers(0, 10**12)))
+def test_every_batch_of_a_listing_is_found(batches):
+    assert set(ids_in(listing(*batches), "offsets")) == batches
+
+
+def test_listing_gives_only_the_times_of_batches():
+    listing = (
+        "Array(LocatedFileStatus{path=file:/c;p/offsets/9; isDirectory=false; length=5; replication=1;"
+        " blocksize=33554432; modification_time=1700000009500; access_time=1700000009000; owner=; group=;"
+        " permission=rw-rw-rw-; isSymlink=false; hasAcl=false; isEncrypted=false; isErasureCoded=false},"
+        " DeprecatedRawLocalFileStatus{path=s3a://b/cp/offsets/10; isDirectory=false; length=5;"
+        " modification_time=1700000010000; access_time=0; owner=me},"
+        " FileStatus{path=file:/cp/offsets/.10.tmp; isDirectory=false; length=5; modification_time=1700000011000;"
+        " access_time=0})"
+    )
+
+    assert times_in(listing) == {9: 1_700_000_009.5, 10: 1_700_000_010.0}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "An error occurred while calling o224.listStatus.\n"
+            ": java.io.IOException: Filesystem closed\n\tat org.apache.hadoop.hdfs.DFSClient",
+            "java.io.IOException: Filesystem closed",
+        ),
+        ("Can not create a Path from an empty string\n\nJVM stacktrace:\njava.lang",
+         "Can not create a Path from an empty string"),
+        ("", ""),
+    ],
+    ids=["Py4J's form", "PySpark's form", "empty"],
+)  # fmt: skip
+def test_reason_is_the_java_exceptions_own_line(text, reason):
+    assert short_reason(text) == reason
+
+
+def test_reason_is_short_and_holds_no_secret():
+    text = f": java.io.IOException: GET https://a.blob/cp?sig=hunter2&se={'1' * 1000}\n\tat x"
+
+    assert "hunter2" not in short_reason(text)
+    assert len(short_reason(text)) <= REASON_CHARACTERS
+
+
+# -- which logs are read ---------------------------------------------------------------------
+
+
+CONTINUOUS = run(trigger="ContinuousTrigger(1000)", message="Running")
+PLANNING = "Getting offsets from KafkaV2[Subscribe[a]]"
+STALL_SECONDS = 20.0
+
+
+def with_facts(run, **facts):
+    return replace(run, facts=replace(run.facts, **facts))
+
+
+def is_read(*stages):
+    """Whether a run's log is read at the last of several (seconds, probe view) pairs."""
+    checkpoints = {"/cp": MemoryCheckpoint([5], [4]), "file:/tmp/temporary-1": MemoryCheckpoint()}
+    harness = LogReaderHarness(2 * STALL_SECONDS, **checkpoints)
+    reports = [harness.read(seen, at=at) for at, seen in stages]
+    return bool(reports[-1].logs)
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        CONTINUOUS,
+        with_facts(run(), async_progress=True),
+        with_facts(run(trigger="RealTimeTrigger(300000)"), async_progress=True),
+        with_facts(CONTINUOUS, checkpoint="file:/tmp/temporary-1"),
+    ],
+    ids=["continuous", "async", "real-time", "temporary"],
+)
+def test_log_of_a_run_whose_commits_only_it_shows_is_read_at_once(seen):
+    assert is_read((0, seen))
+
+
+def test_log_of_a_run_whose_events_and_probe_suffice_is_not_read():
+    runs = {
+        "idle": run(),
+        "waiting": run(batch=7, data=True),
+        "busy": processing(batch=5),
+        "busy, polled closely": processing(batch=5, tasks=0),
+        "finite": run(trigger="AvailableNowTrigger", message="Processing new data", busy=True),
+        "planning": run(message=PLANNING, busy=True, tasks=0),
+        "dead continuous": replace(CONTINUOUS, active=False),
+        "unknown place": with_facts(CONTINUOUS, checkpoint=""),
+        "unknown place, async": with_facts(run(), async_progress=True, checkpoint=""),
+    }
+
+    assert [what for what, seen in runs.items() if is_read((0, seen))] == []
+
+
+FIFTH, SIXTH = (processing(batch=batch, tasks=0) for batch in (5, 6))
+PLANS = run(message=PLANNING, busy=True, tasks=0)
+NO_IDS = processing(batch=None, tasks=0)
+SLOW = (0, FIFTH), (60, FIFTH), (100, run(batch=6)), (110, SIXTH)
+
+
+def test_log_of_an_ordinary_run_is_read_while_its_batch_is_close_to_a_stall():
+    """Each step: seconds, and what the probe shows; a batch gets as long as the one before it."""
+    histories = [
+        ("a batch", [(0, FIFTH), (STALL_SECONDS, FIFTH)], True),
+        ("a shorter batch", [(0, FIFTH), (STALL_SECONDS - 0.1, FIFTH)], False),
+        ("planning", [(0, PLANS), (STALL_SECONDS, PLANS)], True),
+        ("shorter planning", [(0, PLANS), (STALL_SECONDS - 0.1, PLANS)], False),
+        ("without known batch ids", [(0, NO_IDS), (STALL_SECONDS, NO_IDS)], True),
+        ("although its tasks finish",
+         [(at, processing(batch=5, tasks=tasks)) for at, tasks in ((0, 1), (10, 2), (STALL_SECONDS, 3))], True),
+        ("the next batch", [(0, FIFTH), (15, SIXTH), (35, SIXTH)], True),
+        ("the next batch, shorter", [(0, FIFTH), (15, SIXTH), (30, SIXTH)], False),
+        ("a slow one", SLOW[:2], True),
+        ("after a slow one", [*SLOW, (210, SIXTH)], True),
+        ("after a slow one, shorter", [*SLOW, (209, SIXTH)], False),
+        ("with a pause in between", [(0, FIFTH), (10, run(batch=5)), (15, FIFTH), (30, FIFTH)], False),
+        ("its jobs are not examined", [(0, processing(batch=5)), (100, processing(batch=5))], False),
+        ("it has ended", [(0, FIFTH), (100, replace(FIFTH, active=False, work=JobActivity()))], False),
+        ("the next run", [(0, processing("a", 1, batch=5, tasks=0)), (100, processing("a", 2, batch=5, tasks=0))], False),
+    ]  # fmt: skip
+
+    assert [(what, is_read(*steps)) for what, steps, _ in histories] == [
+        (what, expected) for what, _, expected in histories
+    ]
+
+
+# -- when -------------------------------------------------------------------------------------
+
+
+def test_nothing_is_read_before_the_first_probe():
+    harness = LogReaderHarness(a=MemoryCheckpoint())
+    assert harness.reader.latest is None
+    harness.clock.now = 7.0
+    harness.reader.step()
+
+    assert harness.reader.latest == LogReport(7.0)
+    assert harness.announced == [LogReport(7.0)]
+
+
+def test_run_with_a_growing_log_is_in_every_report():
+    harness = LogReaderHarness(a=MemoryCheckpoint([0, 1], [0]), b=MemoryCheckpoint())
+
+    for at in (1, 2):
+        report = harness.read(continuous("a"), continuous("b"), at=at)
+        assert report.at == at
+        assert report.logs == {"a-1": LoggedBatches(1, 0), "b-1": LoggedBatches()}
+        assert report.unreadable == {}
+    assert harness.announced[-1] is report
+    assert harness.storage.opened == ["a", "b"]
+
+
+def test_only_the_start_is_read_of_a_run_that_needs_no_log():
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([4, 5], [4])})
+
+    for at in (1, 2):
+        report = harness.read(run(), processing("b", batch=5), at=at)
+        assert (report.logs, report.starts.keys()) == ({}, {"a-1", "b-1"})
+    assert harness.storage.opened == ["/cp", "/cp"]
+
+
+def hung(query, *, batch):
+    seen = processing(query, batch=batch, tasks=0)
+    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+
+
+def asynchronous(query, *, batch):
+    seen = run(query, batch=batch, async_progress=True)
+    return replace(seen, facts=replace(seen.facts, checkpoint=query))
+
+
+def moments_read(harness, seen, *, until):
+    """The seconds at which the run's log is read, with one step a second."""
+    return [at for at in range(until) if harness.read(seen, at=float(at)).logs]
+
+
+def rests(moments):
+    return [later - earlier for earlier, later in itertools.pairwise(moments)]
+
+
+def test_log_of_a_hung_batch_is_first_read_at_half_of_the_shortest_window():
+    harness = LogReaderHarness(a=MemoryCheckpoint([4, 5], [4]))
+    read = moments_read(harness, hung("a", batch=5), until=60)
+
+    assert read[0] == 30
+    assert harness.reader.latest.unreadable == {}
+
+
+def test_shorter_window_reads_the_log_of_a_hung_batch_sooner():
+    harness = LogReaderHarness(floor=4, a=MemoryCheckpoint([4, 5], [4]))
+
+    assert moments_read(harness, hung("a", batch=5), until=10)[0] == 2
+
+
+def test_batches_shorter_than_half_of_the_shortest_window_cost_no_reading():
+    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
+    for at in range(600):
+        assert harness.read(hung("a", batch=5 + at // 25), at=float(at)).logs == {}
+
+    assert harness.storage.opened == ["a"]
+
+
+def test_slow_batches_of_equal_length_cost_no_reading_after_the_first():
+    harness = LogReaderHarness(a=MemoryCheckpoint([4], [4]))
+    for at in range(600):
+        assert bool(harness.read(hung("a", batch=5 + at // 120), at=float(at)).logs) <= (at < 120)
+
+    assert harness.storage.opened == ["a", "a"]
+
+
+def test_log_of_a_batch_that_hangs_for_hours_is_read_four_times_a_minute():
+    checkpoint = MemoryCheckpoint([4, 5], [4])
+    read = moments_read(LogReaderHarness(a=checkpoint), hung("a", batch=5), until=7200)
+
+    assert set(rests(read[-100:])) == {15}
+    assert sorted(rests(read)) == rests(read)
+    assert len(checkpoint.asked) < 2 * 4 * 130
+
+
+def test_growing_log_is_read_at_every_step():
+    checkpoint = MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=checkpoint)
+    for at in range(100):
+        checkpoint.commit(at)
+        assert harness.read(continuous("a"), at=float(at)).logs == {"a-1": LoggedBatches(at, at)}
+
+
+def test_commit_is_seen_within_a_tenth_of_the_time_it_took():
+    checkpoint = MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=checkpoint)
+    for last, commit in itertools.pairwise((0, 20, 25, 65, 165)):
+        for at in range(last, commit):
+            harness.read(continuous("a"), at=float(at))
+        checkpoint.commit(commit)
+        seen = next(
+            at for at in itertools.count(commit) if harness.read(continuous("a"), at=float(at)).logs
+        )
+        assert seen - commit <= 1 + (commit - last) / 10
+
+
+def test_log_that_grows_again_after_hours_is_read_at_every_step():
+    checkpoint = MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=checkpoint)
+    moments_read(harness, continuous("a"), until=3600)
+    checkpoint.commit(1)
+    at = next(at for at in range(3600, 3616) if harness.read(continuous("a"), at=float(at)).logs)
+
+    assert [bool(harness.read(continuous("a"), at=at + n).logs) for n in range(1, 6)] == [True] * 5
+
+
+def test_new_batch_of_async_progress_tracking_is_read_at_once_even_after_hours():
+    harness = LogReaderHarness(a=MemoryCheckpoint([0], [0]))
+    read = moments_read(harness, asynchronous("a", batch=1), until=3601)
+    at = read[-1] + 1.0
+
+    assert harness.read(asynchronous("a", batch=1), at=at).logs == {}
+    assert set(harness.read(asynchronous("a", batch=2), at=at + 1).logs) == {"a-1"}
+    assert set(harness.read(asynchronous("a", batch=2), at=at + 2).logs) == {"a-1"}
+
+
+@pytest.mark.parametrize(("floor", "longest"), [(60, 15), (20, 5), (6, 2), (3600, 15)])
+def test_log_is_read_often_enough_for_the_shortest_window(floor, longest):
+    harness = LogReaderHarness(floor=floor, a=MemoryCheckpoint([0], [0]))
+
+    assert max(rests(moments_read(harness, continuous("a"), until=3600))) == longest
+
+
+class Watched(LogReaderHarness):
+    """A harness whose reports reach the rules, as the probe's do."""
+
+    def __init__(self, floor, **checkpoints):
+        super().__init__(floor=floor, **checkpoints)
+        self.story = Story()
+        self.limits = {"stall_floor_seconds": floor, "start_grace_seconds": floor}
+
+    def alerts(self, seen, *, at):
+        report = self.read(seen, at=at)
+        self.story.probe(seen, at=at)
+        self.story.state.apply_commit_log(report)
+        evaluation = self.story.evaluate(at, probe_expected=True, **self.limits)
+        return [finding.alertname for finding in evaluation.findings]
+
+
+@pytest.mark.parametrize("floor", [4.0, 60.0])
+def test_log_at_rest_does_not_count_as_unreadable(floor):
+    harness = Watched(floor, a=MemoryCheckpoint([4], [4]))
+
+    assert not any(harness.alerts(asynchronous("a", batch=5), at=float(at)) for at in range(1000))
+
+
+@pytest.mark.parametrize("floor", [4.0, 60.0])
+def test_stopped_epochs_are_reported_at_most_a_tenth_of_the_window_late(floor):
+    checkpoint = MemoryCheckpoint([0], [0])
+    harness = Watched(floor, a=checkpoint)
+    for at in range(100):
+        checkpoint.commit(at)
+        assert harness.alerts(continuous("a"), at=float(at)) == []
+    fired = next(at for at in itertools.count(100) if harness.alerts(continuous("a"), at=float(at)))
+
+    assert floor < fired - 99 <= 1.1 * floor + 2
+
+
+def test_batch_finished_during_the_reading_does_not_look_unfinished():
+    class Busy(MemoryCheckpoint):
+        """Plans and commits its next batch between any two requests."""
+
+        def _answer(self, question, answer):
+            self.commit(max(self.logs["offsets"]) + 1)
+            return super()._answer(question, answer)
+
+    harness = LogReaderHarness(a=Busy(offsets=[0], commits=[0]))
+    for at in range(10):
+        seen = harness.read(continuous("a"), at=float(at)).logs["a-1"]
+        assert seen.planned <= seen.committed
+
+
+# -- errors -----------------------------------------------------------------------------------
+
+
+def test_unreadable_storage_does_not_block_the_others():
+    broken, fine = MemoryCheckpoint([0], [0]), MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=broken, c=fine)
+    broken.refusal = "FileSystem closed"
+
+    report = harness.read(continuous("a"), continuous("lost"), continuous("c"), at=1)
+
+    assert report.logs == {"c-1": LoggedBatches(0, 0)}
+    assert report.unreadable == {"a-1": "FileSystem closed", "lost-1": "No FileSystem for lost"}
+
+
+def test_unreadable_storage_is_retried_only_after_a_while():
+    broken = MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=broken)
+    broken.refusal = "FileSystem closed"
+    harness.read(continuous("a"), at=0)
+    broken.refusal, broken.asked = "", []
+
+    report = harness.read(continuous("a"), at=RETRY_SECONDS - 0.1)
+    assert (report.logs, report.unreadable) == ({}, {"a-1": "FileSystem closed"})
+    assert broken.asked == []
+    report = harness.read(continuous("a"), at=RETRY_SECONDS)
+    assert (report.logs, report.unreadable) == ({"a-1": LoggedBatches(0, 0)}, {})
+
+
+def test_storage_error_is_logged_once_until_it_ends(caplog):
+    broken = MemoryCheckpoint([0], [0])
+    harness = LogReaderHarness(a=broken)
+    broken.refusal = "FileSystem closed"
+    with caplog.at_level(logging.WARNING):
+        for at in range(0, 100, 5):
+            harness.read(continuous("a"), at=at)
+        assert [record.message for record in caplog.records] == [
+            "querypulse: cannot read the checkpoint of a: FileSystem closed"
+        ]
+        broken.refusal = ""
+        harness.read(continuous("a"), at=200)
+        broken.refusal = "FileSystem closed"
+        harness.read(continuous("a"), at=220)
+
+    assert len(caplog.records) == 2
+
+
+class HangingCheckpoint(MemoryCheckpoint):
+    """A storage that does not answer until released."""
+
+    def __init__(self):
+        super().__init__([0], [0])
+        self.asked_at = threading.Event()
+        self.answers = threading.Event()
+
+    def ids(self, log):
+        self.asked_at.set()
+        assert self.answers.wait(PATIENCE_SECONDS)
+        return super().ids(log)
+
+
+@pytest.fixture
+def reading():
+    """A reader in its own thread; stopped afterwards."""
+    stop = []
+
+    def start(checkpoint, interval=LONG_SECONDS):
+        report = ProbeReport(began_at=0, at=0, runs=(continuous("a"),))
+        storage = MemoryStorage(a=checkpoint)
+        reader = LogReader(storage.open, lambda: report, lambda: None, interval_seconds=interval)
+        loop = Loop("commit_log", reader.step, Guard())
+        loop.start()
+        stop.append((loop, reader))
+        return reader
+
+    yield start
+    for loop, reader in stop:
+        loop.stop()
+        reader.poke()
+        assert loop.join(PATIENCE_SECONDS)
+
+
+def test_poke_ends_the_pause(reading):
+    reader = reading(MemoryCheckpoint([0], [0]))
+    first = until(lambda: reader.latest, "the first report")
+    reader.poke()
+    until(lambda: reader.latest is not first, "the second report")
+
+
+def test_hanging_storage_lets_the_last_report_grow_old(reading):
+    checkpoint = HangingCheckpoint()
+    reader = reading(checkpoint)
+    assert checkpoint.asked_at.wait(PATIENCE_SECONDS)
+    assert reader.latest is None
+    released_at = time.monotonic()
+    checkpoint.answers.set()
+    report = until(lambda: reader.latest, "the report")
+
+    assert report.at <= released_at
+    assert report.logs == {"a-1": LoggedBatches(0, 0)}
+
+
+# -- where a run began ------------------------------------------------------------------------
+
+
+def point(offsets, commits, *, now=100.0):
+    """The starting point of a run; file times are seconds before the read."""
+    ages = [
+        {one: None if age is None else WALL - age for one, age in log.items()}
+        for log in (offsets, commits)
+    ]
+    return starting_point(*ages, now, WALL)
+
+
+def test_planned_batch_without_commit_is_unfinished():
+    found = point({40: 2500, 41: 2400}, {40: 2450})
+
+    assert found.unfinished == Written(41, -2300.0, WALL - 2400)
+    assert found.committed == Written(40, -2350.0, WALL - 2450)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits"),
+    [
+        ({}, {}),
+        ({40: 9.0}, {40: 8.0}),
+        ({38: 30.0, 39: 20.0, 40: 9.0}, {38: 29.0, 39: 19.0, 40: 8.0}),
+        ({39: 20.0}, {39: 19.0, 40: 8.0}),
+    ],
+    ids=[
+        "a new checkpoint",
+        "one batch",
+        "many batches",
+        "planned and committed between two listings",
+    ],
+)
+def test_clean_end_of_the_last_run_leaves_no_unfinished_batch(offsets, commits):
+    assert point(offsets, commits).unfinished is None
+
+
+@pytest.mark.parametrize("age", [None, -0.1, -3600.0, WALL, 400 * 86_400.0],
+                         ids=["unknown", "a moment ahead", "an hour ahead", "1970", "older than a year"])  # fmt: skip
+def test_implausible_file_time_is_ignored(age):
+    assert point({41: age}, {}).unfinished == Written(41)
+
+
+def test_longest_batches_are_those_of_the_last_day():
+    """A long batch may span a restart: planned on Friday, committed on Monday."""
+    offsets = {number: 600.0 * (200 - number) for number in range(200)}
+    took = dict.fromkeys(offsets, 30.0) | {9: 90_000.0, 10: 800.0, 150: 700.0, 199: 60.0}
+    commits = {number: offsets[number] - took[number] for number in offsets}
+
+    assert point(offsets, commits).longest_seconds == (700.0, 90_000.0)
+
+
+@pytest.mark.parametrize(
+    ("offsets", "commits", "longest"),
+    [
+        ({}, {}, ()),
+        ({0: 50.0}, {0: 40.0}, (10.0,)),
+        ({0: 50.0, 1: 30.0}, {0: 40.0, 1: 29.0}, (1.0, 10.0)),
+        ({0: 50.0, 1: 30.0}, {0: 60.0, 1: 29.0}, (1.0,)),
+        ({0: None, 1: 30.0}, {0: 40.0, 1: None}, ()),
+    ],
+)
+def test_batch_without_two_plausible_times_has_no_duration(offsets, commits, longest):
+    assert point(offsets, commits).longest_seconds == longest
+
+
+def with_checkpoint(*, offsets, commits):
+    one = MemoryCheckpoint(offsets, commits)
+    one.written = {"offsets": offsets, "commits": commits}
+    return one
+
+
+def test_starting_point_is_read_once_per_run_and_in_every_report():
+    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    harness = LogReaderHarness(**{"/cp": checkpoint})
+
+    reports = [harness.read(run(number=1), at=1), harness.read(run(number=1), at=2)]
+    later = harness.read(run(number=2), at=3)
+
+    expected = StartingPoint(Written(40), Written(41))
+    assert [one.starts for one in reports] == [{"a-1": expected}] * 2
+    assert later.starts == {"a-2": expected}
+    assert checkpoint.asked == ["times"] * 4
+
+
+def test_files_have_no_age_once_the_wall_clock_was_set():
+    """It is not known which of its times compare with those of the storage."""
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={0: WALL}, commits={})})
+    runs, unfinished = [run("a"), run("b"), run("c")], []
+    for at, ahead in ((1.0, 0.0), (2.0, 4.0), (3.0, 3335.0)):
+        harness.ahead = WALL + 60.0 + ahead
+        report = harness.read(*runs[: int(at)], at=at)
+        unfinished.append([start.unfinished for start in report.starts.values()])
+
+    first, slewed = (Written(0, pytest.approx(age), WALL) for age in (-60.0, -64.0))
+    assert unfinished == [[first], [first, slewed], [first, slewed, Written(0)]]
+
+
+def test_starting_point_of_an_ended_run_is_read():
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
+
+    assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
+
+
+def test_storage_error_gives_no_starting_point_and_is_not_retried(caplog):
+    harness = LogReaderHarness()
+
+    reports = [harness.read(run(), at=at) for at in (1, 2)]
+
+    assert [one.starts for one in reports] == [{}, {}]
+    assert [one.unreadable for one in reports] == [{}, {}]
+    assert harness.storage.opened == ["/cp"]
+    assert caplog.records == []
+
+
+def test_only_a_new_run_pokes_the_reader():
+    harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={}, commits={})})
+    harness.read(run(), at=1)
+    reader, pokes = harness.reader, []
+    reader.poke = lambda: pokes.append(1)
+
+    reader.poke_for(harness.probe)
+    known = list(pokes)
+    reader.poke_for(type(harness.probe)(began_at=2, at=2, runs=(run(number=2),)))
+
+    assert (known, pokes) == ([], [1])
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [continuous("/cp"), run(trigger="RealTimeTrigger(300000)"), run(async_progress=True)],
+    ids=["continuous", "realTime", "async progress tracking"],
+)
+def test_run_without_an_offset_log_has_no_starting_point(seen):
+    harness = LogReaderHarness(**{"/cp": MemoryCheckpoint([0], [0])})
+
+    assert harness.read(seen, at=1).starts == {}
+
+
+# -- places that are lost ---------------------------------------------------------------------
+
+
+UUID = "4f0c1c7e-91d4-4b8e-9a51-0c8b1a2d3e4f"
+LOCAL = "file:/tmp/cp"
+
+
+def test_checkpoint_that_does_not_survive_has_a_problem():
+    places = [
+        (f"file:/tmp/temporary-{UUID}", "temporary"),
+        (f"file:/local_disk0/tmp/temporary-{UUID}/", "temporary"),
+        (f"hdfs://nn/tmp/temporary-{UUID}", "temporary"),
+        ("file:/tmp/cp/bronze", "under /tmp "),
+        ("file:///tmp/cp", "under /tmp "),
+        ("file:/tmp", "under /tmp "),
+        ("file:/var/tmp/cp", "under /var/tmp "),
+        ("file:/dev/shm/cp", "under /dev/shm "),
+    ]
+    problems = [(place, begins, checkpoint_problem(place)) for place, begins in places]
+
+    assert [problem for problem in problems if not problem[2].startswith(problem[1])] == []
+
+
+def test_other_checkpoint_has_no_problem():
+    places = [
+        "",
+        "s3a://bucket/tmp/cp",
+        "hdfs://nn/tmp/cp",
+        "dbfs:/tmp/cp",
+        "abfss://c@account.dfs.core.windows.net/tmp/cp",
+        "file:/data/cp",
+        "file:/tmpfs/cp",
+        "file:/home/me/tmp/cp",
+        "file:/mnt/cp/temporary-bronze",
+        f"file:/mnt/temporary-{UUID}/bronze",
+        f"file:/mnt/{UUID}",
+    ]
+
+    assert [place for place in places if checkpoint_problem(place)] == []
+
+
+def at(place, query="a", number=1):
+    seen = run(query, number)
+    return replace(seen, facts=replace(seen.facts, checkpoint=place))
+
+
+def warnings(caplog):
+    return [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
+
+
+def test_problem_is_logged_once_with_the_queries_that_have_it(caplog):
+    named, story = CheckpointWarnings(), Story()
+    temporary = f"file:/tmp/temporary-{UUID}"
+    story.probe(at(temporary), at(temporary, "b"), at(LOCAL, "c"), at=1)
+    named.poll(story.state.snapshot(1))
+    story.probe(at(temporary, number=2), at(LOCAL, "d"), at("s3a://b/cp", "e"), at=2)
+    named.poll(story.state.snapshot(2))
+
+    assert warnings(caplog) == [
+        f"querypulse: the checkpoint of a, b is {TEMPORARY}",
+        f"querypulse: the checkpoint of c is {checkpoint_problem(LOCAL)}",
+    ]
+
+
+def test_nothing_is_logged_before_the_probe_knows_the_checkpoint(caplog):
+    CheckpointWarnings().poll(Story().started(at=0).state.snapshot(1))
+
+    assert warnings(caplog) == []
+
+
+def test_status_shows_the_problem_as_long_as_it_exists():
+    story = Story().probe(at(LOCAL), at("s3a://b/cp", "b"), at=0).started("c", at=0)
+    shown = {one.name: one.checkpoint_problem for one in status(published(story)).queries}
+
+    assert shown == {"a": checkpoint_problem(LOCAL), "b": "", "c": None}
