@@ -1,12 +1,25 @@
-"""The shipped dashboards: laid out without gaps, the same throughout, and with working links."""
+"""The shipped dashboards: laid out, the same throughout, with working links, keys and queries."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
+import warnings
 
 import pytest
-from support.panels import DASHBOARDS, ROOT, every_expression, every_panel, panels, variables
+import yaml
+from support.panels import (
+    DASHBOARDS,
+    ROOT,
+    every_expression,
+    every_panel,
+    every_target,
+    filled,
+    panels,
+    variables,
+)
+from support.prometheus import promtool
 
 from querypulse.core.states import STATES
 from querypulse.settings.settings import DEFAULT_RUNBOOKS
@@ -158,3 +171,83 @@ def test_link_to_a_dashboard_keeps_the_selected_variables(name):
     for url in inside:
         assert all(f"${{{each}:queryparam}}" in url for each in ("datasource", "job", "instance"))
         assert "${app:queryparam}" in url or ":percentencode}" in url
+
+
+# -- queries ----------------------------------------------------------------------------------
+
+
+@pytest.mark.prometheus
+def test_every_query_parses(tmp_path):
+    expressions = [filled(expression) for expression in every_expression().values()]
+    rules = [{"record": f"panel_{at}", "expr": text} for at, text in enumerate(expressions)]
+    file = tmp_path / "rules.yaml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = promtool("check", "rules", "--lint=none", str(file))
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"{len(expressions)} rules found" in done.stdout
+
+
+def test_legends_use_labels_that_their_queries_keep():
+    """The live tests check this too, but not for a series that is rightly absent."""
+    lost = {}
+    for name, target in every_target().items():
+        used = set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"]))
+        kept = set(re.findall(r"\w+", " ".join(re.findall(r"by \(([^)]*)\)", target["expr"]))))
+        lost[name] = used - kept
+
+    assert {name: labels for name, labels in lost.items() if labels} == {}
+
+
+# -- keys, as Grafana's own Foundation SDK reads them ------------------------------------------
+
+needs_sdk = pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="grafana-foundation-sdk needs Python 3.11"
+)
+
+
+def read_and_written(dashboard):
+    """The dashboard after Grafana's own types have read it."""
+    with warnings.catch_warnings():
+        # It prefers the form that only Grafana 13 reads.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        from grafana_foundation_sdk.cog.encoder import JSONEncoder
+        from grafana_foundation_sdk.cog.plugins import register_default_plugins
+        from grafana_foundation_sdk.models.dashboard import Dashboard
+
+        register_default_plugins()
+        return json.loads(JSONEncoder().encode(Dashboard.from_json(json.loads(dashboard))))
+
+
+def lost(ours, theirs, path=""):
+    """The paths of the keys that are in ours and not in theirs."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        gone = [f"{path}/{key}" for key in ours if key not in theirs]
+        kept = [key for key in ours if key in theirs]
+        return gone + [one for key in kept for one in lost(ours[key], theirs[key], f"{path}/{key}")]
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        pairs = enumerate(zip(ours, theirs, strict=True))
+        return [one for place, pair in pairs for one in lost(*pair, f"{path}/{place}")]
+    return [] if ours == theirs else [f"{path}: {ours!r} became {theirs!r}"]
+
+
+@needs_sdk
+@each_dashboard
+def test_no_key_is_lost(name):
+    ours = DASHBOARDS[name]
+
+    assert lost(ours, read_and_written(json.dumps(ours))) == []
+
+
+@needs_sdk
+@each_dashboard
+def test_grafana_knows_every_unit(name):
+    from grafana_foundation_sdk.models import units
+
+    known = {value for value in vars(units).values() if isinstance(value, str)}
+    used = {unit for unit in values_of(DASHBOARDS[name], "unit") if isinstance(unit, str)}
+    overrides = values_of(DASHBOARDS[name], "properties")
+    used |= {one["value"] for part in overrides for one in part if one["id"] == "unit"}
+
+    assert {"s", "none"} <= used
+    assert used <= known
