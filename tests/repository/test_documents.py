@@ -423,6 +423,20 @@ def test_page_of_the_status_document_has_each_of_its_fields():
     } == set()
 
 
+def test_costs_in_the_readme_are_those_of_the_last_benchmark():
+    table = pages()["docs/internals/benchmarks.md"]
+    measured = {
+        row: float(number) for row, number in re.findall(r"(?m)^\| (.+?) \| ([\d.]+) [um]s", table)
+    }
+    costs = [
+        f"{measured['idle: querypulse, added to post()']:g} µs, where",
+        f"takes {measured['idle: stock']:.0f} ms",
+        f"{measured['querypulse: CPU of its threads']:.0f} ms a second",
+        f"{measured['attach(), the first of a process'] / 1000:.1f} s",
+    ]
+    assert [cost for cost in costs if cost not in pages()["README.md"]] == []
+
+
 def test_states_of_the_page_are_those_of_a_query():
     page = pages()["docs/status.md"]
     (readiness,) = re.findall(r"(?m)^\| `/readyz` \| 503 (.*)$", page)
