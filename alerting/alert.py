@@ -1,8 +1,10 @@
-"""Alerts, and the incidents that people are notified of."""
+"""Alerts, the incidents that people are notified of, and the silences that prevent that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from fnmatch import fnmatchcase
 from hashlib import sha256
 from urllib.parse import quote
 
@@ -153,3 +155,98 @@ def incident_key(labels: Mapping[str, str], severity: str) -> str:
 
 def _encode(part: str) -> str:
     return quote(part, safe="*", errors="surrogatepass")
+
+
+# -- names of applications that several may have -----------------------------------------------
+
+GENERIC_APPS = frozenset(
+    {
+        "pyspark-shell",  # `python job.py`, Jupyter: PySpark's own PYSPARK_SUBMIT_ARGS
+        "pysparkshell",  # bin/pyspark
+        "spark shell",  # bin/spark-shell
+        "spark-shell",
+        "sparkr",
+        "spark",  # Spark on Kubernetes, without another name
+        "databricks shell",
+        # The start script of a Spark Connect server, whose clients share its name.
+        "spark connect server",
+        "org.apache.spark.sql.connect.service.sparkconnectserver",
+        "zeppelin",
+        "main.py",  # spark-submit names an application after its script
+        "app.py",
+        "job.py",
+        "run.py",
+        "launcher.py",  # under `querypulse launcher`, without --name
+    }
+)
+"""Two running drivers are likely to share one of these names; case does not matter."""
+
+
+def is_generic(app: str) -> bool:
+    """Whether another running driver is likely to have the same name."""
+    return app.casefold() in GENERIC_APPS
+
+
+def problem_of(app: str) -> str:
+    """What a generic name prevents, and how to fix it; empty for any other name."""
+    if not is_generic(app):
+        return ""
+    return (
+        f"the app is called {app!r}, and other drivers may be too: alerts that an earlier process "
+        "left open are not resolved at the start, except from spool_dir; set app_name to a "
+        "unique name"
+    )
+
+
+# -- silences ---------------------------------------------------------------------------------
+
+END_OF_TIME = 253_402_300_799.0
+"""The last second of the year 9999, the latest time that can be formatted."""
+
+
+class Silence(msgspec.Struct, frozen=True):
+    """Suppress alerts whose app, query and name match the patterns until Unix time ``until``.
+
+    Alerts of the whole driver have the query ``*``, which only the pattern ``*`` matches.
+    """
+
+    queries: str
+    until: float
+    alertname: str = "*"
+    reason: str = ""
+    app: str = "*"
+
+    def covers(self, alert: Alert, wall: float) -> bool:
+        """Whether ``alert`` is silenced at Unix time ``wall``."""
+        return (
+            wall < self.until
+            and fnmatchcase(alert.labels["app"], self.app)
+            and fnmatchcase(alert.labels["query"], self.queries)
+            and fnmatchcase(alert.name, self.alertname)
+        )
+
+    def __str__(self) -> str:
+        """A readable text: ``silenced until <ISO 8601>: <reason>``."""
+        text = f"silenced until {end_text(self.until)}"
+        return f"{text}: {self.reason}" if self.reason else text
+
+
+def end_text(wall: float) -> str:
+    """Unix seconds as RFC 3339 in UTC; times after the year 9999 become its last second."""
+    until = datetime.fromtimestamp(min(wall, END_OF_TIME), timezone.utc)
+    return until.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def silence_of(alert: Alert, silences: Iterable[Silence], wall: float) -> Silence | None:
+    """The silence that covers ``alert`` longest; None if none covers it."""
+    covering = [one for one in silences if one.covers(alert, wall)]
+    return max(covering, key=lambda one: one.until, default=None)
+
+
+def why_muted(alerts: Iterable[Alert], silences: Sequence[Silence], wall: float) -> str:
+    """Why ``alerts`` are not sent; empty if one of them is not silenced."""
+    found = [silence_of(alert, silences, wall) for alert in alerts]
+    known = [silence for silence in found if silence is not None]
+    if not known or len(known) < len(found):
+        return ""
+    return str(min(known, key=lambda one: one.until))

@@ -1,4 +1,4 @@
-"""Delivers incidents to receivers, each in its own thread, with routes and fallbacks."""
+"""Delivers incidents to receivers, each in its own thread, with routes, fallbacks and a spool."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from functools import partial
 
 from ..core.guard import Guard
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
-from ..core.threads import Loop
+from ..core.threads import Deadline, Loop
 from .alert import Incident
+from .failure_history import Remembering
+from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .outbox import Outbox, OutboxRow
 from .receivers.receiver import DeliveryError, Receiver, Route
-from .spool import Spool
+from .spool import LOAD_SECONDS, Spool
 
 log = logging.getLogger("querypulse")
 
@@ -31,7 +33,7 @@ class Delivery:
     """Sends one receiver, in a thread, the changes in the set of its open incidents.
 
     ``outcomes`` counts attempts by their outcome; ``failed`` is an unexpected exception, which is
-    contained. A forked child does nothing: its locks and connections belong to the parent.
+    contained.
     """
 
     def __init__(
@@ -64,16 +66,12 @@ class Delivery:
     @property
     def pending(self) -> int:
         """How many differences have not been sent to the receiver yet."""
-        if self._loop.is_forked:
-            return 0
         with self._changed:
             return self._outbox.pending(self._wall())
 
     @property
     def losses(self) -> Counter[str]:
         """How many incidents were never sent to the receiver, by reason."""
-        if self._loop.is_forked:
-            return Counter()
         with self._changed:
             return self._outbox.losses.copy()
 
@@ -84,13 +82,10 @@ class Delivery:
 
     def start(self) -> None:
         """Begin delivering."""
-        if not self._loop.is_forked:
-            self._loop.start()
+        self._loop.start()
 
     def restore(self, rows: Iterable[OutboxRow]) -> None:
         """Restore the rows of an earlier driver for this receiver."""
-        if self._loop.is_forked:
-            return
         with self._changed:
             self._outbox.restore(rows, self._wall())
             self._save()
@@ -100,8 +95,6 @@ class Delivery:
 
         An incident that was sent to this receiver stays with it until it ends, despite its route.
         """
-        if self._loop.is_forked:
-            return
         takes, holds = self.route.takes, self._outbox.holds
         with self._changed:
             mine = [incident for incident in incidents if takes(incident) or holds(incident.key)]
@@ -110,23 +103,19 @@ class Delivery:
 
     def escalate_to_fallback(self, incidents: Iterable[Incident]) -> None:
         """Send these too, because another receiver has not taken them."""
-        if self._loop.is_forked:
-            return
         with self._changed:
             new = [incident for incident in incidents if not self._outbox.holds(incident.key)]
             if new:
                 self._outbox.add(new, self._wall())
                 self._save()
 
-    def overdue(self, now_wall: float) -> tuple[Incident, ...]:
+    def take_overdue(self, now_wall: float) -> tuple[Incident, ...]:
         """Incidents that a fallback should get at Unix time ``now_wall``, without muted ones.
 
         They were not taken in time, or never will be.
         """
-        if self._loop.is_forked:
-            return ()
         with self._changed:
-            return self._outbox.overdue(now_wall, self.route.fallback_after_seconds)
+            return self._outbox.take_overdue(now_wall, self.route.fallback_after_seconds)
 
     def flush(self, deadline_seconds: float) -> bool:
         """Attempt everything pending now, despite its backoff; True when nothing is left.
@@ -134,8 +123,6 @@ class Delivery:
         Returns as soon as each difference was delivered, or attempted and failed, since the
         call began, and at the latest after ``deadline_seconds``.
         """
-        if self._loop.is_forked:
-            return True
         with self._changed:
             self._flush += 1
             self._flushing += 1
@@ -149,8 +136,6 @@ class Delivery:
 
     def close(self, timeout: float) -> None:
         """Stop at once and abort a request in flight; call ``flush`` first to finish sending."""
-        if self._loop.is_forked:
-            return
         self._loop.stop()
         with self._changed:
             self._changed.notify_all()
@@ -267,7 +252,6 @@ class Dispatch:
         self._deliveries = {delivery.name: delivery for delivery in deliveries}
         self._spool = spool
         self._wall = wall
-        self._handed: dict[str, frozenset[str]] = {}
         for delivery in deliveries:
             fallback = delivery.route.fallback
             if fallback is not None and fallback not in self._deliveries:
@@ -311,16 +295,124 @@ class Dispatch:
         self._escalate(math.inf)
 
     def _escalate(self, now_wall: float) -> None:
-        for name, delivery in self._deliveries.items():
-            if delivery.route.fallback is None:
-                continue
-            fallback = self._deliveries[delivery.route.fallback]
-            overdue = delivery.overdue(now_wall)
-            handed = self._handed.get(name, frozenset())
-            self._handed[name] = frozenset(incident.key for incident in overdue)
-            fallback.escalate_to_fallback(
-                incident
-                for incident in overdue
-                # Send a resolved one once; a firing one may be new again, or had no room.
-                if not incident.is_over or incident.key not in handed
-            )
+        for delivery in self._deliveries.values():
+            if delivery.route.fallback is not None:
+                fallback = self._deliveries[delivery.route.fallback]
+                fallback.escalate_to_fallback(delivery.take_overdue(now_wall))
+
+
+# -- notifier ---------------------------------------------------------------------------------
+
+
+class Notifier:
+    """Receives the open incidents after each evaluation; starts, flushes and ends deliveries.
+
+    ``restored`` are the incidents that an earlier process of the same app left open. Where the
+    spool cannot be read at once, the thread that calls ``offer`` passes them to ``restore`` later.
+    """
+
+    def __init__(
+        self,
+        deliveries: Sequence[Delivery],
+        spool: Spool | None = None,
+        *,
+        heartbeat: Heartbeat | None = None,
+        query_heartbeats: QueryHeartbeats | None = None,
+        restore: Callable[[tuple[Incident, ...]], None] = lambda _: None,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self.deliveries = deliveries
+        self._spool = spool
+        self.remembering = Remembering(spool, redact)
+        self._dispatch = Dispatch(deliveries, spool=spool)
+        self._heartbeat = heartbeat
+        self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
+        self._restore_later = restore
+        self.restored = self._restore()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The receivers' names."""
+        return tuple(delivery.name for delivery in self.deliveries)
+
+    @property
+    def spool_problem(self) -> str:
+        """Why the configured spool does not work; empty while it does."""
+        return self._spool.problem if self._spool is not None else ""
+
+    @property
+    def outcomes(self) -> dict[str, Mapping[str, int]]:
+        """Counts of attempts by outcome, by the name of a receiver or heartbeat."""
+        outcomes: dict[str, Mapping[str, int]] = {
+            delivery.name: delivery.outcomes for delivery in self.deliveries
+        }
+        if self._heartbeat is not None:
+            outcomes[self._heartbeat.name] = self._heartbeat.outcomes
+        return outcomes | self.query_heartbeats.outcomes
+
+    def start(self) -> None:
+        """Start deliveries and heartbeats."""
+        for delivery in self.deliveries:
+            delivery.start()
+        if self._heartbeat is not None:
+            self._heartbeat.start()
+        self.query_heartbeats.start()
+
+    def offer(self, incidents: tuple[Incident, ...]) -> None:
+        """Hand over all open incidents, and stale ones; never waits.
+
+        While another process of the same app runs, what is open may be its own: then no stale
+        incident is sent.
+        """
+        late = self._restore(0.0)
+        if late:
+            self._restore_later(late)
+            keys = {incident.key for incident in incidents if not incident.is_stale}
+            incidents += tuple(incident for incident in late if incident.key not in keys)
+        if self._spool is not None and self._spool.is_taken:
+            incidents = tuple(incident for incident in incidents if not incident.is_stale)
+        self._dispatch.offer(incidents)
+        if self._heartbeat is not None:
+            self._heartbeat.offer(ping_of(incidents))
+
+    def flush(self, deadline: Deadline) -> bool:
+        """Attempt all pending deliveries, each receiver within its share of the time.
+
+        A receiver that hangs must not keep a page from the others.
+        """
+        waiting = range(len(self.deliveries), 0, -1)
+        delivered = [
+            delivery.flush(deadline.left / left)
+            for delivery, left in zip(self.deliveries, waiting, strict=True)
+        ]
+        if self._spool is not None and not self._spool.problem:
+            # If the driver is killed after this, its successor knows what was sent.
+            self._spool.flush(deadline.left)
+        return all(delivered)
+
+    def close(self, deadline: Deadline) -> None:
+        """End every thread; what was not sent stays in the spool, if there is one."""
+        self._flush_fallbacks(deadline)
+        for delivery in self.deliveries:
+            delivery.close(deadline.left)
+        if self._spool is not None:
+            self._spool.close(deadline.left)
+        if self._heartbeat is not None:
+            self._heartbeat.close(deadline.left)
+        self.query_heartbeats.close(deadline)
+
+    def _flush_fallbacks(self, deadline: Deadline) -> None:
+        """Give fallbacks the undelivered incidents now: there is no later attempt."""
+        self._dispatch.escalate_to_fallback()
+        fallbacks = {delivery.route.fallback for delivery in self.deliveries}
+        for delivery in self.deliveries:
+            if delivery.name in fallbacks and delivery.pending:
+                delivery.flush(deadline.left / 2)
+
+    def _restore(self, timeout: float = LOAD_SECONDS) -> tuple[Incident, ...]:
+        """Restore what the spool holds, once; returns the incidents that are still open."""
+        kept = self._spool.load(timeout) if self._spool is not None else None
+        if kept is None:
+            return ()
+        self.remembering.left = kept
+        return self._dispatch.restore(kept.rows)

@@ -159,8 +159,6 @@ class Heartbeat:
 
         It does not leave if a ping in flight arrives.
         """
-        if self._loop.is_forked:
-            return
         with self._changed:
             # Both at once: the thread may be between two steps, and then sends what it finds.
             self._next = owed or self._next
@@ -169,8 +167,6 @@ class Heartbeat:
 
     def close(self, timeout: float) -> None:
         """Send that monitoring has stopped, and end after at most ``timeout`` seconds."""
-        if self._loop.is_forked:
-            return  # in a fork of the driver there is no thread, and nothing to say
         self.stop()
         self._loop.join(timeout)
         self._guard.attempt(f"close-{NAME}", self._poster.close)

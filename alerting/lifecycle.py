@@ -32,15 +32,17 @@ from .alert import (
     WARNING,
     Alert,
     Incident,
+    Silence,
     incident_key,
     incident_labels,
+    silence_of,
+    why_muted,
 )
 from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
 from .finding import WHOLE_DRIVER, Finding
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 from .rules import driver_down, query_failed, query_given_up
-from .silences import Silence, silence_of, why_muted
 
 FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from ..core.states import LOSS_REASONS, DeliveryOutcome
 from .alert import OF_ANOTHER, Incident
 from .receivers.receiver import DeliveryError, ReceiverCapabilities
-from .retries import Schedule
+from .retries import Failures, Schedule
 
 # -- row --------------------------------------------------------------------------------------
 
@@ -230,7 +230,22 @@ def _refused(row: OutboxRow, before: OutboxRow, error: DeliveryError) -> OutboxR
 # -- outbox -----------------------------------------------------------------------------------
 
 MAX_ROWS = 1000
-MAX_BYTES = 8 * 1024 * 1024
+
+
+class Entry(msgspec.Struct):
+    """A row, and what only this process needs to know of it.
+
+    ``is_handed``: the fallback was given it, as it was overdue.
+    """
+
+    row: OutboxRow
+    failures: Failures | None = None
+    is_handed: bool = False
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether it was refused for good, and is tried again nevertheless."""
+        return self.failures is not None and self.failures.answer is DeliveryOutcome.REJECTED
 
 
 class InFlight(msgspec.Struct, frozen=True):
@@ -244,27 +259,18 @@ class InFlight(msgspec.Struct, frozen=True):
 class Outbox:
     """The rows of one receiver. ``now`` is monotonic, ``wall`` Unix time.
 
-    At most ``max_rows`` of them and ``max_bytes`` as JSON, except that a single one may be larger.
-    What has the least rank gives way: nothing left to send, then a warning, then what is over. An
-    open critical incident is evicted only by itself, and comes back when there is room.
+    There are at most ``max_rows``. What has the least rank gives way:
+    nothing left to send, then a warning, then what is over. An open critical incident is evicted
+    only by itself, and comes back when there is room.
     """
 
-    def __init__(
-        self,
-        capabilities: ReceiverCapabilities,
-        *,
-        max_rows: int = MAX_ROWS,
-        max_bytes: int = MAX_BYTES,
-    ) -> None:
+    def __init__(self, capabilities: ReceiverCapabilities, *, max_rows: int = MAX_ROWS) -> None:
         self.losses: Counter[str] = Counter(dict.fromkeys(LOSS_REASONS, 0))
         """How many incidents were not sent, by reason."""
         self._capabilities = capabilities
         self._max_rows = max_rows
-        self._max_bytes = max_bytes
         self._schedule = Schedule(capabilities.per_minute)
-        self._rows: dict[str, OutboxRow] = {}
-        self._sizes: dict[str, int] = {}
-        self._bytes = 0
+        self._entries: dict[str, Entry] = {}
         self._outside: set[str] = set()
         """The keys of evicted incidents that are still offered: each is counted once."""
         self._in_flight: InFlight | None = None
@@ -273,7 +279,7 @@ class Outbox:
     @property
     def rows(self) -> tuple[OutboxRow, ...]:
         """All rows, as they are stored for the next process."""
-        return tuple(self._rows.values())
+        return tuple(entry.row for entry in self._entries.values())
 
     @property
     def is_sending(self) -> bool:
@@ -293,9 +299,9 @@ class Outbox:
         self._takes_stale = False
         for row in self.rows:
             if row.incident.is_stale:
-                self._drop(row.incident.key)
+                del self._entries[row.incident.key]
         for row in rows:
-            mine = self._rows.get(row.incident.key)
+            mine = self._row(row.incident.key)
             if mine is None:
                 self._put(row)
             elif mine.known is Known.NOTHING:
@@ -318,7 +324,7 @@ class Outbox:
     def add(self, incidents: Iterable[Incident], wall: float) -> None:
         """Add these incidents too."""
         for incident in incidents:
-            row = self._rows.get(incident.key)
+            row = self._row(incident.key)
             if incident.is_stale:
                 if row is None and self._takes_stale:
                     self._put(OutboxRow(incident, wall, known=Known.UNSURE))
@@ -330,22 +336,26 @@ class Outbox:
 
     def holds(self, key: str) -> bool:
         """Whether the receiver should get updates of this incident."""
-        row = self._rows.get(key)
+        row = self._row(key)
         return row is not None and row.known is not Known.RESOLVED and not row.incident.is_stale
 
     def pending(self, wall: float) -> int:
         """How many differences have not been sent to the receiver yet."""
         return len(self._differences(wall))
 
-    def overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
-        """Incidents that may not have notified for ``after_seconds``, or never will as they are."""
-        return tuple(
-            row.incident
-            for row in self._rows.values()
-            if row.is_unsent
-            and not row.incident.muted
-            and (row.dead or wall - row.queued_at >= after_seconds)
-        )
+    def take_overdue(self, wall: float, after_seconds: float) -> tuple[Incident, ...]:
+        """Incidents that may not have notified for ``after_seconds``, or never will as they are.
+
+        One that has ended is returned once, an open one each time: it may be new again.
+        """
+        handed = []
+        for entry in self._entries.values():
+            row, was_handed = entry.row, entry.is_handed
+            is_late = row.dead or wall - row.queued_at >= after_seconds
+            entry.is_handed = row.is_unsent and not row.incident.muted and is_late
+            if entry.is_handed and not (was_handed and row.is_over):
+                handed.append(row.incident)
+        return tuple(handed)
 
     def begin(self, now: float, wall: float, flush: int = 0) -> Incident | None:
         """What to send now, the most urgent first; None when there is nothing, or not yet.
@@ -354,27 +364,86 @@ class Outbox:
         """
         self._tidy(wall)
         has_token = self._schedule.token_at(now) <= now
-        for row, reason in sorted(self._waiting(wall), key=self._urgency):
+        for entry, reason in sorted(self._waiting(wall), key=self._urgency):
+            row = entry.row
             is_untried = (
                 flush > 0
                 and reason.is_difference
-                and not self._schedule.is_tried(row.incident.key, flush)
+                and not self._schedule.is_tried(entry.failures, flush)
             )
             # A page cannot wait for a token when the driver may be about to exit.
             may_go = has_token or (is_untried and reason is Reason.TRIGGER)
-            if may_go and (is_untried or self._due_at(row, reason) <= now):
+            if may_go and (is_untried or self._due_at(entry, reason) <= now):
                 self._schedule.spend(now)
                 self._in_flight = InFlight(self._message(row, wall), row, flush)
                 self._put(_begun(row, self._in_flight.message))
                 return self._in_flight.message
         return None
 
+    def next_at(self, now: float, wall: float) -> float | None:
+        """When ``begin`` may find something; None if there is nothing to send."""
+        due_at = min((self._due_at(*waiting) for waiting in self._waiting(wall)), default=None)
+        return None if due_at is None else max(due_at, self._schedule.token_at(now))
+
+    def delivered(self, wall: float) -> None:
+        """Note that the receiver accepted the message in flight."""
+        sent, entry = self._taken()
+        self._schedule.delivered()
+        if entry is not None:
+            entry.failures = None
+            self._put(_accepted(entry.row, sent.before, sent.message, wall))
+        self._tidy(wall)
+
+    def failed(self, error: DeliveryError, now: float, wall: float) -> float | None:
+        """Note that it was not accepted; return when it is tried again, None for never.
+
+        A resolve that is refused for good is tried again all the same: while the incident is open
+        there, the next failure would not notify.
+        """
+        sent, entry = self._taken()
+        before, message = sent.before, sent.message
+        is_resolve = message.is_over and not message.is_stale and before.known is not Known.RESOLVED
+        is_final = error.answer is DeliveryOutcome.REJECTED and not is_resolve
+        failures = None
+        if is_final:
+            self._schedule.answered()
+            self.losses["rejected"] += not message.is_stale
+        else:
+            earlier = None if entry is None else entry.failures
+            failures = self._schedule.failed(earlier, error, now, sent.flush)
+        if entry is not None and is_final and entry.row.incident.is_stale:
+            del self._entries[message.key]
+        elif entry is not None:
+            entry.failures, row = failures, entry.row
+            is_same = (row.version, row.is_over) == (before.version, before.is_over)
+            row = _refused(row, before, error)
+            self._put(replace(row, dead=is_same) if is_final else row)
+        self._tidy(wall)
+        return None if is_final else self._schedule.due_at(failures, is_news=False)
+
+    def is_flushed(self, wall: float, flush: int) -> bool:
+        """Whether every difference has failed in this flush already."""
+        return all(
+            self._schedule.is_tried(entry.failures, flush) for entry in self._differences(wall)
+        )
+
+    def knows_error(self, text: str) -> bool:
+        """Whether a waiting message has already failed with this same error."""
+        return any(
+            entry.failures is not None and entry.failures.error == text
+            for entry in self._entries.values()
+        )
+
+    def _row(self, key: str) -> OutboxRow | None:
+        entry = self._entries.get(key)
+        return None if entry is None else entry.row
+
     def _message(self, row: OutboxRow, wall: float) -> Incident:
         """What to send; a receiver of single alerts learns which of them go on elsewhere."""
         message = row.message(wall)
         if not self._capabilities.groups_itself or message.is_stale:
             return message
-        firing = [alert.labels for other in self._rows.values() for alert in other.incident.firing]
+        firing = [alert.labels for other in self.rows for alert in other.incident.firing]
         return replace(
             message,
             alerts=tuple(
@@ -385,74 +454,28 @@ class Outbox:
             ),
         )
 
-    def next_at(self, now: float, wall: float) -> float | None:
-        """When ``begin`` may find something; None if there is nothing to send."""
-        due_at = min((self._due_at(*waiting) for waiting in self._waiting(wall)), default=None)
-        return None if due_at is None else max(due_at, self._schedule.token_at(now))
-
-    def delivered(self, wall: float) -> None:
-        """Note that the receiver accepted the message in flight."""
-        sent, row = self._taken()
-        self._schedule.delivered(sent.message.key)
-        if row is not None:
-            self._put(_accepted(row, sent.before, sent.message, wall))
-        self._tidy(wall)
-
-    def failed(self, error: DeliveryError, now: float, wall: float) -> float | None:
-        """Note that it was not accepted; return when it is tried again, None for never.
-
-        A resolve that is refused for good is tried again all the same: while the incident is open
-        there, the next failure would not notify.
-        """
-        sent, row = self._taken()
-        before, message = sent.before, sent.message
-        is_resolve = message.is_over and not message.is_stale and before.known is not Known.RESOLVED
-        is_final = error.answer is DeliveryOutcome.REJECTED and not is_resolve
-        again_at = None
-        if is_final:
-            self._schedule.answered(message.key)
-            self.losses["rejected"] += not message.is_stale
-        else:
-            again_at = self._schedule.failed(message.key, error, now, sent.flush)
-        if row is not None and is_final and row.incident.is_stale:
-            self._drop(message.key)
-        elif row is not None:
-            is_same = (row.version, row.is_over) == (before.version, before.is_over)
-            row = _refused(row, before, error)
-            self._put(replace(row, dead=is_same) if is_final else row)
-        self._tidy(wall)
-        return again_at
-
-    def is_flushed(self, wall: float, flush: int) -> bool:
-        """Whether every difference has failed in this flush already."""
-        return all(
-            self._schedule.is_tried(row.incident.key, flush) for row in self._differences(wall)
+    def _waiting(self, wall: float) -> list[tuple[Entry, Reason]]:
+        """What is to be sent, now or later; nothing stale while a difference waits."""
+        reasons = (
+            (entry, entry.row.reason(self._capabilities, wall)) for entry in self._entries.values()
         )
+        waiting = [(entry, reason) for entry, reason in reasons if reason is not None]
+        if any(reason.is_difference and not entry.is_refused for entry, reason in waiting):
+            return [(entry, reason) for entry, reason in waiting if reason is not Reason.STALE]
+        return waiting
 
-    def knows_error(self, text: str) -> bool:
-        """Whether a waiting message has already failed with this same error."""
-        return self._schedule.knows_error(text)
+    def _differences(self, wall: float) -> list[Entry]:
+        return [entry for entry, reason in self._waiting(wall) if reason.is_difference]
 
-    def _waiting(self, wall: float) -> list[tuple[OutboxRow, Reason]]:
-        """What is to be sent, now or later; nothing stale while anything else waits."""
-        reasons = ((row, row.reason(self._capabilities, wall)) for row in self._rows.values())
-        waiting = [(row, reason) for row, reason in reasons if reason is not None]
-        real = [(row, reason) for row, reason in waiting if reason.is_difference]
-        return [*real, *(pair for pair in waiting if pair[1] is Reason.REPEAT)] if real else waiting
-
-    def _differences(self, wall: float) -> list[OutboxRow]:
-        return [row for row, reason in self._waiting(wall) if reason.is_difference]
-
-    def _urgency(self, waiting: tuple[OutboxRow, Reason]) -> tuple[int, Reason, bool, float]:
+    def _urgency(self, waiting: tuple[Entry, Reason]) -> tuple[int, Reason, bool, float]:
         """New before failed, triggers before resolves, critical first, then the oldest."""
-        row, reason = waiting
-        incident = row.incident
-        turn = self._schedule.turn(incident.key)
+        entry, reason = waiting
+        incident, turn = entry.row.incident, self._schedule.turn(entry.failures)
         return turn, reason, not incident.is_critical, incident.starts_at
 
-    def _due_at(self, row: OutboxRow, reason: Reason) -> float:
-        is_news = reason is Reason.TRIGGER and row.incident.is_critical
-        return self._schedule.due_at(row.incident.key, is_news=is_news)
+    def _due_at(self, entry: Entry, reason: Reason) -> float:
+        is_news = reason is Reason.TRIGGER and entry.row.incident.is_critical
+        return self._schedule.due_at(entry.failures, is_news=is_news)
 
     def _version(self, incident: Incident) -> str:
         """What changes when the receiver must get the incident again.
@@ -470,59 +493,46 @@ class Outbox:
     def _change(self, row: OutboxRow, incident: Incident, wall: float) -> None:
         if row.is_over and not incident.is_over:
             # It begins again: it does not wait for an earlier retry.
-            self._schedule.forget(incident.key)
+            self._entries[incident.key].failures = None
         self._put(_offered(row, incident, self._version(incident), wall))
 
-    def _taken(self) -> tuple[InFlight, OutboxRow | None]:
-        """The message that is not in flight any more, and its row."""
+    def _taken(self) -> tuple[InFlight, Entry | None]:
+        """The message that is not in flight any more, and its entry."""
         sent, self._in_flight = self._in_flight, None
         assert sent is not None, "no message is in flight"
-        return sent, self._rows.get(sent.message.key)
+        return sent, self._entries.get(sent.message.key)
 
     def _put(self, row: OutboxRow) -> None:
         """Add or replace a row, and make room."""
         key = row.incident.key
-        before = self._rows.get(key)
-        if before is None or before.incident is not row.incident:
-            size = len(msgspec.json.encode(row.incident))
-            self._bytes += size - self._sizes.get(key, 0)
-            self._sizes[key] = size
-        self._rows[key] = row
-        while len(self._rows) > self._max_rows or self._bytes > self._max_bytes:
-            if not self._has_evicted(key):
-                break
-        if key in self._rows:
+        if key in self._entries:
+            self._entries[key].row = row
+            return
+        self._entries[key] = Entry(row)
+        if len(self._entries) > self._max_rows:
+            self._evict(key)
+        if key in self._entries:
             self._outside.discard(key)
 
-    def _has_evicted(self, newest: str) -> bool:
-        """Evict the row of the least rank, if any can be: a newcomer before others of its rank."""
+    def _evict(self, newest: str) -> None:
+        """Remove the row of the least rank, a newcomer before others of its rank."""
         busy = self._in_flight.message.key if self._in_flight is not None else None
-        others = [row for key, row in self._rows.items() if key != busy]
-        if len(self._rows) == 1 or not others:
-            return False
+        others = [row for row in self.rows if row.incident.key != busy]
         row = min(others, key=lambda row: (row.rank, row.incident.key != newest, row.queued_at))
         key = row.incident.key
-        self._drop(key)
+        del self._entries[key]
         if row.rank > 0 and key not in self._outside:
             self.losses["evicted"] += 1
             self._outside.add(key)
-        return True
-
-    def _drop(self, key: str) -> None:
-        del self._rows[key]
-        self._bytes -= self._sizes.pop(key)
-        self._schedule.forget(key)
 
     def _tidy(self, wall: float) -> None:
         """Remove rows that need no message any more, and count those that were never sent."""
         for row in self.rows:
-            key = row.incident.key
             if row.is_obsolete:
                 self.losses["obsolete"] += not (row.incident.muted or row.dead)
-                self._drop(key)
-            elif row.is_settled(self._capabilities, wall):
-                self._drop(key)
-            elif row.is_expired(wall):
+            elif row.is_expired(wall) and not row.is_settled(self._capabilities, wall):
                 is_loss = not (row.dead or row.incident.is_stale or row.known is Known.RESOLVED)
                 self.losses["expired"] += is_loss
-                self._drop(key)
+            elif not row.is_settled(self._capabilities, wall):
+                continue
+            del self._entries[row.incident.key]

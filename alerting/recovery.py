@@ -15,10 +15,10 @@ from ..listener.probe import Context
 from ..listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
+from .alert import is_generic
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
 from .finding import WHOLE_DRIVER, QueryHealth, Severity
-from .generic_apps import is_generic
 
 NOT_WORKING = frozenset(
     {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}

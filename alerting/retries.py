@@ -102,7 +102,8 @@ class Failures(msgspec.Struct, frozen=True):
     """The last failures of one message; it is due again at ``due_at``.
 
     ``count`` are those of one kind in a row: of one answer, with or without ``Retry-After``
-    (``asked``). ``flush`` is the number of the flush in which it failed last.
+    (``asked``). ``flush`` is the number of the flush in which it failed last; ``outages`` and
+    ``successes`` are those of the receiver until then.
     """
 
     count: int
@@ -111,6 +112,8 @@ class Failures(msgspec.Struct, frozen=True):
     error: str
     answer: DeliveryOutcome
     asked: bool
+    outages: int
+    successes: int
 
 
 class Outage(msgspec.Struct, frozen=True):
@@ -174,43 +177,42 @@ class Schedule:
         self._per_minute = per_minute
         self._tokens = 0.0
         self._tokens_at = -math.inf
-        self._failures: dict[str, Failures] = {}
         self._outage = Outage()
+        self._outages = 0
+        """How many outages have ended."""
+        self._successes = 0
 
     @property
     def is_open(self) -> bool:
         """Whether the receiver is considered down, so that attempts are rare."""
         return self._outage.is_open
 
-    def due_at(self, key: str, *, is_news: bool) -> float:
-        """When the message may be sent; ``is_news``: a critical page."""
-        outage, failures = self._outage, self._failures.get(key)
-        if failures is None:
+    def due_at(self, failures: Failures | None, *, is_news: bool) -> float:
+        """When a message with these failures may be sent; ``is_news``: a critical page."""
+        outage = self._outage
+        if failures is None or self._is_over(failures):
             # The receiver may have been up for minutes already, and the page is urgent.
             sooner = outage.failed_at + NEWS_PAUSE_SECONDS if is_news else math.inf
             return min(outage.not_before, max(outage.asked_until, sooner))
-        if outage.is_open and failures.answer is DeliveryOutcome.TRANSIENT:
+        if failures.answer is DeliveryOutcome.TRANSIENT:
+            return outage.not_before if outage.is_open else max(outage.not_before, failures.due_at)
+        if failures.asked and failures.successes < self._successes:
+            # What it asked to delay for long is due once it has accepted anything.
             return outage.not_before
         return max(outage.not_before, failures.due_at)
 
-    def turn(self, key: str) -> int:
-        """The place of the message among others: those that have not failed go first.
+    def turn(self, failures: Failures | None) -> int:
+        """The place of a message among others: those that have not failed go first.
 
         In an outage, failed messages take turns: one that the receiver never accepts must not be
         the only one that is tried.
         """
-        failures = self._failures.get(key)
-        count = failures.count if failures is not None else 0
+        count = 0 if failures is None or self._is_over(failures) else failures.count
         return count if self.is_open else min(count, 1)
 
-    def is_tried(self, key: str, flush: int) -> bool:
-        """Whether the message has failed in this flush."""
-        failures = self._failures.get(key)
-        return failures is not None and failures.flush >= flush
-
-    def knows_error(self, text: str) -> bool:
-        """Whether a waiting message has already failed with this same error."""
-        return any(failures.error == text for failures in self._failures.values())
+    def is_tried(self, failures: Failures | None, flush: int) -> bool:
+        """Whether a message has failed in this flush."""
+        return failures is not None and failures.flush >= flush and not self._is_over(failures)
 
     def token_at(self, now: float) -> float:
         """When the rate limit allows a request: ``now``, or later."""
@@ -224,47 +226,40 @@ class Schedule:
         if self._per_minute is not None:
             self._tokens, self._tokens_at = self._tokens_left(now, self._per_minute) - 1.0, now
 
-    def delivered(self, key: str) -> None:
-        """Note that the receiver accepted a message: what it asked to delay for long is due."""
-        self.answered(key)
-        for other, failures in self._failures.items():
-            if failures.answer is DeliveryOutcome.MISCONFIGURED and failures.asked:
-                self._failures[other] = replace(failures, due_at=-math.inf)
+    def delivered(self) -> None:
+        """Note that the receiver accepted a message."""
+        self._successes += 1
+        self.answered()
 
-    def answered(self, key: str) -> None:
-        """Note that the receiver has answered, so that the message is not tried again."""
-        self.forget(key)
-        self._end_outage()
+    def answered(self) -> None:
+        """Note that the receiver has answered: everything that waited for that is due."""
+        self._outages += self.is_open
+        self._outage = Outage()
 
-    def failed(self, key: str, error: DeliveryError, now: float, flush: int) -> float:
-        """Note that the receiver did not accept the message; return when it may be sent again."""
+    def failed(
+        self, before: Failures | None, error: DeliveryError, now: float, flush: int
+    ) -> Failures:
+        """Note that the receiver did not accept a message; return its failures."""
+        if before is not None and self._is_over(before):
+            before = None
         is_transient = error.answer is DeliveryOutcome.TRANSIENT
         if is_transient:
             self._outage = self._outage.failed(now, error.retry_after)
         else:
-            self._end_outage()
+            self.answered()
         asked = error.retry_after is not None
-        before = self._failures.get(key)
         again = before is not None and (before.answer, before.asked) == (error.answer, asked)
         count = before.count + 1 if before is not None and again else 1
         wait = nth_wait(TRANSIENT_WAIT if is_transient else MISCONFIGURED_WAIT, count)
         due_at = now + max(wait, error.retry_after or 0.0)
-        self._failures[key] = Failures(count, due_at, flush, str(error), error.answer, asked)
-        return self.due_at(key, is_news=False)
+        return Failures(
+            count, due_at, flush, str(error), error.answer, asked, self._outages, self._successes
+        )
 
-    def forget(self, key: str) -> None:
-        """Forget the failures of a message: it is new, or needs no attempt."""
-        self._failures.pop(key, None)
-
-    def _end_outage(self) -> None:
-        """End an outage: everything that waited for its end is due."""
-        if self.is_open:
-            self._failures = {
-                key: failures
-                for key, failures in self._failures.items()
-                if failures.answer is not DeliveryOutcome.TRANSIENT
-            }
-        self._outage = Outage()
+    def _is_over(self, failures: Failures) -> bool:
+        """Whether they were those of an outage that has ended."""
+        is_transient = failures.answer is DeliveryOutcome.TRANSIENT
+        return is_transient and failures.outages < self._outages
 
     def _tokens_left(self, now: float, per_minute: float) -> float:
         inflow = (now - self._tokens_at) * per_minute * (1.0 - BURST_SHARE) / MINUTE_SECONDS

@@ -225,7 +225,7 @@ class Spool:
 
     It writes as soon as an important part changes. Deliveries do not depend on it: without a disk
     everything works while the process runs. What an earlier process left is not overwritten before
-    ``load`` has returned it. A forked child does nothing.
+    ``load`` has returned it.
     """
 
     def __init__(
@@ -265,8 +265,7 @@ class Spool:
 
     def start(self) -> None:
         """Start the thread."""
-        if not self._loop.is_forked:
-            self._loop.start()
+        self._loop.start()
 
     def load(self, timeout: float = LOAD_SECONDS) -> Kept | None:
         """Start, and return what an earlier process left, once.
@@ -274,8 +273,6 @@ class Spool:
         None if there was no spool, or if it could not be read within ``timeout`` seconds: then
         call again with 0, since it may come later.
         """
-        if self._loop.is_forked:
-            return None
         self._loop.start()
         with self._changed:
             self._changed.wait_for(lambda: self._is_open or self._fails, timeout)
@@ -289,8 +286,6 @@ class Spool:
 
     def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
         """Store exactly these rows of one receiver; never waits for the disk."""
-        if self._loop.is_forked:
-            return
         with self._changed:
             others = {name: kept for name, kept in self._newest.rows.items() if name != receiver}
             all_rows = others | {receiver: rows} if rows else others
@@ -298,15 +293,11 @@ class Spool:
 
     def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
         """Store exactly these failures and opened alerts; never waits for the disk."""
-        if self._loop.is_forked:
-            return
         with self._changed:
             self._replace(replace(self._newest, failures=failures, opened=opened))
 
     def flush(self, timeout: float) -> bool:
         """Wait up to ``timeout`` seconds; True when all that was offered is on the disk."""
-        if self._loop.is_forked:
-            return True
         with self._changed:
             due = self._offered
             return self._changed.wait_for(lambda: self._written >= due, timeout)
@@ -322,8 +313,6 @@ class Spool:
 
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and release the file."""
-        if self._loop.is_forked:
-            return
         began = time.monotonic()
         # Without a running thread, nothing will be written.
         if not self._fails and self._left is None and not self._loop.join(0.0):

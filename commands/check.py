@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..alerting.generic_apps import problem_of
+from ..alerting.alert import problem_of
 from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..settings import wiring

@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 import requests
 
+from ..alerting.alert import Silence, end_text
 from ..alerting.receivers.receiver import is_readable, public_part
-from ..alerting.silences import Silence, end_text
 from ..core.secret import Secret
 from ..core.text import rfc3339
 from ..settings.loading import load_strictly

@@ -21,9 +21,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from ..alerting.alert import Silence, end_text
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.rules import ALERT_NAMES
-from ..alerting.silences import Silence, end_text
 from ..core.files import FileLoop, Signature, signature_of, write_whole
 from ..core.guard import Guard
 from .mistakes import suggest

@@ -34,11 +34,10 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from ..alerting.alert import Alert
-from ..alerting.generic_apps import problem_of
+from ..alerting.alert import Alert, problem_of
+from ..alerting.delivery import Notifier
 from ..alerting.heartbeat import QueryHeartbeats
 from ..alerting.lifecycle import Evaluated, Lifecycle
-from ..alerting.notifier import Notifier
 from ..core.guard import Guard
 from ..core.threads import Deadline, Loop
 from ..exporter.pages import Content, Notice

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from ..alerting.generic_apps import problem_of
+from ..alerting.alert import problem_of
 from ..listener.connect.client import ConnectCallError, conf_of
 from ..listener.spark.jvm import THROWN, reason_of
 from ..settings.loading import SPARK_PREFIX, load_settings

@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ..alerting.alert import Silence
+from ..alerting.delivery import Notifier
 from ..alerting.evaluate import Evaluation, evaluate, with_main_thread
 from ..alerting.failure_history import Remembering
 from ..alerting.incidents import retired
 from ..alerting.lifecycle import Evaluated, Lifecycle
-from ..alerting.notifier import Notifier
 from ..alerting.policy import Policy
-from ..alerting.silences import Silence
 from ..listener.commit_log import LogReport
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated

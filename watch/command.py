@@ -14,9 +14,8 @@ from functools import partial
 
 import msgspec
 
-from ..alerting.alert import Incident
-from ..alerting.notifier import Notifier
-from ..alerting.silences import why_muted
+from ..alerting.alert import Incident, why_muted
+from ..alerting.delivery import Notifier
 from ..core.files import FileLoop
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog

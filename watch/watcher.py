@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
 
 from ..alerting.alert import Alert
-from ..alerting.notifier import Notifier
+from ..alerting.delivery import Notifier
 from ..core.guard import Guard
 from ..core.threads import Loop
 from ..exporter.pages import RETURN_SECONDS, WAIT_SECONDS, Notice

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from msgspec.structs import replace
 
 from querypulse.alerting import Alert
-from querypulse.alerting.alert import Incident, incident_key
+from querypulse.alerting.alert import Incident, incident_key, is_generic, problem_of
 from querypulse.alerting.alert_text import Guidance, alert_of
 from querypulse.alerting.finding import Finding, Severity
 from querypulse.core.states import QueryState
+from querypulse.sidecar.session import warn_of_app_name
 
 
 def alert(query: str = "bronze", severity: str = "critical", **fields) -> Alert:
@@ -108,3 +111,25 @@ def test_incident_lasts_from_its_first_alert_to_its_last_end(alerts, starts_at, 
     assert (incident.starts_at, incident.ends_at) == (starts_at, ends_at)
     assert incident.is_over == (ends_at is not None)
     assert incident.is_stale == (not alerts)
+
+
+# -- generic names of applications ----------------------------------------------------------------
+
+OWN = ("orders", "pyspark-shell-orders", "orders main.py", "etl", "Databricks Shell 2", "spark-etl")
+
+
+@pytest.mark.parametrize("app", ["pyspark-shell", "PySparkShell", "SPARK SHELL", "main.py", *OWN])
+def test_only_the_default_name_of_a_platform_is_generic(app):
+    assert is_generic(app) is (app not in OWN)
+    assert bool(problem_of(app)) is is_generic(app)
+
+
+def test_warning_names_the_app_and_the_setting(caplog):
+    with caplog.at_level(logging.WARNING, "querypulse"):
+        warn_of_app_name("pyspark-shell")
+        warn_of_app_name("orders")
+    (record,) = caplog.records
+
+    assert record.levelname == "WARNING"
+    assert "'pyspark-shell'" in record.getMessage()
+    assert "set app_name" in record.getMessage()

@@ -16,7 +16,7 @@ from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.alerting import heartbeat as heartbeat_module
 from querypulse.alerting import spool as spool_module
-from querypulse.alerting.notifier import Notifier
+from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.spool import Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
@@ -75,14 +75,6 @@ def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(star
 
     assert notifier.flush(Deadline(PATIENCE_SECONDS))
     assert statuses(server) == ["firing", "resolved"]
-
-
-def test_flush_succeeds_at_once_without_receivers(start_notifier):
-    notifier = start_notifier()
-    notifier.offer((FIRING,))
-
-    assert notifier.flush(Deadline(0))
-    assert notifier.outcomes == {}
 
 
 @pytest.fixture
@@ -205,15 +197,6 @@ def test_incident_from_an_earlier_driver_is_restored_and_resolved_when_it_ends(
     assert statuses(server) == ["firing", "resolved"]
 
 
-def test_nothing_is_restored_without_a_spool(start_notifier, server):
-    first = start_notifier(webhook_url=server.url)
-    first.offer((FIRING,))
-    first.flush(Deadline(PATIENCE_SECONDS))
-    first.close(Deadline(PATIENCE_SECONDS))
-
-    assert start_notifier(webhook_url=server.url).early == []
-
-
 def test_spool_in_use_is_reported_and_restored_later(start_notifier, server, tmp_path):
     """A new driver may start while the old one is still shutting down."""
     settings = {"webhook_url": server.url, "spool_dir": str(tmp_path / "spool")}
@@ -257,19 +240,3 @@ def test_no_stale_incident_is_sent_while_another_process_holds_the_spool(start_n
 
         assert {event["event_action"] for event in pagerduty.events} == {"trigger"}
         first.close(Deadline(PATIENCE_SECONDS))
-
-
-def test_no_spool_problem_is_shown_without_an_error(start_notifier, tmp_path):
-    assert start_notifier().spool_problem == ""
-    assert start_notifier(spool_dir=str(tmp_path / "spool")).spool_problem == ""
-
-
-@pytest.mark.contains_errors
-def test_unusable_spool_does_not_prevent_notifications(start_notifier, server, tmp_path):
-    (tmp_path / "file").write_text("")
-    notifier = start_notifier(webhook_url=server.url, spool_dir=str(tmp_path / "file"))
-    notifier.offer((FIRING,))
-
-    assert notifier.flush(Deadline(PATIENCE_SECONDS))
-    assert statuses(server) == ["firing"]
-    assert str(tmp_path / "file") in notifier.spool_problem

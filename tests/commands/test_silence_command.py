@@ -11,8 +11,7 @@ from support.alertmanager import Notifications, RealAlertmanager
 from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS, until
 
-from querypulse.alerting.alert import Alert
-from querypulse.alerting.silences import end_text
+from querypulse.alerting.alert import Alert, end_text
 from querypulse.commands import cli
 from querypulse.settings.silencing import read_silences
 

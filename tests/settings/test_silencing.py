@@ -11,8 +11,8 @@ import pytest
 from support.clock import Clock
 from support.patience import PATIENCE_SECONDS
 
+from querypulse.alerting.alert import Silence
 from querypulse.alerting.rules import ALERT_NAMES
-from querypulse.alerting.silences import Silence
 from querypulse.core.guard import Guard
 from querypulse.settings import silencing
 from querypulse.settings.silencing import (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from types import SimpleNamespace
 
-from querypulse.alerting.alert import Alert, Incident
+from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.delivery import Dispatch
 from querypulse.alerting.evaluate import Evaluation
@@ -14,7 +14,6 @@ from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.rules import driver_down
-from querypulse.alerting.silences import Silence
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice

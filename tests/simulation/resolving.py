@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from querypulse.alerting.generic_apps import is_generic
+from querypulse.alerting.alert import is_generic
 from querypulse.alerting.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fnmatch import fnmatchcase
 
-from querypulse.alerting.silences import END_OF_TIME, Silence
+from querypulse.alerting.alert import END_OF_TIME, Silence
 from querypulse.listener.state.identity import UNNAMED
 
 from .clock import Time

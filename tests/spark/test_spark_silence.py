@@ -7,7 +7,7 @@ import time
 import pytest
 from support.queries import Trap, commits, rate, start, until
 
-from querypulse.alerting.silences import Silence
+from querypulse.alerting.alert import Silence
 from querypulse.settings.silencing import add_silence, end_silences
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]

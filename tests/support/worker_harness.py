@@ -7,13 +7,12 @@ from collections.abc import Callable
 from support.clock import Clock
 from support.story import progress
 
-from querypulse.alerting.alert import Incident
+from querypulse.alerting.alert import Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
 from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
-from querypulse.alerting.silences import Silence
 from querypulse.listener.event_reader import Marker
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox

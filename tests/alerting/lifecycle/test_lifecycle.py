@@ -8,10 +8,9 @@ from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import ALREADY_REPORTED, HEALTHY, NOTIFYING, SILENT, all_of, cycles
 
 from querypulse.alerting import lifecycle
-from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.alert import Alert, Incident, Silence, incident_key, incident_labels
 from querypulse.alerting.alert_text import alert_of
 from querypulse.alerting.lifecycle import OpenedTimes
-from querypulse.alerting.silences import Silence
 from querypulse.listener.state.snapshot import Pause
 
 DAY = 24 * 3600

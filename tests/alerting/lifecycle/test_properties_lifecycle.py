@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.lifecycle_harness import STATES, WALL, WARNINGS, LifecycleHarness
 
-from querypulse.alerting.alert import Alert, Incident, incident_key, incident_labels
+from querypulse.alerting.alert import Alert, Incident, Silence, incident_key, incident_labels
 from querypulse.alerting.lifecycle import FACTS, FLAP_WINDOW_SECONDS, GROUP_SECONDS
-from querypulse.alerting.silences import Silence
 from querypulse.listener.state.snapshot import Pause
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
 
-from querypulse.alerting.alert import Alert
-from querypulse.alerting.silences import Silence, silence_of, why_muted
+from querypulse.alerting.alert import Alert, Silence, silence_of, why_muted
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):

@@ -1,6 +1,5 @@
 """The thread around the outbox: one request at a time, and never in the way of others."""
 
-import os
 import threading
 from collections.abc import Callable, Iterator
 
@@ -358,11 +357,6 @@ def test_flush_respects_its_deadline(deliver):
     assert delivery.flush(0.05) is False
 
 
-def test_flush_without_incidents_succeeds_at_once(deliver):
-    """Before the first page and after the last."""
-    assert deliver(Recorder()).flush(PATIENCE_SECONDS)
-
-
 def test_close_is_idempotent_and_ends_a_flush(deliver):
     """Even if the delivery was never started."""
     recorder = Recorder()
@@ -384,34 +378,3 @@ def test_receiver_that_cannot_close_is_contained():
     Delivery(recorder, guard).close(1.0)
 
     assert guard.errors == {"close-recorder": 1}
-
-
-def reaped(child: int) -> tuple[int, int] | None:
-    """The child and its status once it has ended."""
-    done = os.waitpid(child, os.WNOHANG)
-    return None if done == (0, 0) else done
-
-
-def test_forked_child_delivers_nothing_and_touches_nothing(deliver):
-    """Its locks may be held forever and its connections are the parent's, so it must not wait."""
-    recorder = Recorder(a=[outage() for _ in range(99)])
-    delivery = deliver(recorder)
-    delivery.offer((incident("a"),))
-    recorder.wait_for(1)
-    with delivery._changed:
-        child = os.fork()
-        if child == 0:
-            delivery.start()
-            delivery.restore(())
-            delivery.offer((incident("b"),))
-            delivery.escalate_to_fallback((incident("c"),))
-            flushed = delivery.flush(5.0)
-            idle = (delivery.pending, delivery.overdue(WALL), delivery.losses) == (0, (), {})
-            delivery.close(5.0)
-            os._exit(
-                0 if flushed and idle and not recorder.closed and len(recorder.sent) == 1 else 1
-            )
-
-    _, status = until(lambda: reaped(child), "the child ends")
-    assert status == 0
-    assert recorder.closed == 0

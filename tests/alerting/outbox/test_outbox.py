@@ -148,7 +148,7 @@ def test_successor_sends_what_the_receiver_may_not_know(error):
 def test_muted_incident_is_sent_when_the_silence_ends_and_is_no_loss():
     harness = Harness().offer(incident(muted="silenced"))
     assert harness.send_all() == []
-    assert harness.outbox.overdue(harness.wall + 999, 60.0) == ()
+    assert harness.outbox.take_overdue(harness.wall + 999, 60.0) == ()
     assert harness.offer(incident()).send_all() == [FIRING]
     assert harness.offer(incident(muted="silenced", revision=1)).send_all() == []
     assert harness.offer().send_all() == [RESOLVED]
@@ -158,7 +158,7 @@ def test_muted_incident_is_sent_when_the_silence_ends_and_is_no_loss():
 def test_rejected_message_is_sent_again_when_its_version_changes_or_a_resolve_is_refused():
     harness = Harness().offer(incident())
     assert (harness.send(poison()), harness.at(1000).send()) == (FIRING, None)
-    assert [one.query for one in harness.outbox.overdue(harness.wall, 9e9)] == ["a"]
+    assert [one.query for one in harness.outbox.take_overdue(harness.wall, 9e9)] == ["a"]
     assert harness.offer(incident(revision=1)).send_all() == [FIRING]
     assert harness.offer().send(poison()) == RESOLVED
     began = harness.now
@@ -253,6 +253,12 @@ def test_hundred_stale_incidents_cost_a_hundred_requests_and_wait_for_real_ones(
         sent.append(harness.at(max(at, harness.now)).send())
     assert sent[0] == FIRING
     assert len([one for one in sent if one is not None]) == 101
+
+
+def test_resolve_that_is_refused_for_good_does_not_hold_stale_incidents_back():
+    harness = delivered(incident(), capabilities=PAGER).offer()
+    assert harness.send(poison()) == RESOLVED
+    assert harness.offer(stale("b")).send() == ("b", "resolved")
 
 
 def test_incident_under_a_stale_key_is_sent_and_restored_rows_end_what_is_stale():

@@ -100,18 +100,12 @@ def test_next_process_loads_the_offered_entries(spool):
         "pager": (entry(1), entry(2, Known.FIRING)),
         "chat": (entry(1, Known.UNSURE),),
     }
-    written(spool(), **entries).close(PATIENCE_SECONDS)
-
-    assert spool().load(PATIENCE_SECONDS).rows == entries
-
-
-def test_first_spool_loads_none(spool):
-    assert spool().load(PATIENCE_SECONDS) is None
-
-
-def test_empty_spool_loads_an_empty_result(spool):
-    """It shows that nothing is open; without a spool, an earlier driver may have open alerts."""
-    written(spool()).close(PATIENCE_SECONDS)
+    first = spool()
+    assert first.load(PATIENCE_SECONDS) is None
+    written(first, **entries).close(PATIENCE_SECONDS)
+    successor = spool()
+    assert successor.load(PATIENCE_SECONDS).rows == entries
+    written(successor, pager=(), chat=()).close(PATIENCE_SECONDS)
 
     assert spool().load(PATIENCE_SECONDS).rows == {}
 
@@ -169,25 +163,7 @@ def test_spool_is_readable_only_by_its_owner(spool, folder):
     assert modes == {".json": "0o600", ".lock": "0o600"}
 
 
-def test_existing_folder_keeps_its_mode(spool, folder):
-    """Others may use it too."""
-    folder.mkdir(mode=0o755)
-    folder.chmod(0o755)
-    written(spool())
-
-    assert mode(folder) == "0o755"
-
-
 # -- killed processes -------------------------------------------------------------------------
-
-
-def test_killed_process_leaves_its_entries(child, spool):
-    process = child("holds")
-    assert process.stdout.readline() == "ready\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-
-    assert states(spool().load(PATIENCE_SECONDS).rows) == {"pager": ["nothing", "firing"]}
 
 
 @pytest.mark.slow
@@ -444,15 +420,6 @@ def test_offer_does_not_wait_for_the_disk(spool, hanging_disk):
     assert one.flush(PATIENCE_SECONDS)
 
 
-def test_write_ahead_returns_once_everything_is_on_the_disk(spool, monkeypatch):
-    monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", PATIENCE_SECONDS)
-    one = written(spool())
-    one.offer_rows("pager", (entry("a"),))
-    one.write_ahead()
-
-    assert one.flush(0.0)
-
-
 def test_write_ahead_does_not_wait_for_a_spool_that_is_not_open(spool, monkeypatch):
     monkeypatch.setattr("querypulse.alerting.spool.WRITE_AHEAD_SECONDS", NEVER)
     unopened = spool()
@@ -472,23 +439,6 @@ def test_write_ahead_waits_shortly_and_once_for_a_disk_that_hangs(spool, hanging
 
     assert waits == [WRITE_AHEAD_SECONDS]
     assert flush(PATIENCE_SECONDS)
-
-
-@pytest.mark.fault("Forks", "A fork while a spool is open", "The child does not touch it")
-def test_forked_child_does_not_touch_the_file(spool):
-    """It must not touch the parent's file, not even when it ends."""
-    one = written(spool(), pager=(entry(1),))
-    with one._changed:
-        process = os.fork()
-        if process == 0:
-            one.offer_rows("pager", ())
-            quiet = one.load(PATIENCE_SECONDS) is None and one.flush(5.0)
-            one.close(5.0)
-            os._exit(0 if quiet else 1)
-    assert os.waitpid(process, 0)[1] == 0
-    written(one, pager=(entry(1), entry(2))).close(PATIENCE_SECONDS)
-
-    assert len(spool().load(PATIENCE_SECONDS).rows["pager"]) == 2
 
 
 def test_orphaned_child_does_not_hold_the_lock(folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 
 import pytest
@@ -85,13 +84,6 @@ def test_failures_stay_without_an_offer(spool):
     assert left(spool()) == (failed(),)
 
 
-def test_failures_no_longer_offered_are_deleted(spool):
-    kept(spool(), failed(1), failed(2))
-    kept(spool(), failed(2, times=3))
-
-    assert left(spool()) == (failed(2, times=3),)
-
-
 def test_offer_before_taking_does_not_replace_stored_failures(spool):
     kept(spool(), failed())
     successor = spool()
@@ -119,40 +111,12 @@ def test_unchanged_failures_are_written_once(spool, folder):
     assert [written(2) == first, written(2) == first, written(3) == first] == [True, True, False]
 
 
-def test_forked_child_neither_takes_nor_writes_failures(spool):
-    kept(spool(), failed())
-    one = spool()
-    one.start()
-    with one._changed:
-        process = os.fork()
-        if process == 0:
-            one.offer_history((), ())
-            os._exit(0 if one.load(PATIENCE_SECONDS) is None else 1)
-    assert os.waitpid(process, 0)[1] == 0
-
-    assert left(one) == (failed(),)
-
-
 def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     kept(spool(), failed())
     (file,) = folder.glob("outbox-*.json")
     file.write_bytes(file.read_bytes().replace(b'{"query_id"', b'{"colour":1,"query_id"'))
 
     assert left(spool()) == (failed(),)
-
-
-def test_failures_held_by_another_process_are_taken_over_later(spool, monkeypatch):
-    """The other process ends slowly; its failures arrive late and count."""
-    monkeypatch.setattr("querypulse.alerting.spool.RETRY_SECONDS", 0.05)
-    first = spool()
-    first.load(PATIENCE_SECONDS)
-    second = spool()
-    assert second.load(PATIENCE_SECONDS) is None
-    second.offer_history((failed(2),), ())
-    first.offer_history((failed(1),), ())
-    first.close(PATIENCE_SECONDS)
-
-    assert until(lambda: second.load(0.0), "the lock is free").failures == (failed(1),)
 
 
 # -- through the worker -----------------------------------------------------------------------
@@ -179,12 +143,6 @@ def test_failures_over_several_processes_are_reported_as_flapping(spool):
     reported = [run_process(spool(), at=120 * number) for number in range(4)]
 
     assert reported == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
-
-
-def test_without_stored_failures_each_failure_is_reported(spool):
-    reported = [run_process(spool(), at=120 * number, watched=False) for number in range(4)]
-
-    assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
 def test_rare_failures_do_not_flap(spool):

@@ -1,6 +1,5 @@
 """The heartbeat pings its monitor for as long as the worker evaluates, and no longer."""
 
-import os
 import threading
 import uuid
 from urllib.parse import parse_qs, urlsplit
@@ -239,20 +238,6 @@ def test_hanging_server_does_not_delay_shutdown(heartbeat, double):
     """The last ping is cut off; the server never answers it."""
     double.otherwise = held(threading.Event(), reply(200))
     ended(lambda: heartbeat.close(0.1))
-
-
-def test_fork_of_the_driver_pings_nothing(heartbeat, double, clock):
-    """A fork reports neither that it is alive nor that it has ended."""
-    child = os.fork()
-    if child == 0:
-        clock.now += 3600
-        heartbeat.offer(ping_of([ONE]))
-        heartbeat.close(PATIENCE_SECONDS)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-
-    assert os.waitstatus_to_exitcode(status) == 0
-    assert paths(double) == ["/start"]
 
 
 # -- what it says ---------------------------------------------------------------------------------
