@@ -46,6 +46,9 @@ _WORDS = {
     "StreamingQueryLagging": _Words(
         "fall behind", "no longer falls behind", "no longer fall behind"
     ),
+    "StreamingQueryFallingBehind": _Words(
+        "take ever longer", "keeps its trigger interval again", "keep their trigger intervals again"
+    ),
     "StreamingInputMissing": _Words("get no data", "reads rows again", "read rows again"),
     "StreamingQueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
     "StreamingWatermarkStuck": _Words(

@@ -424,7 +424,12 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at, known = progress, at, with_latest(progress, query)
         trends = follow(
-            trends, known, at, asked=reports_lag(query.polls), loop_began=query.loop_began
+            trends,
+            known,
+            at,
+            asked=reports_lag(query.polls),
+            interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
+            loop_began=query.loop_began,
         )
         query = replace(query, unread=follow_reported(query.unread, progress, at))
         query = _reported(query, progress.batch_id)

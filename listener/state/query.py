@@ -230,6 +230,13 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         return longest[-2] if len(longest) > 1 else None
 
     @property
+    def day_ago_seconds(self) -> float | None:
+        """The longest batch of the hour that was a day before the newest hour with one."""
+        newest = max((hour for hour, _ in self.longest_batches), default=0)
+        old = [seconds for hour, seconds in self.longest_batches if hour < newest - USUAL_HOURS + 2]
+        return max(old, default=None)
+
+    @property
     def batches_not_durable(self) -> int | None:
         """How many committed batches its commit log lacked at the last reading.
 

@@ -18,7 +18,10 @@ from ..offsets import WHOLE, Offsets, Position, behind, is_before
 from ..source_polls import SourcePoll, inflow
 
 MAX_POINTS = 32
+SAMPLES = 3
 FAR_BEHIND_SECONDS = 300.0
+LONG_BATCH_SECONDS = 60.0
+"""Where a trigger has no interval, the next batch begins at once: a longer one reads older data."""
 _LAG = attrgetter("lag")
 LAG_UNITS = {
     "offsets": attrgetter("lag_offsets"),
@@ -103,6 +106,19 @@ class LateRows(msgspec.Struct, frozen=True, gc=False):
     """As Spark counts them: after partial aggregation, so far fewer than were read."""
 
 
+class LongBatches(msgspec.Struct, frozen=True, gc=False):
+    """The last ``batches`` batches each took longer than ``limit``, the trigger interval.
+
+    ``first`` and ``newest`` are the seconds that up to three of them took.
+    """
+
+    since: float
+    limit: float
+    batches: int = 0
+    first: tuple[float, ...] = ()
+    newest: tuple[float, ...] = ()
+
+
 class Trends(msgspec.Struct, frozen=True, gc=False):
     """All trends of one query; ``rise`` is the lag since it last fell."""
 
@@ -110,6 +126,7 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     rise: tuple[LagPoint, ...] = ()
     watermark: Watermark | None = None
     late: LateRows | None = None
+    long: LongBatches | None = None
 
     @property
     def under_way(self) -> bool:
@@ -130,6 +147,7 @@ def follow(
     at: float,
     *,
     asked: bool = False,
+    interval: float = 0.0,
     loop_began: float | None = None,
 ) -> Trends:
     """Apply one executed batch; if the sources are ``asked``, the lag comes from their polls.
@@ -145,6 +163,7 @@ def follow(
         rise=trends.rise if asked else _rise(_before(trends.rise, loop_began), progress, at),
         watermark=_watermark(trends.watermark, progress, at),
         late=_late(trends.late, progress, at),
+        long=_long(trends.long, progress.batch_seconds, interval or LONG_BATCH_SECONDS, at),
     )
 
 
@@ -331,3 +350,18 @@ def _is_far_behind(progress: Progress) -> bool:
     if watermark is None or newest is None or progress.state_rows is None:
         return False
     return newest < watermark - FAR_BEHIND_SECONDS
+
+
+def _long(
+    known: LongBatches | None, seconds: float | None, limit: float, at: float
+) -> LongBatches | None:
+    """Follow the batches that outlast the trigger interval; the first shorter one ends them."""
+    if seconds is None or seconds <= limit:
+        return None
+    known = LongBatches(at, limit) if known is None else known
+    return replace(
+        known,
+        batches=known.batches + 1,
+        first=(*known.first, seconds)[:SAMPLES],
+        newest=(*known.newest, seconds)[-SAMPLES:],
+    )

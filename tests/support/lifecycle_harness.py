@@ -50,13 +50,14 @@ STATES = {
     "StreamingQueryLagging": QueryState.LAGGING,
     "StreamingWatermarkStuck": QueryState.WATERMARK_STUCK,
     "StreamingRowsDropped": QueryState.LAGGING,
+    "StreamingQueryFallingBehind": QueryState.SLOW,
     "StreamingDriverDown": QueryState.STOPPED_UNEXPECTEDLY,
     "QuerypulseEventsMissing": QueryState.RUNNING,
     "QuerypulseMonitoringDegraded": QueryState.RUNNING,
 }
 WARNINGS = frozenset({
     "StreamingDataLossRisk", "StreamingOffsetsRewound", "StreamingBatchSlow", "StreamingQueryLagging", "StreamingWatermarkStuck",
-    "StreamingRowsDropped",     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
+    "StreamingRowsDropped", "StreamingQueryFallingBehind",     "QuerypulseEventsMissing", "QuerypulseMonitoringDegraded",
 })  # fmt: skip
 STATES_WITHOUT_ALERT = {
     "commits": QueryState.RUNNING,

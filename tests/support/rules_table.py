@@ -37,6 +37,7 @@ JVM_GONE = Context.JVM_GONE
 ONCE = "OneTimeTrigger"
 AVAILABLE_NOW = "AvailableNowTrigger"
 HOURLY = "ProcessingTimeTrigger(3600000)"
+MINUTELY = "ProcessingTimeTrigger(60000)"
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
@@ -260,6 +261,17 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1):
             story.commit(run=count, batch=number, at=at, sources=(found,), input_rows=rows)
             number += 1
         story.ended(run=count, at=began + lasts)
+    return story
+
+
+def batches_of(*lengths, trigger=MINUTELY, at=0):
+    """Query a commits batches of these lengths in seconds, each when the trigger or the last is due."""
+    story = Story().started(at=at)
+    for number, seconds in enumerate(lengths):
+        story.probe(run(trigger=trigger, batch=number), at=at)
+        at += seconds
+        story.commit(batch=number, at=at, seconds=seconds)
+        at += 0 if trigger != MINUTELY else max(0, 60 - seconds)
     return story
 
 
@@ -1124,6 +1136,23 @@ def cases() -> tuple[Case, ...]:
         ("larger ratios are set", alive_at(400, behind=650, speed=0.5), 400, LAG_IS_FINE | {"data_loss_warning_ratio": 0.95, "data_loss_critical_ratio": 0.99}, None, "running"),
         ("restarted after a long outage, and it has read nothing yet", restarted(read=False), 990, {}, [("StreamingQueryFailed", "a"), ("StreamingDataLossRisk", "a")], "failed"),
         ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
+        # -- StreamingQueryFallingBehind -------------------------------------------------------------------
+        ("batches grow from 30 s to 170 s, at a trigger of a minute", batches_of(*range(30, 180, 10)), 1600, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches grow, and each begins when the last has ended", batches_of(*range(40, 190, 10), trigger="ProcessingTimeTrigger(0)"), 1640, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches of 70 s take three times as long as a day ago", batches_of(*[20] * 1440, *[70] * 10), 87_110, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches always outlast their trigger, and do not grow", batches_of(*[90] * 15), 1360, {}, None, "running"),
+        ("batches outlast their trigger, as a day ago", batches_of(*[90] * 970), 87_310, {}, None, "running"),
+        ("batches take twice as long as a day ago", batches_of(*[35] * 1440, *[70] * 10), 87_110, {}, None, "running"),
+        ("batches grow, and fit into their trigger interval", batches_of(*range(5, 58, 2)), 1625, {}, None, "running"),
+        ("batches grow, and take less than a minute, without a trigger interval", batches_of(*range(1, 58), trigger="ProcessingTimeTrigger(0)"), 1655, {}, None, "running"),
+        ("batches grow a little", batches_of(*range(90, 105)), 1460, {}, None, "running"),
+        ("batches grew for a while, and the last one fits again", batches_of(*range(30, 180, 10), 50), 1650, {}, None, "running"),
+        ("batches grow, four of them so far", batches_of(*[30] * 5, *range(70, 190, 30)), 765, {}, None, "running"),
+        ("each tenth batch runs OPTIMIZE, for ever longer", batches_of(*(80 + 20 * n if n % 10 == 9 else 30 for n in range(41))), 3300, {}, None, "running"),
+        ("a backlog is read in ever shorter batches", batches_of(*range(180, 60, -10)), 1445, {}, None, "running"),
+        ("availableNow has much to read, and its batches grow", batches_of(*range(40, 190, 10), trigger=AVAILABLE_NOW), 1640, {}, None, "running"),
+        ("it grew, restarted, and has had one batch since", batches_of(*range(30, 180, 10)).ended(at=1600, exception=CONFLICT).started(run=2, at=1610).commit(run=2, batch=15, at=1790, seconds=175),
+         1800, {}, None, "running"),
         # -- StreamingWatermarkStuck -----------------------------------------------------------------------
         ("newer rows arrive, the watermark does not advance (Dataflow: data freshness)",
          watermarks(*[500.0] * 8, newest=NEWER), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
