@@ -6,12 +6,11 @@ Subclasses contain what depends on the storage.
 from __future__ import annotations
 
 import json
-import random
 import threading
 import time
 import uuid
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -79,66 +78,10 @@ class AlertTable:
         self.commit(version + 1, rows)
 
 
-# -- telemetry of a fleet of vehicles ---------------------------------------------------------
+# -- pipeline ---------------------------------------------------------------------------------
 
 SCHEMA = "vehicle string, kind string, value double, alert_id string, action string"
 KINDS = ("position", "battery", "trip", "engine", "door", "tire")
-VEHICLES = 12
-ROWS_AT_ONCE = 30
-SECONDS_BETWEEN = 1.0
-
-
-def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
-    """Endless batches of readings; alerts are created and, some batches later, resolved."""
-    dice = random.Random(seed)  # noqa: S311 - a demo's data, not a secret
-    opened: list[str] = []
-    number = 0
-    while True:
-        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_AT_ONCE)]
-        number += 1
-        opened.append(f"alert-{number}")
-        rows.append(_alert(dice, opened[-1], "CREATE"))
-        if len(opened) > dice.randint(1, 4):
-            rows.append(_alert(dice, opened.pop(0), "RESOLVE"))
-        yield rows
-
-
-def _reading(dice: random.Random) -> dict[str, object]:
-    vehicle = f"vehicle-{dice.randrange(VEHICLES)}"
-    return {"vehicle": vehicle, "kind": dice.choice(KINDS), "value": dice.uniform(0, 100)}
-
-
-def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]:
-    return {**_reading(dice), "kind": "alert", "alert_id": alert_id, "action": action}
-
-
-class Fleet:
-    """Sends readings once a second, in its own thread, until it is stopped."""
-
-    def __init__(self, send: Callable[[list[dict[str, object]]], None]) -> None:
-        self._send = send
-        self._parked = threading.Event()
-        self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
-
-    def start(self) -> None:
-        """Start sending."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop sending."""
-        self._parked.set()
-        if self._thread.ident is not None:
-            self._thread.join()
-
-    def _drive(self) -> None:
-        for rows in telemetry():
-            self._send(rows)
-            if self._parked.wait(SECONDS_BETWEEN):
-                return
-
-
-# -- pipeline ---------------------------------------------------------------------------------
-
 BRONZE = "bronze"
 ALERTS = "alert_resolution"
 TRIGGER = "2 seconds"
@@ -176,7 +119,7 @@ class Pipeline(ABC):
 
     @abstractmethod
     def start(self, spark: Any) -> None:
-        """Start telemetry and every query."""
+        """Start every query."""
 
     def conflict(self) -> float:
         """Let a second writer commit to the chosen query's table until the query fails.
@@ -217,7 +160,7 @@ class Pipeline(ABC):
         query.stop()
 
     def stop(self) -> None:
-        """Stop telemetry, the second writer and every query."""
+        """Stop the second writer and every query."""
         self._stopping.set()
         if self._second_writer is not None:
             self._second_writer.join(PATIENCE_SECONDS)
@@ -293,39 +236,35 @@ def made(folder: Path) -> Path:
 STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
 
 
+READINGS = (
+    "concat('vehicle-', value % 12) AS vehicle",
+    f"element_at(array{(*KINDS, 'alert')}, int(value % 7) + 1) AS kind",
+    "double(value % 100) AS value",
+    "concat('alert-', value div 14) AS alert_id",
+    "if(value div 7 % 2 = 0, 'CREATE', 'RESOLVE') AS action",
+)
+"""Readings of a fleet from the rows of Spark's source ``rate``: each alert is created, and resolved
+by the next one."""
+ROWS_PER_SECOND = 30
+
+
 class FilePipeline(Pipeline):
-    """JSON files -> Parquet tables; alerts are paired in a small table of our own: only Spark."""
+    """Readings -> Parquet tables; alerts are paired in a small table of our own: only Spark."""
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)
         self.table = AlertTable(made(folder / "tables" / ALERTS))
-        self._landing = made(folder / "landing")
         self._bronze = made(folder / "tables" / BRONZE)
-        self._number = len(list(self._landing.iterdir()))
-        self._fleet = Fleet(self.drop)
 
     def start(self, spark: Any) -> None:
-        """Start telemetry and every query."""
-        self._fleet.start()
-        files = spark.readStream.schema(SCHEMA)
-        self._write(BRONZE, files.json(str(self._landing)), "parquet", self._bronze)
+        """Start every query."""
+        rate = spark.readStream.format("rate").option("rowsPerSecond", ROWS_PER_SECOND).load()
+        self._write(BRONZE, rate.selectExpr(*READINGS), "parquet", self._bronze)
+        rows = spark.readStream.schema(SCHEMA).parquet(str(self._bronze))
         for name in self.names[1:-1]:
-            rows = files.parquet(str(self._bronze)).where(f"kind = '{kind_of(name)}'")
-            self._write(name, rows, "parquet", made(self._folder / "tables" / name))
-        self._write_alerts(files.parquet(str(self._bronze)).where("kind = 'alert'"))
-
-    def stop(self) -> None:
-        """Stop telemetry and every query."""
-        self._fleet.stop()
-        super().stop()
-
-    def drop(self, rows: list[dict[str, object]]) -> None:
-        """Write readings as a new file of JSON lines, of which Spark must never see half."""
-        name = f"{self._number:06}.json"
-        self._number += 1
-        hidden = self._landing / f".{name}"
-        hidden.write_text("\n".join(json.dumps(row) for row in rows))
-        hidden.rename(self._landing / name)
+            own = rows.where(f"kind = '{kind_of(name)}'")
+            self._write(name, own, "parquet", made(self._folder / "tables" / name))
+        self._write_alerts(rows.where("kind = 'alert'"))
 
     def _commit_as_another(self) -> None:
         self.table.rival = self.table.compact

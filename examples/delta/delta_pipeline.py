@@ -4,16 +4,74 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tenacity import retry, retry_if_exception_message, stop_after_delay
 
-from ...commands.demo.pipeline import ALERTS, BRONZE, SCHEMA, Fleet, Pipeline, kind_of, made
+from ...commands.demo.pipeline import ALERTS, BRONZE, KINDS, SCHEMA, Pipeline, kind_of, made
 from .artifacts import IN_SPARK, ArtifactsError, Packages, cache_folder, fetch
 from .broker import Broker
+
+# -- telemetry of a fleet of vehicles ---------------------------------------------------------
+
+VEHICLES = 12
+ROWS_AT_ONCE = 30
+SECONDS_BETWEEN = 1.0
+
+
+def telemetry(seed: int = 1) -> Iterator[list[dict[str, object]]]:
+    """Endless batches of readings; alerts are created and, some batches later, resolved."""
+    dice = random.Random(seed)  # noqa: S311 - a demo's data, not a secret
+    opened: list[str] = []
+    number = 0
+    while True:
+        rows: list[dict[str, object]] = [_reading(dice) for _ in range(ROWS_AT_ONCE)]
+        number += 1
+        opened.append(f"alert-{number}")
+        rows.append(_alert(dice, opened[-1], "CREATE"))
+        if len(opened) > dice.randint(1, 4):
+            rows.append(_alert(dice, opened.pop(0), "RESOLVE"))
+        yield rows
+
+
+def _reading(dice: random.Random) -> dict[str, object]:
+    vehicle = f"vehicle-{dice.randrange(VEHICLES)}"
+    return {"vehicle": vehicle, "kind": dice.choice(KINDS), "value": dice.uniform(0, 100)}
+
+
+def _alert(dice: random.Random, alert_id: str, action: str) -> dict[str, object]:
+    return {**_reading(dice), "kind": "alert", "alert_id": alert_id, "action": action}
+
+
+class Fleet:
+    """Sends readings once a second, in its own thread, until it is stopped."""
+
+    def __init__(self, send: Callable[[list[dict[str, object]]], None]) -> None:
+        self._send = send
+        self._parked = threading.Event()
+        self._thread = threading.Thread(target=self._drive, name="demo-fleet", daemon=True)
+
+    def start(self) -> None:
+        """Start sending."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop sending."""
+        self._parked.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _drive(self) -> None:
+        for rows in telemetry():
+            self._send(rows)
+            if self._parked.wait(SECONDS_BETWEEN):
+                return
+
 
 # -- topic ------------------------------------------------------------------------------------
 # Telemetry through a Kafka topic, written with the client in Spark's connector.

@@ -49,7 +49,7 @@ BUDGET = {
     "replay": (1280, 7),
     "launch": (520, 8),
     "commands": (2060, 11),
-    "examples": (730, 5),
+    "examples": (800, 5),
 }
 """Lines and files of each folder: what it costs a newcomer to read."""
 MAX_FILE_LINES = 800
