@@ -271,7 +271,7 @@ class DemoRun:
         try:
             self._play()
         finally:
-            self._pipeline.lock.unlink(missing_ok=True)
+            self._pipeline.is_free.set()
             if self._settings.supervised:
                 self._sidecar.close()
             else:

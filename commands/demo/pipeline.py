@@ -104,8 +104,9 @@ class Pipeline(ABC):
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         self.names = [BRONZE, *domain_names(queries - 2), ALERTS]
         self.queries: dict[str, Any] = {}
-        self.lock = made(folder / "locks") / ALERTS
-        """While this file exists, another writer holds the chosen query's table."""
+        self.is_free = threading.Event()
+        """Not set while another writer holds the chosen query's table."""
+        self.is_free.set()
         self._folder = folder
         self._say = say
         self._failed = threading.Event()
@@ -164,7 +165,7 @@ class Pipeline(ABC):
         self._stopping.set()
         if self._second_writer is not None:
             self._second_writer.join(PATIENCE_SECONDS)
-        self.lock.unlink(missing_ok=True)
+        self.is_free.set()
         for name in reversed(self.queries):
             self.stop_query(name)
             log = self._commits_of(name)
@@ -192,8 +193,7 @@ class Pipeline(ABC):
         self.queries[ALERTS] = self._writer(ALERTS, rows).foreachBatch(self._pair).start()
 
     def _pair(self, batch: Any, _batch_id: int) -> None:
-        while self.lock.exists():
-            time.sleep(0.1)
+        self.is_free.wait()
         try:
             self._merge(batch)
         except Exception:

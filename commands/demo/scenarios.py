@@ -49,7 +49,7 @@ SCENARIOS = {
             alertname="StreamingQueryStalled",
             description="a second writer takes the lock of alert_resolution's table and keeps it",
             within_seconds=120.0,
-            strike=lambda pipeline: pipeline.lock.touch(),
+            strike=lambda pipeline: pipeline.is_free.clear(),
         ),
         Scenario(
             name="stop",

@@ -156,7 +156,9 @@ class QueryAndSidecar:
 
 
 def demo_of(job, folder, *, supervised):
-    pipeline = SimpleNamespace(queries={BRONZE: job}, lock=folder / "lock", start=lambda _: None)
+    pipeline = SimpleNamespace(
+        queries={BRONZE: job}, is_free=threading.Event(), start=lambda _: None
+    )
     settings = DemoSettings(scenario="healthy", supervised=supervised)
     output, interrupted = DemoOutput(), threading.Event()
     return DemoRun(settings, job, pipeline, None, output, interrupted=interrupted)
@@ -276,13 +278,23 @@ def test_failure_scenario_without_a_conflict_is_an_error(pipeline, monkeypatch):
         SCENARIOS["failure"].strike(pipeline)
 
 
-def test_hang_scenario_blocks_the_query_until_the_lock_is_released(pipeline, monkeypatch):
-    waits = threading.Event()
-    paused = SimpleNamespace(sleep=lambda _: waits.set(), monotonic=time.monotonic, time=time.time)
-    monkeypatch.setattr(pipeline_module, "time", paused)
+class Noted(threading.Event):
+    """Says when somebody waits for it."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_awaited = threading.Event()
+
+    def wait(self, timeout=None):
+        self.is_awaited.set()
+        return super().wait(timeout)
+
+
+def test_hang_scenario_blocks_the_query_until_the_table_is_free(pipeline):
+    pipeline.is_free = Noted()
     SCENARIOS["hang"].strike(pipeline)
-    assert waits.wait(PATIENCE_SECONDS)
+    assert pipeline.is_free.is_awaited.wait(PATIENCE_SECONDS)
     stuck_at, _ = pipeline.table.read()
-    pipeline.lock.unlink()
+    pipeline.is_free.set()
 
     until(lambda: pipeline.table.read()[0] > stuck_at, "the query goes on")
