@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from ..listener.probe import UNOWNED, JobActivity, Moves
 from ..listener.state.query import Delay, InFlight, delay_of
 from . import restarts
@@ -11,6 +13,8 @@ from .rule_context import RuleContext
 
 BLOCKED_SECONDS = 180.0
 """The job's own Python may wait this long for something outside, such as a lock or a request."""
+AUTOSCALE_SECONDS = 360.0
+"""A cluster that scales by itself brings executors within three to six minutes."""
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
 """A batch retries if it runs this many times the jobs of the query's other batches."""
@@ -28,8 +32,28 @@ def lasted(context: RuleContext, flight: InFlight) -> float:
 
 
 def still(context: RuleContext, flight: InFlight) -> float:
-    """Seconds since a task of the batch finished, a job of it began, or its thread worked."""
-    return context.watched_since(flight.moved_at)
+    """Seconds since a task of the batch finished, a job of it began, or its thread worked.
+
+    Once there are executors, the time before counts no more.
+    """
+    return context.watched_since(max(flight.moved_at, _equipped_at(context, flight)))
+
+
+def is_slow(context: RuleContext, flight: InFlight) -> bool:
+    """Whether the batch has been in flight for longer than its window, with executors."""
+    equipped = context.watched_since(_equipped_at(context, flight))
+    since = min(lasted(context, flight), equipped)
+    return since > context.batch_window.seconds or is_slow_for_long(context, flight)
+
+
+def _equipped_at(context: RuleContext, flight: InFlight) -> float:
+    """When executors came that the batch had waited for; long ago if it waits for none."""
+    return flight.bare_at if flight.bare_at is not None and not is_bare(context) else -inf
+
+
+def is_bare(context: RuleContext) -> bool:
+    """Whether the batch waits because Spark has no executor."""
+    return delay_of(work_of(context)) is Delay.NO_EXECUTORS
 
 
 def moved_lately(context: RuleContext, flight: InFlight) -> bool:

@@ -70,8 +70,7 @@ def _is_slow(context: RuleContext, flight: InFlight) -> bool:
     if flight.batch_id is not None and done is not None and flight.batch_id <= done:
         # The batch is done: its event arrived before the next poll.
         return False
-    too_long = stuck_batch.lasted(context, flight) > context.batch_window.seconds
-    return too_long and stuck_batch.moved_lately(context, flight)
+    return stuck_batch.is_slow(context, flight) and stuck_batch.moved_lately(context, flight)
 
 
 def of_holder(

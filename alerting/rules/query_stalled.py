@@ -177,6 +177,8 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
     if stuck_batch.moved_lately(context, flight):
         return None
     still = stuck_batch.still(context, flight)
+    if stuck_batch.is_bare(context) and still <= stuck_batch.AUTOSCALE_SECONDS:
+        return None
     what = (
         "planning the next batch"
         if flight.batch_id is None

@@ -73,6 +73,8 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """What made the last progress."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
+    bare_at: float | None = None
+    """When its jobs last waited for executors."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
 
@@ -340,8 +342,10 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     moves = run.work.moved_since(last_work) if last_work is not None else None
     if moves is not None:
         before = replace(before, moved_at=at, moves=moves)
-    if delay_of(run.work) is not None:
-        before = replace(before, delayed_at=at)
+    delay = delay_of(run.work)
+    if delay is not None:
+        bare_at = at if delay is Delay.NO_EXECUTORS else before.bare_at
+        before = replace(before, delayed_at=at, bare_at=bare_at)
     if before.jobs_before is None and run.work.counted:
         before = replace(before, jobs_before=run.work.own.jobs_started)
     return before

@@ -164,6 +164,15 @@ def no_executor(*, until, **fields):
     return one_task(until=until, running=0, slots=SlotUse(0), **fields)
 
 
+def then_equipped(*, bare_until, until, finishing=False):
+    """Batch 10 waits for executors until ``bare_until``; then one task runs, or many finish."""
+    story = no_executor(until=bare_until)
+    for at in range(bare_until + 1, until + 1):
+        tasks = 40 + (at if finishing else 0)
+        story.probe(processing(batch=10, own=JobCounts(5, 1, tasks, 1), slots=SlotUse(4, 1)), at=at)
+    return story
+
+
 def in_a_pool(*, until, running, active=1):
     """Batch 10 has no job of its own; a job that names no query has running tasks."""
     unowned = JobCounts(9, active, 7, running)
@@ -782,8 +791,13 @@ def cases() -> tuple[Case, ...]:
         ("a task runs although its job has ended (cancelled)", one_task(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
         ("one task runs for 75 s, then the driver's own code hangs", then_nothing(delayed_until=176, until=230), 230, {}, STALLED_MILDLY, "stalled"),
         ("one task runs for 75 s, then the driver's own code hangs for a window", then_nothing(delayed_until=176, until=240), 240, {}, "StreamingQueryStalled", "stalled"),
-        ("no executor for two minutes", no_executor(until=230), 230, {}, STALLED_MILDLY, "stalled"),
-        ("no executor, and a poll that is late by a pause of the JVM", no_executor(until=180), 190, {}, STALLED_MILDLY, "stalled"),
+        ("no executor for five minutes (an autoscaler)", no_executor(until=400), 400, {}, None, "running"),
+        ("no executor for five minutes, then a task runs", then_equipped(bare_until=400, until=440), 440, {}, None, "running"),
+        ("no executor for five minutes, then tasks finish for half a minute", then_equipped(bare_until=400, until=430, finishing=True), 430, {}, None, "running"),
+        ("no executor for five minutes, then a task never finishes", then_equipped(bare_until=400, until=470), 470, {}, STALLED_MILDLY, "stalled"),
+        ("no executor for five minutes, then tasks finish for longer than the window", then_equipped(bare_until=400, until=470, finishing=True), 470, {}, "StreamingBatchSlow", "slow"),
+        ("no executor for seven minutes", no_executor(until=530), 530, {}, STALLED_MILDLY, "stalled"),
+        ("no executor for long, and a poll that is late by a pause of the JVM", no_executor(until=480), 490, {}, STALLED_MILDLY, "stalled"),
         ("no executor for four minutes (first batch)", no_executor(since=5, until=245, story=Story().started(at=0), batch=0), 245, {}, None, "starting"),
         ("no executor for nine minutes (first batch, an autoscaler)", no_executor(since=5, until=545, story=Story().started(at=0), batch=0), 545, {}, STALLED_MILDLY, "stalled"),
         ("no executor ever", no_executor(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
