@@ -36,19 +36,20 @@ def still(context: RuleContext, flight: InFlight) -> float:
 
     Once there are executors, the time before counts no more.
     """
-    return context.watched_since(max(flight.moved_at, _equipped_at(context, flight)))
+    since = flight.moved_at if is_bare(context) else max(flight.moved_at, _equipped_at(flight))
+    return context.watched_since(since)
 
 
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, with executors."""
-    equipped = context.watched_since(_equipped_at(context, flight))
-    since = min(lasted(context, flight), equipped)
-    return since > context.batch_window.seconds or is_slow_for_long(context, flight)
+    with_executors = min(lasted(context, flight), context.watched_since(_equipped_at(flight)))
+    is_long = not is_bare(context) and with_executors > context.batch_window.seconds
+    return is_long or is_slow_for_long(context, flight)
 
 
-def _equipped_at(context: RuleContext, flight: InFlight) -> float:
-    """When executors came that the batch had waited for; long ago if it waits for none."""
-    return flight.bare_at if flight.bare_at is not None and not is_bare(context) else -inf
+def _equipped_at(flight: InFlight) -> float:
+    """When executors came that the batch had waited for; long ago if it waited for none."""
+    return -inf if flight.bare_at is None else flight.bare_at
 
 
 def is_bare(context: RuleContext) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.policy import WINDOW_FACTOR, Limits, batch_window
+from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS
 
 from .driver import SimDriver
 from .queries import SimQuery
@@ -38,7 +39,8 @@ def promised_seconds(
             + BEYOND_WINDOW_SECONDS
         )
     if not query.spec.log_every and _is_in_flight(driver, query):
-        return batch_window_seconds(driver, query, episode) + BEYOND_WINDOW_SECONDS
+        bare = _bare_seconds(driver, episode, AUTOSCALE_SECONDS)
+        return batch_window_seconds(driver, query, episode) + bare + BEYOND_WINDOW_SECONDS
     # A rarely written log may be unchanged for three of its intervals.
     window = max(_window(driver, query, episode, START_GRACE_SECONDS), 3.0 * query.spec.log_every)
     return window + _hung_after(driver, query, episode) + BEYOND_WINDOW_SECONDS
@@ -118,7 +120,13 @@ def _critical_seconds(
         return max(window, stage.plan.setup.slow_critical)
     # The time in which its log did not advance was another problem.
     before = _hung_after(driver, query, episode) if query.spec.log_every else 0.0
-    return before + max(window, Limits().stall_critical_seconds)
+    least = Limits().stall_critical_seconds
+    return before + max(window, least) + _bare_seconds(driver, episode, least)
+
+
+def _bare_seconds(driver: SimDriver, episode: Episode, most: float) -> float:
+    """How long there was no executor since the episode began: once some come, that counts no more."""
+    return min(most, max(0.0, driver.spark.bare_until - episode.began_at))
 
 
 def batch_window_seconds(driver: SimDriver, query: SimQuery, episode: Episode) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS
 from querypulse.listener.commit_log import COMMITS, OFFSETS
 
 from .plan import CAUSES, QuerySpec
@@ -111,10 +112,16 @@ class Run:
         if not self.ended and self.busy and self._processes:
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
-            self._suffer(max(query.skew_until, query.starve_until) - now, Health.DELAYED)
+            self._suffer(max(query.skew_until - now, self._starves()), Health.DELAYED)
             self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
             if now < query.hang_until < max(query.skew_until, query.starve_until):
                 self._spark.later(self, query.hang_until - now + 0.1, self._goes_on)
+
+    def _starves(self) -> float:
+        """How long it waits for slots, or for executors beyond the time of an autoscaler."""
+        starves_until, bare_until = self.query.starve_until, self._spark.bare_until
+        allowed = AUTOSCALE_SECONDS if bare_until >= starves_until else 0.0
+        return starves_until - self._spark.time.now - allowed
 
     def _goes_on(self) -> None:
         """A batch that hung is only delayed from now on."""
