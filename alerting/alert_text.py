@@ -245,6 +245,7 @@ FIRST = (
     "on_restart",
     "critical_after",
     "batch_in_flight",
+    "batch_ids",
     "last_commit",
     "tasks",
     "slots",

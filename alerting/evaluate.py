@@ -298,9 +298,9 @@ def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Find
 
 
 def _reason_without_finding(query: Query) -> str:
-    """Why it failed, while it has time to recover."""
+    """Why it failed, while it has time to recover; or a note about its checkpoint."""
     failure = query.ended.failure if query.ended is not None else None
-    return failure.reason if failure is not None else ""
+    return failure.reason if failure is not None else query.went_back
 
 
 def _healthy_state(context: RuleContext) -> QueryState:

@@ -54,6 +54,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         restarts.ANNOTATION: str(restarts.unfinished(context) or ""),
         "window": str(context.window if window is None else window),
         "batch_in_flight": _in_flight(context),
+        "batch_ids": query.went_back,
         "commit_log": _commit_log(query),
         "lag": _lag(context),
         "backlog": _backlog(context),

@@ -501,6 +501,7 @@ def _commit(query: Query, batch_id: int, at: float | None) -> Query:
         _recovered(query) if at is not None else query,
         last_commit_batch=batch_id,
         run_commit_batch=batch_id,
+        first_batch=batch_id if query.first_batch is None else query.first_batch,
         last_commit_at=at,
         newest_commit=query.newest_commit if at is None else (batch_id, at),
         totals=replace(query.totals, commits=query.totals.commits + new_commits),

@@ -53,6 +53,10 @@ def succeed(old: Query, query_id: str, run_id: str, at: float) -> Query:
         started_at=at,
         unended_runs=tuple(run for run in _unended(old) if run != run_id),
         last_commit_batch=lasting_commit(old) if same_query else None,
+        earlier_batch=max(
+            (batch for batch in (old.earlier_batch, old.last_commit_batch) if batch is not None),
+            default=None,
+        ),
         newest_commit=old.newest_commit if same_query else None,
         unrecovered=old.failure,
         deaths=old.deaths,

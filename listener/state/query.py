@@ -125,6 +125,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     last_commit_batch: int | None = None
     run_commit_batch: int | None = None
     """The newest commit of the current run; lower than before after a checkpoint was restored."""
+    first_batch: int | None = None
+    """The first commit of the current run that was seen."""
+    earlier_batch: int | None = None
+    """The newest batch that earlier runs of this name have committed."""
     last_idle_at: float | None = None
     newest_commit: tuple[int, float] | None = None
     """The last batch of any run whose commit was seen, and when."""
@@ -263,6 +267,22 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         if self.facts is not None and self.facts.trigger.is_known:
             return self.facts.trigger
         return parse_trigger(self.start.trigger) if self.start and self.start.trigger else None
+
+    @property
+    def went_back(self) -> str:
+        """That a run under an old name has a new checkpoint, until it reaches the old batch id.
+
+        A sink that remembers ids skips its batches until then (Hudi, Delta's ``txnVersion``).
+        """
+        earlier, first, now = self.earlier_batch, self.first_batch, self.run_commit_batch
+        if earlier is None or first is None or now is None or now >= earlier:
+            return ""
+        if self.facts is not None and self.facts.async_progress:
+            return ""
+        return (
+            f"batch ids went from {earlier:,} back to {first:,}: its checkpoint is new or was "
+            f"restored; a sink that remembers ids skips batches up to {earlier:,}"
+        )
 
     @property
     def loops(self) -> bool:
