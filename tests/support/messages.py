@@ -103,6 +103,26 @@ def lagging() -> Incident:
     return incident(story, 372)
 
 
+def late() -> Incident:
+    story = Story().started("billing", at=0)
+    for number in range(7):
+        at = 10 + 60 * number
+        times = {"watermark_timestamp": BEGAN + at, "event_time_max": BEGAN + at - 900}
+        story.commit("billing", batch=number, at=at, late_rows=9, **times)
+    return incident(story, 372)
+
+
+def growing() -> Incident:
+    story, at = Story().started("billing", at=0), 0
+    for number, seconds in enumerate(range(30, 170, 10)):
+        minutely = run("billing", trigger="ProcessingTimeTrigger(60000)", batch=number)
+        story.probe(minutely, at=at).commit(
+            "billing", batch=number, at=at + seconds, seconds=seconds
+        )
+        at += max(60, seconds)
+    return incident(story, at + 5)
+
+
 def stopped() -> Incident:
     story = Story().started("billing", at=0).probe(run("billing", batch=10), at=5)
     story.commit("billing", batch=9, at=100).ended("billing", at=110)
@@ -171,6 +191,8 @@ CASES: dict[str, Callable[[], Incident]] = {
     "A query is stalled": stalled,
     "A batch is slow": slow,
     "A query falls behind": lagging,
+    "Late rows are dropped": late,
+    "Batches take longer and longer": growing,
     "A query stopped": stopped,
     "A query keeps failing": flapping,
     "A query never showed life": missing,

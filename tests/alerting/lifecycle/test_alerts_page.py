@@ -15,6 +15,7 @@ from querypulse.alerting.alert import Silence
 
 A = "a"
 FAILS, STALLS, SLOW = "StreamingQueryFailed", "StreamingQueryStalled", "StreamingBatchSlow"
+LATE, DECAYS = "StreamingRowsDropped", "StreamingQueryFallingBehind"
 NOBODY = ("nobody", "", "", "")
 ON_CALL, CHAT = "on call", "chat"
 EVERY_4_H = "every 4 h"
@@ -24,8 +25,9 @@ ROWS = [
      [HEALTHY, (10, A, FAILS), (20000, A, "commits")], 21000, ["10 + a Failed", "14410 ^ a Failed", "20030 - a"]),
     (("it is stalled, stopped or missing (any other critical alert)", ON_CALL, "at the second evaluation", EVERY_4_H, "after 30 s of health"),
      [HEALTHY, (10, A, STALLS), (20000, A, "idle")], 21000, ["11 + a Stalled", "14411 ^ a Stalled", "20030 - a"]),
-    (("it is slow or lags (a warning)", CHAT, "at the second evaluation", EVERY_4_H, "after 30 s of health"),
-     [HEALTHY, (10, A, SLOW), (20000, A, "commits")], 21000, ["11 + a/warning StreamingBatchSlow", "14411 ^ a/warning StreamingBatchSlow", "20030 - a/warning"]),
+    (("it is slow, lags, falls behind or drops late rows (a warning)", CHAT, "at the second evaluation", EVERY_4_H, "after 30 s of health"),
+     [HEALTHY, (10, A, LATE), (20, A, f"{LATE}+{DECAYS}"), (20000, A, "commits")], 21000,
+     ["11 + a/warning StreamingRowsDropped", "14411 ^ a/warning StreamingRowsDropped+StreamingQueryFallingBehind", "20030 - a/warning"]),
     (("a warning becomes critical, or a critical alert joins it", ON_CALL, "when it does", EVERY_4_H, "the warning at once, the rest after 30 s of health"),
      [HEALTHY, (10, A, SLOW), (20, A, f"{SLOW}+{STALLS}"), (60, A, "commits")], 300, ["11 + a/warning StreamingBatchSlow", "21 + a Stalled+StreamingBatchSlow", "21 - a/warning", "90 - a"]),
     (("only warnings are left of it", CHAT, "when the last critical alert ends", EVERY_4_H, "the critical incident at once, the rest after 30 s of health"),
