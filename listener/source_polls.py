@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -274,7 +275,9 @@ def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
         lag = sum(poll.lag_offsets or 0 for poll in polls.values())
         noise = 0.0 if known.polled_at is None else at - known.polled_at
         seconds, partition, is_least = longest
-        waits = _thinned((*waits, Wait(at, seconds, partition, committed, lag, is_least, noise)))
+        waits = thinned(
+            (*waits, Wait(at, seconds, partition, committed, lag, is_least, noise)), MAX_POINTS
+        )
     elif committed < waits[-1].committed:
         waits = ()
     return Unread(backlogs, waits, at)
@@ -286,7 +289,7 @@ def follow_reported(known: Unread, progress: Progress, at: float) -> Unread:
     if not late or not progress.input_rows:
         return known
     wait = Wait(at, max(late), "", progress.batch_id, lag=0, is_least=False)
-    return replace(known, waits=_thinned((*known.waits, wait)))
+    return replace(known, waits=thinned((*known.waits, wait), MAX_POINTS))
 
 
 def _follow_backlogs(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:
@@ -310,14 +313,7 @@ def _follow_partition(before: Backlog | None, now: Mark, first: int) -> Backlog:
         marks = (*marks, now)
     while len(marks) > 1 and marks[1].end <= first:
         marks = marks[1:]
-    return Backlog(first, marks if len(marks) <= MAX_MARKS else _without_closest(marks))
-
-
-def _without_closest(marks: tuple[Mark, ...]) -> tuple[Mark, ...]:
-    """Drop the mark whose neighbours are closest, so that the others still cover all the time."""
-    gaps = [marks[place + 1].at - marks[place - 1].at for place in range(1, len(marks) - 1)]
-    place = gaps.index(min(gaps)) + 1
-    return (*marks[:place], *marks[place + 1 :])
+    return Backlog(first, spread(marks, MAX_MARKS))
 
 
 def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, str, bool]:
@@ -334,6 +330,22 @@ def _longest(backlogs: Mapping[str, Backlog], poll: SourcePoll) -> tuple[float, 
     return max(waits, default=(0.0, "", False))
 
 
-def _thinned(waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
-    """Drop every other wait when there are too many: older waits become fewer."""
-    return waits if len(waits) <= MAX_POINTS else (*waits[:-1:2], waits[-1])
+# -- thinning ---------------------------------------------------------------------------------
+
+
+T = TypeVar("T", bound=Any)
+"""A point with a time ``at``."""
+
+
+def thinned(points: tuple[T, ...], most: int) -> tuple[T, ...]:
+    """At most so many: without every other one if there are more, so that older ones are fewer."""
+    return points if len(points) <= most else (*points[:-1:2], points[-1])
+
+
+def spread(points: tuple[T, ...], most: int) -> tuple[T, ...]:
+    """At most so many: without the one whose neighbours are closest, so that they cover all time."""
+    if len(points) <= most:
+        return points
+    gaps = [points[place + 1].at - points[place - 1].at for place in range(1, len(points) - 1)]
+    place = gaps.index(min(gaps)) + 1
+    return (*points[:place], *points[place + 1 :])

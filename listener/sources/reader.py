@@ -7,10 +7,9 @@ age of each poll.
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -48,9 +47,6 @@ class PolledRun:
 
     def __init__(self) -> None:
         self.sources: dict[int, PolledSource] = {}
-        self.polled_at = -math.inf
-        self.waits = False
-        """Whether it is due but other runs come first."""
         self._found = False
         self._find_at = 0.0
         self._refusal = ""
@@ -100,23 +96,19 @@ class PolledRun:
 
 
 FIND_EVERY_SECONDS = 1.0
-MAX_RUNS = 100
-"""How many runs are polled in one interval; more runs take turns."""
 MAX_DEAD_RUNS = 100
 """Spark's objects of a failed run stay in the driver's memory for as long as it is polled."""
 RETRY_INTERVALS = 2
 """A source that does not answer is not polled for this many intervals."""
-NOT_ITS_TURN = f"not asked: more than {MAX_RUNS} queries"
 LEFT_OUT = f"not asked: more than {MAX_DEAD_RUNS} dead queries"
 
 
 class SourceReader:
     """Finds the sources of new runs every second and polls each every ``interval_seconds``.
 
-    Used by one thread. A system that does not answer is listed in the report and not polled for
-    some time, so that its timeouts do not delay the others. With more than ``MAX_RUNS`` runs,
-    that many are polled in each interval, in turns; a run that is due and has to wait is listed
-    in the report.
+    Used by one thread, which polls for at most half of the time: with very many sources, each is
+    polled less often. A system that does not answer is listed in the report and not polled for
+    some time, so that its timeouts do not delay the others.
     """
 
     def __init__(
@@ -140,20 +132,21 @@ class SourceReader:
         self._runs: dict[str, PolledRun] = {}
         self._left_out: dict[str, str] = {}
         self._silent: dict[str, tuple[float, str]] = {}
-        self._logged_bounds: set[str] = set()
+        self._logged_left_out = False
         self._stopping = threading.Event()
 
     def step(self) -> None:
         """Poll the sources that are due, then wait."""
+        began = self._clock()
         try:
             self._choose()
             for run in self._runs.values():
                 run.find(self._sources, self._clock(), self._retry)
-            self._poll_in_turn()
-            self._note_bounds()
+                self._poll(run)
+                run.note_trouble()
             self._report()
         finally:
-            self._stopping.wait(self._find_every)
+            self._stopping.wait(max(self._find_every, self._clock() - began))
 
     def stop(self) -> None:
         """Stop polling, and end the wait."""
@@ -168,6 +161,9 @@ class SourceReader:
         """Keep the runs to be polled and release all others."""
         wanted, left_out = runs_to_ask(self._latest_snapshot())
         self._left_out = {query.run_id: LEFT_OUT for query in left_out}
+        if left_out and not self._logged_left_out:
+            log.warning("querypulse: the sources of some queries are %s", LEFT_OUT)
+        self._logged_left_out = bool(left_out)
         chosen = {query.run_id: query for query in wanted}
         for run_id in [run_id for run_id in self._runs if run_id not in chosen]:
             self._release(run_id)
@@ -177,18 +173,6 @@ class SourceReader:
     def _release(self, run_id: str) -> None:
         self._runs.pop(run_id).close()
         self._sources.release(run_id)
-
-    def _poll_in_turn(self) -> None:
-        now = self._clock()
-        due = [run_id for run_id, run in self._runs.items() if run.due(now)]
-        polled_at = {run_id: run.polled_at for run_id, run in self._runs.items()}
-        turn = next_turn(due, polled_at, now=now, interval=self._interval, most=MAX_RUNS)
-        for run_id in turn:
-            self._poll(self._runs[run_id])
-        waiting = set(due) - set(turn)
-        for run_id, run in self._runs.items():
-            run.waits = run_id in waiting
-            run.note_trouble()
 
     def _poll(self, run: PolledRun) -> None:
         """Poll a run's due sources, except those of systems that do not answer."""
@@ -200,7 +184,7 @@ class SourceReader:
             if now < retry_at:
                 one.trouble, one.due_at = reason, retry_at
                 continue
-            run.polled_at, one.due_at = now, now + self._interval
+            one.due_at = now + self._interval
             self._poll_source(one)
 
     def _poll_source(self, one: PolledSource) -> None:
@@ -211,17 +195,8 @@ class SourceReader:
             if isinstance(error, SourceSilentError):
                 self._silent[one.source.address] = one.due_at, one.trouble
 
-    def _note_bounds(self) -> None:
-        """Log once when a limit is reached; log again only after it was not."""
-        asked = sum(bool(run.sources) for run in self._runs.values())
-        reached = {NOT_ITS_TURN} if asked > MAX_RUNS else set()
-        reached |= {LEFT_OUT} if self._left_out else set()
-        for bound in sorted(reached - self._logged_bounds):
-            log.warning("querypulse: the sources of some queries are %s", bound)
-        self._logged_bounds = reached
-
     def _report(self) -> None:
-        troubles = {run_id: _trouble(run) for run_id, run in self._runs.items()}
+        troubles = {run_id: run.trouble for run_id, run in self._runs.items()}
         report = SourceReport(
             at=self._clock(),
             polls={key: polls for key, run in self._runs.items() if (polls := run.polls)},
@@ -247,24 +222,8 @@ def runs_to_ask(snapshot: Snapshot) -> tuple[list[Query], list[Query]]:
     return living + dead[:MAX_DEAD_RUNS], dead[MAX_DEAD_RUNS:]
 
 
-def _trouble(run: PolledRun) -> str:
-    return run.trouble or (NOT_ITS_TURN if run.waits else "")
-
-
 def _died(query: Query) -> bool:
     return query.ended is None or query.ended.outcome is Outcome.FAILED
-
-
-def next_turn(
-    due: Iterable[str], polled_at: Mapping[str, float], *, now: float, interval: float, most: int
-) -> list[str]:
-    """The runs to poll now: those waiting longest, at most ``most`` in any ``interval``.
-
-    ``polled_at`` is when each run was last polled, in seconds on the same clock.
-    """
-    lately = sum(now - at < interval for at in polled_at.values())
-    longest_first = sorted(due, key=lambda run_id: polled_at.get(run_id, -math.inf))
-    return longest_first[: max(0, most - lately)]
 
 
 # -- spark sources ----------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ..source_polls import SourcePoll, topic_of
+from ..source_polls import SourcePoll, thinned, topic_of
 
 # -- edge -------------------------------------------------------------------------------------
 # Follows one partition's retention edge, the first offset that is still kept.
@@ -70,12 +70,7 @@ def follow_edge(before: Edge | None, point: EdgePoint, earliest: int, *, waits: 
     known = before.points if waits and not went_back else ()
     leap = earliest - before.earliest
     moved = (Move(point.at, earliest, leap),) if leap else ()
-    return Edge(earliest, _thinned((*known, *new)), (*before.moves, *moved)[-MAX_MOVES:])
-
-
-def _thinned(points: tuple[EdgePoint, ...]) -> tuple[EdgePoint, ...]:
-    """Drop every other point when there are too many: older points become fewer."""
-    return points if len(points) <= MAX_POINTS else (*points[:-1:2], points[-1])
+    return Edge(earliest, thinned((*known, *new), MAX_POINTS), (*before.moves, *moved)[-MAX_MOVES:])
 
 
 # -- exposure ---------------------------------------------------------------------------------

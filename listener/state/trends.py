@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from ..events import Progress, SourceProgress
 from ..offsets import WHOLE, Offsets, Position, behind, is_before
-from ..source_polls import SourcePoll, inflow
+from ..source_polls import SourcePoll, inflow, spread
 
 MAX_POINTS = 32
 SAMPLES = 3
@@ -290,15 +290,7 @@ def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
     fell = bool(rise) and point.lag < rise[-1].lag - point.noise
     # No earlier point is higher than a later one.
     lower = () if fell else rise[: bisect_right(rise, point.lag, key=_LAG)]
-    rise = (*lower, point)
-    return rise if len(rise) <= MAX_POINTS else _thinned(rise)
-
-
-def _thinned(rise: tuple[LagPoint, ...]) -> tuple[LagPoint, ...]:
-    """Drop the point whose neighbours are closest, so that the others still cover all the time."""
-    gaps = [rise[place + 1].at - rise[place - 1].at for place in range(1, len(rise) - 1)]
-    place = gaps.index(min(gaps)) + 1
-    return (*rise[:place], *rise[place + 1 :])
+    return spread((*lower, point), MAX_POINTS)
 
 
 def _watermark(known: Watermark | None, progress: Progress, at: float) -> Watermark | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 
 import pytest
@@ -14,8 +13,6 @@ from querypulse.listener.source_polls import SourcePoll
 from querypulse.listener.sources.reader import (
     LEFT_OUT,
     MAX_DEAD_RUNS,
-    MAX_RUNS,
-    NOT_ITS_TURN,
     SourceReader,
 )
 from querypulse.listener.sources.source import SourceError, SourceSilentError
@@ -264,87 +261,16 @@ def test_ended_run_and_at_the_close_every_run_is_released_with_its_sources():
     assert [source.closed for source in sources] == [1, 1]
 
 
-# -- more runs than one interval allows -----------------------------------------------------------
+# -- many runs ------------------------------------------------------------------------------------
 
 
-def many_queries(extra=50):
-    """More queries than one interval polls."""
-    return SourceReaderHarness(*[f"q{number}" for number in range(MAX_RUNS + extra)])
-
-
-def asked(harness, index):
-    return harness.sources[f"q{index}-1"][0].asked
-
-
-def test_interval_polls_a_limited_number_of_runs_and_names_the_rest():
-    harness = many_queries()
-    report = harness.step(at=1)
-
-    assert len(report.polls) == MAX_RUNS
-    waiting = {f"q{number}-1" for number in range(MAX_RUNS, MAX_RUNS + 50)}
-    assert report.unreadable == dict.fromkeys(waiting, "not asked: more than 100 queries")
-
-
-def test_too_many_runs_are_polled_in_turns_without_starvation():
-    harness = many_queries()
-    for at in range(1, 122):
+def test_every_run_is_polled_in_each_interval_however_many_there_are():
+    names = [f"q{number}" for number in range(150)]
+    harness = SourceReaderHarness(*names)
+    for at in range(1, 40):
         harness.step(at=at)
-        lately = [
-            moment
-            for number in range(MAX_RUNS + 50)
-            for moment in asked(harness, number)
-            if at - moment < INTERVAL
-        ]
-        assert len(lately) <= MAX_RUNS
 
-    for number in range(MAX_RUNS + 50):
-        moments = [1 - INTERVAL, *asked(harness, number), 121 + INTERVAL]
-        gaps = [late - soon for soon, late in itertools.pairwise(moments)]
-        assert max(gaps) <= 2 * INTERVAL + 1
-
-
-def test_run_is_not_named_once_its_turn_came():
-    harness = many_queries(extra=1)
-    last = f"q{MAX_RUNS}-1"
-    assert harness.step(at=1).unreadable == {last: NOT_ITS_TURN}
-    report = harness.step(at=16)
-
-    assert last in report.polls
-    assert last not in report.unreadable
-    assert set(report.unreadable.values()) == {NOT_ITS_TURN}
-
-
-def test_waiting_run_keeps_its_last_poll_and_its_refusal():
-    harness = many_queries(extra=1)
-    harness.step(at=1)
-    harness.sources["q0-1"][0].error = SourceError("not allowed")
-    harness.step(at=16)
-    report = harness.step(at=46)
-
-    assert report.unreadable["q0-1"] == "not allowed"
-    assert set(report.polls) == set(harness.sources)
-
-
-def test_polling_in_turns_is_logged_once(caplog):
-    harness = many_queries()
-    with caplog.at_level(logging.WARNING):
-        for at in range(1, 100):
-            harness.step(at=at)
-
-    assert [record.getMessage() for record in caplog.records] == [
-        "querypulse: the sources of some queries are not asked: more than 100 queries"
-    ]
-
-
-def test_run_without_sources_takes_no_turn(caplog):
-    harness = many_queries()
-    for number in range(50):
-        harness.sources[f"q{number}-1"] = {}
-    with caplog.at_level(logging.WARNING):
-        report = harness.step(at=1)
-
-    assert len(report.polls) == MAX_RUNS
-    assert (report.unreadable, caplog.records) == ({}, [])
+    assert {len(harness.sources[f"{name}-1"][0].asked) for name in names} == {3}
 
 
 def test_only_the_newest_dead_runs_are_polled(caplog):
@@ -375,13 +301,6 @@ def test_new_dead_run_replaces_the_oldest_one():
 
     assert report.unreadable["q0-1"] == LEFT_OUT
     assert (harness.sources["q0-1"][0].closed, harness.released) == (1, ["q0-1"])
-
-
-def test_unpolled_query_shows_the_reason():
-    harness = many_queries(extra=1)
-    harness.story.state.apply_sources(harness.step(at=1))
-
-    assert harness.story.query(f"q{MAX_RUNS}").source_trouble == NOT_ITS_TURN
 
 
 # -- the state of the query ---------------------------------------------------------------------

@@ -48,7 +48,6 @@ from querypulse.core.states import STATES, QueryState
 from querypulse.exporter import pages as pages_module
 from querypulse.exporter.server import HEAD_SECONDS
 from querypulse.exporter.status import UNREADY, Status, status
-from querypulse.listener.sources import reader
 from querypulse.listener.state import state
 from querypulse.settings import silencing
 from querypulse.settings.links import guidance
@@ -470,7 +469,6 @@ def test_limits_in_the_text_are_those_of_the_code():
         ("docs/alerts.md", f"holds {silencing.MAX_SILENCES:,} silences"),
         ("docs/limits.md", f"after {state.KEEP_COMPLETED_SECONDS / 60:.0f} minutes"),
         ("docs/limits.md", gone),
-        ("docs/limits.md", f"{reader.MAX_RUNS} queries are polled"),
         ("docs/receivers.md", f"{http.TOTAL_SECONDS:.0f} seconds covers all attempts"),
         ("docs/receivers.md", f"{email.TOTAL_SECONDS:.0f} s for the whole"),
         ("docs/receivers.md", f"holds {outbox.MAX_ROWS} rows"),

@@ -41,7 +41,7 @@ from querypulse.alerting.rules import (
     streaming_input_missing,
 )
 from querypulse.core.states import DeliveryOutcome
-from querypulse.listener import event_reader, past_failures, probe
+from querypulse.listener import event_reader, past_failures, probe, source_polls
 from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, state, trends
@@ -439,7 +439,7 @@ OF_NOTIFYING = (
              monitoring_degraded, "_is_unread", lambda *_: False,
              only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
     Mutation("every other point of a long lag history is dropped", "P1",
-             trends, "_thinned", lambda rise: (*rise[:-1:2], rise[-1]),
+             trends, "spread", source_polls.thinned,
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
     Mutation("stuck offsets are not reported", "P1",
              offsets_stalled, "_stuck", lambda *_: {}, only("stall", minutes=(8.0,)), essential=True),
