@@ -23,7 +23,7 @@ from typing import Any
 
 import zstandard
 
-from querypulse.replay.command import ReplayRequest, replay
+from querypulse.replay.command import replay
 
 from .harness import Row, at_most, report
 from .recording import RECORDED
@@ -87,7 +87,7 @@ def _replay(log: Path) -> int:
     """The whole command without Python's start: decode, apply, evaluate, print; its event count."""
     output = io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        code = replay(ReplayRequest((str(log),)))
+        code = replay([str(log)])
     match = re.search(r"([\d,]+) events", output.getvalue())
     if code or match is None:
         raise RuntimeError(f"the replay failed: {output.getvalue()}")

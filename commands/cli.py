@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from ..core.installed import VERSION, NotInstalledError, require_spark
 from ..launch.auto_attach import AutoAttachError, site_packages, status_lines, switch_off, switch_on
 from ..launch.launcher import LaunchError, launcher_script, run_job
-from ..replay.command import ReplayRequest, add_arguments, replay
+from ..replay.command import add_arguments, replay
 from ..replay.log_files import ReplayError
 from ..settings.settings import SettingsError
 from ..watch.command import WatchRequest, add_watch_arguments, watch
@@ -75,7 +75,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "demo": lambda **arguments: _demo(DemoSettings(**arguments)),
     "launcher": _show_launcher,
     "auto-attach": _auto_attach,
-    "replay": lambda **arguments: replay(ReplayRequest(**arguments)),
+    "replay": replay,
     "check": lambda: check(os.environ),
     "test-alert": lambda **arguments: try_receivers(TestRequest(**arguments), os.environ),
     "watch": lambda **arguments: watch(WatchRequest(**arguments), os.environ),

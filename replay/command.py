@@ -10,8 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from ..core.installed import require_spark
 from ..settings.loading import load_strictly
 from ..settings.settings import Settings, SettingsError
@@ -26,12 +24,10 @@ else:
     import tomli as tomllib
 
 
-# -- choices ----------------------------------------------------------------------------------
-# ``--set NAME=VALUE``: settings to try, with the value as in TOML.
-
-
 def chosen_settings(choices: Iterable[str]) -> Settings:
-    """The settings in force, overridden by ``choices``; a later one wins.
+    """The settings in force, overridden by ``choices``, ``NAME=VALUE`` as in TOML.
+
+    A later one wins.
 
     Raises:
         SettingsError: a choice is not ``NAME=VALUE``, or its setting is unknown or not allowed.
@@ -45,19 +41,15 @@ def chosen_settings(choices: Iterable[str]) -> Settings:
 
 def _parsed(choice: str) -> dict[str, Any]:
     name, equals, value = choice.partition("=")
+    text = value.strip().strip("\"'")
     if not equals or not name.strip():
         raise SettingsError(f"--set {choice}: give NAME=VALUE, such as gone_grace_seconds=30")
     try:
         return tomllib.loads(choice)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise SettingsError(
-            f"--set {choice}: the value is not TOML ({error}); "
-            f"write a text as {name}={_quoted(value)}"
+            f'--set {choice}: the value is not TOML ({error}); write a text as {name}="{text}"'
         ) from None
-
-
-def _quoted(value: str) -> str:
-    return '"' + value.strip().strip("\"'") + '"'
 
 
 def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
@@ -70,10 +62,6 @@ def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
             values[name] = value
 
 
-# -- progress bar -----------------------------------------------------------------------------
-# Shows the progress of a long replay on a terminal.
-
-
 LONG_BYTES = 64 * 1024 * 1024
 EVERY_SECONDS = 0.2
 MEGABYTE = 1024 * 1024
@@ -83,8 +71,9 @@ class ProgressBar:
     """Counts the bytes read; silent for short inputs, and if standard error is no terminal."""
 
     def __init__(self, applications: Iterable[Application]) -> None:
-        files = {file for application in applications for file in application.files}
-        self._total = sum(_size(Path(file)) for file in files)
+        files = {Path(file) for application in applications for file in application.files}
+        # Reading a file that does not exist reports the error.
+        self._total = sum(file.stat().st_size for file in files if file.exists())
         self._shown = self._total >= LONG_BYTES and sys.stderr.isatty()
         self._read = 0
         self._due = 0.0
@@ -95,48 +84,24 @@ class ProgressBar:
         if self._shown and time.monotonic() >= self._due:
             self._due = time.monotonic() + EVERY_SECONDS
             percent = 100 * self._read / self._total
-            self._write(
-                f"{percent:3.0f}%  {self._read // MEGABYTE} of {self._total // MEGABYTE} MB"
-            )
+            megabytes = f"{self._read // MEGABYTE} of {self._total // MEGABYTE} MB"
+            sys.stderr.write(f"\r\x1b[K{percent:3.0f}%  {megabytes}")
+            sys.stderr.flush()
 
     def clear(self) -> None:
         """Clear the line for other output."""
         if self._shown:
             self._due = 0.0
-            self._write("")
-
-    def _write(self, text: str) -> None:
-        sys.stderr.write(f"\r\x1b[K{text}")
-        sys.stderr.flush()
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        # Reading the file reports the error.
-        return 0
-
-
-# -- command ----------------------------------------------------------------------------------
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
 
 
 UNREADABLE = 2
 DEFAULT_TABLE = "querypulse-replay.parquet"
 
 
-class ReplayRequest(msgspec.Struct, frozen=True):
-    """The arguments of the command line."""
-
-    paths: tuple[str, ...]
-    choices: tuple[str, ...] = ()
-    json: bool = False
-    spark: bool = False
-    out: str = DEFAULT_TABLE
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: the fields of a ``ReplayRequest``."""
+    """Add the arguments of ``replay``."""
     parser.add_argument(
         "paths", nargs="+", metavar="PATH", help="event logs, recordings, or folders of them"
     )
@@ -159,7 +124,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def replay(request: ReplayRequest) -> int:
+def replay(
+    paths: Sequence[str],
+    choices: Sequence[str] = (),
+    *,
+    json: bool = False,
+    spark: bool = False,
+    out: str = DEFAULT_TABLE,
+) -> int:
     """Replay; 0 when everything was evaluated, 2 when something could not be read.
 
     Raises:
@@ -168,11 +140,11 @@ def replay(request: ReplayRequest) -> int:
         ReplayError: a path does not exist or contains no log, or the table exists already.
 
     """
-    settings = chosen_settings(request.choices)
-    applications = find_applications(request.paths)
-    if not request.spark:
+    settings = chosen_settings(choices)
+    applications = find_applications(paths)
+    if not spark:
         try:
-            return _replay_here(applications, settings, as_json if request.json else as_text)
+            return _replay_here(applications, settings, as_json if json else as_text)
         except BrokenPipeError:
             # The reader closed the pipe, as ``head`` does: flush nothing at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -180,7 +152,7 @@ def replay(request: ReplayRequest) -> int:
     require_spark("replay --spark")
     from .fleet import replay_fleet
 
-    return replay_fleet(applications, policy(settings), settings.app_name, request.out)
+    return replay_fleet(applications, policy(settings), settings.app_name, out)
 
 
 def _replay_here(
@@ -189,13 +161,13 @@ def _replay_here(
     progress = ProgressBar(applications)
     replays = []
     for application in applications:
-        replay = Replay(application, policy(settings), settings.app_name)
-        for change in replay.changes(progress.add):
+        running = Replay(application, policy(settings), settings.app_name)
+        for change in running.changes(progress.add):
             progress.clear()
             sys.stdout.write(f"{shown(change)}\n")
-        replays.append(replay.replayed)
+        replays.append(running.replayed)
         progress.clear()
-        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replay.replayed))
+        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(running.replayed))
     sys.stdout.flush()
     sys.stderr.write(f"{summary(replays)}\n")
-    return UNREADABLE if any(one.error is not None for one in replays) else 0
+    return UNREADABLE if any(replay.error is not None for replay in replays) else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -12,9 +12,8 @@ from msgspec.structs import replace
 
 from ..alerting.alert import FIRING, RESOLVED
 from ..alerting.evaluate import Evaluation, evaluate
-from ..alerting.finding import Finding
+from ..alerting.finding import Finding, Severity
 from ..alerting.policy import Policy
-from ..alerting.rules import query_stalled
 from ..listener.events import Event, Started, Terminated
 from ..listener.probe import Context, ProbeReport
 from ..listener.state.identity import UNNAMED
@@ -22,7 +21,7 @@ from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .log_files import Application, ReplayError, read_lines
 from .recording import Began, Entry, Reader, Stopped
-from .results import Change, Replayed, Stall, iso, longer
+from .results import Change, Replayed, iso
 
 # -- engine -----------------------------------------------------------------------------------
 # Evaluates one application as if live, by the clock of its log.
@@ -45,7 +44,7 @@ class ReplayEngine:
     def __init__(self, policy: Policy, app: str, began_at: float) -> None:
         self.now = began_at
         self.opened = 0
-        self.longest_stall: Stall | None = None
+        self.notifications = 0
         self._app = app
         self._policy = policy
         self._state = State(began_at, policy.expected)
@@ -146,20 +145,18 @@ class ReplayEngine:
             middle = (begin + end) // 2
             changes = self._search(begin, middle, self._evaluation(middle))
             return changes + self._search(middle, end, evaluation)
-        at, snapshot = self._known(end)
-        self._note(at, snapshot, evaluation)
-        return list(self._report(evaluation, at))
+        return list(self._report(evaluation, self._pending_at(end)[0]))
 
     def _evaluation(self, tick: int) -> Evaluation:
-        at, snapshot = self._known(tick)
+        at, snapshot = self._pending_at(tick)
         return evaluate(snapshot, at, self._policy)
 
-    def _known(self, tick: int) -> tuple[float, Snapshot]:
+    def _pending_at(self, tick: int) -> tuple[float, Snapshot]:
         """The time and snapshot of a pending tick; the last tick may be incomplete."""
         at, last = self._time(tick), self._pending[-1]
         if at >= last.at:
             return last.at, last
-        return at, self._pending[bisect_left(self._pending, at, key=lambda one: one.at)]
+        return at, self._pending[bisect_left(self._pending, at, key=lambda snapshot: snapshot.at)]
 
     def _forget(self) -> None:
         self._forgot_at = self.now
@@ -167,22 +164,19 @@ class ReplayEngine:
         known = {query.query_id for query in self._state.snapshot(self.now).queries}
         self._last_received = {key: at for key, at in self._last_received.items() if key in known}
 
-    def _note(self, at: float, snapshot: Snapshot, evaluation: Evaluation) -> None:
-        """Remember the longest stall."""
-        for finding in evaluation.findings:
-            if finding.alertname == query_stalled.NAME:
-                queries = snapshot.labels()
-                for label in finding.members or (finding.query,):
-                    stall = Stall(label, at - queries[label].last_activity_at)
-                    self.longest_stall = longer(self.longest_stall, stall)
-
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
         """The alerts that opened or resolved since the last evaluation.
 
         A replay evaluates rules, not messages: an alert is open for as long as its finding holds.
         """
         before = self._firing
-        self._firing = {(found.alertname, found.query): found for found in evaluation.findings}
+        self._firing = {
+            (finding.alertname, finding.query): finding for finding in evaluation.findings
+        }
+        urgency = _urgency(before.values())
+        self.notifications += sum(
+            rank > urgency.get(query, 0) for query, rank in _urgency(evaluation.findings).items()
+        )
         for key, finding in before.items():
             if key not in self._firing:
                 yield self._change(RESOLVED, finding, now)
@@ -201,6 +195,15 @@ class ReplayEngine:
             reason=finding.reason,
             app=self._app,
         )
+
+
+def _urgency(findings: Iterable[Finding]) -> dict[str, int]:
+    """By query, how urgent its incident is, which holds all its alerts."""
+    urgency: dict[str, int] = {}
+    for finding in findings:
+        rank = 2 if finding.severity is Severity.CRITICAL else 1
+        urgency[finding.query] = max(rank, urgency.get(finding.query, 0))
+    return urgency
 
 
 def _found(evaluation: Evaluation) -> set[tuple[str, str]]:
@@ -282,5 +285,5 @@ class Replay:
         changes, replayed = engine.evaluate(), self.replayed
         replayed.ended_at = max(engine.now, replayed.ended_at or engine.now)
         replayed.opened += engine.opened
-        replayed.longest_stall = longer(replayed.longest_stall, engine.longest_stall)
+        replayed.notifications += engine.notifications
         return changes

@@ -29,7 +29,7 @@ CHANGE = (
 )
 REPLAYED = (
     "app string, path string, events long, unread long, began_at double, ended_at double, "
-    "opened long, longest_stall struct<query: string, seconds: double>, error string"
+    "opened long, notifications long, error string"
 )
 EVALUATED = f"{REPLAYED}, changes array<struct<{CHANGE}>>"
 UNREADABLE = 2
@@ -60,7 +60,7 @@ def replay_fleet(
     finally:
         if before is None:
             spark.stop()
-    return UNREADABLE if any(one.error is not None for one in replays) else 0
+    return UNREADABLE if any(replay.error is not None for replay in replays) else 0
 
 
 def _session() -> SparkSession:
@@ -94,9 +94,7 @@ def _evaluate(policy: Policy, app_name: str | None, application: Application) ->
         changes = [_row(change) for change in replay.changes(lambda _: None)]
     except NotInstalledError as error:
         replayed.error = str(error)
-    stall = replayed.longest_stall
-    known = asdict(replayed) | {"longest_stall": None if stall is None else astuple(stall)}
-    return (*known.values(), changes)
+    return (*astuple(replayed), changes)
 
 
 def _row(change: Change) -> tuple[Any, ...]:
@@ -132,8 +130,8 @@ def _per_day(findings: DataFrame) -> DataFrame:
 
 
 def _print(per_day: DataFrame, replays: Sequence[Replayed], out: str) -> None:
-    for one in replays:
-        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(one))
+    for replay in replays:
+        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replay))
     for row in per_day.collect():
         name = f"{row.app}/{row.query}"
         sys.stdout.write(f"{row.day}  {name:<40}  {row.alerts:>5}  {', '.join(row.names)}\n")

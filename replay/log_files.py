@@ -8,15 +8,12 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
 from ..core.installed import NotInstalledError
-
-# -- errors -----------------------------------------------------------------------------------
-# The error of a replay.
 
 
 class ReplayError(Exception):
@@ -37,11 +34,8 @@ UNPACKED_BYTES = 256 * 1024
 """The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
 
 
-class Stream(NamedTuple):
-    """A file's decompressed content, and the errors that its codec raises for damaged data."""
-
-    file: BinaryIO
-    damage: tuple[type[Exception], ...]
+Stream = tuple[BinaryIO, tuple[type[Exception], ...]]
+"""A file's decompressed content, and the errors that its codec raises for damaged data."""
 
 
 def decompressed(raw: BinaryIO, path: Path) -> Stream:
@@ -68,33 +62,31 @@ def decompressed(raw: BinaryIO, path: Path) -> Stream:
 
 def codec_of(path: Path) -> str:
     """The codec in a log's name, such as ``zstd``; empty for a plain file."""
-    name = path.name
-    for suffix in AFTER_THE_CODEC:
-        name = name.removesuffix(suffix)
-    codec = Path(name).suffix.removeprefix(".")
+    codec = Path(_without_state(path)).suffix.removeprefix(".")
     return codec if codec in (*_STREAMS, *ONLY_SPARK_READS) else ""
 
 
-def _plain(raw: BinaryIO) -> Stream:
-    return Stream(raw, ())
+def _without_state(path: Path) -> str:
+    name = path.name
+    for suffix in AFTER_THE_CODEC:
+        name = name.removesuffix(suffix)
+    return name
 
 
 def _zstd(raw: BinaryIO) -> Stream:
     import zstandard
 
     reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-    return Stream(io.BufferedReader(reader, UNPACKED_BYTES), (zstandard.ZstdError,))
+    return io.BufferedReader(reader, UNPACKED_BYTES), (zstandard.ZstdError,)
 
 
 def _gzip(raw: BinaryIO) -> Stream:
-    return Stream(
-        io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES),
-        (zlib.error, gzip.BadGzipFile),
-    )
+    unpacked = io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES)
+    return unpacked, (zlib.error, gzip.BadGzipFile)
 
 
 _STREAMS: dict[str, Callable[[BinaryIO], Stream]] = {
-    "": _plain,
+    "": lambda raw: (raw, ()),
     "zstd": _zstd,
     "zst": _zstd,
     "gz": _gzip,
@@ -131,13 +123,13 @@ def find_applications(paths: Iterable[str]) -> list[Application]:
         ReplayError: a path does not exist, is not local, or contains no log.
 
     """
-    found: dict[str, Application] = {}
+    applications: dict[str, Application] = {}
     for text in paths:
-        here = {app.path: app for app in _applications(_local(text))}
+        here = {application.path: application for application in _applications(_local(text))}
         if not here:
             raise ReplayError(f"{text}: no event log in this folder")
-        found |= here
-    return list(found.values())
+        applications |= here
+    return list(applications.values())
 
 
 def has_scheme(text: str) -> bool:
@@ -195,11 +187,7 @@ def _rolled(folder: Path) -> list[Path]:
 
 def _label(path: Path) -> str:
     """A file's name without the suffixes for state and codec."""
-    name = path.name
-    for suffix in AFTER_THE_CODEC:
-        name = name.removesuffix(suffix)
-    codec = codec_of(path)
-    return name.removesuffix(f".{codec}") if codec else name
+    return _without_state(path).removesuffix(f".{codec_of(path)}")
 
 
 # -- lines ------------------------------------------------------------------------------------
@@ -207,42 +195,28 @@ def _label(path: Path) -> str:
 
 
 BUFFER_BYTES = 1024 * 1024
-MAX_LINE_BYTES = 256 * 1024 * 1024
-KEPT_BYTES = 1000
 
 
 def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
     """The lines of a file, decompressed, with their line ends.
 
-    A line longer than ``MAX_LINE_BYTES`` is cut to its first ``KEPT_BYTES``. ``on_read`` receives
-    the number of bytes of each read.
+    ``on_read`` receives the number of bytes of each read.
 
     Raises:
         NotInstalledError: the file's codec needs a package that is not installed.
         ReplayError: the file cannot be opened, or its content is damaged.
 
     """
-    damage: tuple[type[Exception], ...] = (OSError,)
+    damage: tuple[type[Exception], ...] = ()
     try:
         with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
-            stream = decompressed(raw, path)
-            damage += stream.damage
-            file = stream.file
-            while line := file.readline(MAX_LINE_BYTES):
-                yield line if len(line) < MAX_LINE_BYTES else _cut(line, file)
+            lines, damage = decompressed(raw, path)
+            yield from lines
     except EOFError:
         # gzip raises this for a truncated file, such as one whose writer was killed.
         return
-    except damage as error:
+    except (OSError, *damage) as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _cut(line: bytes, file: BinaryIO) -> bytes:
-    """The beginning of a line that is too long; the rest is skipped."""
-    kept = line[:KEPT_BYTES]
-    while line and not line.endswith(b"\n"):
-        line = file.readline(MAX_LINE_BYTES)
-    return kept + b"\n"
 
 
 class _CountingFile(io.FileIO):

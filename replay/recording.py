@@ -25,18 +25,11 @@ _MILLIS = re.compile(
 )
 
 
-class _ProgressTime(msgspec.Struct):
+class _Timed(msgspec.Struct):
     timestamp: datetime | None = None
 
 
-class _Event(msgspec.Struct):
-    timestamp: datetime | None = None
-    progress: _ProgressTime | None = None
-
-
-_EVENT = msgspec.json.Decoder(_Event)
-_STAMP = msgspec.json.Decoder(datetime)
-_KEY = b'"timestamp":"'
+_TIMED = msgspec.json.Decoder(_Timed)
 
 
 def latest_millis(line: bytes) -> float | None:
@@ -45,39 +38,16 @@ def latest_millis(line: bytes) -> float | None:
 
 
 def timestamp(text: str | bytes) -> float | None:
-    """The ``timestamp`` in a streaming event's JSON; None if it has none.
+    """The ``timestamp`` in the JSON of a start or an idle trigger; None if it has none.
 
     Raises:
         msgspec.MsgspecError: this is not the JSON of an event.
 
     """
-    event = _EVENT.decode(text)
-    stamp = event.progress.timestamp if event.progress is not None else event.timestamp
-    return None if stamp is None else _seconds(stamp)
-
-
-def first_timestamp(line: bytes) -> float | None:
-    """The first ``timestamp`` in a line, without parsing the rest; None if it has none.
-
-    For lines as Spark writes them, where only ids and a name come before it. A key inside a text
-    cannot match, because its quotes are escaped.
-
-    Raises:
-        msgspec.MsgspecError: the value is not a time.
-
-    """
-    key = line.find(_KEY)
-    begin = key + len(_KEY)
-    end = line.find(b'"', begin)
-    if key < 0 or end < 0:
-        return None
-    return _seconds(_STAMP.decode(line[begin - 1 : end + 1]))
-
-
-def _seconds(stamp: datetime) -> float:
-    if stamp.tzinfo is None:
+    stamp = _TIMED.decode(text).timestamp
+    if stamp is not None and stamp.tzinfo is None:
         stamp = stamp.replace(tzinfo=timezone.utc)
-    return stamp.timestamp()
+    return None if stamp is None else stamp.timestamp()
 
 
 # -- recording --------------------------------------------------------------------------------
@@ -112,28 +82,15 @@ _EVENTS = {
     _STREAMING % b"Idle": EventKind.IDLE,
     _STREAMING % b"Terminated": EventKind.TERMINATED,
 }
-# The start of nearly every relevant line, as Spark writes it.
-_PROGRESS = b'{"Event":"%b","progress":{"id":"' % (_STREAMING % b"Progress")
 _START = b"SparkListenerApplicationStart"
 _END = b"SparkListenerApplicationEnd"
 # Spark writes the class first: nine lines in ten can be skipped without parsing. The newest
 # skipped line is kept for its time.
-_SKIPPED = tuple(
-    b'{"Event":"%b"' % name
-    for name in (
-        b"SparkListenerTaskEnd",
-        b"SparkListenerTaskStart",
-        b"SparkListenerJobStart",
-        b"SparkListenerJobEnd",
-        b"SparkListenerStageSubmitted",
-        b"SparkListenerStageCompleted",
-        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionStart",
-        b"org.apache.spark.sql.execution.ui.SparkListenerSQLExecutionEnd",
-        b"SparkListenerBlockManagerAdded",
-        b"SparkListenerExecutorAdded",
-        b"SparkListenerExecutorRemoved",
-    )
-)
+_SKIPPED = re.compile(
+    rb'{"Event":"(?:org\.apache\.spark\.sql\.execution\.ui\.)?SparkListener(?:Task(?:Start|End)'
+    rb"|Job(?:Start|End)|Stage(?:Submitted|Completed)|SQLExecution(?:Start|End)"
+    rb'|BlockManagerAdded|Executor(?:Added|Removed))"'
+).match
 _NAME = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
 _NOT_AN_EVENT = (DecodeError, msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError)
 
@@ -166,7 +123,7 @@ class Reader:
     def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
         """The entries about an application and its streaming queries, in order."""
         for line in lines:
-            if line.startswith(_SKIPPED):
+            if _SKIPPED(line):
                 self._timed = line
                 continue
             if line.isspace():
@@ -181,11 +138,10 @@ class Reader:
                 yield entry
 
     def _read(self, line: bytes) -> Entry | None:
-        if line.startswith(_PROGRESS):
-            return self._received(EventKind.PROGRESS, line, first_timestamp(line))
-        name = _event_name(line)
-        if name is None:
+        match = _NAME.match(line)
+        if match is None:
             return self._received(*_kind_and_json(line))
+        name = match.group(1)
         if name in _EVENTS:
             return self._received(_EVENTS[name], line)
         if name == _START:
@@ -200,13 +156,10 @@ class Reader:
         self._timed, self._newest = line, None
         return Began(self.newest_time(), _APP_START.decode(line).name)
 
-    def _received(
-        self, kind: EventKind, text: str | bytes, at: float | None = None
-    ) -> RecordedEvent:
+    def _received(self, kind: EventKind, text: str | bytes) -> RecordedEvent:
         """An event; one without a time, such as a query's end, gets the newest time so far."""
         event = decode(kind, text)
-        if at is None:
-            at = timestamp(text)
+        at = event.timestamp if isinstance(event, Progress) else timestamp(text)
         if at is None:
             return RecordedEvent(self.newest_time(), event)
         if isinstance(event, Progress):
@@ -237,12 +190,6 @@ class _Line(msgspec.Struct, rename={"run_id": "runId", "batch_id": "batchId"}):
 
 _APP_START = msgspec.json.Decoder(_AppStart)
 _LINE = msgspec.json.Decoder(_Line)
-
-
-def _event_name(line: bytes) -> bytes | None:
-    """The class of an event log's line; None for another kind of line."""
-    match = _NAME.match(line)
-    return match.group(1) if match is not None else None
 
 
 def _kind_and_json(text: bytes) -> tuple[EventKind, str | bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import datetime, timezone
 
@@ -9,7 +10,7 @@ import msgspec
 
 from ..core.text import duration
 
-# -- changes ----------------------------------------------------------------------------------
+WEEK_SECONDS = 7 * 24 * 3600.0
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -22,20 +23,6 @@ class Change(msgspec.Struct, frozen=True):
     severity: str
     reason: str
     app: str
-
-
-class Stall(msgspec.Struct, frozen=True):
-    """A query that was running and sent no event for ``seconds``."""
-
-    query: str
-    seconds: float
-
-
-def longer(first: Stall | None, second: Stall | None) -> Stall | None:
-    """The longer of two stalls; None if there is none."""
-    if first is None or second is None:
-        return first or second
-    return second if second.seconds > first.seconds else first
 
 
 class Replayed(msgspec.Struct):
@@ -51,7 +38,8 @@ class Replayed(msgspec.Struct):
     began_at: float | None = None
     ended_at: float | None = None
     opened: int = 0
-    longest_stall: Stall | None = None
+    notifications: int = 0
+    """How often an incident opened, or became critical."""
     error: str | None = None
 
 
@@ -86,27 +74,23 @@ def complaints(replayed: Replayed) -> list[str]:
 
 
 def summary(replays: Sequence[Replayed]) -> str:
-    """How much was evaluated, and the result."""
-    opened = sum(one.opened for one in replays)
-    events = sum(one.events for one in replays)
+    """How much was evaluated, what it found, and how many notifications that means."""
+    opened = sum(replay.opened for replay in replays)
+    notifications = sum(replay.notifications for replay in replays)
     text = (
-        f"{_count(len(replays), 'application')}, {_count(events, 'event')}{_span(replays)}: "
-        f"{_count(opened, 'alert')}"
+        f"{_count(len(replays), 'application')}, "
+        f"{_count(sum(replay.events for replay in replays), 'event')}"
     )
-    stalls = [(one.longest_stall, one.app) for one in replays if one.longest_stall is not None]
-    if not stalls:
-        return text
-    stall, app = max(stalls, key=lambda pair: pair[0].seconds)
-    return f"{text}; longest silent stall: {duration(stall.seconds)}, {app}/{stall.query}"
-
-
-def _span(replays: Sequence[Replayed]) -> str:
-    began = [one.began_at for one in replays if one.began_at is not None]
-    ended = [one.ended_at for one in replays if one.ended_at is not None]
-    if not began or not ended:
-        return ""
-    first, last = min(began), max(ended)
-    return f" over {duration(last - first)} ({iso(first)[:10]} to {iso(last)[:10]})"
+    began = [replay.began_at for replay in replays if replay.began_at is not None]
+    ended = [replay.ended_at for replay in replays if replay.ended_at is not None]
+    seconds = max(ended) - min(began) if began and ended else 0.0
+    if began and ended:
+        text += f" over {duration(seconds)} ({iso(min(began))[:10]} to {iso(max(ended))[:10]})"
+    text += f": {_count(opened, 'alert')}"
+    if seconds and notifications:
+        week = _count(math.ceil(notifications * WEEK_SECONDS / seconds), "notification")
+        text += f" in {_count(notifications, 'notification')}, at this rate {week} a week"
+    return text
 
 
 def _count(number: int, noun: str) -> str:

@@ -15,7 +15,6 @@ from support.event_log import CONFLICT, EventLog
 from support.replays import changes, replayed
 
 from querypulse.core.installed import NotInstalledError
-from querypulse.replay import log_files
 from querypulse.replay.log_files import (
     ReplayError,
     find_applications,
@@ -248,17 +247,6 @@ def test_error_names_a_file_that_cannot_be_opened(tmp_path, log):
 
 
 # -- lines --------------------------------------------------------------------------------------
-
-
-def test_overlong_line_is_cut(tmp_path, monkeypatch):
-    monkeypatch.setattr(log_files, "MAX_LINE_BYTES", 5000)
-    path = written(tmp_path / "log", b"a" * 123_456 + b"\nshort\n" + b"b" * 5000)
-
-    assert list(read_lines(path, lambda _: None)) == [
-        b"a" * 1000 + b"\n",
-        b"short\n",
-        b"b" * 1000 + b"\n",
-    ]
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.event_log import BEGAN, STREAMING, EventLog, ids, progress, spark_time
+from support.event_log import BEGAN, EventLog, ids, progress, spark_time
 from support.recorded import FIXTURES, recorded
 
 from querypulse.listener.events import EventKind, Idle, Progress, Started, Terminated, decode
@@ -122,21 +122,6 @@ def test_a_time_without_a_zone_is_utc():
     content = {**ids("a", 1), "timestamp": "2026-09-21T14:13:20.000"}
 
     assert one(json.dumps(content)).at == BEGAN
-
-
-def test_timestamp_in_a_query_name_is_not_a_time():
-    name = '"timestamp":"2001-01-01T00:00:00.000Z"'
-    (line,) = EventLog(None).commit(name, batch=0, at=3).lines
-
-    assert one(line).at == BEGAN + 3
-
-
-def test_timestamp_at_the_end_of_a_line_is_found():
-    content = progress("a", 1, 0, at=100.0, seconds=30.0)
-    content["timestamp"] = content.pop("timestamp")
-    (line,) = EventLog(None).add(STREAMING.format("Progress"), progress=content, more={}).lines
-
-    assert one(line).at == BEGAN + 100
 
 
 TIMED = {

@@ -9,7 +9,11 @@ from support.event_log import BEGAN, CONFLICT, EventLog
 from support.replays import after, changes, replayed, reported
 from support.story import progress
 
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.alerting.finding import Finding, Severity
+from querypulse.core.states import QueryState
 from querypulse.listener.events import Idle, Started, Terminated
+from querypulse.replay import engine as replaying
 from querypulse.replay.engine import ReplayEngine
 from querypulse.settings.settings import Settings
 from querypulse.settings.wiring import policy
@@ -130,10 +134,10 @@ def test_stall_that_ends_right_after_its_window_fires_and_resolves(tmp_path, bey
 
 
 def test_expected_query_that_never_starts_is_reported_missing(tmp_path):
-    log = steady()
+    log = steady(until=400)
 
     assert reported(log, tmp_path, expected_queries=["a", "gold"]) == [
-        ("firing", "StreamingQueryMissing", "gold", pytest.approx(120.5, abs=TICK / 2))
+        ("firing", "StreamingQueryMissing", "gold", pytest.approx(300.5, abs=TICK / 2))
     ]
 
 
@@ -147,7 +151,7 @@ def test_expected_query_that_stops_is_reported(tmp_path):
 
 
 def test_started_query_without_any_activity_is_missing(tmp_path):
-    log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=300)
+    log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=400)
 
     assert firing(reported(log, tmp_path)) == [("StreamingQueryMissing", "a")]
 
@@ -280,7 +284,7 @@ def test_applications_in_one_file_are_evaluated_separately(tmp_path):
 # -- the summary ----------------------------------------------------------------------------------
 
 
-def test_replay_counts_events_alerts_and_the_longest_stall(tmp_path):
+def test_replay_counts_events_alerts_and_what_they_span(tmp_path):
     log = (
         steady(until=101)
         .commit(batch=50, at=725, seconds=620)
@@ -291,8 +295,37 @@ def test_replay_counts_events_alerts_and_the_longest_stall(tmp_path):
 
     assert (replay.app, replay.events, replay.opened) == ("etl", 53, 2)
     assert (replay.began_at, replay.ended_at) == (BEGAN, BEGAN + 730)
-    assert replay.longest_stall.query == "a"
-    assert replay.longest_stall.seconds == pytest.approx(624, abs=TICK)
+
+
+@pytest.mark.parametrize(
+    ("severities", "notifications"),
+    [
+        ([["warning"], ["warning"], ["warning", "warning"]], 1),
+        ([["warning"], ["critical", "warning"], ["critical"]], 2),
+        ([["critical"], ["warning"], ["critical"]], 2),
+        ([["critical"], [], ["critical"]], 2),
+        ([[], []], 0),
+    ],
+)
+def test_incident_is_a_notification_when_it_opens_or_becomes_critical(
+    monkeypatch, severities, notifications
+):
+    """Each step: the severities of all alerts of one query."""
+    steps = [
+        Evaluation(
+            tuple(
+                Finding(f"Alert{number}", "a", Severity(severity), QueryState.FAILED, "", "", {})
+                for number, severity in enumerate(step)
+            )
+        )
+        for step in severities
+    ]
+    monkeypatch.setattr(replaying, "evaluate", lambda *_: steps.pop(0))
+    engine = ReplayEngine(policy(Settings()), "app", BEGAN)
+    for _ in severities:
+        engine.evaluate()
+
+    assert engine.notifications == notifications
 
 
 def test_app_name_setting_overrides_the_name_in_the_log(tmp_path):

@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1990, 9),
     "sidecar": (2570, 9),
     "watch": (1800, 7),
-    "replay": (1280, 7),
+    "replay": (1150, 7),
     "launch": (520, 8),
     "commands": (2060, 11),
     "examples": (800, 5),
