@@ -207,15 +207,16 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
         ReplayError: the file cannot be opened, or its content is damaged.
 
     """
-    damage: tuple[type[Exception], ...] = ()
+    damage: tuple[type[Exception], ...] = (OSError,)
     try:
         with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
-            lines, damage = decompressed(raw, path)
+            lines, of_codec = decompressed(raw, path)
+            damage += of_codec
             yield from lines
     except EOFError:
         # gzip raises this for a truncated file, such as one whose writer was killed.
         return
-    except (OSError, *damage) as error:
+    except damage as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
