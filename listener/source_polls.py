@@ -343,7 +343,7 @@ def thinned(points: tuple[T, ...], most: int) -> tuple[T, ...]:
 
 
 def spread(points: tuple[T, ...], most: int) -> tuple[T, ...]:
-    """At most so many: without the one whose neighbours are closest, so that they cover all time."""
+    """At most so many: without the one whose neighbours are closest, to cover all the time."""
     if len(points) <= most:
         return points
     gaps = [points[place + 1].at - points[place - 1].at for place in range(1, len(points) - 1)]
