@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from ..listener.probe import UNOWNED, JobActivity, Moves
+from ..listener.probe import UNOWNED, JobActivity, LongTask, Moves
 from ..listener.state.query import Delay, InFlight, delay_of
 from . import restarts
 from .evidence import evidence
@@ -165,11 +165,17 @@ def delay_text(context: RuleContext) -> tuple[str, str] | None:
 
 
 def _running(work: JobActivity) -> str:
-    count = work.jobs.tasks_active
+    count, longest = work.jobs.tasks_active, work.jobs.longest
     tasks = "1 task" if count == 1 else f"{count} tasks"
-    if work.own.jobs_active:
-        return f"{tasks} running"
-    return f"{tasks} running in jobs that name no query"
+    whose = "" if work.own.jobs_active else " in jobs that name no query"
+    return f"{tasks} running{whose}{'' if longest is None else _described(longest)}"
+
+
+def _described(task: LongTask) -> str:
+    where = f"partition {task.partition} of stage {task.stage} on {task.host}"
+    usual = task.usual_seconds
+    beside = "" if usual is None else f", while its siblings took {round(usual, 1):g} s"
+    return f" ({where} for {task.seconds:.0f} s{beside})"
 
 
 def slots_text(context: RuleContext) -> str:

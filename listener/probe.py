@@ -28,6 +28,16 @@ NO_JOB = 2**31 - 1
 """Larger than the id of any job."""
 
 
+class LongTask(msgspec.Struct, frozen=True, gc=False):
+    """The task that has run for longest; ``usual_seconds`` is the median of its stage's others."""
+
+    stage: int
+    partition: int
+    host: str
+    seconds: float
+    usual_seconds: float | None = None
+
+
 class JobCounts(msgspec.Struct, frozen=True, gc=False):
     """One query's jobs and tasks since counting began; started and completed only grow."""
 
@@ -35,6 +45,8 @@ class JobCounts(msgspec.Struct, frozen=True, gc=False):
     jobs_active: int = 0
     tasks_completed: int = 0
     tasks_active: int = 0
+    longest: LongTask | None = None
+    """Of the running tasks, where they are counted."""
 
 
 class CountedJobs(msgspec.Struct, frozen=True, gc=False):

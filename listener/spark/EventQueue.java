@@ -16,6 +16,7 @@ import org.apache.spark.scheduler.SparkListenerStageCompleted;
 import org.apache.spark.scheduler.SparkListenerStageSubmitted;
 import org.apache.spark.scheduler.SparkListenerTaskEnd;
 import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.scheduler.TaskInfo;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 
 /**
@@ -171,7 +172,7 @@ public class EventQueue {
     return drain();
   }
 
-  /** For each query id: jobs started and active, tasks completed and active. */
+  /** For each query id: jobs started and active, tasks completed and active, the longest task. */
   public String jobCounts() {
     return counter.text();
   }
@@ -471,7 +472,8 @@ class QuerypulseListener extends SparkListener {
   public void onTaskStart(SparkListenerTaskStart event) {
     gather();
     try {
-      queue.counter().taskStarted(event.stageId());
+      TaskInfo task = event.taskInfo();
+      queue.counter().taskStarted(event.stageId(), task.taskId(), task.partitionId(), task.host());
     } catch (Throwable error) {
       queue.failed();
     }
@@ -480,8 +482,9 @@ class QuerypulseListener extends SparkListener {
   public void onTaskEnd(SparkListenerTaskEnd event) {
     gather();
     try {
-      boolean succeeded = event.taskInfo() != null && event.taskInfo().successful();
-      queue.counter().taskEnded(event.stageId(), succeeded);
+      TaskInfo task = event.taskInfo();
+      boolean succeeded = task != null && task.successful();
+      queue.counter().taskEnded(event.stageId(), task == null ? -1L : task.taskId(), succeeded);
     } catch (Throwable error) {
       queue.failed();
     }

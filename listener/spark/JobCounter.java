@@ -1,3 +1,4 @@
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.Map;
@@ -6,7 +7,7 @@ import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Counts jobs and tasks by query; only the bus queue's thread changes the counts.
+ * Counts jobs and tasks by query, and keeps which tasks run; only the bus queue's thread changes them.
  *
  * <p>It does not count jobs and stages that started before it began to count.
  */
@@ -16,6 +17,7 @@ class JobCounter {
   private static final String QUERY_ID = "sql.streaming.queryId";
   private static final int MAX_JOBS = 100000;
   private static final int MAX_QUERIES = 1000;
+  private static final int MAX_DURATIONS = 101;
 
   private final Map executions;
   private final Map byQuery = new ConcurrentHashMap();
@@ -59,31 +61,42 @@ class JobCounter {
   void stageStarted(int stage, Properties properties) {
     forgetLostTrack();
     stageEnded(stage);
-    stages.put(Integer.valueOf(stage), new Stage(of(properties)));
+    stages.put(Integer.valueOf(stage), new Stage(stage, of(properties)));
   }
 
   void stageEnded(int stage) {
     Stage ended = (Stage) stages.remove(Integer.valueOf(stage));
     if (ended != null) {
       ended.counts.tasksActive -= ended.tasksActive;
+      Iterator running = ended.counts.running.values().iterator();
+      while (running.hasNext()) {
+        if (((Task) running.next()).stage == ended) {
+          running.remove();
+        }
+      }
     }
   }
 
-  void taskStarted(int stage) {
+  void taskStarted(int stage, long task, int partition, String host) {
     Stage known = (Stage) stages.get(Integer.valueOf(stage));
     if (known != null) {
       known.tasksActive++;
       known.counts.tasksActive++;
+      known.counts.running.put(Long.valueOf(task), new Task(known, partition, host));
     }
   }
 
-  void taskEnded(int stage, boolean succeeded) {
+  void taskEnded(int stage, long task, boolean succeeded) {
     Stage known = (Stage) stages.get(Integer.valueOf(stage));
     if (known != null) {
       known.tasksActive--;
       known.counts.tasksActive--;
+      Task ended = (Task) known.counts.running.remove(Long.valueOf(task));
       if (succeeded) {
         known.counts.tasksCompleted++;
+      }
+      if (succeeded && ended != null) {
+        known.took(System.nanoTime() - ended.startedAt);
       }
     }
   }
@@ -106,9 +119,29 @@ class JobCounter {
       }
       answer.append(query).append(FIELD).append(counts.jobsStarted).append(FIELD);
       answer.append(counts.jobsActive).append(FIELD).append(counts.tasksCompleted);
-      answer.append(FIELD).append(counts.tasksActive).append(RECORD);
+      answer.append(FIELD).append(counts.tasksActive);
+      describeLongest(counts, answer);
+      answer.append(RECORD);
     }
     return answer.toString();
+  }
+
+  /** The running task that began first, and how long tasks of its stage usually take. */
+  private static void describeLongest(Counts counts, StringBuilder answer) {
+    Task longest = null;
+    Iterator running = counts.running.values().iterator();
+    while (running.hasNext()) {
+      Task task = (Task) running.next();
+      if (longest == null || task.startedAt < longest.startedAt) {
+        longest = task;
+      }
+    }
+    if (longest != null) {
+      answer.append(FIELD).append(longest.stage.id).append(FIELD).append(longest.partition);
+      answer.append(FIELD).append(longest.host.replace(FIELD, " ").replace(RECORD, " "));
+      answer.append(FIELD).append(System.nanoTime() - longest.startedAt);
+      answer.append(FIELD).append(longest.stage.median());
+    }
   }
 
   private boolean isAlive(String query) {
@@ -150,14 +183,43 @@ class JobCounter {
     volatile int jobsActive;
     volatile int tasksCompleted;
     volatile int tasksActive;
+    final Map running = new ConcurrentHashMap();
+  }
+
+  private static class Task {
+    final Stage stage;
+    final int partition;
+    final String host;
+    final long startedAt = System.nanoTime();
+
+    Task(Stage stage, int partition, String host) {
+      this.stage = stage;
+      this.partition = partition;
+      this.host = host;
+    }
   }
 
   private static class Stage {
+    final int id;
     final Counts counts;
     int tasksActive;
+    private final long[] durations = new long[MAX_DURATIONS];
+    private int ended;
 
-    Stage(Counts counts) {
+    Stage(int id, Counts counts) {
+      this.id = id;
       this.counts = counts;
+    }
+
+    synchronized void took(long nanoseconds) {
+      durations[ended++ % MAX_DURATIONS] = nanoseconds;
+    }
+
+    /** Of the last tasks that ended, in nanoseconds; empty without one. */
+    synchronized String median() {
+      long[] known = Arrays.copyOf(durations, Math.min(ended, MAX_DURATIONS));
+      Arrays.sort(known);
+      return known.length == 0 ? "" : String.valueOf(known[known.length / 2]);
     }
   }
 }

@@ -11,7 +11,7 @@ import msgspec
 
 from ..events import EventKind
 from ..mailbox import Received
-from ..probe import CountedJobs, JobCounts
+from ..probe import CountedJobs, JobCounts, LongTask
 from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .jvm import FIELD, RECORD, compile_in_driver, parse_flag
 
@@ -157,9 +157,19 @@ def parse_job_counts(text: str) -> CountedJobs:
     first_job, *records = text.split(RECORD)[:-1]
     counts = {}
     for record in records:
-        query_id, started, active, completed, tasks = record.split(FIELD)
-        counts[query_id] = JobCounts(int(started), int(active), int(completed), int(tasks))
+        query_id, started, active, completed, tasks, *longest = record.split(FIELD)
+        counts[query_id] = JobCounts(
+            int(started), int(active), int(completed), int(tasks), _long_task(longest)
+        )
     return CountedJobs(counts, int(first_job))
+
+
+def _long_task(fields: list[str]) -> LongTask | None:
+    if not fields:
+        return None
+    stage, partition, host, runs, usual = fields
+    usual_seconds = int(usual) / NANOS if usual else None
+    return LongTask(int(stage), int(partition), host, int(runs) / NANOS, usual_seconds)
 
 
 def _received(fields: list[str], offset: float) -> Received:

@@ -13,7 +13,7 @@ from support.fake_driver import FIELD, RECORD, FakeDriver, answer
 
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Received
-from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts
+from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts, LongTask
 from querypulse.listener.spark.event_queue import (
     LIFECYCLE_CAPACITY,
     NANOS,
@@ -121,6 +121,17 @@ def test_jobs_of_no_query_are_counted_without_an_id():
     text = f"4{RECORD}{FIELD}1{FIELD}0{FIELD}7{FIELD}0{RECORD}"
 
     assert parse_job_counts(text) == CountedJobs({UNOWNED: JobCounts(1, 0, 7, 0)}, first_job=4)
+
+
+def test_longest_task_is_read_with_its_place_and_what_is_usual():
+    counts = f"{FIELD}1{FIELD}1{FIELD}7{FIELD}2{FIELD}4{FIELD}17{FIELD}host-3{FIELD}690000000000"
+    first, usual = (
+        parse_job_counts(f"4{RECORD}{counts}{FIELD}{median}{RECORD}").by_query[UNOWNED].longest
+        for median in ("", "2100000000")
+    )
+
+    assert first == LongTask(4, 17, "host-3", 690.0)
+    assert usual == LongTask(4, 17, "host-3", 690.0, 2.1)
 
 
 # -- taking events ------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import urllib.request
@@ -124,6 +125,26 @@ def test_loop_of_requests_is_slow_and_a_blocked_call_is_a_warning_even_after_a_s
     assert " in call_row_by_row" in slow.annotations["reason"]
     assert "blocked at " in stalled.annotations["reason"]
     assert (STALLED, "calls") not in {page.what for page in pages.pages}
+
+
+def test_long_task_is_named_beside_its_siblings(spark, watch, pages):
+    sidecar, skewed = watch(stall_floor_seconds=FLOOR), Trap()
+
+    def one_of_five_sleeps(_):
+        tasks = spark.sparkContext.parallelize(range(5), 5)
+        tasks.foreach(lambda number: time.sleep(600.0 if number == 3 else 0.2))
+
+    query = start(rate(spark), "skewed", skewed)
+    commits(sidecar, "skewed", batches=2)
+    skewed.work = one_of_five_sleeps
+    named = r"task_running: .* 1 task running \(partition 3 of stage \d+ on \S+ for \d+ s, while its siblings took [\d.]+ s\)"
+    try:
+        until(lambda: re.match(named, reason_of(sidecar, "skewed")), "the long task is named")
+        page = pages.wait_for(STALLED, "skewed")
+    finally:
+        query.stop()
+
+    assert page.labels["severity"] == "warning"
 
 
 def reason_of(sidecar, name):

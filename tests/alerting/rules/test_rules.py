@@ -26,7 +26,10 @@ from querypulse.alerting import rules
 from querypulse.alerting.evaluate import rule_context
 from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
-from querypulse.listener.probe import JobCounts
+from querypulse.listener.probe import JobCounts, LongTask
+
+
+SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
 
 def with_severities(reported):
@@ -121,6 +124,7 @@ def test_stall_reports_its_kind():
         (one_task(until=180, running=3), 180, "task_running: batch 10 in flight for 79 s, 3 tasks running, none finished for 79 s"),
         (in_a_pool(until=180, running=1), 180, "task_running: batch 10 in flight for 79 s, 1 task running in jobs that name no query, none finished for 79 s"),
         (no_executor(until=500), 500, "no_executors: batch 10 in flight for 399 s, no executor is available to run its tasks, none finished for 399 s"),
+        (watched(steady(), (101, 180, processing(batch=10, own=JobCounts(4, 1, 126, 2, SKEWED)))), 180, "task_running: batch 10 in flight for 79 s, 2 tasks running (partition 17 of stage 4 on host-3 for 75 s, while its siblings took 2.1 s), none finished for 79 s"),
         (no_slot(until=180), 180, "waiting_for_slots: batch 10 in flight for 79 s, none of its tasks is running, others hold 4 of 4 slots, id-b 3 of them, none finished for 79 s"),
         (steady(), 170, "silent: no activity for 70 s from events, probe or commit log"),
         (steady().probe(run(), at=100), 170, "silent: no activity for 70 s from events, probe or commit log"),
