@@ -28,7 +28,6 @@ from querypulse.alerting.policy import Limits, stall_window
 from querypulse.alerting.rules import driver_down, events_missing, monitoring_degraded
 from querypulse.listener.probe import JobCounts, LongTask
 
-
 SKEWED = LongTask(4, 17, "host-3", 75.0, 2.1)
 
 
