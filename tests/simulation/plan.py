@@ -14,6 +14,7 @@ STEPS = {
     "plan_stop": "it is stopped after expect_stop",
     "hang": "its batch hangs for this long; no task finishes",
     "crawl": "its batch is slow for this long; tasks finish",
+    "compute": "its batch is slow for this long; its thread works, and no job of it is active",
     "skew": "one task of its batch runs for this long; no other task finishes",
     "starve": "its job waits for this long because another query holds all slots",
     "fan_out": "its batch is slow for this long; its jobs run in a thread pool and name no query",

@@ -194,10 +194,16 @@ class SimProbe:
         before = self._seen.get(run.run_id)
         if not run.busy or self._time.now - run.busy_since < CLOSER_AFTER_SECONDS:
             return before.work if before is not None else None
-        own = JobCounts(run.jobs, 0 if run.fans_out else 1, run.tasks, run.tasks_active)
+        active = 0 if run.fans_out or run.computes else 1
+        own = JobCounts(run.jobs, active, run.tasks, run.tasks_active)
         pool = self._spark.pool_tasks
         return JobActivity(
-            own=own, unowned=JobCounts(pool, 1, pool), counted=True, slots=self._slots(run)
+            own=own,
+            unowned=JobCounts(pool, 1, pool),
+            counted=True,
+            slots=self._slots(run),
+            python_line="job.py:12 in call_api",
+            python_cpu_seconds=run.cpu_seconds,
         )
 
     def _slots(self, run: Run) -> SlotUse:

@@ -75,6 +75,7 @@ class SimQuery:
         self.hang_until = 0.0
         self.crawl_until = 0.0
         self.fan_until = 0.0
+        self.compute_until = 0.0
         self.skew_until = 0.0
         self.starve_until = 0.0
         self.ask_until = 0.0

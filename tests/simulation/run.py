@@ -45,6 +45,7 @@ class Run:
         self.batches = 0
         self.jobs = 0
         self.tasks = 0
+        self.cpu_seconds = 0.0
         self.busy_since = spark.time.now
         self.is_cut_off = False
         """Whether its SparkContext stopped during a batch of it."""
@@ -113,7 +114,7 @@ class Run:
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
             self._suffer(max(query.skew_until - now, self._starves()), Health.DELAYED)
-            self._suffer(max(query.crawl_until, query.fan_until) - now, Health.SLOW)
+            self._suffer(max(query.crawl_until, query.fan_until, query.compute_until) - now, Health.SLOW)
             if now < query.hang_until < max(query.skew_until, query.starve_until):
                 self._spark.later(self, query.hang_until - now + 0.1, self._goes_on)
 
@@ -171,12 +172,12 @@ class Run:
         elif now < max(query.skew_until, query.starve_until):
             rest = max(query.skew_until, query.starve_until) - now
             self._spark.later(self, rest + 0.5, self._finish)
-        elif now < max(query.crawl_until, query.fan_until):
+        elif now < max(query.crawl_until, query.fan_until, query.compute_until):
             self._moves()
             if query.truth.health in (Health.STUCK, Health.DELAYED):
                 # It progresses again: from now on it is only slow.
                 query.truth.becomes(Health.SLOW, now, first_batch=self.batches == 0)
-            rest = max(query.crawl_until, query.fan_until) - now + 0.5
+            rest = max(query.crawl_until, query.fan_until, query.compute_until) - now + 0.5
             self._spark.later(self, min(5.0, rest), self._finish)
         elif now < query.bad_until:
             self.fail("negative amount")
@@ -198,6 +199,13 @@ class Run:
         return self._processes and others <= now < query.fan_until
 
     @property
+    def computes(self) -> bool:
+        """Whether the thread of its batch works, and no job of it is active."""
+        query, now = self.query, self._spark.time.now
+        others = max(query.hang_until, query.skew_until, query.starve_until)
+        return self._processes and others <= now < query.compute_until
+
+    @property
     def waits_for_slots(self) -> bool:
         """Whether another query holds all slots."""
         now = self._spark.time.now
@@ -208,12 +216,14 @@ class Run:
         """The number of its running tasks."""
         query, now = self.query, self._spark.time.now
         held_up = now < max(query.hang_until, query.starve_until)
-        if held_up or self.fans_out or not self._processes:
+        if held_up or self.fans_out or self.computes or not self._processes:
             return 0
         return int(now < max(query.skew_until, query.crawl_until))
 
     def _moves(self) -> None:
-        if self.fans_out:
+        if self.computes:
+            self.cpu_seconds += 0.5
+        elif self.fans_out:
             self._spark.pool_tasks += 1
         else:
             self.tasks += 1

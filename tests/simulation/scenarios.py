@@ -107,11 +107,16 @@ SCENARIOS = (
     ),
     _scenario(
         "P1", "the first batch of a run is retried for ever",
-        (A, B), Step(1.05, "crawl", "a", 1400.0), horizon=1400.0,
+        (A, B), Step(1.05, "crawl", "a", 1400.0), horizon=1400.0, setup=Setup(slow_critical=900.0),
     ),
     _scenario(
         "P1", "a batch is retried for ever: a warning is not enough",
-        (A, B), Step(100, "crawl", "a", 800.0), horizon=900.0,
+        (A, B), Step(100, "crawl", "a", 800.0), horizon=900.0, setup=Setup(slow_critical=600.0),
+    ),
+    _scenario(
+        "P1|P3", "the thread of a batch works for long: it is slow, and no page before it is critical",
+        (A, B), Step(100, "compute", "a", 500.0), Step(800, "compute", "b", 800.0), horizon=1700.0,
+        setup=Setup(slow_critical=600.0),
     ),
     _scenario(
         "P1", "a batch hangs under a trigger of ten minutes",

@@ -226,6 +226,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "hang": _until("hang_until"),
     "crawl": _until("crawl_until"),
     "fan_out": _until("fan_until"),
+    "compute": _until("compute_until"),
     "skew": _until("skew_until"),
     "starve": _until("starve_until"),
     "ask": _until("ask_until"),
