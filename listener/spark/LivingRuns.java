@@ -64,9 +64,10 @@ public class LivingRuns {
     Run now = new Run();
     Thread thread = (Thread) call(execution, "queryExecutionThread");
     boolean active = Boolean.TRUE.equals(call(execution, "isActive"));
-    // Since stop() was called: the end of its thread is the end of the run.
-    now.stopping = !active && thread.isAlive() && !hasFailed(execution);
-    now.active = active || now.stopping;
+    // The end of its thread is the end of the run; stop() only begins it.
+    boolean ended = thread.getState() == Thread.State.TERMINATED;
+    now.stopping = !active && !ended && !hasFailed(execution);
+    now.active = (active && !ended) || now.stopping;
     now.cpu = cpuOf(thread);
     Object status = call(execution, "status");
     now.message = clean(call(status, "message"));
