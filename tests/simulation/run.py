@@ -114,7 +114,9 @@ class Run:
             now, query = self._spark.time.now, self.query
             self._suffer(query.hang_until - now, Health.STUCK)
             self._suffer(max(query.skew_until - now, self._starves()), Health.DELAYED)
-            self._suffer(max(query.crawl_until, query.fan_until, query.compute_until) - now, Health.SLOW)
+            self._suffer(
+                max(query.crawl_until, query.fan_until, query.compute_until) - now, Health.SLOW
+            )
             if now < query.hang_until < max(query.skew_until, query.starve_until):
                 self._spark.later(self, query.hang_until - now + 0.1, self._goes_on)
 
