@@ -14,7 +14,7 @@ from ..core.guard import Guard
 from ..settings import wiring
 from ..settings.loading import load_strictly
 from ..settings.receivers import NOBODY, configured, receivers_text
-from ..settings.settings import TYPES, Settings, SettingsError, masked
+from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
 from ..settings.wiring import make_components
 
@@ -37,7 +37,7 @@ def check(environment: Mapping[str, str]) -> int:
     require_usable(loaded.settings)
     width = max(map(len, TYPES))
     for name in TYPES:
-        value = _text(masked(name, getattr(loaded.settings, name)))
+        value = _text(mask(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
     sys.stdout.write(_app_name_note(loaded.settings.app_name))
@@ -47,7 +47,7 @@ def check(environment: Mapping[str, str]) -> int:
 
 def _summary(settings: Settings) -> str:
     """One last line: the settings can be used, and who is notified."""
-    names = [one.given.name for one in configured(settings)]
+    names = [entry.given.name for entry in configured(settings)]
     if not names:
         return f"These settings can be used, but {NOBODY}."
     return f"These settings can be used: {receivers_text(names)}. querypulse test-alert tries them."

@@ -109,12 +109,12 @@ def _runbooks(settings: Settings) -> str:
 def shipped_files(base: str) -> dict[str, bytes]:
     """Relative path -> content of everything that is exported, sorted by path."""
     root = files(dashboards)
-    found = {
+    contents = {
         name: content.replace(DEFAULT_RUNBOOKS.encode(), base.encode())
         for folder in FOLDERS
         for name, content in _below(root / folder, folder)
     }
-    return dict(sorted(found.items()))
+    return dict(sorted(contents.items()))
 
 
 def select_by_labels(dashboard: str, labels: Sequence[str]) -> str:

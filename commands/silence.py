@@ -96,10 +96,10 @@ def _is_accepted(session: requests.Session, url: str, body: bytes) -> bool:
 
 def _field(answer: requests.Response, name: str) -> str:
     try:
-        found: Any = answer.json()
+        fields: Any = answer.json()
     except requests.JSONDecodeError:
         return ""
-    return str(found.get(name, "")) if isinstance(found, dict) else ""
+    return str(fields.get(name, "")) if isinstance(fields, dict) else ""
 
 
 # -- silence Alertmanager ---------------------------------------------------------------------
@@ -401,9 +401,9 @@ def _print(silences: Iterable[Silence], now: float) -> None:
 
 
 def _duration(text: str) -> timedelta:
-    found = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text)
     days, hours, minutes, seconds = (
-        (int(part or 0) for part in found.groups()) if found else [0] * 4
+        (int(part or 0) for part in match.groups()) if match else [0] * 4
     )
     lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
     if not timedelta() < lasting <= LONGEST:

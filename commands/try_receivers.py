@@ -48,7 +48,7 @@ def add_test_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the fields of a ``TestRequest``."""
     parser.add_argument(
         "--severity",
-        choices=[one.value for one in Severity],
+        choices=[severity.value for severity in Severity],
         default=TestRequest().severity,
         help="severity of the test alert (%(default)s); critical pages the person on call",
     )
@@ -71,9 +71,11 @@ def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
         raise SettingsError("test-alert: no receiver is configured")
     require_spool(settings)
     incident = _incident(settings, request, time.time())
-    names = [*(one.name for one in receivers), *([heartbeat.name] if heartbeat else [])]
+    names = [*(receiver.name for receiver in receivers), *([heartbeat.name] if heartbeat else [])]
     width = max(map(len, names))
-    problems = [_report(one.name, width, _try(one, incident), TAKEN) for one in receivers]
+    problems = [
+        _report(receiver.name, width, _try(receiver, incident), TAKEN) for receiver in receivers
+    ]
     if heartbeat is not None:
         problems.append(_report(heartbeat.name, width, _try_heartbeat(heartbeat), PINGED))
     return 1 if any(problems) else 0

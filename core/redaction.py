@@ -262,12 +262,12 @@ _BASE64_URL = str.maketrans("+/", "-_")
 
 def secret_variants(secrets: Iterable[str]) -> tuple[str, ...]:
     """Every form of every secret, the longest first: plain, escaped, URL-encoded, base64."""
-    found: set[str] = set()
+    variants: set[str] = set()
     for secret in secrets:
         plain = secret.strip()
         if len(plain) >= MIN_CHARACTERS:
-            found |= _forms(plain)
-    return tuple(sorted(found, key=lambda form: (-len(form), form)))
+            variants |= _forms(plain)
+    return tuple(sorted(variants, key=lambda form: (-len(form), form)))
 
 
 def secrets_of_url(url: str) -> tuple[str, ...]:
@@ -282,15 +282,15 @@ def secrets_of_url(url: str) -> tuple[str, ...]:
     parts = urlsplit(url)
     steps = [step for step in parts.path.split("/") if step]
     random = [step for step in steps if _is_random(step)]
-    found = [parts.username or "", parts.password or "", *random]
-    found += [value for _, value in parse_qsl(parts.query)]
+    texts = [parts.username or "", parts.password or "", *random]
+    texts += [value for _, value in parse_qsl(parts.query)]
     if random or len(steps) > 1:
-        found.append(parts.path)
-    return tuple(secret for secret in found if len(secret) >= MIN_CHARACTERS)
+        texts.append(parts.path)
+    return tuple(secret for secret in texts if len(secret) >= MIN_CHARACTERS)
 
 
 def _is_random(step: str) -> bool:
-    return len(step) >= _RANDOM_CHARACTERS and any(one.isdigit() for one in step)
+    return len(step) >= _RANDOM_CHARACTERS and any(character.isdigit() for character in step)
 
 
 def _forms(plain: str) -> set[str]:
@@ -408,9 +408,9 @@ class Redactor:
     def _is_secret(self, name: str, is_option: bool) -> bool:
         if SECRET_NAME.search(name) and not PATH_NAME.search(name):
             return True
-        if any(one.search(name) for one in self._names):
+        if any(pattern.search(name) for pattern in self._names):
             return True
-        return is_option and any(one.search(name) for one in self._options)
+        return is_option and any(pattern.search(name) for pattern in self._options)
 
 
 def unusable(pattern: str) -> str:

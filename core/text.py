@@ -60,13 +60,13 @@ def is_encodable(value: object) -> bool:
     """Whether every text in a value, its lists and its tables can be encoded."""
     pending = [value]
     while pending:
-        one = pending.pop()
-        if isinstance(one, str) and encodable(one) != one:
+        part = pending.pop()
+        if isinstance(part, str) and encodable(part) != part:
             return False
-        if isinstance(one, Mapping):
-            pending += [*one.keys(), *one.values()]
-        elif isinstance(one, (list, tuple, set, frozenset)):
-            pending += one
+        if isinstance(part, Mapping):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, (list, tuple, set, frozenset)):
+            pending += part
     return True
 
 

@@ -458,16 +458,16 @@ QUERY_FIGURES: tuple[Figure[QueryRow], ...] = (
 # -- driver and monitor -----------------------------------------------------------------------
 
 
-def _from_zero(known: Iterable[str], counts: Mapping[str, int]) -> Figures:
+def _from_zero(names: Iterable[str], counts: Mapping[str, int]) -> Figures:
     """Counts by one label; known names start at 0 before their first event."""
-    return _by_label({**dict.fromkeys(known, 0), **counts})
+    return _by_label({**dict.fromkeys(names, 0), **counts})
 
 
 def _by_receiver(
-    scrape: Scrape, known: Iterable[str], counts: Mapping[str, Mapping[str, int]]
+    scrape: Scrape, names: Iterable[str], counts: Mapping[str, Mapping[str, int]]
 ) -> Figures:
     """Counts by receiver and one more label, whose known names start at 0."""
-    figures: dict[Labels, float | None] = dict.fromkeys(product(scrape.monitor.receivers, known), 0)
+    figures: dict[Labels, float | None] = dict.fromkeys(product(scrape.monitor.receivers, names), 0)
     for receiver, own in counts.items():
         figures |= {(receiver, kind): count for kind, count in own.items()}
     return figures

@@ -218,8 +218,8 @@ class QueryRow:
 
 def rows(published: PublishedState) -> tuple[QueryRow, ...]:
     """All queries: first the known ones, then those only evaluated or expected."""
-    known = published.snapshot.labels()
+    seen = published.snapshot.labels()
     names = {query.name for query in published.snapshot.queries}
     absent = [base_label(name) for name in published.expected if name not in names]
-    labels = dict.fromkeys([*known, *published.health, *absent])
-    return tuple(QueryRow(published, label, known.get(label)) for label in labels)
+    labels = dict.fromkeys([*seen, *published.health, *absent])
+    return tuple(QueryRow(published, label, seen.get(label)) for label in labels)

@@ -370,7 +370,9 @@ class HttpServer:
     async def _end(self, notice: Notice | None, timeout: float) -> None:
         if notice is not None:
             await self._shutdown_notice.say(notice, timeout)
-            served = [task for one, task in self._connections.items() if not one.is_incoming]
+            served = [
+                task for connection, task in self._connections.items() if not connection.is_incoming
+            ]
             if served:
                 await asyncio.wait(served, timeout=SENDING_SECONDS)
         self._serving.cancel()
@@ -402,7 +404,11 @@ class HttpServer:
         task.add_done_callback(partial(self._drop, connection))
 
     def _make_room(self) -> None:
-        idle = [one for one in self._connections if one.is_incoming or one.is_answered]
+        idle = [
+            connection
+            for connection in self._connections
+            if connection.is_incoming or connection.is_answered
+        ]
         if len(idle) >= MAX_IDLE:
             busiest, _ = Counter(connection.address for connection in idle).most_common(1)[0]
             oldest = next(connection for connection in idle if connection.address == busiest)

@@ -37,7 +37,7 @@ class ImportHook:
 
         One hook is enough: while there is one, nothing happens.
         """
-        if any(isinstance(one, ImportHook) for one in sys.meta_path):
+        if any(isinstance(finder, ImportHook) for finder in sys.meta_path):
             return
         for name, action in self._actions.items():
             if name in sys.modules:
@@ -143,7 +143,9 @@ def program(command: Sequence[str]) -> tuple[str, str]:
         elif not word.startswith("-") or word == "-":
             return "", word
         else:
-            place = next((at for at, one in enumerate(word) if at and one in _WITH_VALUE), None)
+            place = next(
+                (at for at, letter in enumerate(word) if at and letter in _WITH_VALUE), None
+            )
             if place is not None:
                 value = word[place + 1 :] or next(words, "")
                 if word[place] in "cm":

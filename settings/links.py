@@ -122,5 +122,5 @@ def runbook(alertname: str) -> str | None:
 def next_steps() -> dict[str, str]:
     """The section "Next steps" of each runbook, by alert name."""
     names = [file.name.removesuffix(".md") for file in (files(dashboards) / _FOLDER).iterdir()]
-    found = {name: _STEPS.search(runbook(name) or "") for name in sorted(names)}
-    return {name: match.group(1) for name, match in found.items() if match is not None}
+    matches = {name: _STEPS.search(runbook(name) or "") for name in sorted(names)}
+    return {name: match.group(1) for name, match in matches.items() if match is not None}

@@ -177,14 +177,14 @@ def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
 
 
 def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
-    found = []
+    rows = []
     for key, text in sorted(environment.items()):
         ours = key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS
         if ours and not is_service_link(key, text):
             name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
             origin = f"environment variable {encodable(key)}"
-            found.append((encodable(name), parse_text(name, text), origin))
-    return found
+            rows.append((encodable(name), parse_text(name, text), origin))
+    return rows
 
 
 def is_service_link(key: str, text: str) -> bool:

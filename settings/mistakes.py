@@ -16,10 +16,6 @@ from ..alerting.receivers.registry import RECEIVER_TYPES
 HIDDEN = "********"
 TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
-MAX_DEPTH = 4
-"""No setting is nested deeper; a hostile one may be, by thousands."""
-_WORDS = ("type", "name")
-"""The fields of a wrong table whose words are shown; any other may hold a key."""
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."
 )
@@ -32,7 +28,7 @@ _INVALID = re.compile(
 )
 
 
-def masked_value(kind: Holds | None, value: object) -> object:
+def mask_value(kind: Holds | None, value: object) -> object:
     """A valid value that holds ``kind``, in a form that may be shown.
 
     Keys are hidden. URLs are shortened to scheme and host, because the path of a webhook is its
@@ -42,9 +38,9 @@ def masked_value(kind: Holds | None, value: object) -> object:
     if kind in (Holds.KEY, Holds.PATTERN):
         return HIDDEN if value is not None and value != () else value
     if isinstance(value, (list, tuple)):
-        return tuple(masked_value(kind, entry) for entry in value)
+        return tuple(mask_value(kind, entry) for entry in value)
     if isinstance(value, Mapping):
-        return {name: masked_value(kind, entry) for name, entry in value.items()}
+        return {name: mask_value(kind, entry) for name, entry in value.items()}
     if isinstance(value, msgspec.Struct) and holds(type(value)):
         return _masked_record(value)
     # A user name and password may also be where none is expected.
@@ -60,7 +56,7 @@ def _masked_record(record: msgspec.Struct) -> dict[str, object]:
         value, kind = getattr(record, field.name), declared.get(field.name)
         if value not in (field.default, {}):
             undeclared = kind is None and isinstance(value, str)
-            shown[field.name] = HIDDEN if undeclared else masked_value(kind, value)
+            shown[field.name] = HIDDEN if undeclared else mask_value(kind, value)
     return shown
 
 
@@ -73,24 +69,17 @@ def _without_path(text: str) -> str:
     return f"{url.scheme}://{host}/..." if url.scheme and host else HIDDEN
 
 
-def mistaken(value: object, *, shows_words: bool = True, depth: int = MAX_DEPTH) -> object:
+def mask_mistake(value: object, *, shows_words: bool = True) -> object:
     """A value that is not allowed in its place, where a secret may be by mistake.
 
-    Only numbers, short words and hosts of URLs remain, down to ``depth`` tables and lists.
+    Only numbers, short words and hosts of URLs remain, and of tables and lists the kind.
     """
     if isinstance(value, str):
         shown = _without_path(value) if "://" in value else value
         return shown if shows_words and _PLAIN.fullmatch(shown) else HIDDEN
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if depth and isinstance(value, Mapping):
-        return {
-            _mistaken_name(str(name)): mistaken(entry, shows_words=name in _WORDS, depth=depth - 1)
-            for name, entry in value.items()
-        }
-    if depth and isinstance(value, (list, tuple)):
-        return tuple(mistaken(entry, shows_words=shows_words, depth=depth - 1) for entry in value)
-    return HIDDEN
+    return f"a {type(value).__name__}"
 
 
 def _mistaken_name(name: str) -> str:
@@ -115,7 +104,7 @@ def explain(name: str, kind: Any, value: object, error: msgspec.ValidationError)
     text = _UNKNOWN_FIELD.sub(
         lambda unknown: f"Object contains unknown field `{_mistaken_name(unknown['field'])}`", text
     )
-    text = _INVALID.sub(lambda wrong: f"{wrong['what']} {mistaken(wrong['value'])!r}", text)
+    text = _INVALID.sub(lambda wrong: f"{wrong['what']} {mask_mistake(wrong['value'])!r}", text)
     place = f"at {name}{path}: " if path or "[" in name else ""
     return f"{place}{text}{allowed}"
 

@@ -72,12 +72,12 @@ def configured(settings: Settings) -> tuple[Configured, ...]:
         SettingsError: they contradict each other, or a setting would have no effect.
 
     """
-    found = (*_short_forms(settings), *(Configured(one) for one in settings.receivers))
-    for one in found:
-        _require_one_of_two(one)
-    _require_own_names(found)
-    _require_fallbacks(found)
-    return found
+    entries = (*_short_forms(settings), *(Configured(entry) for entry in settings.receivers))
+    for entry in entries:
+        _require_one_of_two(entry)
+    _require_own_names(entries)
+    _require_fallbacks(entries)
+    return entries
 
 
 def _short_forms(settings: Settings) -> Iterator[Configured]:
@@ -96,48 +96,50 @@ def _short_forms(settings: Settings) -> Iterator[Configured]:
 def _given(settings: Settings, kind: ReceiverType) -> dict[str, object]:
     """The fields of the receiver that top-level settings define; a single file is a list of one."""
     defaults = {field.name: field.default for field in msgspec.structs.fields(kind.settings)}
-    found = {field: getattr(settings, name) for field, name in kind.short_form.items()}
+    values = {field: getattr(settings, name) for field, name in kind.short_form.items()}
     return {
         field: (value,) if defaults[field] == () and isinstance(value, str) else value
-        for field, value in found.items()
+        for field, value in values.items()
         if value is not None and value != ()
     }
 
 
-def _require_one_of_two(one: Configured) -> None:
-    fields = one.kind.one_of
-    given = [field for field in fields if getattr(one.given, field) is not None]
-    names = " or ".join(repr(one.called(field)) for field in fields)
+def _require_one_of_two(entry: Configured) -> None:
+    fields = entry.kind.one_of
+    given = [field for field in fields if getattr(entry.given, field) is not None]
+    names = " or ".join(repr(entry.called(field)) for field in fields)
     if fields and not given:
-        raise SettingsError(f"{one.place}needs {names}")
+        raise SettingsError(f"{entry.place}needs {names}")
     if len(given) > 1:
-        raise SettingsError(f"{one.place}give {names}, not both")
+        raise SettingsError(f"{entry.place}give {names}, not both")
 
 
-def _require_own_names(found: Sequence[Configured]) -> None:
-    counts = Counter(one.given.name for one in found)
+def _require_own_names(entries: Sequence[Configured]) -> None:
+    counts = Counter(entry.given.name for entry in entries)
     if HEARTBEAT in counts:
         raise SettingsError(f"setting 'receivers': the name {HEARTBEAT!r} is reserved")
-    for one in found:
-        if counts[one.given.name] > 1:
-            short = any(two.is_short and two.given.name == one.given.name for two in found)
-            hint = f"; the settings '{one.given.name}_...' make one of them" if short else ""
-            raise SettingsError(f"setting 'receivers': two are named {one.given.name!r}{hint}")
+    for entry in entries:
+        if counts[entry.given.name] > 1:
+            short = any(
+                other.is_short and other.given.name == entry.given.name for other in entries
+            )
+            hint = f"; the settings '{entry.given.name}_...' make one of them" if short else ""
+            raise SettingsError(f"setting 'receivers': two are named {entry.given.name!r}{hint}")
 
 
-def _require_fallbacks(found: Sequence[Configured]) -> None:
-    names = [one.given.name for one in found]
-    fallbacks = {one.given.fallback for one in found}
-    for one in found:
-        fallback = one.given.fallback
-        others = [name for name in names if name != one.given.name]
+def _require_fallbacks(entries: Sequence[Configured]) -> None:
+    names = [entry.given.name for entry in entries]
+    fallbacks = {entry.given.fallback for entry in entries}
+    for entry in entries:
+        fallback = entry.given.fallback
+        others = [name for name in names if name != entry.given.name]
         if fallback is not None and fallback not in others:
             raise SettingsError(
-                f"{one.place}'fallback' {fallback!r} is not another receiver; there are: {others}"
+                f"{entry.place}'fallback' {fallback!r} is not another receiver; there are: {others}"
             )
-        if not one.given.severities and one.given.name not in fallbacks:
+        if not entry.given.severities and entry.given.name not in fallbacks:
             raise SettingsError(
-                f"{one.place}'severities' is empty and it is no receiver's fallback: "
+                f"{entry.place}'severities' is empty and it is no receiver's fallback: "
                 "it would never receive an alert"
             )
 
@@ -162,12 +164,12 @@ def receivers(settings: Settings) -> list[Receiver]:
             contradict each other.
 
     """
-    return [_receiver(one, settings) for one in configured(settings)]
+    return [_receiver(entry, settings) for entry in configured(settings)]
 
 
 def routes(settings: Settings) -> dict[str, Route]:
     """Which alerts go to each receiver, by the receiver's name."""
-    return {one.given.name: one.given for one in configured(settings)}
+    return {entry.given.name: entry.given for entry in configured(settings)}
 
 
 def heartbeat(settings: Settings, guard: Guard) -> Heartbeat | None:
@@ -215,26 +217,26 @@ def _heartbeat_url(given: Settings | QuerySettings) -> Secret | None:
     return None if url is None and file is None else _secret(url, file, "heartbeat_url_file")
 
 
-def _receiver(one: Configured, settings: Settings) -> Receiver:
-    with as_settings_error(one):
-        http = http_options(one.given, settings)
+def _receiver(entry: Configured, settings: Settings) -> Receiver:
+    with as_settings_error(entry):
+        http = http_options(entry.given, settings)
     context = ReceiverContext(
-        http, external_url(settings), partial(_secret_of, one), partial(_secrets_of, one)
+        http, external_url(settings), partial(_secret_of, entry), partial(_secrets_of, entry)
     )
-    with as_settings_error(one):
-        return one.kind.make(one.given, context)
+    with as_settings_error(entry):
+        return entry.kind.make(entry.given, context)
 
 
-def _secret_of(one: Configured, field: str) -> Secret:
-    value, file = getattr(one.given, field), getattr(one.given, f"{field}_file")
-    with as_settings_error(one.place):
-        return _secret(value, file, one.called(f"{field}_file"))
+def _secret_of(entry: Configured, field: str) -> Secret:
+    value, file = getattr(entry.given, field), getattr(entry.given, f"{field}_file")
+    with as_settings_error(entry.place):
+        return _secret(value, file, entry.called(f"{field}_file"))
 
 
-def _secrets_of(one: Configured, field: str) -> list[Secret]:
-    paths = getattr(one.given, field)
-    with as_settings_error(one.place):
-        return [Secret.from_file(path, setting=one.called(field)) for path in paths]
+def _secrets_of(entry: Configured, field: str) -> list[Secret]:
+    paths = getattr(entry.given, field)
+    with as_settings_error(entry.place):
+        return [Secret.from_file(path, setting=entry.called(field)) for path in paths]
 
 
 def _secret(value: str | None, file: str | None, setting: str) -> Secret:
@@ -258,14 +260,14 @@ def http_options(given: ReceiverSettings | None, settings: Settings) -> HttpOpti
 
 
 @contextmanager
-def as_settings_error(one: Configured | str = "") -> Iterator[None]:
+def as_settings_error(entry: Configured | str = "") -> Iterator[None]:
     """Turn a constructor's ``ValueError`` into a ``SettingsError`` that names the setting."""
     try:
         yield
     except SettingsError:
         raise
     except ValueError as error:
-        message = one.reworded(str(error)) if isinstance(one, Configured) else f"{one}{error}"
+        message = entry.reworded(str(error)) if isinstance(entry, Configured) else f"{entry}{error}"
         raise SettingsError(message) from None
 
 

@@ -40,7 +40,7 @@ def own_secrets(settings: Settings) -> list[Secret]:
     records: list[tuple[msgspec.Struct, Callable[[str], str]]] = [(settings, str)]
     for pattern, own in settings.queries.items():
         records.append((own, f"queries.{pattern}.{{}}".format))
-    records += [(one.given, one.called) for one in configured(settings) if not one.is_short]
+    records += [(entry.given, entry.called) for entry in configured(settings) if not entry.is_short]
     secrets = []
     for record, called in records:
         for field, kind, text in _declared_texts(record):
@@ -212,7 +212,7 @@ class Redacting:
     @property
     def problem(self) -> str:
         """Why a key may be old; empty if each file was readable."""
-        return next((one.problem for one in self._secrets if one.problem), "")
+        return next((secret.problem for secret in self._secrets if secret.problem), "")
 
     def refresh(self) -> None:
         """Read our own keys again, because files may change; for a separate thread."""
@@ -244,7 +244,7 @@ def _require_usable(patterns: Sequence[str]) -> None:
 def redacted(evaluation: Evaluation, text: Redact) -> Evaluation:
     """Redact every text of all findings and of the health; labels stay, since they identify."""
     findings = tuple(_finding(finding, text) for finding in evaluation.findings)
-    health = {label: _health(one, text) for label, one in evaluation.health.items()}
+    health = {label: _health(health, text) for label, health in evaluation.health.items()}
     return replace(evaluation, findings=findings, health=health)
 
 

@@ -26,7 +26,7 @@ from ..alerting.receivers.receiver import (
 )
 from ..alerting.receivers.registry import AnyReceiverSettings
 from ..core.text import is_encodable
-from .mistakes import explain, masked_value, mistaken
+from .mistakes import explain, mask_mistake, mask_value
 
 DEFAULT_RUNBOOKS = "https://github.com/querypulse/querypulse/blob/main/dashboards/runbooks"
 
@@ -44,7 +44,7 @@ class _OfQueries(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     heartbeat_url_file: SecretFile | None = None
 
     def __repr__(self) -> str:
-        return f"QuerySettings({masked_value(None, self)})"
+        return f"QuerySettings({mask_value(None, self)})"
 
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
             msgspec.structs.force_setattr(self, name, value)
 
     def __repr__(self) -> str:
-        shown = (f"{name}={masked(name, getattr(self, name))!r}" for name in self.__struct_fields__)
+        shown = (f"{name}={mask(name, getattr(self, name))!r}" for name in self.__struct_fields__)
         return f"Settings({', '.join(shown)})"
 
 
@@ -218,9 +218,9 @@ class SettingsError(ValueError):
     """A setting is unknown or not allowed; the message says which, where and why."""
 
 
-def masked(name: str, value: object) -> object:
+def mask(name: str, value: object) -> object:
     """The value of a setting in a form that may be shown."""
-    return masked_value(HOLDS.get(name), value)
+    return mask_value(HOLDS.get(name), value)
 
 
 def check_value(name: str, value: object, origin: str) -> object:
@@ -237,5 +237,5 @@ def check_value(name: str, value: object, origin: str) -> object:
     except msgspec.ValidationError as error:
         why = explain(name, TYPES[name], value, error)
         is_open = HOLDS.get(name) not in (Holds.KEY, Holds.PATTERN)
-        shown = mistaken(value, shows_words=is_open)
+        shown = mask_mistake(value, shows_words=is_open)
         raise SettingsError(f"setting {name!r} from {origin}: {why} (given: {shown!r})") from None

@@ -61,15 +61,15 @@ def declared(queries: Mapping[str, QuerySettings]) -> tuple[Declared, ...]:
         SettingsError: a place, or the pattern of its queries, could never match.
 
     """
-    found = []
+    declarations = []
     for pattern, own in queries.items():
         reads = tuple(_place(text, pattern, "reads") for text in own.reads or ())
         writes = tuple(_place(text, pattern, "writes") for text in own.writes or ())
         if (reads or writes) and not pattern.strip():
             raise SettingsError("setting 'queries': an empty name pattern matches no query")
         if reads or writes:
-            found.append(Declared(pattern, reads, writes))
-    return tuple(found)
+            declarations.append(Declared(pattern, reads, writes))
+    return tuple(declarations)
 
 
 def _place(text: str, pattern: str, side: str) -> Place:
@@ -92,8 +92,8 @@ def _parsed(text: str) -> Place | None:
     for prefix in _PATHS:
         text = text.removeprefix(prefix)
     place = path_place(text)
-    known = place is None or all(_scheme(one) in _FILE_SYSTEMS for one in place.owners)
-    return place if known else None
+    is_known = place is None or all(_scheme(owner) in _FILE_SYSTEMS for owner in place.owners)
+    return place if is_known else None
 
 
 def _scheme(owner: str) -> str:

@@ -57,7 +57,9 @@ def first_stall(evaluated: Evaluated) -> QueryFailure | None:
     another process reports it.
     """
     foreign = _foreign(evaluated.snapshot)
-    firing = {(one.name, one.labels["query"], one.labels["severity"]) for one in evaluated.alerts}
+    firing = {
+        (alert.name, alert.labels["query"], alert.labels["severity"]) for alert in evaluated.alerts
+    }
     for finding in evaluated.evaluation.findings:
         about = finding.members or (finding.query,)
         mark = (finding.alertname, finding.query, finding.severity.value)
@@ -115,5 +117,5 @@ def nothing_left(snapshot: Snapshot, evaluation: Evaluation) -> bool:
     if snapshot.context.is_on_purpose:
         return True
     foreign, health = _foreign(snapshot), evaluation.health.items()
-    states = [one.state for label, one in health if _counts(one) and label not in foreign]
+    states = [query.state for label, query in health if _counts(query) and label not in foreign]
     return bool(states) and all(state is QueryState.COMPLETED for state in states)

@@ -451,8 +451,8 @@ class Runtime:
 def sum_of(*counts: Mapping[str, int]) -> Counter[str]:
     """The sum of counts by name."""
     total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
+    for by_name in counts:
+        total.update(by_name)
     return total
 
 

@@ -565,10 +565,10 @@ def attach(spark: Any, **arguments: object) -> Sidecar:
         given = "None" if spark is None else type(spark).__name__
         raise TypeError(f"attach() needs a SparkSession, given {given}")
     with SIDECARS.lock:
-        known = SIDECARS.find(watched_by(spark))
-        if known is not None and not _is_replaced(known, arguments):
-            SIDECARS.automatic.discard(known)
-            return known
+        present = SIDECARS.find(watched_by(spark))
+        if present is not None and not _is_replaced(present, arguments):
+            SIDECARS.automatic.discard(present)
+            return present
         return _started(spark, arguments)
 
 
@@ -597,7 +597,7 @@ def _started(spark: Any, arguments: Mapping[str, object]) -> Sidecar:
     return sidecar
 
 
-def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
+def _is_replaced(present: Sidecar, arguments: Mapping[str, object]) -> bool:
     """Whether settings differ from those of an automatic sidecar, which is closed.
 
     Raises:
@@ -605,8 +605,8 @@ def _is_replaced(known: Sidecar, arguments: Mapping[str, object]) -> bool:
 
     """
     wanted = check_arguments(arguments)
-    other = [name for name, value in wanted.items() if value != getattr(known.settings, name)]
-    if other and not SIDECARS.make_way(known):
+    other = [name for name, value in wanted.items() if value != getattr(present.settings, name)]
+    if other and not SIDECARS.make_way(present):
         raise SettingsError(
             f"attach was called before with other settings for {', '.join(map(repr, other))}; "
             "close the first sidecar, or give all settings to the first call"

@@ -142,7 +142,7 @@ class Worker:
 
     def _forget(self, name: str) -> None:
         self.state.forget_name(name)
-        expected = tuple(one for one in self.policy.expected if one in self.state.expected)
+        expected = tuple(name for name in self.policy.expected if name in self.state.expected)
         self.policy = replace(self.policy, expected=expected)
 
     def _take_log(self) -> None:

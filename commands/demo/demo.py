@@ -367,11 +367,11 @@ class DemoRun:
             return self._receiver.pages[len(self._pages) :]
         if self._on_its_way():
             return []
-        now, known = time.time(), [page.labels for page in self._pages]
+        now, shown = time.time(), [page.labels for page in self._pages]
         return [
             ReceivedAlert(now, "firing", dict(alert.labels), dict(alert.annotations))
             for alert in self._sidecar.alerts()
-            if alert.labels not in known
+            if alert.labels not in shown
         ]
 
     def _on_its_way(self) -> bool:

@@ -227,7 +227,7 @@ def kind_of(name: str) -> str:
     return name.partition("_")[0]
 
 
-def made(folder: Path) -> Path:
+def make_folder(folder: Path) -> Path:
     """The folder, created if it does not exist."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -253,8 +253,8 @@ class FilePipeline(Pipeline):
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)
-        self.table = AlertTable(made(folder / "tables" / ALERTS))
-        self._bronze = made(folder / "tables" / BRONZE)
+        self.table = AlertTable(make_folder(folder / "tables" / ALERTS))
+        self._bronze = make_folder(folder / "tables" / BRONZE)
 
     def start(self, spark: Any) -> None:
         """Start every query."""
@@ -263,7 +263,7 @@ class FilePipeline(Pipeline):
         rows = spark.readStream.schema(SCHEMA).parquet(str(self._bronze))
         for name in self.names[1:-1]:
             own = rows.where(f"kind = '{kind_of(name)}'")
-            self._write(name, own, "parquet", made(self._folder / "tables" / name))
+            self._write(name, own, "parquet", make_folder(self._folder / "tables" / name))
         self._write_alerts(rows.where("kind = 'alert'"))
 
     def _commit_as_another(self) -> None:

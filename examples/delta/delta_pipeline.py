@@ -13,7 +13,7 @@ from typing import Any
 
 from tenacity import retry, retry_if_exception_message, stop_after_delay
 
-from ...commands.demo.pipeline import ALERTS, BRONZE, KINDS, SCHEMA, Pipeline, kind_of, made
+from ...commands.demo.pipeline import ALERTS, BRONZE, KINDS, SCHEMA, Pipeline, kind_of, make_folder
 from .artifacts import IN_SPARK, ArtifactsError, Packages, cache_folder, fetch
 from .broker import Broker
 
@@ -326,7 +326,7 @@ class DeltaPipeline(Pipeline):
         self._fleet = Fleet(self._topic)
         self._fleet.start()
         self._say(f"sending telemetry to the topic {TOPIC}")
-        self._tables = DeltaTables(spark, made(self._folder / "tables"))
+        self._tables = DeltaTables(spark, make_folder(self._folder / "tables"))
         self._say("the tables exist; starting the queries")
         self._append(BRONZE, self._topic.read(SCHEMA))
         for name in self.names[1:-1]:
@@ -348,7 +348,7 @@ class DeltaPipeline(Pipeline):
 
     def _start_broker(self, jars: list[Path]) -> None:
         began = time.monotonic()
-        self._broker = Broker(jars, made(self._folder / "kafka"))
+        self._broker = Broker(jars, make_folder(self._folder / "kafka"))
         self._broker.start()
         seconds = time.monotonic() - began
         self._say(f"Kafka broker up at {self._broker.bootstrap_servers}, in {seconds:.1f} s")

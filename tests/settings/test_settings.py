@@ -14,7 +14,7 @@ from querypulse.settings.settings import (
     TYPES,
     QuerySettings,
     check_value,
-    masked,
+    mask,
 )
 from querypulse.sidecar import Settings, SettingsError
 
@@ -150,7 +150,7 @@ TOP_URLS = sorted(name for name in HOLDS if HOLDS[name] in (Holds.URL, Holds.ADD
 
 
 def test_secret_setting_is_masked():
-    shown = {name: (repr(Settings(**{name: HIDDEN})), masked(name, HIDDEN)) for name in TOP_SECRET}
+    shown = {name: (repr(Settings(**{name: HIDDEN})), mask(name, HIDDEN)) for name in TOP_SECRET}
 
     assert TOP_SECRET
     assert [name for name, texts in shown.items() if HIDDEN in str(texts)] == []
@@ -208,12 +208,12 @@ def test_masked_receiver_shows_neither_keys_nor_paths(make):
 def test_masked_receiver_shows_set_fields_and_no_defaults():
     receiver = WebhookSettings(name="a", url=f"https://h/{HIDDEN}", severities=("critical",))
 
-    assert masked("receivers", (receiver,)) == (
+    assert mask("receivers", (receiver,)) == (
         {"type": "webhook", "name": "a", "severities": ("critical",), "url": "https://h/..."},
     )
 
 
 @pytest.mark.parametrize("value", [["acct-[0-9]{6}"], ("a", "b"), "acct"])
 def test_redact_patterns_are_masked(value):
-    assert masked("redact_patterns", value) == MASK
-    assert masked("redact_patterns", ()) == ()
+    assert mask("redact_patterns", value) == MASK
+    assert mask("redact_patterns", ()) == ()

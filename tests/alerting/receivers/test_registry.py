@@ -11,7 +11,7 @@ from support.repository import ROOT
 
 from querypulse.alerting.receivers.receiver import Holds, Text, holds
 from querypulse.alerting.receivers.registry import RECEIVER_TYPES, AnyReceiverSettings
-from querypulse.settings.mistakes import masked_value, mistaken
+from querypulse.settings.mistakes import mask_value, mask_mistake
 from querypulse.settings.secrets import Redacting, refuse_secret
 from querypulse.settings.settings import QuerySettings, check_value
 from querypulse.sidecar import Settings, SettingsError
@@ -153,7 +153,7 @@ def named(failing):
 def test_secret_is_not_printed():
     def is_printed(kind, field):
         tables = [with_secret(kind, field)]
-        return leaks(repr(Settings(receivers=tables)), repr(mistaken(tables)))
+        return leaks(repr(Settings(receivers=tables)), repr(mask_mistake(tables)))
 
     assert named(is_printed) == []
 
@@ -219,4 +219,4 @@ def test_undeclared_text_is_hidden():
         note: Text = ""
 
     assert holds(Careless) == {"note": Holds.NOTHING}
-    assert SECRET not in str(masked_value(None, Careless(comment=SECRET)))
+    assert SECRET not in str(mask_value(None, Careless(comment=SECRET)))
