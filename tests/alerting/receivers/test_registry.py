@@ -11,7 +11,7 @@ from support.repository import ROOT
 
 from querypulse.alerting.receivers.receiver import Holds, Text, holds
 from querypulse.alerting.receivers.registry import RECEIVER_TYPES, AnyReceiverSettings
-from querypulse.settings.mistakes import mask_value, mask_mistake
+from querypulse.settings.mistakes import mask_mistake, mask_value
 from querypulse.settings.secrets import Redacting, refuse_secret
 from querypulse.settings.settings import QuerySettings, check_value
 from querypulse.sidecar import Settings, SettingsError
