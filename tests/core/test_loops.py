@@ -16,19 +16,6 @@ from querypulse.core.threads import PAUSE_AFTER_ERROR_SECONDS, Loop
 LONG_SECONDS = 3600.0
 
 
-class HangingThread:
-    """A thread that never ends; it keeps how long it was waited for."""
-
-    def __init__(self):
-        self.waits = []
-
-    def join(self, timeout):
-        self.waits.append(timeout)
-
-    def is_alive(self):
-        return True
-
-
 @pytest.fixture
 def loop():
     """Start loops, and stop them at the end."""
@@ -116,15 +103,6 @@ def test_failing_step_neither_ends_the_loop_nor_spins():
 
     assert guard.errors == {"worker": steps.calls}
     assert pauses.seconds == [PAUSE_AFTER_ERROR_SECONDS] * steps.calls
-
-
-@pytest.mark.parametrize(("timeout", "waited"), [(0.2, 0.2), (0.0, 0.0), (-3.0, 0.0)])
-def test_join_waits_for_a_step_that_hangs_no_longer_than_asked(timeout, waited):
-    hangs = Loop("hangs", lambda: None, Guard())
-    hangs._thread = HangingThread()
-
-    assert hangs.join(timeout) is False
-    assert hangs._thread.waits == [waited]
 
 
 def test_forked_child_does_not_wait_for_the_parents_thread(loop, monkeypatch):

@@ -136,26 +136,6 @@ def test_change_is_shown_by_the_next_poll_or_the_one_after(windows):
         page.wait_for_selector('.query[data-state="failed"] h3:text-is("b")')
 
 
-@pytest.mark.parametrize("base", ["/driver/", "/driver"])
-def test_page_works_behind_a_proxy_that_strips_a_path(windows, base):
-    with serving(at_work("a")) as server:
-        page = windows.blank()
-        asked = []
-
-        def strip(route):
-            path = route.request.url.removeprefix(f"{server.url}/driver").removeprefix("/")
-            asked.append(path)
-            route.continue_(url=f"{server.url}/{path}")
-
-        page.route("**/driver/**", strip)
-        page.route("**/driver", strip)
-        page.goto(server.url + base)
-        page.wait_for_selector("#queries .query")
-
-        assert asked[0] == ""
-        assert set(asked) in ({"", "status"}, {"", "status", "watch/page"})
-
-
 # -- updates do not disturb the reader --------------------------------------------------------
 
 

@@ -126,21 +126,6 @@ def test_a_second_hook_is_not_installed(module):
     assert seen == [sys.modules[name]]
 
 
-def test_hooks_of_other_tools_keep_working(module):
-    """Each asks the other finders for the module, as wrapt's hooks do."""
-
-    class OtherHook(ImportHook):
-        def install(self):
-            sys.meta_path.insert(0, self)
-
-    name, seen = module("value = 1\n"), []
-    for number in range(3):
-        OtherHook({name: lambda _, number=number: seen.append(number)}).install()
-    importlib.import_module(name)
-
-    assert seen == [0, 1, 2]
-
-
 def test_an_action_that_fails_ends_no_import(module, capsys):
     name = module("value = 1\n")
     ImportHook({name: lambda found: found.missing}).install()

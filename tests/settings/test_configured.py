@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from querypulse.settings.receivers import configured
@@ -10,9 +9,6 @@ from querypulse.sidecar import Settings, SettingsError
 
 URL = "https://hooks.example.com/hidden"
 KEY = "hidden0123456789abcdefghijklmnop"
-
-
-PAGER = {"type": "pagerduty", "name": "a", "routing_key": KEY}
 
 
 def found(**settings):
@@ -46,15 +42,6 @@ def test_short_form_makes_a_receiver_of_that_name():
 
     for settings, name in forms:
         assert found(**settings) == [(name, True)]
-
-
-def test_short_forms_come_before_the_full_form():
-    assert found(receivers=[hook("b"), hook("a")], webhook_url=URL, slack_webhook_url=URL) == [
-        ("webhook", True),
-        ("slack", True),
-        ("b", False),
-        ("a", False),
-    ]
 
 
 BOTH = [
@@ -146,20 +133,3 @@ def test_receiver_that_would_never_be_notified_is_rejected():
 
     assert message.startswith("receiver 'b': ")
     assert "'severities'" in message
-
-
-@pytest.mark.parametrize(
-    ("settings", "severities"),
-    [
-        ({"pagerduty_routing_key": KEY}, ("critical",)),
-        ({"receivers": [PAGER]}, ("critical",)),
-        (
-            {"receivers": [{**PAGER, "severities": ["critical", "warning"]}]},
-            ("critical", "warning"),
-        ),
-    ],
-)
-def test_pagerduty_gets_no_warnings_by_default(settings, severities):
-    (one,) = configured(msgspec.convert(settings, Settings))
-
-    assert one.given.severities == severities

@@ -9,9 +9,8 @@ import trustme
 from support.http_double import HttpDouble, reply
 
 from querypulse.alerting.alert import Alert, Incident
-from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.guard import Guard
-from querypulse.settings.receivers import heartbeat, receivers, routes
+from querypulse.settings.receivers import heartbeat, receivers
 from querypulse.sidecar import Settings, SettingsError
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
@@ -95,24 +94,7 @@ def test_webhook_is_signed_with_all_its_secrets(server, file):
     assert server.requests[0].headers["webhook-signature"].count("v1,") == 2
 
 
-@pytest.mark.parametrize(
-    ("table", "host"),
-    [
-        ({}, "events.pagerduty.com"),
-        ({"region": "eu"}, "events.eu.pagerduty.com"),
-        ({"region": "eu", "url": "https://relay.example.com/x"}, "relay.example.com"),
-    ],
-)
-def test_pagerduty_defaults_to_the_us_region(table, host):
-    table = {"type": "pagerduty", "name": "a", "routing_key": KEY, "proxy_url": DEAD, **table}
-    (receiver,) = receivers(Settings(receivers=[table]))
-    with pytest.raises(DeliveryError, match=host):
-        receiver.send(INCIDENT, 2.0)
-
-
 # -- transport ----------------------------------------------------------------------------------
-
-DEAD = "http://127.0.0.1:1"
 
 
 def test_receiver_inherits_transport_settings_unless_it_sets_its_own():
@@ -224,21 +206,6 @@ def test_error_names_the_secret_file_of_a_receiver_table():
 
 
 # -- routes -------------------------------------------------------------------------------------
-
-
-def test_route_comes_from_the_receiver_table():
-    table = {
-        "type": "webhook", "name": "a", "url": HOOK, "severities": ["critical"],
-        "queries": ["bronze*"], "fallback": "slack", "fallback_after_seconds": 5,
-    }  # fmt: skip
-    found = routes(Settings(receivers=[table], slack_webhook_url=HOOK))
-
-    assert list(found) == ["slack", "a"]
-    assert found["a"].severities == ("critical",)
-    assert found["a"].queries == ("bronze*",)
-    assert (found["a"].fallback, found["a"].fallback_after_seconds) == ("slack", 5)
-    assert found["slack"].takes(INCIDENT)
-    assert not found["a"].takes(INCIDENT)
 
 
 # -- the heartbeat ------------------------------------------------------------------------------

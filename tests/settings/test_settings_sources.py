@@ -94,12 +94,6 @@ def test_argument_none_overrides_the_environment():
     assert load_settings({"webhook_url": None}, variables, {}).settings.webhook_url is None
 
 
-def test_list_setting_is_replaced_not_extended(config):
-    loaded = load_settings({"expected_queries": ["b"]}, config('expected_queries = ["a"]'), {})
-
-    assert loaded.settings.expected_queries == ("b",)
-
-
 # -- lists and tables as text -----------------------------------------------------------------
 
 

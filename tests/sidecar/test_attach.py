@@ -133,21 +133,6 @@ def test_second_attach_with_other_settings_is_an_error_that_names_them(driver):
     assert attach(driver) is first
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        ({"http_prot": 1}, "argument http_prot.*did you mean 'http_port'"),
-        ({"http_port": "x"}, "argument http_port"),
-    ],
-)
-def test_mistake_in_the_second_call_is_an_error(driver, arguments, named):
-    first = attach(driver, **QUIET)
-    with pytest.raises(SettingsError, match=named):
-        attach(driver, **arguments)
-
-    assert attach(driver) is first
-
-
 def test_interrupted_close_stops_everything_and_a_second_one_does_not_wait(driver, monkeypatch):
     sidecar = attach(driver, **QUIET)
 
@@ -297,15 +282,6 @@ def test_sidecar_closed_while_it_starts_leaves_nothing_behind(driver, monkeypatc
 
 
 @pytest.mark.contains_errors
-def test_listener_of_a_sidecar_that_could_not_start_runs_no_python(driver):
-    driver.java_errors["probe"] = RuntimeError("an error of ours")
-    sidecar = Sidecar(Settings(**QUIET), spark=driver)
-
-    assert sidecar.listener._jlistener is driver.queues[-1].listener
-    assert driver.bus.queues == []
-
-
-@pytest.mark.contains_errors
 def test_job_waits_in_spark_if_its_sidecar_could_not_start(driver):
     driver.java_errors["probe"] = RuntimeError("an error of ours")
     sidecar = attach(driver, **QUIET)
@@ -349,17 +325,6 @@ def test_failed_start_is_logged_without_secrets(driver, caplog):
     assert "hunter2hunter" not in logged
 
 
-def test_interrupt_is_passed_on_and_leaves_nothing_behind(driver):
-    """Ctrl-C in a notebook."""
-    driver.java_errors["probe"] = KeyboardInterrupt()
-    with pytest.raises(KeyboardInterrupt):
-        attach(driver, **QUIET)
-
-    assert SIDECARS.find(driver.sparkContext) is None
-    assert driver.bus.queues == []
-    assert our_threads() == []
-
-
 def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, monkeypatch):
     def waits():
         frame = sys._current_frames()[threading.main_thread().ident]
@@ -381,15 +346,6 @@ def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, mon
 
 
 # -- mistakes of the user -------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("arguments", [{"http_prot": 1}, {"webhook_url": "nowhere"}])
-def test_mistake_in_the_settings_is_raised_and_nothing_starts(driver, arguments):
-    with pytest.raises(SettingsError):
-        attach(driver, **arguments)
-
-    assert SIDECARS.find(driver.sparkContext) is None
-    assert driver.queues == []
 
 
 @pytest.mark.contains_errors
@@ -424,12 +380,6 @@ def test_second_sidecar_on_one_spark_context_is_an_error_at_the_users_line(drive
 
 
 # -- arguments and representation ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("given", "kind"), [(None, "None"), ("spark", "str"), (7, "int")])
-def test_attach_error_states_what_it_needs_instead_of_a_session(given, kind):
-    with pytest.raises(TypeError, match=rf"attach\(\) needs a SparkSession, given {kind}"):
-        attach(given)
 
 
 def test_query_object_can_be_given_instead_of_a_name(driver):

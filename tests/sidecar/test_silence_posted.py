@@ -137,16 +137,6 @@ def test_content_length_decides_without_a_body(driver, silencing):
     assert quiet(silencing) == []
 
 
-def test_body_in_several_packets_is_read_completely(driver, silencing):
-    body = json.dumps(HOUR).encode()
-    head = f"POST /silences HTTP/1.1\r\nAuthorization: Bearer t0ken\r\nContent-Length: {len(body)}\r\n\r\n"
-    with socket.create_connection(address(driver), timeout=PATIENCE_SECONDS) as client:
-        for piece in (head.encode() + body[:5], body[5:20], body[20:]):
-            client.sendall(piece)
-        assert client.recv(12) == b"HTTP/1.0 201"
-    assert quiet(silencing) == [("billing", "*", "")]
-
-
 def raw_answer(server, request):
     with socket.create_connection(address(server), timeout=PATIENCE_SECONDS) as client:
         client.sendall(request)

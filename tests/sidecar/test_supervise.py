@@ -149,14 +149,6 @@ def test_end_on_purpose_is_no_failure():
     }
 
 
-def test_stop_announced_while_a_restart_is_due_cancels_it():
-    story = Story().started(at=0).ended(at=10, exception=CONFLICT)
-    query = follow(running(), story, 10)
-    query = follow(query, story.expect_stop(), 11)
-
-    assert query.end is SupervisionEnd.STOPPED
-
-
 def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
     story = Story().started(at=0).ended(at=10, exception=CONFLICT)
     query = follow(running(), story, 10)
@@ -359,21 +351,6 @@ def test_given_up_query_that_runs_again_by_hand_can_be_supervised_again(harness)
         return harness.handle(name="b", active=True)
 
     harness.run(a=harness.failing, b=works)
-
-
-def test_function_that_starts_another_query_is_given_up(harness):
-    with pytest.raises(QueryFailure, match="started a query named 'b'"):
-        harness.run(a=lambda: harness.handle(name="b", active=True))
-
-
-def test_close_ends_the_wait_and_nothing_is_supervised_any_more(harness):
-    def start():
-        harness.is_closed = True
-        return harness.handle()
-
-    harness.run(a=start)
-
-    assert harness.supervisor.publish() == {}
 
 
 def test_application_that_stops_spark_ends_the_wait(harness):

@@ -36,14 +36,6 @@ def test_events_are_folded_evaluated_and_published_in_one_step():
     assert harness.worker.evaluated is harness.published[-1]
 
 
-def test_a_published_snapshot_never_changes():
-    harness = WorkerHarness().started().step()
-    first = harness.published[-1].snapshot
-    harness.ended(exception=CONFLICT).step()
-
-    assert first.queries[0].alive
-
-
 @pytest.mark.parametrize("receive", [WorkerHarness.started, WorkerHarness.commit])
 def test_starts_and_batches_are_evaluated_at_the_next_tick(receive):
     harness = WorkerHarness().step()
@@ -201,20 +193,6 @@ def test_a_query_stopped_within_its_grace_is_not_reported_when_the_process_close
 # -- the probe --------------------------------------------------------------------------------
 
 
-def test_a_new_poll_is_evaluated_at_once():
-    harness = WorkerHarness().step()
-    harness.poll(run(active=False, exception=CONFLICT)).step(after=0.001)
-
-    assert harness.reported == [("StreamingQueryFailed", "a")]
-
-
-def test_the_same_probe_report_is_applied_once():
-    harness = WorkerHarness().poll(run()).step()
-    harness.step(after=0.001).step(after=0.001)
-
-    assert len(harness.published) == 1
-
-
 # -- markers ----------------------------------------------------------------------------------
 
 
@@ -230,25 +208,7 @@ def test_a_marker_passes_once_the_events_before_it_are_evaluated():
     assert harness.worker.evaluated.alerts[0].name == "StreamingQueryFailed"
 
 
-def test_a_marker_alone_is_evaluated_at_once():
-    harness = WorkerHarness().step()
-    marker = harness.mark()
-    harness.step(after=0.001)
-
-    assert marker.passed.is_set()
-    assert len(harness.published) == 2
-
-
 # -- offering incidents -----------------------------------------------------------------------
-
-
-def test_what_is_published_is_there_when_incidents_are_offered():
-    """Who is notified may open the status page at once."""
-    harness, offered_before = WorkerHarness().started().ended(exception=CONFLICT), []
-    harness.worker._on_evaluated = lambda _: offered_before.append(len(harness.offers))
-    harness.step().step()
-
-    assert offered_before == [0, 1]
 
 
 def test_incidents_are_offered_although_publishing_fails():
@@ -292,13 +252,6 @@ def test_everything_published_is_redacted():
 
 
 # -- housekeeping -----------------------------------------------------------------------------
-
-
-def test_the_heartbeat_advances_with_every_step():
-    harness = WorkerHarness().step()
-    harness.step(after=0.01)
-
-    assert harness.worker.beat_at == harness.clock()
 
 
 def test_a_failed_step_has_no_heartbeat_and_is_repeated():
