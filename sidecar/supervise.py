@@ -119,8 +119,6 @@ class Supervision(msgspec.Struct, frozen=True):
     terms: RestartTerms
     due_at: float | None
     """Since when, or from when on, a start is due; None while a run is active."""
-    next_try_at: float | None = None
-    """When Spark is asked again, after it said that the run is active; None before that."""
     run_id: str = ""
     """The run that was started last."""
     started_at: float | None = None
@@ -135,17 +133,12 @@ class Supervision(msgspec.Struct, frozen=True):
     failure: str = ""
     end: SupervisionEnd | None = None
 
-    @property
-    def start_at(self) -> float | None:
-        """When its next start is tried; None while a run is active."""
-        return None if self.due_at is None else max(self.due_at, self.next_try_at or 0.0)
-
     def may_start(self, seen: Indexed, now: float) -> bool:
         """Whether its start is due, and the probe has seen Spark running since its last failure.
 
         A query that ended with its SparkContext must not be started again.
         """
-        if self.end is not None or self.start_at is None or now < self.start_at:
+        if self.end is not None or self.due_at is None or now < self.due_at:
             return False
         polled_at = seen.polled_at
         return not self.failed_at or (polled_at is not None and polled_at > self.failed_at[-1])
@@ -161,11 +154,9 @@ class Supervision(msgspec.Struct, frozen=True):
     def published(self, advanced_at: float) -> SupervisedQuery:
         """What rules and readers see; another start of the same thread began or ended last then.
 
-        It is not overdue while those starts advance. What waits for Spark is not in that queue.
+        It is not overdue while those starts advance.
         """
-        due_at = self.due_at
-        if due_at is not None and self.next_try_at is None:
-            due_at = max(due_at, advanced_at)
+        due_at = None if self.due_at is None else max(self.due_at, advanced_at)
         given_up = self.failure if self.end is SupervisionEnd.GIVEN_UP else ""
         return SupervisedQuery(
             self.restarts, due_at, self.failure, given_up, started_at=self.started_at
@@ -174,9 +165,7 @@ class Supervision(msgspec.Struct, frozen=True):
     def start(self, run_id: str, now: float) -> Supervision:
         """Its start function has returned a query with this run."""
         counted = self._count_restart()
-        return replace(
-            counted, run_id=run_id, started_at=now, seen=False, due_at=None, next_try_at=None
-        )
+        return replace(counted, run_id=run_id, started_at=now, seen=False, due_at=None)
 
     def fail_start(self, why: str, now: float) -> Supervision:
         """Its start function has raised, which counts as a failure."""
@@ -190,10 +179,6 @@ class Supervision(msgspec.Struct, frozen=True):
         """The application says that it will not come back."""
         return replace(self, due_at=None, end=SupervisionEnd.FORGOTTEN)
 
-    def wait_for_spark(self, now: float) -> Supervision:
-        """Spark says that its run is active after all: wait for the next snapshot."""
-        return replace(self, next_try_at=now + FIRST_PAUSE_SECONDS)
-
     def observe(self, seen: Indexed, now: float) -> Supervision:
         """What the newest snapshot says about its run.
 
@@ -206,7 +191,7 @@ class Supervision(msgspec.Struct, frozen=True):
         after = replace(self, run_id=query.run_id, label=query.label, seen=True)
         if query.alive:
             in_a_row = 0 if query.activity_seen else self.in_a_row
-            return replace(after, due_at=None, next_try_at=None, in_a_row=in_a_row)
+            return replace(after, due_at=None, in_a_row=in_a_row)
         if query.stop_expected:
             return replace(after, due_at=None, end=SupervisionEnd.STOPPED)
         if query.ended is not None and query.ended.outcome is Outcome.COMPLETED:
@@ -249,7 +234,7 @@ class Supervision(msgspec.Struct, frozen=True):
                 f"{in_a_row} failures without a commit in between, the last: {why}"
             )
         due_at = now + self.terms.pause(max(within, in_a_row))
-        return replace(after, due_at=due_at, next_try_at=None)
+        return replace(after, due_at=due_at)
 
 
 class _Call:
@@ -417,16 +402,24 @@ class Supervisor:
                     raise QueryFailure(query.label, query.failure)
             return False
         now = self._clock()
-        due = [query for query in queries if query.may_start(seen, now)]
+        due = [
+            query
+            for query in queries
+            # What disappeared from a poll may be active after all.
+            if query.may_start(seen, now) and not _is_active(call.handles.get(query.name))
+        ]
         self._start_in_turn(call, due, snapshot)
         if not due:
-            pauses = [query.start_at - now for query in queries if query.start_at is not None]
+            pauses = [query.due_at - now for query in queries if query.due_at is not None]
             call.news.wait(min([ROUND_SECONDS, *(pause for pause in pauses if pause > 0)]))
         return True
 
     def _follow(self, call: _Call, query: Supervision, seen: Indexed) -> None:
         """Change what is known of one query as the newest snapshot says."""
-        now, is_lost = self._clock(), self._is_lost(call, query)
+        now, at = self._clock(), query.started_at
+        is_unseen = not query.seen and query.due_at is None and query.end is None
+        is_late = is_unseen and at is not None and now - at > UNSEEN_SECONDS
+        is_lost = is_late and not _is_active(call.handles.get(query.name))
 
         def observe(before: Supervision) -> Supervision:
             after = before.observe(seen, now)
@@ -436,17 +429,9 @@ class Supervisor:
 
         self._change(query.name, observe)
 
-    def _is_lost(self, call: _Call, query: Supervision) -> bool:
-        """Whether Spark says that a run which no signal has shown for a while is not active."""
-        handle, at = call.handles.get(query.name), query.started_at
-        runs = query.due_at is None and query.end is None
-        if handle is None or at is None or query.seen or not runs:
-            return False
-        return self._clock() - at > UNSEEN_SECONDS and not _is_active(handle)
-
     def _start_in_turn(self, call: _Call, due: Sequence[Supervision], snapshot: Snapshot) -> None:
         """Start what is due, until a newer snapshot says more about it."""
-        for query in sorted(due, key=lambda query: query.start_at or 0.0):
+        for query in sorted(due, key=lambda query: query.due_at or 0.0):
             if self._known.get(query.name) is query:  # else it was forgotten
                 self._start(call, query.name)
             if self._closed() or self._snapshot() is not snapshot:
@@ -454,9 +439,6 @@ class Supervisor:
 
     def _start(self, call: _Call, name: str) -> None:
         """Call the start function, without any lock: it may take as long as it likes."""
-        if name in call.handles and _is_active(call.handles[name]):
-            self._change(name, lambda query: query.wait_for_spark(self._clock()))
-            return
         call.advanced_at = self._clock()
         try:
             handle = call.starts[name]()
@@ -497,7 +479,7 @@ def describe_error(error: Exception, redact_ours: Callable[[str], str]) -> str:
 def _is_active(handle: Any) -> bool:
     """Whether Spark says that the run is active; also if it does not answer."""
     try:
-        return bool(handle.isActive)
+        return handle is not None and bool(handle.isActive)
     except (*THROWN, OSError):
         return True
 
