@@ -268,7 +268,7 @@ class Supervisor:
         self._closed = closed
         self._redact_ours = redact_ours
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._known: dict[str, Supervision] = {}
         """By name: what is supervised, and what was given up."""
         self._calls: dict[str, _Call] = {}
@@ -337,17 +337,14 @@ class Supervisor:
     def _end(self, call: _Call) -> None:
         """Leave only what was given up, so that its alert stays until somebody fixes it."""
         with self._lock:
-            for name in self._names(call):
-                del self._calls[name]
-                if self._known[name].end is not SupervisionEnd.GIVEN_UP:
-                    del self._known[name]
-
-    def _names(self, call: _Call) -> list[str]:
-        return [name for name in call.starts if self._calls.get(name) is call]
+            for query in self._queries(call):
+                del self._calls[query.name]
+                if query.end is not SupervisionEnd.GIVEN_UP:
+                    del self._known[query.name]
 
     def _queries(self, call: _Call) -> list[Supervision]:
         with self._lock:
-            return [self._known[name] for name in self._names(call)]
+            return [self._known[name] for name in call.starts if self._calls.get(name) is call]
 
     def _drop_recovered(self) -> None:
         """Drop each query that was given up and now runs again, so that it can be supervised."""
