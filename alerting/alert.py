@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from hashlib import sha256
@@ -237,16 +237,7 @@ def end_text(wall: float) -> str:
     return until.isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def silence_of(alert: Alert, silences: Iterable[Silence], wall: float) -> Silence | None:
-    """The silence that covers ``alert`` longest; None if none covers it."""
-    covering = [one for one in silences if one.covers(alert, wall)]
-    return max(covering, key=lambda one: one.until, default=None)
-
-
-def why_muted(alerts: Iterable[Alert], silences: Sequence[Silence], wall: float) -> str:
-    """Why ``alerts`` are not sent; empty if one of them is not silenced."""
-    found = [silence_of(alert, silences, wall) for alert in alerts]
-    known = [silence for silence in found if silence is not None]
-    if not known or len(known) < len(found):
-        return ""
-    return str(min(known, key=lambda one: one.until))
+def why_muted(alert: Alert, silences: Iterable[Silence], wall: float) -> str:
+    """The silence that covers ``alert`` longest; empty if none covers it."""
+    covering = [silence for silence in silences if silence.covers(alert, wall)]
+    return str(max(covering, key=lambda silence: silence.until)) if covering else ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -23,74 +22,46 @@ from .finding import WHOLE_DRIVER, Finding
 MAX_CAUSE_CHARACTERS = 200
 
 
-class _Words(NamedTuple):
-    """Verbs: of several queries while an alert fires, of one and of several when it has ended."""
-
-    several: str
-    one_recovered: str
-    all_recovered: str
-
-
-_COMMITS = ("commits again", "commit again")
-_WORDS = {
-    "StreamingQueryFailed": _Words("failed", *_COMMITS),
-    "StreamingQueryGivenUp": _Words("are not restarted any more", *_COMMITS),
-    "StreamingQueryStopped": _Words("are not running", *_COMMITS),
-    "StreamingQueryMissing": _Words("are missing", "is running and commits", "run and commit"),
-    "StreamingQueryStalled": _Words("are stalled", *_COMMITS),
-    "StreamingBatchSlow": _Words("are slow", "is no longer slow", "are no longer slow"),
-    "StreamingOffsetsStalled": _Words("do not advance", "advances again", "advance again"),
-    "StreamingOffsetsRewound": _Words(
-        "have rewound offsets", "no longer reads old offsets", "no longer read old offsets"
-    ),
-    "StreamingQueryLagging": _Words(
-        "fall behind", "no longer falls behind", "no longer fall behind"
-    ),
-    "StreamingQueryFallingBehind": _Words(
-        "take ever longer", "keeps its trigger interval again", "keep their trigger intervals again"
-    ),
-    "StreamingInputMissing": _Words("get no data", "reads rows again", "read rows again"),
-    "StreamingQueryFlapping": _Words("keep failing", "no longer fails", "no longer fail"),
-    "StreamingWatermarkStuck": _Words(
-        "have a stuck watermark", "advances its watermark again", "advance their watermarks again"
-    ),
-    "StreamingRowsDropped": _Words(
-        "drop late rows", "no longer drops late rows", "no longer drop late rows"
-    ),
-    "StreamingDataLossRisk": _Words(
-        "may lose data", "is no longer about to lose data", "are no longer about to lose data"
-    ),
+_DO = {
+    "StreamingQueryFailed": "failed",
+    "StreamingQueryGivenUp": "are not restarted any more",
+    "StreamingQueryStopped": "are not running",
+    "StreamingQueryMissing": "are missing",
+    "StreamingQueryStalled": "are stalled",
+    "StreamingBatchSlow": "are slow",
+    "StreamingOffsetsStalled": "do not advance",
+    "StreamingOffsetsRewound": "have rewound offsets",
+    "StreamingQueryLagging": "fall behind",
+    "StreamingInputMissing": "get no data",
+    "StreamingQueryFlapping": "keep failing",
+    "StreamingWatermarkStuck": "have a stuck watermark",
+    "StreamingDataLossRisk": "may lose data",
+    "StreamingRowsDropped": "drop late rows",
+    "StreamingQueryFallingBehind": "take ever longer",
 }
+"""What several queries do while an alert fires."""
 _OF_DRIVER = {
     "StreamingDriverDown": "driver is up again",
     "QuerypulseEventsMissing": "querypulse receives Spark's events again",
     "QuerypulseMonitoringDegraded": "querypulse sees every query again",
 }
+COMMITS = ("commits again", "commit again")
 HEALTHY = ("is healthy again", "are healthy again")
 IDLE = ("is healthy again and idle", "are healthy again and idle")
 STOPPED = ("was stopped", "were stopped")
 COMPLETED = ("has completed", "have completed")
 UNWATCHED = ("is no longer watched", "are no longer watched")
 UNSEEN = ("was not seen for a day", "were not seen for a day")
-_PLURALS = dict(
-    [
-        HEALTHY,
-        IDLE,
-        STOPPED,
-        COMPLETED,
-        UNWATCHED,
-        UNSEEN,
-        *((words.one_recovered, words.all_recovered) for words in _WORDS.values()),
-    ]
-)
+_PLURALS = dict([COMMITS, HEALTHY, IDLE, STOPPED, COMPLETED, UNWATCHED, UNSEEN])
+_WITHOUT_COMMITS = frozenset(list(_DO)[:5])
+"""Alerts of queries that commit nothing; those of others say that they are healthy again."""
 
 
 def recovered(alertname: str, *, of_one_query: bool = True) -> str:
     """The outcome for a query that commits again; for several queries, that they are healthy."""
     if alertname in _OF_DRIVER:
         return _OF_DRIVER[alertname]
-    words = _WORDS.get(alertname) if of_one_query else None
-    return words.one_recovered if words is not None else HEALTHY[0]
+    return COMMITS[0] if of_one_query and alertname in _WITHOUT_COMMITS else HEALTHY[0]
 
 
 def summary_of(alert: Alert) -> str:
@@ -118,8 +89,7 @@ def headline_of(incident: Incident) -> str:
     if len(names) == 1:
         return summary_of(first)
     group = _by_query(alert for alert in alerts if alert.name == first.name)
-    words = _WORDS.get(first.name)
-    does = words.several if words is not None else f"have {first.name}"
+    does = _DO.get(first.name, f"have {first.name}")
     text = f"[{first.labels['app']}] {_subject(group)} {does}"
     cause = _common_cause(group)
     text += f": {cause}" if cause else ""
@@ -132,7 +102,7 @@ def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
     """The summary of one finding about all queries that share a cause."""
     if len(names) == 1:
         return f"{names[0]}: {cause}"
-    return f"{len(names)} queries {_WORDS[alertname].several}: {cause} ({listed(names)})"
+    return f"{len(names)} queries {_DO[alertname]}: {cause} ({listed(names)})"
 
 
 def code_last(reason: str) -> str:

@@ -35,7 +35,6 @@ from .alert import (
     Silence,
     incident_key,
     incident_labels,
-    silence_of,
     why_muted,
 )
 from .alert_text import UNSEEN, Guidance, alert_of
@@ -56,7 +55,6 @@ FLAP_WINDOW_SECONDS = 24 * 3600.0
 SHORTEST_CALM_SECONDS, LONGEST_CALM_SECONDS = 15 * 60.0, 2 * 3600.0
 MAX_REMEMBERED = 1000
 RECOVERS = "it recovers"
-SEVERITIES = (CRITICAL, WARNING)
 
 Identity = tuple[str, str]
 """The name of an alert, and its query."""
@@ -163,9 +161,8 @@ class Tracked(msgspec.Struct, frozen=True):
                 f"it has fired {FLAPS} times within {duration(FLAP_WINDOW_SECONDS)}: "
                 f"held open until {duration(self.calm_seconds)} of calm"
             )
-        silence = silence_of(self.alert, now.silences, now.wall)
-        if silence is not None:
-            notes["muted"] = str(silence)
+        if muted := why_muted(self.alert, now.silences, now.wall):
+            notes["muted"] = muted
         if not notes:
             return self.alert
         return replace(self.alert, annotations={**self.alert.annotations, **notes})
@@ -273,7 +270,7 @@ class Lifecycle:
         self._tracked: dict[Identity, Tracked] = {}
         self._incidents: dict[str, OpenIncident] = {}
         self._opened = OpenedTimes()
-        self._first_health = {severity: FirstHealth(app, severity) for severity in SEVERITIES}
+        self._first_health = FirstHealth(app)
 
     @property
     def opened(self) -> tuple[Opened, ...]:
@@ -441,7 +438,7 @@ class Lifecycle:
                 recovery is not None
                 and update.health.lasted(recovery) < self._terms.resolve_after_seconds
             )
-            is_silenced = silence_of(alert, update.silences, update.wall) is not None
+            is_silenced = why_muted(alert, update.silences, update.wall)
             if (other.is_found or recently) and not is_silenced:
                 return alert
         return None
@@ -527,7 +524,7 @@ class Lifecycle:
         # What is silenced beside what is not is sent to nobody.
         alerts = [alert for alert in alerts if not alert.muted] or alerts
         fires = any(tracked.is_firing for tracked in members)
-        muted = why_muted(alerts, update.silences, update.wall)
+        muted = min(alert.muted for alert in alerts)
         notified_at = incident.notified_at
         if not muted and not fires and notified_at is None:
             # What recovers is not sent only because its silence has ended.
@@ -568,14 +565,9 @@ class Lifecycle:
 
     def _stale(self, health: DriverHealth, shown: Collection[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
-        seconds = self._terms.resolve_after_seconds
-        subjects = (
-            (severity, subject)
-            for severity, first_health in self._first_health.items()
-            for subject in first_health.update(health, seconds)
-        )
+        found = self._first_health.update(health, self._terms.resolve_after_seconds)
         incidents = (
-            self._incident(subject, OpenIncident(severity), ()) for severity, subject in subjects
+            self._incident(subject, OpenIncident(severity), ()) for severity, subject in found
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
 

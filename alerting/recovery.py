@@ -15,7 +15,7 @@ from ..listener.probe import Context
 from ..listener.state.identity import RESERVED, UNNAMED, is_of_namesake
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
-from .alert import is_generic
+from .alert import CRITICAL, WARNING, is_generic
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
 from .finding import WHOLE_DRIVER, QueryHealth, Severity
@@ -254,41 +254,58 @@ def _on_purpose(query: Query, context: Context) -> bool:
 
 
 class FirstHealth:
-    """Finds the queries that are healthy at ``severity`` for the first time in this process.
+    """Finds the queries that are healthy for the first time in this process, by severity.
 
     An earlier process may have left their incidents open. It needs no memory of it: the keys follow
     from the names. With a generic app name the incidents may be those of another running driver.
     """
 
-    def __init__(self, app: str, severity: str) -> None:
+    def __init__(self, app: str) -> None:
         self._is_generic = is_generic(app)
-        self._severity = severity
-        self._recoveries: dict[str, RecoveryWindow] = {}
-        self._healthy: dict[str, None] = {}
+        self._windows: dict[tuple[str, str], RecoveryWindow] = {}
+        self._healthy: dict[tuple[str, str], None] = {}
 
-    def update(self, health: DriverHealth, seconds: float) -> list[str]:
-        """The queries that have been healthy for ``seconds`` now, and ``*`` if all are."""
+    def update(self, health: DriverHealth, seconds: float) -> list[tuple[str, str]]:
+        """Severity and label of what has been healthy for ``seconds`` now, ``*`` if all are."""
         if self._is_generic:
             return []
-        waiting = [label for label in health.queries if label not in self._healthy]
-        found = {
-            label: health.recovery(label, self._severity, self._recoveries.get(label))
-            for label in waiting
-        }
-        self._recoveries = {label: window for label, window in found.items() if window is not None}
+        found: dict[tuple[str, str], RecoveryWindow | None] = {}
+        for label in health.queries:
+            warning, critical = (WARNING, label), (CRITICAL, label)
+            if warning in self._healthy:
+                continue
+            before, before_critical = self._windows.get(warning), self._windows.get(critical)
+            window = found[warning] = health.recovery(label, WARNING, before)
+            if critical in self._healthy:
+                continue
+            if window is not None and window is before:
+                found[critical] = before_critical or window
+            else:
+                found[critical] = health.recovery(label, CRITICAL, before_critical)
+        self._windows = {key: window for key, window in found.items() if window is not None}
         proven = [
-            label
-            for label, window in self._recoveries.items()
+            (severity, label)
+            for (severity, label), window in self._windows.items()
             if health.has_recovered(label, window, seconds)
         ]
         self._healthy.update(dict.fromkeys(proven))
-        news = [label for label in proven if not health.is_unnamed(label)]
+        news = [(severity, label) for severity, label in proven if not health.is_unnamed(label)]
         if proven:
-            unnamed = [label for label in health.queries if health.is_unnamed(label)]
-            for shared, labels in ((UNNAMED, unnamed), (WHOLE_DRIVER, [*health.expected])):
-                if labels and shared not in self._healthy and self._healthy.keys() >= {*labels}:
-                    self._healthy[shared] = None
-                    news.append(shared)
+            news += self._shared(health)
         while len(self._healthy) > MAX_REMEMBERED:
             del self._healthy[next(iter(self._healthy))]
+        return sorted(news, key=lambda key: key[0] == WARNING)
+
+    def _shared(self, health: DriverHealth) -> list[tuple[str, str]]:
+        """The labels that cover several queries, if all of those are healthy now."""
+        unnamed = [label for label in health.queries if health.is_unnamed(label)]
+        news = [
+            (severity, shared)
+            for severity in (CRITICAL, WARNING)
+            for shared, labels in ((UNNAMED, unnamed), (WHOLE_DRIVER, [*health.expected]))
+            if labels
+            and (severity, shared) not in self._healthy
+            and all((severity, label) in self._healthy for label in labels)
+        ]
+        self._healthy.update(dict.fromkeys(news))
         return news

@@ -6,8 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -165,50 +164,24 @@ class _Versioned(msgspec.Struct):
     version: int
 
 
-# -- spool trial ------------------------------------------------------------------------------
-# Tries whether a folder can hold a spool, and removes everything that the trial made.
-
-
 def try_folder(folder: Path) -> None:
-    """Do in ``folder`` what a spool does: make it, lock a file there, write and sync.
+    """Lock and write a file in ``folder``, or in the nearest one above it that exists.
+
+    Nothing is left there, and no folder is made: the driver may be another user.
 
     Raises:
         OSError: one of these failed.
 
     """
-    with _present(folder):
-        path = folder / f"check-{os.getpid()}.lock"
-        lock = SpoolLock(path)
-        try:
-            lock.take()
-            _write(path)
-        finally:
-            lock.give_back()
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _present(folder: Path) -> Iterator[None]:
-    """The folder; directories that the trial made are removed: the driver may be another user."""
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    made: list[Path] = []
+    nearest = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    path = nearest / f".querypulse-check-{os.getpid()}"
+    lock = SpoolLock(path)
     try:
-        for path in reversed(missing):
-            path.mkdir(mode=0o700)
-            made.insert(0, path)
-        if not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "it is a file, not a folder", str(folder))
-        yield
+        lock.take()
+        write_whole(path, b"querypulse", 0o600)
     finally:
-        for path in made:
-            path.rmdir()
-
-
-def _write(path: Path) -> None:
-    with path.open("wb") as file:
-        file.write(b"querypulse")
-        file.flush()
-        os.fsync(file.fileno())
+        lock.give_back()
+        path.unlink(missing_ok=True)
 
 
 # -- spool ------------------------------------------------------------------------------------

@@ -89,9 +89,7 @@ def require_spool(settings: Settings) -> None:
         try_folder(Path(settings.spool_dir))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise SettingsError(
-            f"setting 'spool_dir': {error.filename or settings.spool_dir}: {reason}"
-        ) from None
+        raise SettingsError(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
 
 
 def _app_name_note(app_name: str | None) -> str:

@@ -148,7 +148,7 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         hosts=receiver_hosts(settings),
         sink=notifier,
         guard=guard,
-        muted=lambda alert: why_muted((alert,), silencing(), time.time()),
+        muted=lambda alert: why_muted(alert, silencing(), time.time()),
     )
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     log.addFilter(RedactedLog(redacting.text))

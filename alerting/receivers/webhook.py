@@ -1,4 +1,4 @@
-"""Sends incidents to a webhook, in Alertmanager's format or in that of querypulse."""
+"""Sends incidents to a webhook, in Alertmanager's format."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from hashlib import sha256
 from hmac import digest
-from typing import Any, Literal
+from typing import Any
 
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
 from ..alert import Alert, Incident
-from ..alert_text import headline_of, shown_annotations, status
+from ..alert_text import shown_annotations, status
 from .http import HttpReceiver
 from .receiver import (
     DeliveryError,
@@ -22,60 +22,6 @@ from .receiver import (
     SecretFile,
     UrlReceiverSettings,
 )
-
-# -- raw message ------------------------------------------------------------------------------
-# The webhook JSON of querypulse, as ``webhook.schema.json`` describes it.
-
-
-VERSION = 2
-PLAIN_CHARACTERS = 512
-
-
-def raw_message(
-    incident: Incident, identity: str, external_url: str = "", *, plain: bool = False
-) -> dict[str, Any]:
-    """The whole body; ``plain`` leaves the annotations out and shortens the rest."""
-    limit = PLAIN_CHARACTERS if plain else None
-    return {
-        "version": VERSION,
-        "id": identity,
-        "key": incident.key,
-        "status": status(incident),
-        "revision": incident.revision,
-        "alertname": incident.alerts[0].name,
-        "app": incident.labels["app"],
-        "query": incident.query,
-        "labels": incident.labels,
-        "severity": incident.severity,
-        "summary": _cut(headline_of(incident), limit),
-        "starts_at": rfc3339(incident.starts_at),
-        "ends_at": _moment(incident.ends_at),
-        "url": external_url,
-        "alerts": [_raw_alert(alert, limit) for alert in incident.alerts],
-    }
-
-
-def _raw_alert(alert: Alert, limit: int | None) -> dict[str, Any]:
-    return {
-        "status": status(alert),
-        "alertname": alert.name,
-        "query": alert.query,
-        "severity": alert.labels["severity"],
-        "reason": _cut(alert.annotations.get("reason", ""), limit),
-        "runbook_url": _cut(alert.annotations.get("runbook_url", ""), limit),
-        "starts_at": rfc3339(alert.starts_at),
-        "ends_at": _moment(alert.ends_at),
-        "annotations": shown_annotations(alert) if limit is None else {},
-    }
-
-
-def _moment(wall: float | None) -> str | None:
-    return None if wall is None else rfc3339(wall)
-
-
-def _cut(text: str, limit: int | None) -> str:
-    return text if limit is None else shorten(text, limit)
-
 
 # -- alertmanager message ---------------------------------------------------------------------
 # Alertmanager's webhook JSON, version 4.
@@ -90,7 +36,7 @@ NOT_ENDED = "0001-01-01T00:00:00Z"
 
 PLAIN = ("summary", "reason", "runbook_url")
 """The annotations that a person needs most, ..."""
-ALERTMANAGER_PLAIN_CHARACTERS = 512
+PLAIN_CHARACTERS = 512
 """... and the most characters of each."""
 
 FNV_OFFSET = 0xCBF29CE484222325
@@ -147,9 +93,7 @@ def _alertmanager_alert(
 
 def _plain(alert: Alert) -> dict[str, str]:
     sent = shown_annotations(alert)
-    return {
-        name: shorten(sent[name], ALERTMANAGER_PLAIN_CHARACTERS) for name in PLAIN if name in sent
-    }
+    return {name: shorten(sent[name], PLAIN_CHARACTERS) for name in PLAIN if name in sent}
 
 
 def _common(members: list[dict[str, str]]) -> dict[str, str]:
@@ -229,16 +173,14 @@ MAX_BODY_BYTES = 1024 * 1024
 class WebhookSettings(
     UrlReceiverSettings, tag_field="type", tag="webhook", frozen=True, kw_only=True
 ):
-    """``format``: Alertmanager's version-4 JSON, or querypulse's own, with a published schema."""
+    """The URL of a server that takes Alertmanager's version-4 JSON."""
 
     secret_files: tuple[SecretFile, ...] = ()
     """More than one during a rotation: each secret signs."""
-    format: Literal["alertmanager", "raw"] = "alertmanager"
 
 
 class Webhook(HttpReceiver):
-    """One POST per incident: Alertmanager's version-4 JSON (``format`` "alertmanager") or our own
-    ("raw"), signed with each of ``secret_files``: there are two during a rotation.
+    """One POST per incident, signed with each of ``secret_files``: two during a rotation.
 
     ``Idempotency-Key`` is the same for every attempt to send the same message.
     """
@@ -249,7 +191,6 @@ class Webhook(HttpReceiver):
     def __init__(self, given: WebhookSettings, context: ReceiverContext) -> None:
         """Check the settings, and the secrets; see ``HttpReceiver``."""
         super().__init__(given, context)
-        self._format = given.format
         self._secrets = context.secret_files("secret_files")
         self._signing_keys()
 
@@ -265,16 +206,14 @@ class Webhook(HttpReceiver):
             signed = signed_headers(keys, identity, wall, body) if keys else {}
             return {"Idempotency-Key": identity, **signed}
 
-        full, less = (self._body(incident, identity, plain=plain) for plain in (False, True))
+        full, less = (
+            to_json(message(incident, self.name, self.external_url, plain=plain))
+            for plain in (False, True)
+        )
         self.post(full if len(full) <= MAX_BODY_BYTES else less, less, headers)
 
     def check(self, answer: bytes) -> None:
         """Any body will do: it is a server of our own."""
-
-    def _body(self, incident: Incident, identity: str, *, plain: bool) -> bytes:
-        if self._format == "raw":
-            return to_json(raw_message(incident, identity, self.external_url, plain=plain))
-        return to_json(message(incident, self.name, self.external_url, plain=plain))
 
     def _signing_keys(self) -> list[bytes]:
         return [signing_key(secret.reveal()) for secret in self._secrets]

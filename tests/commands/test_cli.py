@@ -153,7 +153,7 @@ REJECTED = [
     ({"receivers": '[{"type": "slak", "name": "a", "url": "https://h/hidden"}]'}, "slak"),
     ({"silences": "[]"}, "'silences' from environment variable QUERYPULSE_SILENCES is gone"),
     ({"silence_file": "/"}, "silence_file"),
-    ({"spool_dir": "/etc/hostname"}, "'spool_dir': /etc/hostname: it is a file, not a folder"),
+    ({"spool_dir": "/etc/hostname"}, "'spool_dir': /etc/hostname: Not a directory"),
     ({"spool_dir": "/etc/hostname/spool"}, "'spool_dir': /etc/hostname/spool: Not a directory"),
     ({"spool_dir": "/proc/spool"}, "'spool_dir': /proc/spool: No such file or directory"),
     ({"http_host": "0.0.0.0"}, "http_allow_anonymous"),

@@ -59,7 +59,7 @@ def test_each_short_setting_creates_its_receiver(file):
 
 def test_receiver_tables_create_any_number_of_receivers(file):
     tables = [
-        {"type": "webhook", "name": "a", "url": HOOK, "format": "raw"},
+        {"type": "webhook", "name": "a", "url": HOOK},
         {"type": "webhook", "name": "b", "url_file": file(HOOK)},
         {"type": "pagerduty", "name": "c", "routing_key": KEY, "region": "eu"},
         {"type": "alertmanager", "name": "d", "urls": ["https://am"]},
@@ -75,7 +75,7 @@ def test_incident_is_sent_to_the_configured_url(server):
         lambda url: {"pagerduty_routing_key": KEY, "pagerduty_url": url},
         lambda url: {"alertmanager_urls": [url]},
         lambda url: {"slack_webhook_url": url},
-        lambda url: {"receivers": [{"type": "webhook", "name": "a", "url": url, "format": "raw"}]},
+        lambda url: {"receivers": [{"type": "webhook", "name": "a", "url": url}]},
         lambda url: {"receivers": [{"type": "pagerduty", "name": "a", "routing_key": KEY, "url": url}]},
         lambda url: {"receivers": [{"type": "alertmanager", "name": "a", "urls": [url]}]},
         lambda url: {"receivers": [{"type": "slack", "name": "a", "url": url}]},

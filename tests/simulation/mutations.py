@@ -219,8 +219,8 @@ def _poll_and_never_vanish(self: state.State, report: Any) -> None:
         self._queries[key] = replace(known, vanished_at=None)
 
 
-def _once_muted(alerts: Any, silences: Any, wall: float) -> str:
-    return str(_why_muted(alerts, silences, min([wall, *(one.until - 1.0 for one in silences)])))
+def _once_muted(alert: Any, silences: Any, wall: float) -> str:
+    return str(_why_muted(alert, silences, min([wall, *(one.until - 1.0 for one in silences)])))
 
 
 def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:

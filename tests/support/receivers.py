@@ -16,9 +16,9 @@ SIGNING_KEY = bytes(range(24))
 SIGNING_SECRET = "whsec_" + base64.b64encode(SIGNING_KEY).decode()
 NEXT_SIGNING_SECRET = "whsec_" + base64.b64encode(bytes(32)).decode()
 ROUTING_KEY = "R0123456789abcdefghijklmnopqrstu"
-OWN = {"pagerduty": {"routing_key": ROUTING_KEY}, "raw": {"type": "webhook", "format": "raw"}}
-KINDS = ("webhook", "raw", "pagerduty", "alertmanager", "slack", "teams")
-"""Every kind of receiver over HTTP, the webhook in both formats."""
+OWN = {"pagerduty": {"routing_key": ROUTING_KEY}}
+KINDS = ("webhook", "pagerduty", "alertmanager", "slack", "teams")
+"""Every kind of receiver over HTTP."""
 
 
 def receiver(kind: str, *, external_url: str | None = None, **table: Any) -> Receiver:

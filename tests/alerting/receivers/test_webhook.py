@@ -1,4 +1,4 @@
-"""The webhook sends version 4 of Alertmanager's format, or its own with a schema, and signs both."""
+"""The webhook sends version 4 of Alertmanager's format, signed by Standard Webhooks."""
 
 import base64
 import hashlib
@@ -6,43 +6,32 @@ import hmac
 import json
 import time
 from collections.abc import Iterator
-from importlib.resources import files
 
-import jsonschema
 import pytest
 import standardwebhooks
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
-    FIVE,
     ONE,
     SEVERAL,
-    STARTED,
     alert,
     holding,
     incident,
 )
-from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, at, webhook
+from support.receivers import NEXT_SIGNING_SECRET, SIGNING_KEY, SIGNING_SECRET, webhook
 
 from querypulse.alerting.receivers.webhook import (
     MAX_BODY_BYTES,
     fingerprint,
     message,
     message_id,
-    raw_message,
     signing_key,
 )
 from querypulse.core.text import rfc3339, shorten, to_json
 
 (ALERT,) = ONE.alerts
-SCHEMA = json.loads(
-    files("querypulse.alerting.receivers").joinpath("webhook.schema.json").read_text()
-)
-VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 
 @pytest.fixture
@@ -243,80 +232,3 @@ def test_bad_secret_is_rejected_without_showing_it(secret):
         signing_key(secret)
 
     assert len(secret) < 10 or secret.removeprefix("whsec_") not in str(caught.value)
-
-
-# -- the raw format -------------------------------------------------------------------------------
-
-texts = st.text(max_size=30)
-incidents = st.builds(
-    lambda reported, revision: holding(*reported, revision=revision),
-    st.lists(
-        st.builds(
-            lambda query, severity, ends_at, annotations: alert(
-                query, severity=severity, ends_at=ends_at, **annotations
-            ),
-            texts,
-            st.sampled_from(["critical", "warning"]),
-            st.none() | st.floats(STARTED, STARTED + 1e6),
-            st.dictionaries(st.sampled_from(["summary", "reason", "window"]), texts),
-        ),
-        min_size=1,
-        max_size=4,
-    ),
-    st.integers(0, 100),
-)
-
-
-def body_of(reported, **options):
-    return json.loads(to_json(raw_message(reported, message_id(reported), **options)))
-
-
-@given(incidents, st.booleans())
-def test_every_raw_body_matches_the_schema(reported, plain):
-    jsonschema.Draft202012Validator.check_schema(SCHEMA)
-    VALIDATOR.validate(body_of(reported, plain=plain))
-
-
-def test_raw_post_contains_the_whole_incident(double):
-    """Refused, it is sent once more without the evidence."""
-    double.script.append(reply(422))
-    at("raw", double.url, external_url="http://driver:9719").send(SEVERAL, time.time())
-    request, less = double.requests
-    body, plain = json.loads(request.body), json.loads(less.body)
-
-    VALIDATOR.validate(body)
-    VALIDATOR.validate(plain)
-    assert body["summary"] == (
-        "[etl] 5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)"
-    )
-    assert [one["query"] for one in body["alerts"]] == list(FIVE)
-    assert body["alerts"][0]["annotations"] == SEVERAL.alerts[0].annotations
-    assert body["id"] == request.headers["Idempotency-Key"]
-    assert body["url"] == "http://driver:9719"
-    assert plain["alerts"][0]["annotations"] == {}
-
-
-def test_raw_incident_and_each_alert_have_their_ends():
-    over, partly = body_of(ENDED_ONE), body_of(holding(alert("a", ends_at=ENDED), alert("b")))
-
-    assert (over["status"], over["ends_at"]) == ("resolved", "2026-11-21T09:03:08.500Z")
-    assert (partly["status"], partly["ends_at"]) == ("firing", None)
-    assert [one["status"] for one in partly["alerts"]] == ["resolved", "firing"]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"version": 1},
-        {"status": "resolved"},
-        {"ends_at": "2026-11-21T09:03:08.500Z"},
-        {"starts_at": "yesterday"},
-        {"alerts": []},
-        {"revision": -1},
-        {"key": "elsewhere/etl/a/b"},
-        {"severity": "page"},
-    ],
-)
-def test_schema_rejects_invalid_bodies(wrong):
-    with pytest.raises(jsonschema.ValidationError):
-        VALIDATOR.validate({**body_of(ONE), **wrong})
