@@ -285,25 +285,19 @@ def others(incident: Incident) -> dict[str, str]:
     firing = incident.firing
     if not firing:
         return {}
-    called_by = by_difference(firing)
-    if len(queries(incident)) == 1:
-        named = [next(iter(called_by))]
-    else:
-        headline, names = headline_of(incident), queries(incident)[:MAX_NAMES]
-        named = [
-            name
-            for name, alert in called_by.items()
-            if alert.name == incident.alerts[0].name
-            and alert.query in names
-            and says(headline, alert.annotations.get("reason", ""))
-        ]
-        if len(named) < len(called_by):
-            named = []
     lines = [
-        (name, alert.annotations.get("reason", ""))
-        for name, alert in called_by.items()
-        if name not in named
+        (name, alert.annotations.get("reason", "")) for name, alert in by_difference(firing).items()
     ]
+    headline, names = headline_of(incident), queries(incident)
+    if len(names) == 1:
+        del lines[0]
+    elif all(
+        alert.name == firing[0].name
+        and alert.query in names[:MAX_NAMES]
+        and says(headline, alert.annotations.get("reason", ""))
+        for alert in firing
+    ):
+        return {}
     more = {f"and {len(lines) - MAX_LINES} more": ""} if len(lines) > MAX_LINES else {}
     return dict(lines[:MAX_LINES]) | more
 

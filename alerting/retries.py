@@ -1,22 +1,8 @@
 """How a delivery is retried: within a post, between posts, and while a receiver is down.
 
-The same holds for every receiver. PagerDuty, for example, is retried so:
-
-| when | after | seconds until the next attempt |
-|---|---|---|
-| within a post by HTTP | a transient error | up to 0.25, then up to 0.5; three attempts in 10 s |
-| within a post by HTTP | `Retry-After` of at most 2 | what it says |
-| between posts | a transient error | 1, 2, 4, 8, 16, 32, 60, 60 ... |
-| between posts | `Retry-After` | what it says, up to 300; 5 after a 429 without it |
-| between posts | an error in the configuration | 300; 3600 after a 410 |
-| between posts | a rejected resolve | 300 |
-| receiver down, at first | five transient errors | at 1, 3, 7, 15, 22, 30 since the first |
-| receiver down, later | each transient error | 30, 60, 120, 240, 300, 300 ... |
-| receiver down | a new critical page | 5 since the last error, once |
-
-While a receiver is down, its pauses replace those between posts. The first success sends all that
-waits. A flush, as at the driver's exit, waits for none of them. ``attempts`` is for receivers,
-``Schedule`` for their outboxes.
+The same holds for every receiver; docs/receivers.md has it as a table. While a receiver is down,
+its pauses replace those between posts. The first success sends all that waits. A flush, as at the
+driver's exit, waits for none of them.
 """
 
 from __future__ import annotations
@@ -166,7 +152,7 @@ class Outage(msgspec.Struct, frozen=True):
 
 
 class Schedule:
-    """When one receiver may be sent what, as the table of this module says.
+    """When one receiver may be sent what, as the table in docs/receivers.md says.
 
     Each message has its own pauses after a failure. An outage delays all of them, and so does a
     pause that the receiver asks for. ``per_minute`` is a token bucket: a full bucket and a minute's

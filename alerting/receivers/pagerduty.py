@@ -46,12 +46,10 @@ ROUTING_KEY_CHARACTERS = 32
 MAX_SUMMARY_CHARACTERS = 1024
 MINIMAL_SUMMARY_CHARACTERS = 512
 MAX_COMPONENT_CHARACTERS = 255
-MAX_REASON_CHARACTERS = 255
 MAX_EVENT_BYTES = 512_000
 """512 KB, read as Alertmanager does: decimal."""
 
 SEVERITIES = {"critical": "critical", "warning": "warning", "info": "info"}
-LEFT_OUT = "left out: the event was larger than PagerDuty takes"
 ABOUT_THE_KEY = re.compile(rb"routing[ _]?key", re.IGNORECASE)
 """In the body of a 400 that is not about the event."""
 
@@ -94,25 +92,6 @@ def trigger_event(
 def minimal_trigger_event(incident: Incident, routing_key: str, source: str) -> dict[str, Any]:
     """The event that still pages when PagerDuty refuses the full one."""
     return _bare_trigger(incident, routing_key, source, MINIMAL_SUMMARY_CHARACTERS)
-
-
-def encode(event: dict[str, Any], incident: Incident) -> bytes:
-    """Serialise within the limit: if need be with a line for each alert, or without any details."""
-    reasons = {
-        name: shorten(alert.annotations.get("reason", ""), MAX_REASON_CHARACTERS)
-        for name, alert in _members(incident).items()
-    }
-    lines = {"note": LEFT_OUT, **reasons}
-    bodies = (
-        to_json({**event, "payload": {**event["payload"], "custom_details": details}})
-        for details in (event["payload"]["custom_details"], lines)
-    )
-    fitting = (body for body in bodies if len(body) <= MAX_EVENT_BYTES)
-    return next(fitting, None) or to_json(_without_details(event))
-
-
-def _without_details(event: dict[str, Any]) -> dict[str, Any]:
-    return {**event, "payload": {**event["payload"], "custom_details": {"note": LEFT_OUT}}}
 
 
 def _details(incident: Incident) -> dict[str, Any]:
@@ -226,7 +205,8 @@ class PagerDuty(HttpReceiver):
             return resolve, resolve
         full = trigger_event(incident, key, self._source, self.external_url)
         less = minimal_trigger_event(incident, key, self._source)
-        return encode(full, incident), to_json(less)
+        body, smallest = to_json(full), to_json(less)
+        return body if len(body) <= MAX_EVENT_BYTES else smallest, smallest
 
 
 TYPE = ReceiverType(

@@ -6,22 +6,9 @@ import threading
 
 import pytest
 from support.deliveries import gone, lost_answer, outage, poison, wrong_token
-from support.repository import ROOT
 
-from querypulse.alerting import retries
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.retries import Schedule, attempts
-
-
-def rows(text):
-    return [line for line in text.splitlines() if line.startswith("| ")]
-
-
-def test_documentation_has_the_table_of_the_module():
-    shown = rows(retries.__doc__)
-
-    assert len(shown) == 10
-    assert set(shown) <= set(rows((ROOT / "docs" / "receivers.md").read_text()))
 
 
 class Tries:

@@ -20,7 +20,7 @@ from support.receiver_incidents import (
 )
 from support.receivers import ROUTING_KEY, pagerduty
 
-from querypulse.alerting.receivers.pagerduty import PagerDuty, encode, trigger_event
+from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.receivers.registry import type_of
 from querypulse.core.states import DeliveryOutcome
@@ -92,21 +92,8 @@ def test_too_large_event_loses_its_details_not_the_page(double):
     (event,) = double.events
 
     assert event["payload"]["summary"] == "bronze failed"
-    assert "larger" in event["payload"]["custom_details"]["note"]
+    assert "custom_details" not in event["payload"]
     assert len(double.requests) == 1
-
-
-def test_event_at_the_limit_stays_whole():
-    """Details are cut above 512,000 bytes."""
-
-    def size(fill: int) -> int:
-        sent = incident(fill="x" * fill)
-        return len(encode(trigger_event(sent, ROUTING_KEY, "s", ""), sent))
-
-    room = 512_000 - size(0)
-
-    assert size(room) == 512_000
-    assert size(room + 1) < 1000
 
 
 def test_several_queries_are_one_event(double):
@@ -156,17 +143,6 @@ def test_recovered_query_is_named(double):
     )
     assert payload["custom_details"]["a"]["status"] == "resolved"
     assert double.open == {"querypulse/etl/*"}
-
-
-def test_too_many_long_reasons_leave_a_line_for_each_query(double):
-    """Beyond that, only the note remains."""
-    sent = incident(*(f"q{n}" for n in range(100)), reason="x" * 9000)
-    pagerduty(double).send(sent, time.time())
-    details = double.events[0]["payload"]["custom_details"]
-
-    assert len(details) == 101
-    assert "larger" in details["note"]
-    assert len(details["q7"]) == 255
 
 
 @pytest.mark.parametrize(
