@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1230, 11),
     "listener": (9360, 40),
     "exporter": (2575, 9),
-    "alerting": (9085, 51),
+    "alerting": (8908, 48),
     "settings": (1950, 9),
     "sidecar": (2460, 8),
     "watch": (1800, 7),
