@@ -84,35 +84,33 @@ class OutboxRow(msgspec.Struct, frozen=True):
         )
 
     @property
-    def is_obsolete(self) -> bool:
-        """Whether it ended before it was sent, and is not worth sending any more."""
-        is_worthless = not self.incident.is_critical or bool(self.incident.muted)
-        return self.is_over and self.known is Known.NOTHING and is_worthless
-
-    @property
     def rank(self) -> int:
         """How much it is worth a place in a full outbox."""
         if self.incident.is_stale or (self.is_over and (self.known is Known.RESOLVED or self.dead)):
             return 0
         return 1 if not self.incident.is_critical else 2 if self.is_over else 3
 
-    def is_settled(self, capabilities: ReceiverCapabilities, wall: float) -> bool:
-        """Whether it has ended, and the receiver knows that or never will.
+    def loss(self, capabilities: ReceiverCapabilities, wall: float) -> str | None:
+        """Why no message of it is worth sending any more: a reason of losses, empty without a loss.
 
-        A critical one that the receiver refused is kept for a fallback.
+        None while one may be. What a receiver refused is no new loss; a critical one is kept for a
+        fallback.
         """
-        ends_at = self.incident.ends_at
+        incident, ends_at = self.incident, self.incident.ends_at
         if ends_at is None:
-            return False
-        if self.dead:
-            return not (self.incident.is_critical and self.is_unsent)
+            return None
+        is_worthless = not incident.is_critical or bool(incident.muted)
+        if self.known is Known.NOTHING and is_worthless:
+            return "" if incident.muted or self.dead else "obsolete"
+        if self.dead and not (incident.is_critical and self.is_unsent):
+            return ""
+        is_resolved = self.known is Known.RESOLVED
         repeated_until = ends_at + capabilities.resend_resolved_seconds
-        return self.known is Known.RESOLVED and wall >= repeated_until
-
-    def is_expired(self, wall: float) -> bool:
-        """Whether it ended so long ago that it is not worth sending."""
-        ends_at = self.incident.ends_at
-        return ends_at is not None and wall > max(ends_at, self.queued_at) + EXPIRES_AFTER_SECONDS
+        if is_resolved and not self.dead and wall >= repeated_until:
+            return ""
+        if wall > max(ends_at, self.queued_at) + EXPIRES_AFTER_SECONDS:
+            return "" if self.dead or incident.is_stale or is_resolved else "expired"
+        return None
 
     def reason(self, capabilities: ReceiverCapabilities, wall: float) -> Reason | None:
         """Why to send it at Unix time ``wall``; None if there is nothing to send."""
@@ -528,11 +526,8 @@ class Outbox:
     def _tidy(self, wall: float) -> None:
         """Remove rows that need no message any more, and count those that were never sent."""
         for row in self.rows:
-            if row.is_obsolete:
-                self.losses["obsolete"] += not (row.incident.muted or row.dead)
-            elif row.is_expired(wall) and not row.is_settled(self._capabilities, wall):
-                is_loss = not (row.dead or row.incident.is_stale or row.known is Known.RESOLVED)
-                self.losses["expired"] += is_loss
-            elif not row.is_settled(self._capabilities, wall):
-                continue
-            del self._entries[row.incident.key]
+            loss = row.loss(self._capabilities, wall)
+            if loss is not None:
+                del self._entries[row.incident.key]
+            if loss:
+                self.losses[loss] += 1

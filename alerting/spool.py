@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -79,7 +80,6 @@ class SpoolLock:
 # -- spool file -------------------------------------------------------------------------------
 
 
-VERSION = 2
 APP_CHARACTERS = 16
 
 
@@ -90,7 +90,7 @@ class Kept(msgspec.Struct, frozen=True):
     when alerts opened.
     """
 
-    version: int = VERSION
+    version: Literal[2] = 2
     rows: dict[str, tuple[OutboxRow, ...]] = {}
     failures: tuple[FailedQuery, ...] = ()
     opened: tuple[Opened, ...] = ()
@@ -132,7 +132,7 @@ class SpoolFile:
         with os.fdopen(descriptor, "rb") as file:
             content = file.read()
         try:
-            return _decoded(content)
+            return msgspec.json.decode(content, type=Kept)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             aside = self.path.with_name(f"{self.path.name}.corrupt-{wall:.0f}")
             self.path.replace(aside)
@@ -151,17 +151,6 @@ class SpoolFile:
     def close(self) -> None:
         """Release the lock."""
         self._lock.give_back()
-
-
-def _decoded(content: bytes) -> Kept:
-    version = msgspec.json.decode(content, type=_Versioned).version
-    if version != VERSION:
-        raise msgspec.ValidationError(f"version {version}, this is for {VERSION}")
-    return msgspec.json.decode(content, type=Kept)
-
-
-class _Versioned(msgspec.Struct):
-    version: int
 
 
 def try_folder(folder: Path) -> None:

@@ -199,12 +199,19 @@ class HttpOptions(msgspec.Struct, frozen=True):
         """
         if self.proxy_url is not None:
             _check_proxy(self.proxy_url)
-        if self.ca_file is not None:
-            _check_authorities(self.ca_file)
-        if self.client_cert_file is not None:
-            _check_certificate(self.client_cert_file, self.client_key_file)
-        elif self.client_key_file is not None:
+        cert, key = self.client_cert_file, self.client_key_file
+        if key is not None and cert is None:
             raise ValueError("client_key_file needs client_cert_file")
+        files = f"ca_file {self.ca_file}"
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if cert is not None:
+                files = f"client_cert_file {cert}"
+                files += "" if key is None else f" with client_key_file {key}"
+                # Without a password, OpenSSL would ask the terminal for that of an encrypted key.
+                context.load_cert_chain(cert, key, password="")
+        except OSError as error:
+            raise ValueError(f"{files}: {error.strerror or error}") from None
 
 
 def _check_proxy(url: str) -> None:
@@ -216,22 +223,6 @@ def _check_proxy(url: str) -> None:
     if not usable:
         # The URL is not shown: it may hold the proxy's password.
         raise ValueError("proxy_url must be an http:// or https:// URL with a host")
-
-
-def _check_authorities(path: str) -> None:
-    try:
-        ssl.create_default_context(cafile=path)
-    except OSError as error:
-        raise ValueError(f"ca_file {path}: {error.strerror or error}") from None
-
-
-def _check_certificate(cert: str, key: str | None) -> None:
-    try:
-        # Without a password given, OpenSSL would ask the terminal for that of an encrypted key.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(cert, key, password="")
-    except OSError as error:
-        files = cert if key is None else f"{cert} with client_key_file {key}"
-        raise ValueError(f"client_cert_file {files}: {error.strerror or error}") from None
 
 
 # -- declaration ------------------------------------------------------------------------------

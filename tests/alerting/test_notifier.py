@@ -147,20 +147,6 @@ def test_close_sends_undelivered_incidents_to_the_fallback(start_notifier, serve
     assert statuses(server) == ["firing"]
 
 
-def test_close_sends_no_delivered_incident_to_the_fallback(start_notifier, server):
-    with HttpDouble() as working:
-        tables = [
-            {"type": "webhook", "name": "a", "url": working.url, "fallback": "b"},
-            {"type": "webhook", "name": "b", "url": server.url, "severities": []},
-        ]
-        notifier = start_notifier(receivers=tables)
-        notifier.offer((FIRING,))
-        notifier.flush(Deadline(PATIENCE_SECONDS))
-        notifier.close(Deadline(PATIENCE_SECONDS))
-
-    assert server.requests == []
-
-
 def test_heartbeat_is_sent_with_offers_and_counted(start_notifier, server, monkeypatch):
     monkeypatch.setattr(heartbeat_module, "LEAST_SECONDS", 0.01)
     notifier = start_notifier(heartbeat_url=server.url)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import threading
 
 import pytest
@@ -15,13 +14,12 @@ from support.story import CONFLICT, Story, run
 
 from querypulse.alerting.heartbeat import Heartbeat, Ping, QueryHeartbeats
 from querypulse.alerting.lifecycle import Evaluated
-from querypulse.alerting.policy import Limits
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 from querypulse.core.threads import Deadline
 from querypulse.listener.events import Started
 from querypulse.listener.state.snapshot import parse_watchers
-from querypulse.settings import receivers, wiring
+from querypulse.settings import receivers
 from querypulse.settings.loading import load_settings
 from querypulse.settings.secrets import own_secrets
 from querypulse.settings.settings import check_value
@@ -215,14 +213,6 @@ def test_failed_ping_is_retried_once_when_the_process_ends(double):
     assert heartbeat.outcomes["delivered"] == 1
 
 
-def test_ping_is_retried_only_once_when_the_process_ends(double):
-    heartbeats, heartbeat, _ = scheduled(double, reply(429), reply(429))
-    until(lambda: heartbeat.outcomes["transient"], "the response is read")
-    heartbeats.close(Deadline(PATIENCE_SECONDS))
-
-    assert len(double.requests) == 2
-
-
 def test_delivered_ping_is_not_repeated_at_the_end(double):
     heartbeats, heartbeat, _ = scheduled(double)
     until(lambda: heartbeat.outcomes["delivered"], "the response is read")
@@ -253,32 +243,6 @@ def test_pending_ping_is_dropped_when_the_query_fails(double):
     assert len(double.requests) == 1
 
 
-def test_no_ping_is_sent_at_the_end_without_a_commit(double):
-    heartbeat = made(double, Clock(1000.0))
-    heartbeat.start()
-    heartbeat.close(PATIENCE_SECONDS)
-
-    assert double.requests == []
-
-
-def test_refused_ping_is_logged_without_its_url_and_retried(double, caplog):
-    clock = Clock(1000.0)
-    heartbeat = made(double, clock)
-    double.script.append(reply(404))
-    heartbeat.start()
-    heartbeat.offer(Ping("", "a: batch 0 committed"))
-    double.wait_for(1)
-    until(lambda: sum(heartbeat.outcomes.values()), "the response is read")
-    clock.now += 61.0
-    heartbeat.offer(Ping("", "a: batch 0 committed"))
-    double.wait_for(2)
-    heartbeat.close(PATIENCE_SECONDS)
-
-    (line,) = [one.getMessage() for one in caplog.records if one.levelno == logging.WARNING]
-    assert line.startswith("querypulse: heartbeat a was not taken: ")
-    assert "/ping/a" not in line
-
-
 # -- the settings ---------------------------------------------------------------------------------
 
 
@@ -298,13 +262,6 @@ def test_heartbeat_is_set_per_pattern_as_url_or_file(tmp_path):
         assert [one.reveal() for one in own_secrets(given)] == [URL]
     assert isinstance(made["nightly*"], Heartbeat)
     assert isinstance(own_secrets(settings(heartbeat_url=URL))[0], Secret)
-
-
-def test_heartbeat_setting_does_not_change_the_limits():
-    given = settings(heartbeat_url=URL, stall_floor_seconds=3600.0)
-
-    assert receivers.query_heartbeats(settings(ignore=True), Guard()) == {}
-    assert wiring.policy(given).limits("nightly1") == Limits(stall_floor_seconds=3600.0)
 
 
 @pytest.mark.parametrize(
@@ -329,16 +286,3 @@ def test_heartbeat_url_is_refused_in_the_spark_conf():
     assert "0a1b2c3d" not in str(refused.value)
     allowed = {"spark.querypulse.queries": '{"nightly*": {"heartbeat_url_file": "/run/url"}}'}
     assert load_settings({}, {}, allowed).settings.queries["nightly*"].heartbeat_url is None
-
-
-def test_secret_part_of_the_url_is_shown_nowhere():
-    given = settings(heartbeat_url=URL, stall_floor_seconds=60.0)
-    with pytest.raises(SettingsError) as unknown:
-        check_value("queries", {"nightly*": {"heartbeat_ulr": URL}}, "argument queries")
-    with pytest.raises(SettingsError) as mistyped:
-        check_value("queries", {"nightly*": {"heartbeat_url": [URL]}}, "argument queries")
-
-    for text in (repr(given), repr(given.queries), str(unknown.value), str(mistyped.value)):
-        assert "0a1b2c3d" not in text
-    assert "https://hc.example/..." in repr(given)
-    assert "'stall_floor_seconds': 60.0" in repr(given)

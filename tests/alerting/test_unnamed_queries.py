@@ -30,14 +30,6 @@ def failed(number, story=None, *, at=0.0):
 # -- findings -------------------------------------------------------------------------------------
 
 
-def test_unnamed_query_is_named_by_the_start_of_its_id():
-    (finding,) = findings(failed(1), 5)
-
-    assert list(failed(1).evaluate(5).health) == ["00000001"]
-    assert (finding.alertname, finding.query) == ("StreamingQueryFailed", "unnamed")
-    assert finding.reason.startswith("00000001: ConcurrentAppendException")
-
-
 def test_unnamed_queries_with_one_alert_name_share_a_finding():
     story = failed(2, failed(1)).start("id", "r", "q", at=0).fails("id", "r", at=1)
     finding, named = sorted(findings(story, 5), key=lambda one: one.query, reverse=True)
@@ -55,14 +47,6 @@ def test_long_list_of_unnamed_queries_is_cut():
     (finding,) = findings(story, 5)
 
     assert finding.evidence["queries"].endswith("\nand 5 more")
-
-
-def test_each_alert_name_has_its_own_finding():
-    story = failed(1).start("00000002-id", "r-2", None, at=0)
-    story.probe(polled("00000002-id", "r-2", None), at=1).ends("00000002-id", "r-2", at=2)
-
-    found = {(one.alertname, one.query) for one in findings(story, 500)}
-    assert found == {("StreamingQueryFailed", "unnamed"), ("StreamingQueryStopped", "unnamed")}
 
 
 def test_recovered_query_leaves_the_list():

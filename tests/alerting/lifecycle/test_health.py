@@ -121,13 +121,6 @@ def test_later_idleness_proves_recovery():
     assert not has_recovered(lambda now: Story().started(at=0).idle(at=10), 10, 40)
 
 
-def test_ongoing_recovery_keeps_its_start_and_commit_count():
-    recovery = health(commits(5)(10), 10).recovery("a", "critical", None)
-
-    assert recovery == RecoveryWindow(10, 1, active=True)
-    assert health(commits(5, 15)(20), 20).recovery("a", "critical", recovery) == recovery
-
-
 def test_recovery_does_not_begin_while_a_query_is_starting():
     """Otherwise a restarted query that had stalled would resolve with its second commit."""
     assert health(started(), 40).recovery("a", "critical", None) is None
@@ -157,14 +150,6 @@ def test_recovery_by_a_completed_run_continues_while_the_next_run_is_starting():
 
     assert before is not None
     assert health(completed.started(run=2, at=20), 21).recovery("a", "critical", before) == before
-
-
-def test_recovery_by_commits_continues_while_the_next_run_is_starting():
-    before = health(started().commit(batch=0, at=5), 5).recovery("a", "critical", None)
-    again = started().commit(batch=0, at=5).commit(batch=1, at=15).started(run=2, at=20)
-
-    assert before is not None
-    assert health(again, 21).recovery("a", "critical", before) == before
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,10 @@ from support.deliveries import (
     WALL,
     MemorySpool,
     Recorder,
-    gone,
     incident,
     lost_answer,
     outage,
     over,
-    poison,
     wrong_token,
 )
 from support.ending import NEVER, ended
@@ -58,20 +56,6 @@ def deliver() -> Iterator[Deliver]:
 
 
 # -- sending ----------------------------------------------------------------------------------
-
-
-def test_incidents_are_sent_when_they_start_and_when_they_end(deliver):
-    """Delivery is level-triggered: each offer is the whole set of open incidents."""
-    recorder = Recorder()
-    delivery = deliver(recorder)
-    a, b = incident("a"), incident("b")
-    for firing in ((a,), (a, b), (b,), (b,)):
-        delivery.offer(firing)
-        assert delivery.flush(PATIENCE_SECONDS)
-
-    assert recorder.sent == [("a", "firing"), ("b", "firing"), ("a", "resolved")]
-    assert delivery.outcomes == outcomes(delivered=3)
-    assert delivery.pending == 0
 
 
 def test_resolve_waits_for_its_trigger(deliver):
@@ -135,19 +119,6 @@ def test_next_occurrence_of_an_ended_incident_follows_the_route(deliver):
     assert recorder.sent == [("a", "firing"), ("a", "resolved")]
 
 
-def test_receiver_that_forgets_gets_repeats_without_a_new_incident(deliver):
-    """The delivery's thread repeats the message, by the wall clock."""
-    wall = Clock(WALL)
-    recorder = Recorder(capabilities=ReceiverCapabilities(resend_seconds=60.0))
-    delivery = deliver(recorder, wall=wall)
-    delivery.offer((incident(),))
-    assert delivery.flush(PATIENCE_SECONDS)
-    wall.now += 60.0
-    delivery.offer((incident(),))
-
-    assert recorder.wait_for(2) == [("a", "firing")] * 2
-
-
 # -- logging ----------------------------------------------------------------------------------
 
 
@@ -169,39 +140,6 @@ def test_error_is_logged_when_it_changes(deliver, caplog):
         "querypulse: recorder did not take StreamingQueryFailed of a: answered 401; "
         "kept, next attempt in 300 s"
     )
-
-
-@pytest.mark.parametrize(
-    ("error", "end"),
-    [
-        (poison(), "400; not sent again as it is"),
-        (gone(), "410; kept, next attempt in 3600 s"),
-    ],
-)
-def test_long_retry_pause_is_logged_as_an_error(deliver, caplog, error, end):
-    recorder = Recorder(a=[error])
-    delivery = deliver(recorder)
-    delivery.offer((incident("a", "b"),))
-    delivery.flush(PATIENCE_SECONDS)
-    delivery.close(PATIENCE_SECONDS)
-    (record,) = caplog.records
-
-    assert record.levelname == "ERROR"
-    assert record.getMessage().startswith(
-        "querypulse: recorder did not take StreamingQueryFailed of a, b: "
-    )
-    assert record.getMessage().endswith(end)
-
-
-def test_receiver_that_answered_410_once_accepts_later_incidents(deliver):
-    recorder = Recorder(a=[gone()])
-    delivery = deliver(recorder)
-    delivery.offer((incident("a"),))
-    assert not delivery.flush(PATIENCE_SECONDS)
-    delivery.offer((incident("a"), incident("b")))
-
-    assert recorder.wait_for(3) == [("a", "firing"), ("b", "firing"), ("a", "firing")]
-    assert delivery.outcomes["misconfigured"] == 1
 
 
 @pytest.mark.contains_errors
@@ -345,16 +283,6 @@ def test_circuit_is_in_effect_again_after_a_flush(flush):
     delivery._step()
 
     assert ("f", "firing") not in recorder.sent
-
-
-def test_flush_respects_its_deadline(deliver):
-    """Even while a receiver hangs."""
-    recorder = Recorder()
-    recorder.free.clear()
-    delivery = deliver(recorder)
-    delivery.offer((incident(),))
-
-    assert delivery.flush(0.05) is False
 
 
 def test_close_is_idempotent_and_ends_a_flush(deliver):

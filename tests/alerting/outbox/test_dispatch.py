@@ -15,12 +15,10 @@ from support.deliveries import (
     outage,
     over,
     poison,
-    stale,
     wrong_token,
 )
 
 from querypulse.alerting.delivery import Delivery, Dispatch, Route
-from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
 
 
@@ -88,21 +86,6 @@ PAGER = Route(fallback="phone")
 PHONE = Route(severities=())
 
 
-def test_each_receiver_gets_only_incidents_it_is_routed(start):
-    harness = start(
-        {
-            "pager": Route(severities=("critical",)),
-            "chat": Route(),
-            "bronze": Route(queries=("bronze*",)),
-        }
-    )
-    harness.offer(incident("a"), incident("bronze_b", severity="warning"), incident("*"))
-
-    assert sorted(harness.sent("pager")) == [("*", "firing"), ("a", "firing")]
-    assert len(harness.sent("chat")) == 3
-    assert sorted(harness.sent("bronze")) == [("*", "firing"), ("bronze_b", "firing")]
-
-
 @pytest.mark.parametrize(
     ("match", "sent"),
     [
@@ -137,16 +120,6 @@ def test_fallback_is_notified_when_the_first_receiver_does_not_accept_in_time(st
 
     harness.offer(incident(), after=1.0).settle()
     assert harness.sent("phone") == [("a", "firing")]
-
-
-def test_fallback_is_not_notified_of_accepted_incidents(start):
-    harness = start({"pager": PAGER, "phone": PHONE})
-    harness.offer(incident())
-    harness.offer(incident(), incident("b"), after=3600.0)
-    harness.offer(after=3600.0).settle()
-
-    assert harness.sent("pager")[-1] in {("a", "resolved"), ("b", "resolved")}
-    assert harness.sent("phone") == []
 
 
 def test_fallback_is_notified_at_once_of_rejected_incidents(start):
@@ -205,14 +178,6 @@ def test_next_occurrence_is_escalated_too(start):
     assert harness.recorders["phone"].sent == [("a", "firing"), ("a", "resolved")] * 2
 
 
-def test_muted_incident_is_not_escalated(start):
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(gone()))
-    for _ in range(3):
-        harness.offer(incident(muted="silenced until noon"), after=60.0)
-
-    assert harness.sent("phone") == []
-
-
 def test_fallback_chain_is_followed_link_by_link(start):
     routes = {"a": Route(fallback="b"), "b": Route((), fallback="c"), "c": PHONE}
     harness = start(routes, a=failing(outage()), b=failing(outage()))
@@ -239,32 +204,11 @@ def test_fallback_loop_ends(start, loop):
     assert all(recorder.sent == [("a", "firing")] for recorder in harness.recorders.values())
 
 
-def test_shutdown_escalates_everything_at_once(start):
-    """The driver does not live for another 60 seconds."""
-    harness = start({"pager": PAGER, "phone": PHONE}, pager=failing(outage()))
-    harness.offer(incident())
-    harness.dispatch.escalate_to_fallback()
-    harness.settle()
-
-    assert harness.sent("phone") == [("a", "firing")]
-
-
 def test_unknown_fallback_is_an_error():
     delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
 
     with pytest.raises(ValueError, match=r"'pager'.*'phnoe' \(receivers: pager\)"):
         Dispatch((delivery,))
-
-
-def test_stale_incidents_go_to_receivers_that_keep_state(start):
-    harness = start(
-        {"pager": Route(), "chat": Route()},
-        pager=Recorder(capabilities=ReceiverCapabilities(stale_after_seconds=0.0)),
-    )
-    harness.offer(stale())
-
-    assert harness.recorders["pager"].wait_for(1) == [("a", "resolved")]
-    assert harness.sent("chat") == []
 
 
 # -- successors -------------------------------------------------------------------------------
@@ -298,15 +242,6 @@ def test_entries_of_a_removed_receiver_are_dropped(start):
 
     assert Dispatch((delivery,), spool=spool).restore(entries) == ()
     assert spool.rows == {"pager": (), "chat": ()}
-
-
-def test_page_undelivered_to_a_removed_receiver_is_sent_to_the_others(start):
-    earlier = start({"pager": Route()}, pager=failing(outage()))
-    earlier.offer(incident())
-    successor = start({"chat": Route()})
-    successor.offer(*successor.dispatch.restore(entries_of(earlier)))
-
-    assert successor.sent("chat") == [("a", "firing")]
 
 
 # -- routes -----------------------------------------------------------------------------------

@@ -550,14 +550,6 @@ def test_trying_a_folder_leaves_nothing_behind(tmp_path, name):
     assert (tmp_path / "known").is_dir()
 
 
-def test_trying_a_folder_does_not_touch_a_running_drivers_spool(spool, folder):
-    written(spool(), pager=(entry(1),))
-    before = sorted(path.name for path in folder.iterdir())
-    try_folder(folder)
-
-    assert sorted(path.name for path in folder.iterdir()) == before
-
-
 def test_trying_a_folder_without_locks_fails_and_leaves_nothing(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))

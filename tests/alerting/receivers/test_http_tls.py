@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.ending import ended
-from support.http_double import HttpDouble, raw, reply
+from support.http_double import HttpDouble, raw
 from support.patience import PATIENCE_SECONDS
 from support.tls import Authority
 
@@ -39,11 +39,6 @@ def refusal(url, **options):
     with pytest.raises(DeliveryError) as caught:
         post(url, **options)
     return caught.value
-
-
-def test_configured_ca_is_trusted(authority):
-    with HttpDouble(reply(200, body=b"ok"), tls=authority.server()) as double:
-        assert post(double.url, ca_file=authority.ca_file) == b"ok"
 
 
 def test_unknown_ca_is_a_misconfiguration(authority):

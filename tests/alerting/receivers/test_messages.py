@@ -14,14 +14,11 @@ from support.slack_double import problems
 
 from querypulse.alerting.alert_text import (
     COMPLETED,
-    FIRST,
     IDLE,
-    LAST,
     alert_of,
     code_last,
     details,
     headline_of,
-    ordered,
     others,
     summary_of,
 )
@@ -61,10 +58,6 @@ def test_resolve_starts_with_the_outcome_and_states_the_duration():
     assert [text for text in resolves().values() if " after 4 min" not in text] == []
 
 
-def test_resolve_does_not_repeat_the_headline():
-    assert [title for title in CASES if triggers()[title] in resolves()[title]] == []
-
-
 def test_error_appears_once_in_a_message():
     failures = {
         title: shown
@@ -76,20 +69,6 @@ def test_error_appears_once_in_a_message():
     }
 
     assert failures == {}
-
-
-def test_ids_are_last():
-    names = list(details(CASES["A query failed in Python"]().alerts[0]))
-
-    assert names[:3] == ["python_line", "traceback", "next_steps"]
-    assert names[-2:] == ["query_id", "run_id"]
-
-
-def test_evidence_without_a_rank_is_placed_between_the_first_and_the_last():
-    assert list(ordered(dict.fromkeys(("run_id", "of_another_rule", "python_line"), ""))) == [
-        "python_line", "of_another_rule", "run_id",
-    ]  # fmt: skip
-    assert not set(FIRST) & set(LAST)
 
 
 def test_slack_and_pagerduty_accept_every_message():
@@ -114,18 +93,6 @@ def finding(summary: str, query: str = "billing") -> Finding:
     return Finding(
         "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", summary, {}
     )
-
-
-def test_headline_names_job_and_cause():
-    alert = alert_of(finding("billing failed: ValueError: no"), "orders", GUIDANCE, BEGAN)
-
-    assert summary_of(alert) == "[orders] billing failed: ValueError: no"
-
-
-def test_headline_is_short_for_a_long_error():
-    long = CASES["A query failed in Python"]().alerts[0]
-
-    assert len(long.annotations["summary"]) < 300
 
 
 def over(**notes: str):

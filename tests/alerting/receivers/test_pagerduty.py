@@ -126,13 +126,6 @@ def test_alerts_of_one_query_are_described_by_name(double):
     assert double.open == {"querypulse/etl;env=prod/bronze"}
 
 
-def test_whole_driver_is_shown_as_all_queries(double):
-    pagerduty(double).send(incident("*"), time.time())
-
-    assert double.events[0]["payload"]["component"] == "all queries"
-    assert double.events[0]["dedup_key"] == "querypulse/etl/*"
-
-
 def test_recovered_query_is_named(double):
     """The rest of the incident stays open."""
     pagerduty(double).send(holding(alert("a", ends_at=ENDED), alert("b")), time.time())
@@ -195,19 +188,6 @@ def test_rate_stays_below_pagerdutys_limit():
 
 
 # -- refusals -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("status", [400, 413])
-def test_rejected_event_is_retried_once_in_minimal_form(double, status):
-    """A decoration must not cost a page."""
-    double.script.append(reply(status))
-    pagerduty(double).send(incident(summary="x" * 2000), time.time())
-    (event,) = double.events
-
-    assert len(double.requests) == 2
-    assert set(event) == {"routing_key", "event_action", "dedup_key", "payload"}
-    assert "custom_details" not in event["payload"]
-    assert len(event["payload"]["summary"]) == 512
 
 
 @pytest.mark.parametrize(

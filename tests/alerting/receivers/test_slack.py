@@ -6,8 +6,7 @@ import time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.http_double import reply
-from support.receiver_incidents import ENDED, ONE, SEVERAL, STARTED, alert, holding, incident
+from support.receiver_incidents import ENDED, STARTED, alert, holding, incident
 from support.receivers import at
 from support.slack_double import SlackDouble, problems
 
@@ -58,15 +57,6 @@ def test_resolved_message_has_the_duration():
     assert sections(message)[1:] == ["```was: bronze failed```"]
 
 
-def test_queries_with_one_cause_share_one_line(double):
-    slack(double).send(SEVERAL, time.time())
-    (message,) = double.messages
-
-    assert len(double.requests) == 1
-    assert message["text"].endswith("5 queries failed: ConcurrentAppendException (bronze, silver, gold, alerts, audit)")  # fmt: skip
-    assert sections(message)[1:] == ["<https://x/StreamingQueryFailed.md|Runbook>"]
-
-
 def test_queries_with_different_reasons_are_listed():
     reported = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
 
@@ -79,12 +69,6 @@ def test_query_whose_name_is_part_of_another_is_listed():
 
     assert message["text"].endswith("and 1 more)")
     assert any(text.startswith("`orders`: ") for text in sections(message))
-
-
-def test_headline_names_recovered_queries():
-    message = slack_message(holding(alert("a", ends_at=ENDED), alert("b")))
-
-    assert message["text"].endswith("(a, b); recovered: a")
 
 
 def test_many_queries_are_cut_to_fit_one_message():
@@ -141,11 +125,3 @@ def test_query_text_cannot_mention_the_channel_or_end_a_code_block():
     assert evidence.count("```") == 2
     assert "<@U1>" not in evidence
     assert escape("<a|b>&`") == "&lt;a|b&gt;&amp;'"
-
-
-@pytest.mark.parametrize("status", [400, 413])
-def test_refused_message_is_retried_once_as_plain_text(double, status):
-    double.script.append(reply(status, body=b"invalid_blocks"))
-    slack(double).send(ONE, time.time())
-
-    assert double.messages == [{"text": ":rotating_light: critical: bronze failed"}]

@@ -9,10 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.http_double import HttpDouble, reply
 from support.receiver_incidents import (
-    ENDED,
     ENDED_ONE,
-    ONE,
-    SEVERAL,
     STARTED,
     alert,
     holding,
@@ -21,7 +18,6 @@ from support.receiver_incidents import (
 from support.receivers import at
 
 from querypulse.alerting.receivers.teams import minimal_message, teams_message
-from querypulse.core.text import to_json
 
 MAX_BYTES = 28 * 1024
 ELEMENTS = {"RichTextBlock"}
@@ -97,21 +93,10 @@ def test_resolve_says_how_long_it_lasted_and_has_no_buttons(server):
     assert buttons(message) == {}
 
 
-def test_group_with_one_cause_is_one_line():
-    assert texts(teams_message(SEVERAL))[0].startswith("critical: [etl] 5 queries failed: ")
-    assert len(texts(teams_message(SEVERAL))) == 2
-
-
 def test_group_lists_queries_with_reasons_of_their_own():
     reported = holding(alert("a", reason="A: no"), alert("b", reason="B: no"))
 
     assert texts(teams_message(reported))[1:3] == ["a: A: no", "b: B: no"]
-
-
-def test_recovered_queries_of_a_group_are_not_listed():
-    reported = holding(alert("a", ends_at=ENDED), alert("b", reason="B: no"), alert("c"))
-
-    assert not any(text.startswith("a: ") for text in texts(teams_message(reported)))
 
 
 def test_large_group_is_cut():
@@ -137,15 +122,3 @@ def test_message_stays_below_the_largest_size(server, text):
 
     assert len(server.requests[-1].body) <= MAX_BYTES
     assert problems(message) == []
-
-
-def test_refused_card_is_sent_again_with_its_headline_only():
-    with HttpDouble(reply(400), otherwise=reply(202)) as server:
-        message = send(server, ONE)
-
-        assert len(server.requests) == 2
-        assert texts(message) == ["critical: bronze failed"]
-
-
-def test_lone_surrogates_prevent_no_card():
-    assert b"?" in to_json(teams_message(incident(summary="\udcff")))
