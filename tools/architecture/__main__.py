@@ -40,18 +40,11 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1230, 11),
-    "listener": (9360, 40),
-<<<<<<< HEAD
+    "listener": (9382, 40),
     "exporter": (2575, 9),
     "alerting": (8883, 48),
     "settings": (1950, 9),
     "sidecar": (2460, 8),
-=======
-    "exporter": (2590, 9),
-    "alerting": (8883, 48),
-    "settings": (1990, 9),
-    "sidecar": (2570, 9),
->>>>>>> 92019b44 (An outbox row says why it is done in one place; HTTP options are tried in one context)
     "watch": (1800, 7),
     "replay": (1150, 7),
     "launch": (510, 7),

@@ -27,7 +27,7 @@ ROWS = [
      [HEALTHY, (10, A, STALLS), (20000, A, "idle")], 21000, ["11 + a Stalled", "14411 ^ a Stalled", "20030 - a"]),
     (("it is slow, lags, falls behind or drops late rows (a warning)", CHAT, "at the second evaluation", EVERY_4_H, "after 30 s of health"),
      [HEALTHY, (10, A, LATE), (20, A, f"{LATE}+{DECAYS}"), (20000, A, "commits")], 21000,
-     ["11 + a/warning StreamingRowsDropped", "14411 ^ a/warning StreamingRowsDropped+StreamingQueryFallingBehind", "20030 - a/warning"]),
+     ["11 + a/warning StreamingRowsDropped", "14411 ^ a/warning StreamingRowsDropped+FallingBehind", "20030 - a/warning"]),
     (("a warning becomes critical, or a critical alert joins it", ON_CALL, "when it does", EVERY_4_H, "the warning at once, the rest after 30 s of health"),
      [HEALTHY, (10, A, SLOW), (20, A, f"{SLOW}+{STALLS}"), (60, A, "commits")], 300, ["11 + a/warning StreamingBatchSlow", "21 + a Stalled+StreamingBatchSlow", "21 - a/warning", "90 - a"]),
     (("only warnings are left of it", CHAT, "when the last critical alert ends", EVERY_4_H, "the critical incident at once, the rest after 30 s of health"),
