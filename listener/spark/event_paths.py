@@ -206,7 +206,6 @@ class ProxyPath(EventPath):
             return self._health
         self._checked_at = now
         registered, put_back = self._put_back()
-        self._release_idle()
         self._health = ListenerHealth(
             registered, self._health.reregistrations + put_back, self._dropped_events()
         )
@@ -240,12 +239,6 @@ class ProxyPath(EventPath):
             manager.addListener(self.java_listener)
             log.warning("querypulse: Spark dropped the listener; it is registered again")
         return bool(self._managers), len(lost)
-
-    def _release_idle(self) -> None:
-        """Release sessions without active queries, except the first, so that they can be freed."""
-        for key, manager in list(self._managers.items()):
-            if manager is not self._first and not len(manager.active()):
-                del self._managers[key]
 
     def _is_registered(self, manager: Any) -> bool:
         return any(listener.equals(self.java_listener) for listener in manager.listListeners())

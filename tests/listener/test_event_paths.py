@@ -91,18 +91,18 @@ def test_refused_queue_falls_back_to_a_python_proxy(driver, part, refused):
     assert spark.callback_servers == [spark.sparkContext._gateway]
 
 
+def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
+    monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
+
+    assert driver().open().name == "python_proxy"
+
+
 def test_bus_that_loses_our_listener_falls_back_to_a_python_proxy(driver):
     spark = driver()
     spark.bus.forgets = True
 
     assert spark.open().name == "python_proxy"
     assert spark.queue.closes == 1
-
-
-def test_package_without_java_sources_falls_back_to_a_python_proxy(driver, monkeypatch):
-    monkeypatch.setattr("querypulse.listener.spark.jvm.__package__", "querypulse.exporter")
-
-    assert driver().open().name == "python_proxy"
 
 
 def test_refused_queue_is_logged_with_its_reason(driver, caplog):
@@ -153,13 +153,6 @@ def test_manual_mode_adds_nothing_to_the_session(driver, name):
 
     assert (spark.manager.added, spark.callback_servers) == ([], [])
     assert path.java_listener is not None
-
-
-def test_manual_mode_uses_the_bus_before_pyspark_adds_the_listener(driver):
-    spark, path = opened(driver, "bus_queue", by_hand=True)
-
-    assert spark.bus.queues == [spark.queue]
-    assert path.java_listener is spark.queue.listener
 
 
 def test_manual_mode_finds_the_listener_at_the_first_check(driver):
@@ -234,14 +227,6 @@ def test_unreadable_drop_count_is_unknown_and_a_lost_jvm_is_raised(driver):
 # -- other sessions -----------------------------------------------------------------------------
 
 
-def test_bus_covers_other_sessions_without_a_listener_in_them(driver):
-    _, path = opened(driver, "bus_queue")
-    other = Manager()
-    path.cover(Execution(other))
-
-    assert other.added == []
-
-
 def registered(path, *managers):
     """How often each session lists our listener."""
     return [manager.listeners.count(path.java_listener) for manager in managers]
@@ -303,24 +288,6 @@ def test_listener_added_by_the_user_elsewhere_is_still_restored_in_the_first(dri
     assert registered(path, spark.manager, other) == [1, 1]
 
 
-def test_session_without_queries_is_released_and_covered_again_later(driver):
-    spark, path = opened(driver, "python_proxy")
-    other = Manager()
-    path.cover(Execution(other))
-    spark.manager.queries = 0
-    check(path)
-    other.queries = 0
-    check(path)
-    other.removeListener(path.java_listener)
-    assert check(path).reregistrations == 0
-    other.queries = 1
-    path.cover(Execution(other))
-    assert registered(path, other) == [1]
-
-    spark.manager.removeListener(path.java_listener)
-    assert check(path).reregistrations == 1, "the first session is kept without queries"
-
-
 def test_lost_jvm_does_not_count_as_a_removal(driver):
     spark, path = opened(driver, "python_proxy")
     check(path)
@@ -349,9 +316,6 @@ def test_queue_in_the_jvm_knows_the_other_processes(driver):
 
     assert path.ownership.covers("session-1")
     assert not path.ownership.covers("session-2")
-
-
-def test_python_listener_knows_no_other_process(driver):
     assert opened(driver, "python_proxy")[1].ownership == ALONE
 
 

@@ -1,12 +1,54 @@
-"""The cause of a failure is found in Spark's exception text, without its secrets."""
+"""The cause of a failure, and the line of user code that raised it, are found in Spark's text."""
 
 from __future__ import annotations
 
-import pytest
-from support.failures import delta_conflict, real_deaths
-from support.planted import PLANTED, in_lines, joined
+import json
 
-from querypulse.listener.failure import describe_failure, died_of_stopped_context
+import pytest
+from support.messages import IN_PYTHON
+from support.recorded import recorded
+from support.story import Story
+
+from querypulse.alerting.evaluate import Evaluation
+from querypulse.core.redaction import REDACTED, Redactor
+from querypulse.listener.failure import (
+    MAX_CHARACTERS,
+    describe_failure,
+    died_of_stopped_context,
+    raised_at,
+)
+from querypulse.settings.secrets import redacted
+
+HEAD = "org.apache.spark.api.python.PythonException: Traceback (most recent call last):\n"
+
+
+def real_deaths(spark):
+    names = {
+        json.loads(text)["runId"]: json.loads(text)["name"]
+        for _, text in recorded("started", "json", spark)
+    }
+    for _, text in recorded("terminated", "json", spark):
+        event = json.loads(text)
+        if event["exception"]:
+            yield names[event["runId"]], event["exception"], event["errorClassOnException"]
+
+
+def delta_conflict(table):
+    """The text from Spark 4.2 and Delta Lake 4.4 when a MERGE in ``foreachBatch`` loses."""
+    return (
+        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
+        "Traceback (most recent call last):\n"
+        '  File "/opt/pyspark/sql/utils.py", line 163, in call\n'
+        "    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)\n"
+        '  File "/job/alerts.py", line 28, in merge\n    batch.sparkSession.sql(MERGE)\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o136.sql.\n"
+        ": io.delta.exceptions.ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] "
+        f"Transaction conflict detected. a concurrent MERGE added data to table {table} committed "
+        "at version 7. The concurrent operation modified data that should have been read by this "
+        "operation. Please retry the operation. Refer to "
+        "https://docs.delta.io/latest/concurrency-control.html for more information.\n"
+        "\tat io.delta.exceptions.ConcurrentAppendException$.apply(DeltaConcurrentExceptions.scala:136)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -32,21 +74,6 @@ def test_real_failure_is_reported_by_its_innermost_cause(spark, error_class, pre
         assert "hunter2" not in failure.message
 
 
-def test_delta_conflict_in_a_java_call_of_foreach_batch_is_named():
-    text = (
-        "py4j.Py4JException: An exception was raised by the Python Proxy. Return Message: "
-        "Traceback (most recent call last):\n"
-        '  File "job.py", line 9, in merge\n    table.merge(df)\n'
-        "py4j.protocol.Py4JJavaError: An error occurred while calling o1.execute.\n"
-        ": io.delta.exceptions.ConcurrentAppendException: Files were added to the root.\n"
-        "\tat io.delta.X.y(X.scala:1)\n"
-    )
-
-    failure = describe_failure(text, "FOREACH_BATCH_USER_FUNCTION_ERROR")
-
-    assert failure.reason == "ConcurrentAppendException: Files were added to the root."
-
-
 @pytest.mark.parametrize(
     "table", ["spark_catalog.fleet.alert_resolution", "delta.`file:/tables/alert_resolution`"]
 )
@@ -56,6 +83,7 @@ def test_real_delta_conflict_names_condition_exception_and_table(table):
     assert failure.error_class == "DELTA_CONCURRENT_APPEND.WITHOUT_HINT"
     assert failure.exception == "ConcurrentAppendException"
     assert failure.table == table
+    assert failure.raised_at.line == "/job/alerts.py:28 in merge"
     assert failure.headline == f"ConcurrentAppendException on table {table}"
     assert failure.reason.startswith(
         "ConcurrentAppendException: [DELTA_CONCURRENT_APPEND.WITHOUT_HINT] Transaction conflict"
@@ -118,12 +146,6 @@ def test_python_error_wins_over_sparks_class_for_python_workers():
     assert failure.raised_at.line == "udf.py:3 in f"
 
 
-def test_sparks_own_class_wins_over_the_java_class():
-    assert describe_failure("a.b.C: text", "DELTA_CONCURRENT_APPEND").error_class == (
-        "DELTA_CONCURRENT_APPEND"
-    )
-
-
 def test_errors_of_a_stopped_context_are_recognised():
     texts = [
         "org.apache.spark.SparkException: Job 6 cancelled because SparkContext was shut down",
@@ -154,14 +176,109 @@ def test_other_failures_are_not_a_stopped_context():
     assert [text for text in texts if died_of_stopped_context(text)] == []
 
 
-def test_each_planted_secret_would_be_seen_in_its_line():
-    """Otherwise tests that plant whole lines would prove nothing about it."""
+# -- where it was raised ------------------------------------------------------------------------
 
-    def is_seen(planted, line):
-        texts = ("in-the-open" if one is planted else one.text for one in line)
-        failure = describe_failure(f"java.lang.IllegalStateException: {joined(texts)}")
-        return "in-the-open" in failure.message
 
-    lines = in_lines()
-    assert [one.kind for line in lines for one in line if not is_seen(one, line)] == []
-    assert sorted(one for line in lines for one in line) == sorted(PLANTED)
+def frame(path: str, line: int, function: str, code: str = "work()") -> str:
+    return f'  File "{path}", line {line}, in {function}\n    {code}\n'
+
+
+@pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
+@pytest.mark.parametrize("query", ["python_failure", "java_failure"])
+def test_real_foreach_batch_failure_has_its_line(spark, query):
+    """``java_failure`` fails in Spark's own code, below the user's line."""
+    exception = next(text for name, text, _ in real_deaths(spark) if name == query)
+    raised = raised_at(exception)
+
+    assert "record_events.py" in raised.line
+    assert raised.line.endswith((" in conflicting_merge", " in java_failure"))
+    assert "record_events.py" in raised.traceback
+    assert "pyspark" not in raised.traceback
+    assert "hunter2" not in raised.traceback
+
+
+@pytest.mark.parametrize("spark", ["3.5.9", "4.3.0"])
+def test_real_failure_without_python_has_no_line(spark):
+    exception = next(text for name, text, _ in real_deaths(spark) if name is None)
+
+    assert raised_at(exception).line == raised_at(exception).traceback == ""
+
+
+def test_innermost_line_of_user_code_is_reported():
+    raised = raised_at(IN_PYTHON)
+
+    assert raised.line == "/jobs/billing.py:17 in charge"
+    assert raised.traceback == (
+        'File "/jobs/billing.py", line 41, in write\n  charge(row)\n'
+        'File "/jobs/billing.py", line 17, in charge\n  raise ValueError("negative amount")'
+    )
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "/opt/spark/python/lib/pyspark.zip/pyspark/sql/utils.py",
+        "/opt/spark/python/lib/py4j-0.10.9.9-src.zip/py4j/protocol.py",
+        "/databricks/python/lib/python3.11/site-packages/requests/api.py",
+        "/usr/lib/python3.12/socket.py",
+        "/usr/lib/python3/dist-packages/yaml/__init__.py",
+    ],
+)
+def test_library_line_is_not_user_code(library):
+    text = HEAD + frame("/jobs/a.py", 3, "f") + frame(library, 9, "call") + "ValueError: no\n"
+
+    assert raised_at(text).line == "/jobs/a.py:3 in f"
+
+
+def test_failure_only_in_libraries_shows_their_last_lines():
+    text = HEAD + frame("/opt/pyspark.zip/pyspark/worker.py", 9, "call", "f()") + "ValueError: no"
+
+    assert raised_at(text).line == ""
+    assert raised_at(text).traceback.endswith("line 9, in call\n  f()")
+
+
+def test_last_of_chained_exceptions_is_reported():
+    text = (
+        HEAD + frame("/jobs/a.py", 3, "f") + "KeyError: 1\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n" + frame("/jobs/a.py", 8, "g") + "ValueError: no\n"
+    )
+
+    assert raised_at(text).line == "/jobs/a.py:8 in g"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "java.lang.RuntimeException: boom",
+        HEAD,
+        HEAD + "ValueError: no",
+        HEAD + '  File "no line", in f\n',
+        'File "/jobs/a.py", line 3, in f',
+    ],
+)
+def test_text_without_a_traceback_has_no_line(text):
+    assert raised_at(text).line == raised_at(text).traceback == ""
+
+
+def test_secret_in_a_code_line_is_redacted():
+    call = 'connect("jdbc:postgresql://db/x?user=etl&password=hunter2")'
+    known = frame("/jobs/a.py", 3, "f", call) + frame("/jobs/a.py", 9, "g", 'send("s3cr3t")')
+    story = Story().started(at=0).ended(at=1, exception=HEAD + known + "ValueError: no")
+    evaluated = redacted(Evaluation(story.evaluate(2).findings), Redactor(secrets=["s3cr3t"]).text)
+    evidence = evaluated.findings[0].evidence
+
+    assert evidence["python_line"] == "/jobs/a.py:9 in g"
+    assert REDACTED in evidence["traceback"]
+    assert "hunter2" not in str(evidence)
+    assert "s3cr3t" not in str(evidence)
+
+
+def test_long_traceback_is_bounded():
+    """In quadratic time, these two megabytes would take hours."""
+    deep = HEAD + frame("/jobs/a.py", 3, "f", "x" * 900) * 2000 + "RecursionError: too deep\n"
+    raised = raised_at(deep + "\tat java.lang.X\n" * 100)
+
+    assert len(raised.traceback) <= MAX_CHARACTERS
+    assert raised.line in {"", "/jobs/a.py:3 in f"}

@@ -11,14 +11,19 @@ from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
-from py4j.clientserver import ClientServer, JavaParameters, PythonParameters
-from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError, Py4JNetworkError
 from support.clock import Clock
 
 from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.spark import jvm
-from querypulse.listener.spark.jvm import NETWORK_ERRORS, ProbeOfLivingJvm, is_gone
+from querypulse.listener.spark.jvm import (
+    NETWORK_ERRORS,
+    ProbeOfLivingJvm,
+    UnsupportedSparkError,
+    is_before,
+    is_gone,
+    require_supported,
+)
 
 LOOPBACK = "127.0.0.1"
 
@@ -96,18 +101,6 @@ def test_other_connection_errors_prove_nothing(monkeypatch, error):
     assert not is_gone(gateway(1))
 
 
-@pytest.mark.parametrize("listening", [True, False])
-def test_pysparks_gateways_are_checked_at_their_port(listening):
-    """With and without PySpark's pinned threads; one not launched by PySpark has no ``proc``."""
-    with port(listening=listening) as number:
-        pinned = ClientServer(
-            JavaParameters(port=number), PythonParameters(port=0, eager_load=False)
-        )
-        plain = JavaGateway(gateway_parameters=GatewayParameters(port=number))
-
-        assert [is_gone(pinned), is_gone(plain)] == [not listening] * 2
-
-
 # -- reports of the probe -------------------------------------------------------------------------
 
 
@@ -168,27 +161,27 @@ def test_unresponsive_jvm_gives_no_report(lost):
         poll(lost("no answer"), gone=False)
 
 
-def test_jvm_that_ends_after_a_stop_by_the_application_is_stopped():
-    report = poll(Py4JNetworkError(), gone=True, context=Context.STOPPED_BY_APPLICATION)
-
-    assert report.context is Context.STOPPED_BY_APPLICATION
+STOPPED, TERMINATED = Context.STOPPED_BY_APPLICATION, Context.TERMINATED
 
 
-def test_jvm_that_ends_after_announcing_a_signal_is_terminated():
-    living = ProbeOfLivingJvm(
-        AnsweringProbe(Py4JNetworkError()), lambda: True, lambda: Context.RUNNING, lambda: True
-    )
-
-    assert living.poll(Clock(100.0)).context is Context.TERMINATED
-
-
-def test_jvm_that_ends_after_a_poll_saw_it_terminated_is_terminated():
-    probe = AnsweringProbe(ProbeReport(1.0, 2.0, runs=(), context=Context.TERMINATED))
-    living = ProbeOfLivingJvm(probe, lambda: True, lambda: Context.RUNNING)
+@pytest.mark.parametrize(
+    ("seen", "asked", "announced", "end"),
+    [
+        (Context.RUNNING, STOPPED, False, STOPPED),
+        (Context.RUNNING, Context.RUNNING, True, TERMINATED),
+        (TERMINATED, Context.RUNNING, False, TERMINATED),
+        (TERMINATED, STOPPED, True, STOPPED),
+        (Context.RUNNING, Context.RUNNING, False, Context.JVM_GONE),
+    ],
+    ids=["stopped", "a signal was announced", "a poll saw a signal", "both", "neither"],
+)
+def test_end_of_the_jvm_is_what_was_seen_of_it_before(seen, asked, announced, end):
+    probe = AnsweringProbe(ProbeReport(1.0, 2.0, runs=(), context=seen))
+    living = ProbeOfLivingJvm(probe, lambda: True, lambda: asked, lambda: announced)
     living.poll(Clock(100.0))
     probe.answer = Py4JNetworkError()
 
-    assert living.poll(Clock(100.0)).context is Context.TERMINATED
+    assert living.poll(Clock(100.0)).context is end
 
 
 @pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
@@ -198,3 +191,28 @@ def test_error_other_than_a_lost_connection_does_not_check_the_jvm(error):
 
     with pytest.raises(type(error), match=str(error)):
         ProbeOfLivingJvm(AnsweringProbe(error), unexpected, unexpected).poll(Clock())
+
+
+# -- versions -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["3.4.1", "3.4.1-amzn-2", "2.4.8", "3.0.0.dev0"])
+def test_older_spark_is_refused_in_one_sentence(version):
+    with pytest.raises(UnsupportedSparkError) as refused:
+        require_supported(version)
+
+    assert str(refused.value) == f"Spark {version} is too old: querypulse needs 3.5 or newer"
+
+
+def test_supported_or_unknown_version_is_accepted():
+    for version in ("3.5.0", "3.5.9-amzn-0", "4.0.0-preview1", "4.3.0", "10.1", "15.4.x-scala2.12"):
+        require_supported(version)
+    for unknown in ("next", ""):
+        require_supported(unknown)
+
+
+def test_only_a_known_version_is_before_4():
+    older = ["3.5.9", "3.5.0-amzn-1", "v3.5.1", "3"]
+    others = ["4.0.0", "v4.0.0", "10.1", "dbr-16.4", "dbr-3", "next", ""]
+
+    assert [version for version in older + others if is_before(4, version)] == older

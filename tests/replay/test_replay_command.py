@@ -102,24 +102,6 @@ def test_summary_goes_to_standard_error(replay, log):
     )
 
 
-def test_healthy_log_prints_only_the_summary(replay, tmp_path):
-    log = EventLog().started(at=1).commits(since=3, until=200_000, every=1000).write(tmp_path / "a")
-    code, output, errors = replay(log, "--set", "stall_floor_seconds=2000")
-
-    assert (code, output) == (0, "")
-    assert errors.startswith("1 application, 201 events over 2 d 7 h (2026-09-21 to 2026-09-2")
-
-
-def test_each_alert_names_its_application(replay, log):
-    EventLog("other").started(at=1).commit(batch=0, at=3).ended(exception=CONFLICT).write(
-        log.parent / "other"
-    )
-    _, output, errors = replay(log.parent, "--json")
-
-    assert [json.loads(line)["app"] for line in output.splitlines()] == ["etl"] * 4 + ["other"]
-    assert errors.startswith("2 applications, ")
-
-
 def test_unreadable_lines_are_counted_and_not_fatal(replay, log):
     log.write_bytes(b"hello\n" + log.read_bytes() + b"hello\n")
     code, output, errors = replay(log, "--json")
@@ -179,13 +161,6 @@ def test_invalid_set_option_gives_one_error_line(replay, log):
 
 
 # -- unreadable input -----------------------------------------------------------------------------
-
-
-def test_error_names_a_missing_path(replay, tmp_path):
-    code, output, errors = replay(tmp_path / "nowhere")
-
-    assert (code, output) == (UNREADABLE, "")
-    assert errors == f"querypulse: {tmp_path}/nowhere: no such file or folder\n"
 
 
 def test_error_names_a_file_that_is_not_a_log(replay, tmp_path):

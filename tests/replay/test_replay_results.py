@@ -39,14 +39,6 @@ def test_failure_is_reported_at_the_newest_time_in_the_log(tmp_path):
     assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
 
 
-def test_failure_is_reported_with_its_reason(tmp_path):
-    log = steady(until=21).ended(exception=CONFLICT)
-
-    (change,) = changes(log.write(tmp_path / "log"))
-    assert change.reason == "ConcurrentAppendException: Files were added"
-    assert (change.severity, change.app) == ("critical", "etl")
-
-
 def test_commit_of_the_next_run_resolves_a_failure(tmp_path):
     log = steady(until=21).ended(exception=CONFLICT).started(run=2, at=100)
     log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
@@ -92,15 +84,6 @@ def test_missing_input_is_reported_when_settings_expect_input(tmp_path):
 @pytest.mark.parametrize(("rows", "settings"), [(0, {}), (5, {"expected_input_seconds": 120})])
 def test_present_or_unexpected_input_raises_no_alert(tmp_path, rows, settings):
     assert reported(with_input(rows), tmp_path, **settings) == []
-
-
-def test_last_event_of_a_log_resolves_a_stall(tmp_path):
-    log = steady(until=101).commit(batch=50, at=725, seconds=620)
-
-    assert [change[:2] for change in reported(log, tmp_path)] == [
-        ("firing", "StreamingQueryStalled"),
-        ("resolved", "StreamingQueryStalled"),
-    ]
 
 
 def test_stall_is_reported_while_sibling_queries_continue(tmp_path):
@@ -163,17 +146,6 @@ def test_failure_after_a_long_silence_is_reported(tmp_path):
         ("StreamingQueryStalled", "a"),
         ("StreamingQueryFailed", "a"),
     ]
-
-
-def test_settings_change_what_a_replay_reports(tmp_path):
-    log = steady(until=21).commit(batch=10, at=61, seconds=39).commits(since=63, until=90, batch=11)
-
-    assert reported(log, tmp_path) == []
-    assert firing(reported(log, tmp_path, stall_floor_seconds=20)) == [
-        ("StreamingQueryStalled", "a")
-    ]
-    quiet = {"a*": {"ignore": True}}
-    assert reported(log, tmp_path, stall_floor_seconds=20, queries=quiet) == []
 
 
 # -- logs that raise none -----------------------------------------------------------------------
@@ -404,27 +376,6 @@ def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, fl
         )
     )
     assert the_same(play(story, wanted), play(story, wanted, every_tick=True))
-
-
-@pytest.mark.slow
-def test_skipping_a_long_silence_equals_evaluating_every_tick():
-    """Two queries stall at once after batches of different length; one of them recovers."""
-    wanted = policy(Settings(expected_queries=("c",), start_grace_seconds=3000.0))
-    story = [
-        ("a", "commit", 2.0),
-        ("b", "commit", 1.0),
-        ("a", "commit", 4_000.0),
-        ("b", "died", 1_000.0),
-    ]
-    reported = play(story, wanted)
-
-    assert the_same(reported, play(story, wanted, every_tick=True))
-    assert reported["StreamingQueryMissing", "c"] == [("firing", 3001.0)]
-    assert [status for status, _ in reported["StreamingQueryStalled", "a"]] == [
-        "firing",
-        "resolved",
-        "firing",
-    ]
 
 
 @pytest.mark.parametrize("others", [0, 1, 20])

@@ -45,16 +45,12 @@ class Manager:
     def __init__(self, *listeners: object) -> None:
         self.listeners = [JavaListener(), *listeners]
         self.added: list[object] = []
-        self.queries = 1
         self.forgets = False
         """Whether it accepts a listener and does not register it."""
         self.refusal: Exception | None = None
 
     def hashCode(self) -> int:
         return id(self)
-
-    def active(self) -> list[object]:
-        return [object()] * self.queries
 
     def listListeners(self) -> list[object]:
         return list(self.listeners)
@@ -163,9 +159,7 @@ class FakeBus:
 
 def python_jvm(wrapper: Callable[[Any], Any] = JavaListener) -> Any:
     """The parts of ``SparkContext._jvm`` that a Python listener needs."""
-    return SimpleNamespace(
-        **{_WRAPPER: wrapper},
-    )
+    return SimpleNamespace(**{_WRAPPER: wrapper})
 
 
 class FakeDriver:

@@ -12,11 +12,6 @@ def driver_options() -> str:
     return f"{_COMPILER} {_checkpoints()} {reading_options()}"
 
 
-def executor_options() -> str:
-    """The value of ``spark.executor.extraJavaOptions``, which may set no option of Spark."""
-    return f"{_COMPILER} {reading_options()}"
-
-
 # C2 and a concurrent collector cost more than they gain. Without C2, the JVM reserves 48 MB for
 # code; once that is full, it only interprets.
 _COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
