@@ -551,9 +551,14 @@ class Lifecycle:
     def _hand_over(
         self, subject: str, incident: OpenIncident, members: Sequence[Tracked], wall: float
     ) -> Incident:
-        """The end of an incident whose alerts go on in that of the other severity."""
+        """The end of an incident whose alerts go on in that of the other severity.
+
+        Nobody is notified of one in which everything recovers already: there, they have ended.
+        """
         successor = OF_WARNING if incident.is_critical else OF_CRITICAL
-        moved = [tracked.alert.ended(wall, superseded_by=successor) for tracked in members]
+        fires = any(tracked.is_firing for tracked in members)
+        notes = {"superseded_by": successor} if fires else {}
+        moved = [tracked.alert.ended(wall, **notes) for tracked in members]
         alerts = (*incident.ended, *moved) if incident.is_critical else (*moved, *incident.ended)
         return self._incident(subject, incident, alerts)
 

@@ -441,7 +441,8 @@ class Outbox:
         message = row.message(wall)
         if not self._capabilities.groups_itself or message.is_stale:
             return message
-        firing = [alert.labels for other in self.rows for alert in other.incident.firing]
+        shown = [row.incident for row in self.rows if not row.incident.muted]
+        firing = [alert.labels for incident in shown for alert in incident.firing]
         return replace(
             message,
             alerts=tuple(

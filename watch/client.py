@@ -9,18 +9,17 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from enum import Enum
+from http.client import HTTPConnection, HTTPException, IncompleteRead
 from typing import Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
-from urllib3 import HTTPConnectionPool
-from urllib3.exceptions import HTTPError, NewConnectionError
 
 from ..alerting.alert import CRITICAL, INCIDENT, Alert
 from ..alerting.finding import WHOLE_DRIVER
 from ..core.secret import Secret
-from ..core.socket_deadline import SocketDeadline, causes
+from ..core.socket_deadline import SocketDeadline
 from ..core.threads import Deadline
 from ..exporter.status import UNREADY
 
@@ -104,8 +103,6 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MAX_ANSWER_BYTES = 4 * 1024 * 1024
-CHUNK_BYTES = 1024 * 1024
-
 OURS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.EADDRNOTAVAIL})
 """Errors of this machine, not of the driver."""
 
@@ -130,14 +127,13 @@ class Client:
 
     def __init__(self, endpoint: Endpoint, access: Access) -> None:
         url = urlsplit(endpoint.url)
-        self._scheme = url.scheme
         self._host = url.hostname or ""
         self._port = url.port or (443 if url.scheme == "https" else 80)
         self._address = endpoint.address or self._host
-        self._access = access
-        self._context = access.context
-        if url.scheme == "https" and access.context is None:
-            self._context = ssl.create_default_context()
+        self._token = access.token
+        self._context = None
+        if url.scheme == "https":
+            self._context = access.context or ssl.create_default_context()
         self._wire = SocketDeadline()
 
     def cut(self) -> None:
@@ -155,72 +151,57 @@ class Client:
 
         """
         self._wire.deadline = time.monotonic() + seconds
+        connection = HTTPConnection(self._host, self._port)
         try:
-            with self._pool() as pool:
-                response = pool.urlopen(
-                    "GET",
-                    path,
-                    headers=self._headers(),
-                    redirect=False,
-                    retries=False,
-                    preload_content=False,
-                    decode_content=False,
-                )
-                body = b""
-                while len(body) < MAX_ANSWER_BYTES and (chunk := response.read(CHUNK_BYTES)):
-                    body += chunk
-                return response.status, body
-        except (HTTPError, OSError) as error:
+            connection.sock = self._wire.connect(self._address, self._port)
+            if self._context is not None:
+                connection.sock = self._wire.secure(connection.sock, self._context, self._host)
+            connection.request("GET", path, headers=self._headers())
+            response = connection.getresponse()
+            body = response.read(MAX_ANSWER_BYTES)
+            if response.length and len(body) < MAX_ANSWER_BYTES:
+                raise IncompleteRead(body, response.length)
+        except (HTTPException, OSError) as error:
             if self._wire.is_cut:
                 raise NoAnswer(Said.BROKEN, "the watcher itself cut the connection") from None
-            if any(isinstance(cause, NewConnectionError) for cause in causes(error)):
-                raise self._unconnected(causes(error)[-1], seconds) from None
-            raise _unanswered(causes(error)[-1], path) from None
+            if connection.sock is None:
+                raise self._unconnected(error, seconds) from None
+            raise _unanswered(error, path) from None
+        finally:
+            connection.close()
+        return response.status, body
 
-    def _pool(self) -> HTTPConnectionPool:
-        pool = self._wire.pools()[self._scheme]
-        if self._scheme == "http":
-            return pool(self._address, self._port)
-        return pool(
-            self._address, self._port, ssl_context=self._context, server_hostname=self._host
-        )
+    def _unconnected(self, error: Exception, seconds: float) -> NoAnswer:
+        where = f"{self._address} port {self._port}"
+        if isinstance(error, ConnectionRefusedError):
+            return NoAnswer(Said.REFUSED, f"{where} refused the connection")
+        if isinstance(error, ConnectionError):
+            return NoAnswer(Said.BROKEN, f"{where}: {_words(error)}")
+        if isinstance(error, socket.gaierror):
+            detail = f"{self._host} cannot be resolved: {_words(error)}"
+            return NoAnswer(Said.UNREACHABLE, detail)
+        if isinstance(error, TimeoutError):
+            detail = f"{where} did not accept the connection in {seconds:.0f} s"
+            return NoAnswer(Said.UNREACHABLE, detail)
+        if isinstance(error, OSError) and error.errno in OURS:
+            raise error
+        return NoAnswer(Said.UNREACHABLE, f"{where}: {_words(error)}")
 
     def _headers(self) -> dict[str, str]:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        headers = {
-            "Host": f"{host}:{self._port}",
-            "Connection": "close",
-            "User-Agent": "querypulse",
-        }
-        if self._access.token is not None:
-            token = self._access.token.known.encode("latin-1", "replace").decode("latin-1")
+        headers = {"Connection": "close", "User-Agent": "querypulse"}
+        if self._token is not None:
+            token = self._token.known.encode("latin-1", "replace").decode("latin-1")
             headers["Authorization"] = f"Bearer {token}"
         return headers
 
-    def _unconnected(self, cause: BaseException, seconds: float) -> NoAnswer:
-        where = f"{self._address} port {self._port}"
-        if isinstance(cause, ConnectionRefusedError):
-            return NoAnswer(Said.REFUSED, f"{where} refused the connection")
-        if isinstance(cause, ConnectionError):
-            return NoAnswer(Said.BROKEN, f"{where}: {_words(cause)}")
-        if isinstance(cause, socket.gaierror):
-            detail = f"{self._host} cannot be resolved: {_words(cause)}"
-            return NoAnswer(Said.UNREACHABLE, detail)
-        if isinstance(cause, TimeoutError):
-            detail = f"{where} did not accept the connection in {seconds:.0f} s"
-            return NoAnswer(Said.UNREACHABLE, detail)
-        if isinstance(cause, OSError) and cause.errno in OURS:
-            raise cause
-        return NoAnswer(Said.UNREACHABLE, f"{where}: {_words(cause)}")
 
-
-def _unanswered(cause: BaseException, path: str) -> NoAnswer:
-    if isinstance(cause, ssl.SSLCertVerificationError):
-        detail = f"its certificate was not accepted: {cause.verify_message}"
+def _unanswered(error: Exception, path: str) -> NoAnswer:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        detail = f"its certificate was not accepted: {error.verify_message}"
         return NoAnswer(Said.BARRED, detail)
-    if isinstance(cause, TimeoutError):
+    if isinstance(error, TimeoutError):
         return NoAnswer(Said.SILENT, f"it accepted the connection and did not answer GET {path}")
-    return NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(cause)}")
+    return NoAnswer(Said.BROKEN, f"GET {path} broke off: {_words(error)}")
 
 
 def _words(error: BaseException) -> str:

@@ -186,5 +186,7 @@ SEEDS = (
     Seed(75043928, "a lag that shows before its stuck batch commits", LATE),
     Seed(500404, "a driver whose restored group has two members left, under watch", LATE),
     Seed(600179, "a second unnamed query that fails, at Alertmanager", LATE),
+    Seed(189747610, "a warning that only recovers, at Alertmanager", Terms()),
+    Seed(189747644, "an application that ends just after it has explained a stop", Terms()),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )

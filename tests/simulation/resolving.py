@@ -240,7 +240,9 @@ class Resolving(Property):
             if name == driver_down.NAME and is_down and not later and not by_other:
                 text = f"{one.key} ended, and driver {driver.name} is down"
                 self._early.append((receiver, closed, Violation("P3", text)))
-            if name == driver_down.NAME or not driver.attached or driver in self._forgetful:
+            # The process before has ended what it could as it ended itself.
+            is_before = not driver.attached or closed.at < driver.born_at
+            if name == driver_down.NAME or is_before or driver in self._forgetful:
                 continue
             if self._stage.silences.covered(query.spec, name, closed.at - LAPSE_SECONDS, closed.at):
                 # A silenced alert is not repeated, and expires at Alertmanager.

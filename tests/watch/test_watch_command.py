@@ -14,9 +14,11 @@ from support.http_double import HttpDouble, reply
 from support.patience import PATIENCE_SECONDS, until
 from support.watching import ServedDriver, serving
 
+from querypulse.alerting.alert import Silence
 from querypulse.alerting.receivers.webhook import WebhookSettings
 from querypulse.commands import cli
 from querypulse.settings.settings import Settings
+from querypulse.settings.silencing import add_silence
 from querypulse.watch.targets import receiver_hosts
 
 COULD_NOT_BEGIN = 2
@@ -163,14 +165,12 @@ def test_the_next_watcher_restores_open_alerts_from_the_spool(run, pages, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_silence_suppresses_the_page(run, pages, config):
+def test_a_silence_suppresses_the_page(run, pages, tmp_path):
     """What is not silenced is sent before the watcher ends."""
-    content = (
-        f'webhook_url = "{pages.url}"\n'
-        '[[silences]]\nqueries = "*"\nalertname = "StreamingDriverDown"\nuntil = 2100-01-01T00:00:00Z\n'
-    )
-    path = config(content)["QUERYPULSE_CONFIG"]
-    with ServedDriver() as driver, run(driver.url, config=path) as watcher:
+    file = tmp_path / "silences"
+    add_silence(file, Silence("*", time.time() + 3600.0, "StreamingDriverDown", app="etl"), 0.0)
+    settings = {"webhook_url": pages.url, "silence_file": str(file)}
+    with ServedDriver() as driver, run(driver.url, **settings) as watcher:
         watcher.wait_for("etl is up")
         driver.signal(signal.SIGKILL)
         watcher.wait_for("StreamingDriverDown: [etl] driver")

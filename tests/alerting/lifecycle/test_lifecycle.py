@@ -104,6 +104,22 @@ def test_unreported_alert_takes_the_newest_severity():
     assert harness.incidents[0].severity == "warning"
 
 
+def test_warning_that_only_recovers_ends_with_the_critical_incident():
+    """Nobody is notified of what is left; at Alertmanager, its alert must not stay open."""
+    story = [
+        HEALTHY,
+        (10, "a", "StreamingQueryStopped"),
+        (20, "a", "StreamingBatchSlow+commits"),
+        (45, "a", "commits"),
+    ]
+    harness = LifecycleHarness().play(story, 100)
+    end = harness.ended[0]
+
+    assert harness.reported == ["11 + a Stopped", "50 - a"]
+    assert {alert.name for alert in end.alerts} == {"StreamingQueryStopped", "StreamingBatchSlow"}
+    assert not any("superseded_by" in alert.annotations for alert in end.alerts)
+
+
 def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
     """The new incident has its own key, because a trigger on an open key would notify nobody."""
     harness = LifecycleHarness().play([HEALTHY, (10, "a", "StreamingBatchSlow")], 20)
