@@ -491,10 +491,16 @@ class Lifecycle:
 
         What joins an open critical incident notifies nobody at PagerDuty.
         """
-        incident = self._incidents.get(WHOLE_DRIVER)
-        if incident is None or any(other.subject == WHOLE_DRIVER for other in alike):
+        whole = [other for other in self._tracked.values() if other.subject == WHOLE_DRIVER]
+        if any(other in whole for other in alike):
             return True
-        return not incident.is_critical and any(other.alert.is_critical for other in alike)
+        incident = self._incidents.get(WHOLE_DRIVER)
+        if incident is None and not whole:
+            return True
+        # What has just opened, such as another group, is not in the incident yet.
+        is_critical = any(other.alert.is_critical for other in whole)
+        is_critical |= incident is not None and incident.is_critical
+        return not is_critical and any(other.alert.is_critical for other in alike)
 
     def _present(self, shown: Mapping[Identity, Alert], update: Round) -> Iterator[Incident]:
         """Each incident as it is now; one that has ended is shown once more, with its end."""

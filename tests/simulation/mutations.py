@@ -21,11 +21,10 @@ from querypulse.alerting import (
     recovery,
     restarts,
     retries,
-    silences,
     spool,
     stuck_batch,
 )
-from querypulse.alerting.alert import CRITICAL, Alert
+from querypulse.alerting.alert import CRITICAL, Alert, Silence
 from querypulse.alerting.finding import Severity
 from querypulse.alerting.lifecycle import Lifecycle, OpenedTimes, Tracked
 from querypulse.alerting.outbox import Outbox
@@ -126,7 +125,7 @@ def _plans(mutation: Mutation) -> Iterator[Plan]:
 
 
 _gather = incidents.gather
-_covers = silences.Silence.covers
+_covers = Silence.covers
 _why_muted, _fold_log = lifecycle.why_muted, fold.fold_log
 _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
@@ -247,7 +246,7 @@ def _raises(_self: Any, _stage: Any, error: Exception) -> None:
     raise error
 
 
-def _of_any_app(self: silences.Silence, alert: Any, wall: float) -> bool:
+def _of_any_app(self: Silence, alert: Any, wall: float) -> bool:
     return _covers(replace(self, app="*"), alert, wall)
 
 
@@ -347,7 +346,7 @@ OF_NOTIFYING = (
     Mutation("a silenced alert of the whole driver suppresses others", "P4",
              Lifecycle, "_suppressor", _unsilenced_suppressor, plan=plan_of("a silenced stall of the whole driver suppresses that a query has stopped")),
     Mutation("a silence covers the alerts of every app", "P1|P4",
-             silences.Silence, "covers", _of_any_app, only("die")),
+             Silence, "covers", _of_any_app, only("die")),
     Mutation("the end of the application explains no end of a query", "P2",
              Context, "explains_ends", property(lambda _: False), plan=plan_of("the application stops its SparkContext, which takes longer than the grace")),
     Mutation("events that Spark dropped before the attach count", "P2",

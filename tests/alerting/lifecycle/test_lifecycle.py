@@ -236,6 +236,18 @@ def test_three_failures_with_three_causes_are_three_incidents():
     ]
 
 
+def test_two_groups_at_the_same_time_are_not_one_incident():
+    harness = LifecycleHarness()
+    harness.causes = dict.fromkeys("abc", "OutOfMemoryError") | dict.fromkeys("def", "ValueError")
+
+    assert harness.play(failing(10, "abcdef"), 100).reported == [
+        "10 + * Failed(a,b,c)",
+        "10 + d Failed",
+        "10 + e Failed",
+        "10 + f Failed",
+    ]
+
+
 def test_failure_that_is_gone_before_its_group_could_form_is_reported():
     story = [*failing(10, "a"), *failing(11, "b"), (15, "b", "starts"), (400, "b", "commits")]
 
