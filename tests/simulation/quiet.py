@@ -340,8 +340,9 @@ class Quiet(Property):
             ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
             return max(query.fed_at, self.driver_of(query).born_at, *ends)
         if name == query_stopped.NAME and query.spec.name is None:
-            # Nothing shows which run follows a run without a name: each stop is a new problem.
-            return sum(run.ended_at <= one.at for run in query.runs)
+            # Nothing shows which run follows a run without a name: each stop is a new problem. An
+            # idle run does not notice that its SparkContext has stopped.
+            return len(began) + sum(run.ended_at <= one.at for run in query.runs)
         return began[-1] if began else -1
 
     def _may_repeat(
