@@ -25,8 +25,6 @@ from .tracker import Key, TargetTracker, WatchedDriver
 MAX_UNHEALTHY = 10
 ADDRESS = "address"
 """The annotation with the address at which the driver was polled."""
-DRIVERS = "drivers"
-"""The annotation that names all drivers that refuse the watcher."""
 HOW = {
     Said.STUCK: "is stuck: its server answers, but its worker does not advance",
     Said.SILENT: "is frozen: it accepts connections and does not answer",
@@ -103,51 +101,15 @@ def blind_finding(refusals: dict[str, str]) -> Finding:
         state=QueryState.RUNNING,
         reason=reason,
         summary=f"querypulse watch cannot see: {reason}",
-        evidence={DRIVERS: ", ".join(names)},
+        evidence={"drivers": ", ".join(names)},
     )
-
-
-# -- refusals ---------------------------------------------------------------------------------
-
-
-AFTER_SECONDS = 15.0
-"""During a token rotation, driver and watcher may differ briefly without an alert."""
-BEFORE = "refused the previous watcher"
-
-
-class Refusals:
-    """The drivers that refuse the watcher for a while, ``open`` by address: the answer of each.
-
-    A driver that goes down stays one of them: then its answer is unknown.
-    """
-
-    def __init__(self) -> None:
-        self.open: dict[str, str] = {}
-        self._since: dict[str, float] = {}
-
-    def update(self, tracker: TargetTracker, now: float) -> None:
-        """Apply the newest polls."""
-        states = {endpoint.shown: state for endpoint, state in tracker.endpoint_states.items()}
-        refusing = {
-            name: state.poll.detail
-            for name, state in states.items()
-            if state.poll is not None and state.poll.said is Said.BARRED
-        }
-        self._since = {name: self._since.get(name, now) for name in refusing}
-        if tracker.is_listed:
-            self.open = {
-                name: answer
-                for name, answer in self.open.items()
-                if name in states and not states[name].is_readable
-            }
-        for name, since in self._since.items():
-            if now - since >= AFTER_SECONDS:
-                self.open[name] = refusing[name]
 
 
 # -- incidents --------------------------------------------------------------------------------
 
 
+REFUSED_SECONDS = 15.0
+"""During a token rotation, driver and watcher may differ briefly without an alert."""
 APP = "querypulse-watch"
 """Label ``app`` of alerts about the watcher itself, and the name of its spool."""
 FORGET_SECONDS = 24 * 3600.0
@@ -227,17 +189,12 @@ class DriverAlerts:
         self._known: set[str] = set()
         """The keys that have been open, or were resolved for an earlier watcher."""
         self._statuses: dict[Key, str] = {}
-        self._refusals = Refusals()
 
     def restore(self, incidents: Iterable[Incident], now: float) -> None:
         """Continue what an earlier watcher left open; each resolves with a healthy driver."""
         for incident in incidents:
-            if incident.is_over:
-                continue
-            self._begin(incident, now)
-            if incident.labels["app"] == APP:
-                names = incident.alerts[0].annotations.get(DRIVERS, "").split(", ")
-                self._refusals.open.update(dict.fromkeys(filter(None, names), BEFORE))
+            if not incident.is_over:
+                self._begin(incident, now)
 
     def update(
         self, now: float, wall: float, muted: Callable[[Alert], str] = lambda _: ""
@@ -247,7 +204,6 @@ class DriverAlerts:
         Stale ones may have been left open by an earlier watcher. ``muted`` returns why an alert is
         silenced now.
         """
-        self._refusals.update(self.tracker, now)
         over = self._end(now, wall)
         self._renew()
         names = self.tracker.names()
@@ -284,11 +240,22 @@ class DriverAlerts:
         alert = alert_of(finding, name, self._guidance, wall - (now - since))
         return _incident(replace(alert, labels={**alert.labels, **driver.labels}), driver.labels)
 
+    def _refusals(self, now: float) -> dict[str, str]:
+        """The drivers that refuse the watcher for a while: the answer of each."""
+        return {
+            endpoint.shown: state.poll.detail
+            for endpoint, state in self.tracker.endpoint_states.items()
+            if state.poll is not None
+            and state.refused_since is not None
+            and now - state.refused_since >= REFUSED_SECONDS
+        }
+
     def _follow_refusals(self, now: float, wall: float) -> None:
         """Open the incident about the watcher itself, or bring its text up to date."""
-        if not self._refusals.open:
+        refusals = self._refusals(now)
+        if not refusals:
             return
-        alert = alert_of(blind_finding(self._refusals.open), APP, self._guidance, wall)
+        alert = alert_of(blind_finding(refusals), APP, self._guidance, wall)
         incident = _incident(alert, {})
         entry = self._open.get(incident.key)
         if entry is None:
@@ -310,7 +277,9 @@ class DriverAlerts:
     def _outcome(self, entry: _Open, now: float) -> str:
         """How an incident has ended; empty while it is open."""
         if entry.incident.labels["app"] == APP:
-            return "" if self._refusals.open else READABLE
+            # An earlier watcher's stays open until this one may have been refused for long enough.
+            is_new = now - entry.since < 2 * REFUSED_SECONDS
+            return "" if is_new or self._refusals(now) else READABLE
         drivers = self._drivers_of(entry)
         if any(driver.is_stopped for driver in drivers):
             return STOPPED

@@ -28,6 +28,8 @@ class EndpointState(msgspec.Struct):
     """When its driver announced its end; None again once a driver is seen there."""
     beat: float | None = None
     beat_since: float = 0.0
+    refused_since: float | None = None
+    """Since when its driver refuses the watcher."""
 
     def take(self, poll: Poll) -> Poll:
         """Store a poll and return it; ``STUCK`` if the heartbeat does not advance."""
@@ -37,6 +39,10 @@ class EndpointState(msgspec.Struct):
         if poll.said is Said.HEALTHY and stuck >= HEARTBEAT_SECONDS:
             detail = f"its worker's heartbeat has not advanced for {stuck:.0f} s"
             poll = replace(poll, said=Said.STUCK, detail=detail)
+        if poll.said is not Said.BARRED:
+            self.refused_since = None
+        elif self.refused_since is None:
+            self.refused_since = poll.at
         if poll.said is Said.HEALTHY:
             self.closed_at = None
             self.app = poll.app or self.app
@@ -52,13 +58,6 @@ class EndpointState(msgspec.Struct):
     def is_down(self) -> bool:
         """Whether no driver answers there, although none has announced its end."""
         return self.poll is not None and self.closed_at is None and not self.poll.is_up
-
-    @property
-    def is_readable(self) -> bool:
-        """Whether the newest poll was accepted, or the driver has announced its end."""
-        if self.poll is None or self.poll.said is Said.BARRED:
-            return False
-        return self.poll.said is Said.HEALTHY or self.closed_at is not None
 
 
 class WatchedDriver(msgspec.Struct):

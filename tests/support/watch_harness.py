@@ -12,19 +12,13 @@ from querypulse.watch.tracker import TargetTracker
 WALL = 1_700_000_000.0
 """Unix seconds when the clock shows 0."""
 BEAT = 1_600_000_000.0
+DAY = 24 * 3600.0
 A = Endpoint("http://a:9719")
 B = Endpoint("http://b:9719")
 HERE = Endpoint("http://127.0.0.1:9719", loopback=True)
+NAME = Endpoint("http://drivers:9719")
+"""A DNS name without an address."""
 BAD = (Said.REFUSED, Said.SILENT, Said.STUCK, Said.BROKEN, Said.REPLACED)
-
-
-def driver_alerts(tracker: TargetTracker, resolve_after: float = 0.0) -> DriverAlerts:
-    return DriverAlerts(
-        tracker,
-        resolve_after_seconds=resolve_after,
-        repeat_interval_seconds=3600.0,
-        guidance=Guidance("https://runbooks.example/{alertname}.md"),
-    )
 
 
 def pod(number: int) -> Endpoint:
@@ -32,19 +26,69 @@ def pod(number: int) -> Endpoint:
     return Endpoint("http://drivers:9719", f"10.0.0.{number}")
 
 
+ENDPOINTS = {
+    "A": A,
+    "B": B,
+    "HERE": HERE,
+    "NAME": NAME,
+    "ONE": pod(1),
+    "TWO": pod(2),
+    "THREE": pod(3),
+}
+
+
 class WatchHarness:
     """``reported`` is what is open after the newest poll; an evaluation follows every poll."""
 
-    def __init__(
-        self, *endpoints: Endpoint, gone_after=15.0, interval=5.0, resolve_after=0.0
-    ) -> None:
+    def __init__(self, *endpoints: Endpoint, gone_after=15.0, resolve_after=0.0) -> None:
         self.now = 1000.0
         self.muted = ""
-        self.tracker = TargetTracker(gone_after, interval)
-        self.evaluate = driver_alerts(self.tracker, resolve_after)
-        self.tracker.listed(endpoints or (A,))
-        self.all: list[tuple[Incident, ...]] = []
+        self.tracker = TargetTracker(gone_after, 5.0)
+        self.evaluate = DriverAlerts(
+            self.tracker,
+            resolve_after_seconds=resolve_after,
+            repeat_interval_seconds=3600.0,
+            guidance=Guidance("https://runbooks.example/{alertname}.md"),
+        )
+        if endpoints != (None,):
+            self.tracker.listed(endpoints or (A,))
+        self.all: list[tuple[Incident, ...]] = [()]
         self.news: list[str] = []
+
+    def play(self, story: str) -> WatchHarness:
+        """Play a story, such as ``healthy, B refused 17 app=other + proved, stopped, list B``.
+
+        An answer comes once a second for as many seconds, at A or at a named endpoint; what is
+        joined by ``+`` alternates. Other steps: ``stopped``, ``terminated`` (notices), ``proved``
+        (the network works), ``list`` with endpoints, ``wait`` with seconds.
+        """
+        for part in filter(None, map(str.strip, story.split(","))):
+            steps = [step.split() for step in part.split("+")]
+            times = max(int(words[-1]) if words[-1].isdigit() else 1 for words in steps)
+            if steps[0][0] == "wait":
+                self.update(float(times))
+                continue
+            for _ in range(times):
+                for words in steps:
+                    self._do(*words)
+        return self
+
+    def _do(self, *words: str) -> None:
+        endpoint = ENDPOINTS.get(words[0])
+        what, *more = words[endpoint is not None :]
+        endpoint = endpoint or A
+        if what in ("stopped", "terminated"):
+            self.stopped(endpoint, notice=Notice(what))
+        elif what == "proved":
+            self.proved()
+        elif what == "list":
+            self.listed(*(ENDPOINTS[name] for name in more))
+        else:
+            fields = dict(pair.split("=") for pair in more if "=" in pair)
+            times = {name: float(fields.pop(name)) for name in ("after", "took") if name in fields}
+            if "holds" in more:
+                fields["holds_key"] = True
+            self.poll(endpoint, Said(what), **times, **fields)
 
     def poll(
         self, endpoint=A, said=Said.HEALTHY, *, app="etl", after=1.0, took=0.0, **fields

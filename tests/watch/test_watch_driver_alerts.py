@@ -1,430 +1,365 @@
-"""Which drivers the watcher reports as down, on a fake clock."""
+"""Which drivers the watcher reports as down, on a fake clock.
+
+Drivers are identified by URL and app: another app at a URL, or another URL, is another driver. Under a
+DNS name they are identified by their app, at any address.
+"""
 
 from __future__ import annotations
 
 import pytest
 from msgspec.structs import replace
-from support.watch_harness import BAD, BEAT, HERE, WALL, A, B, WatchHarness, left_open, pod
+from support.watch_harness import (
+    BAD,
+    BEAT,
+    DAY,
+    ENDPOINTS,
+    WALL,
+    A,
+    B,
+    WatchHarness,
+    left_open,
+    pod,
+)
 
 from querypulse.exporter.pages import Notice
 from querypulse.watch.client import Said
 
 
-def proven(watch_harness, said, seconds, endpoint=A):
-    """Polls with one answer while another host proves the network."""
-    for _ in range(round(seconds)):
-        watch_harness.proved().poll(endpoint, said)
-    return watch_harness
+def harness_of(places: str = "A", **terms: float) -> WatchHarness:
+    """A watcher of these endpoints."""
+    return WatchHarness(*(ENDPOINTS[place] for place in places.split()), **terms)
 
 
-def terminated():
-    """A driver that a signal has ended."""
-    return WatchHarness().polls(Said.HEALTHY, 10).stopped(notice=Notice.TERMINATED)
+def by_name(rows):
+    return pytest.mark.parametrize("row", [row[1:] for row in rows], ids=[row[0] for row in rows])
 
 
 # -- reported drivers -------------------------------------------------------------------------
 
+REPORTED = [
+    *((f"{said.value}, after the grace", "A", f"healthy, {said.value} 16", ["etl"]) for said in BAD),
+    ("never seen, after four times the grace", "A", "refused 61", ["a:9719"]),
+    ("never healthy", "A", "stuck 62", ["a:9719"]),
+    ("no app name", "A", "healthy app=, refused 17", ["a:9719"]),
+    ("refused the watcher, and dies", "A", "barred 600, refused 16", ["a:9719"]),
+    ("fails in different ways", "A",
+     "healthy, broken after=3.5, refused after=3.5, silent after=3.5, refused after=3.5, stuck after=3.5, refused after=3.5", ["etl"]),
+    ("no answer, and the network works", "A", "healthy, proved + unreachable 17", ["etl"]),
+    ("no answer, and another driver answers", "A B", "healthy, B healthy app=other + unreachable took=3 7", ["etl"]),
+    ("no answer, and another driver refuses", "A B", "healthy, B refused + unreachable took=3 6", ["etl"]),
+    ("no answer on this machine", "HERE", "HERE healthy, HERE unreachable 17", ["etl"]),
+    ("refuses after an outage of the own network", "A", "healthy, unreachable 300, proved, refused 16", ["etl"]),
+    ("never returns after a signal", "A", "healthy 10, terminated, refused 310", ["etl"]),
+    ("down after a graceful shutdown and a new start", "A", "healthy, stopped, refused 60, healthy, refused 17", ["etl"]),
+    ("down after a signal and a new start", "A", "healthy 10, terminated, refused 60, healthy 10, refused 17", ["etl"]),
+    ("each driver separately", "A B", "healthy app=one, B healthy app=two, refused + B refused 10", ["one", "two"]),
+    ("another app has its place", "A", "healthy, refused 5, healthy app=other 12", ["etl"]),
+    ("another app stays in its place", "A", "healthy, refused 17, healthy app=other 600", ["etl"]),
+    ("another app shuts down in its place", "A", "healthy, refused 5, healthy app=other 5, stopped, refused 17", ["etl"]),
+    *((f"another app answers once, then it is {said}", "A", f"healthy, refused, healthy app=other, {said} 14", ["etl"])
+      for said in ("refused", "silent", "barred")),
+    ("another app is killed, too", "A", "healthy, refused 17, healthy app=other 10, refused 17", ["etl", "other"]),
+    ("a day without a replacement", "A", "healthy, refused 17, wait 172800, refused 2", ["etl"]),
+    ("one app at two URLs", "A B", "healthy, B healthy, refused + B refused 17", ["etl@a:9719", "etl@b:9719"]),
+    ("seen at a second URL while it is down", "A B", "healthy, refused 17, B healthy", ["etl"]),
+    ("a graceful shutdown at one of two URLs", "A B", "healthy, B healthy, stopped, refused + B refused 17", ["etl"]),
+    ("a killed pod without a replacement", "ONE", "ONE healthy, list NAME, ONE refused 17", ["etl"]),
+    ("a pod whose address left DNS", "ONE TWO", "ONE healthy, TWO healthy app=other, list TWO, ONE refused 17", ["etl"]),
+    ("the last pod of an app", "ONE TWO", "ONE healthy, TWO healthy, ONE refused + TWO refused 17", ["etl"]),
+    ("the new pod, after the old one shut down", "ONE TWO", "ONE healthy, TWO healthy, ONE stopped, ONE refused + TWO refused 17", ["etl"]),
+    ("one of two apps under a name", "ONE TWO", "ONE healthy app=one, TWO healthy app=two, ONE refused + TWO healthy app=two 17", ["one"]),
+    ("a name that is never resolved", "NAME", "proved + NAME unreachable 62", ["drivers:9719"]),
+    ("a pod whose app is known late", "ONE", "ONE healthy app= 30, ONE healthy, ONE refused 17", ["etl"]),
+]  # fmt: skip
 
-def test_a_driver_that_was_seen_is_reported_after_the_grace():
-    reported = {}
-    for said in BAD:
-        watch_harness = WatchHarness().poll().polls(said, 15)
-        reported[said] = (watch_harness.reported, watch_harness.poll(said=said).reported)
-    assert reported == dict.fromkeys(BAD, ([], ["etl"]))
 
-
-def test_a_driver_never_seen_is_reported_after_four_times_the_grace():
-    watch_harness = WatchHarness().polls(Said.REFUSED, 60)
-    assert watch_harness.reported == []
-    assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
-    assert "never answered" in watch_harness.page["summary"]
-
-
-def test_a_driver_that_only_rejected_the_watcher_is_reported_when_it_dies():
-    watch_harness = WatchHarness().polls(Said.BARRED, 600).polls(Said.REFUSED, 15)
-    assert watch_harness.reported == []
-    assert watch_harness.poll(said=Said.REFUSED).reported == ["a:9719"]
-    assert "was killed" in watch_harness.page["summary"]
-    assert watch_harness.page["last_seen"] == "never by this watcher"
-
-
-def test_an_answer_of_another_driver_proves_the_network():
-    watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
-    for _ in range(6):
-        watch_harness.poll(B, app="other").poll(A, Said.UNREACHABLE, took=3.0)
-    assert watch_harness.reported == ["etl"]
-
-
-def test_a_refusal_of_another_driver_proves_the_network():
-    watch_harness = WatchHarness(A, B).poll(A)
-    for _ in range(6):
-        watch_harness.poll(B, Said.REFUSED).poll(A, Said.UNREACHABLE, took=3.0)
-    assert watch_harness.reported == ["etl"]
+@by_name(REPORTED)
+def test_a_driver_that_is_down_is_reported(row):
+    places, story, names = row
+    assert harness_of(places).play(story).reported == names
 
 
 def test_a_stuck_heartbeat_is_reported_while_the_server_answers():
-    watch_harness = WatchHarness().poll(heartbeat=BEAT)
-    watch_harness.polls(Said.HEALTHY, 19, heartbeat=BEAT)
-    assert watch_harness.reported == []
-    assert watch_harness.polls(Said.HEALTHY, 2, heartbeat=BEAT).reported == ["etl"]
-    assert "heartbeat has not advanced" in watch_harness.page["connection"]
+    harness = WatchHarness().poll(heartbeat=BEAT).polls(Said.HEALTHY, 19, heartbeat=BEAT)
+    assert harness.reported == []
+    assert harness.polls(Said.HEALTHY, 2, heartbeat=BEAT).reported == ["etl"]
+    assert "heartbeat has not advanced" in harness.page["connection"]
 
 
-def test_a_driver_that_fails_in_different_ways_is_reported():
-    watch_harness = WatchHarness().poll()
-    for said in (Said.BROKEN, Said.REFUSED, Said.SILENT, Said.REFUSED, Said.STUCK, Said.REFUSED):
-        watch_harness.poll(said=said, after=3.5)
-    assert watch_harness.reported == ["etl"]
-
-
-def test_each_driver_is_reported_separately():
-    watch_harness = WatchHarness(A, B).poll(A, app="one").poll(B, app="two")
-    for _ in range(10):
-        watch_harness.poll(A, Said.REFUSED).poll(B, Said.REFUSED)
-    assert watch_harness.reported == ["one", "two"]
-
-
-REPORTED = {
-    "never healthy": (lambda: WatchHarness().polls(Said.STUCK, 62), "a:9719"),
-    "no app name": (lambda: WatchHarness().poll(app="").polls(Said.REFUSED, 17), "a:9719"),
-    "no answer, and the network works": (
-        lambda: proven(WatchHarness().poll(), Said.UNREACHABLE, 17), "etl",
-    ),
-    "no answer on this machine": (
-        lambda: WatchHarness(HERE).poll(HERE).polls(Said.UNREACHABLE, 17, HERE), "etl",
-    ),
-    "down after a graceful shutdown and a new start": (
-        lambda: WatchHarness().poll().stopped().polls(Said.REFUSED, 60).poll().polls(Said.REFUSED, 17),
-        "etl",
-    ),
-    "down after a signal and a new start": (
-        lambda: terminated().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17),
-        "etl",
-    ),
-    "two slow failures within a short grace": (
-        lambda: WatchHarness(gone_after=1.0).poll().polls(Said.SILENT, 2, took=3.0), "etl",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("what", REPORTED)
-def test_a_driver_that_is_down_is_reported(what):
-    history, name = REPORTED[what]
-    assert history().reported == [name]
+def test_two_slow_failures_are_enough_within_a_short_grace():
+    harness = WatchHarness(gone_after=1.0).play("healthy, silent took=3")
+    assert harness.reported == []
+    assert harness.play("silent took=3").reported == ["etl"]
 
 
 # -- drivers that are not reported ------------------------------------------------------------
 
-NOT_REPORTED = {
-    "healthy": lambda: WatchHarness().polls(Said.HEALTHY, 600, every=5.0),
-    "no heartbeat": lambda: WatchHarness().polls(Said.HEALTHY, 600, heartbeat=None),
-    "a slow start": lambda: WatchHarness().polls(Said.REFUSED, 60).polls(Said.HEALTHY, 60),
-    "a slow start, then refuses": lambda: (
-        WatchHarness().polls(Said.REFUSED, 60).polls(Said.BARRED, 600)
-    ),
-    "a pod that refuses": lambda: WatchHarness(pod(1)).polls(Said.BARRED, 600, pod(1)),
-    "one slow failure within a short grace": lambda: (
-        WatchHarness(gone_after=1.0).poll().poll(said=Said.SILENT, took=3.0)
-    ),
-    "a poll that the watcher slowed": lambda: (
-        WatchHarness()
-        .poll()
-        .poll(said=Said.SILENT)
-        .poll(said=Said.SILENT, took=3600.0)
-        .poll(said=Said.SILENT)
-    ),
-    "a network proof from before the outage": lambda: (
-        WatchHarness(gone_after=1.0).poll().proved().polls(Said.UNREACHABLE, 9)
-    ),
-    "no longer watched": lambda: (
-        WatchHarness(A, B).poll(A).poll(B, app="other").listed(B).polls(Said.REFUSED, 60, A)
-    ),
-    "a shutdown notice after a failed poll": lambda: (
-        WatchHarness().poll().poll(said=Said.STUCK).stopped(after=1.0).polls(Said.REFUSED, 600)
-    ),
-    "back within five minutes of a signal": lambda: (
-        terminated().polls(Said.REFUSED, 200).polls(Said.HEALTHY, 60)
-    ),
-}
+FINE = [
+    ("healthy", "A", "healthy after=5 120"),
+    *((f"{said.value}, within the grace, again and again", "A", f"healthy, {said.value} 15, " * 5) for said in BAD),
+    *((f"{said.value} after a graceful shutdown", "A", f"healthy, stopped, {said.value} 600") for said in BAD),
+    ("never seen, within four times the grace", "A", "refused 60, healthy 60"),
+    ("a slow start, then it refuses the watcher", "A", "refused 60, barred 600"),
+    ("a pod that refuses", "ONE", "ONE barred 600"),
+    ("a poll that the watcher slowed", "A", "healthy, silent 2, silent took=3600, silent"),
+    ("a pause of the watcher", "A", "healthy, silent, silent after=3600, healthy"),
+    ("no answer, and nothing else answers", "A B", "healthy, B healthy app=other, unreachable + B unreachable 300"),
+    ("no answer, and only this machine answers", "A HERE", "healthy, HERE healthy app=local + unreachable 30"),
+    ("a network proof from before the outage", "A", "healthy, proved, unreachable 5"),
+    ("refuses shortly after an outage of the own network", "A", "healthy, unreachable 300, proved, refused 15"),
+    ("refuses shortly after an outage that nothing else has ended", "A", "healthy, unreachable 300, refused 15"),
+    ("no longer watched", "A B", "healthy, B healthy app=other, list B, refused 60"),
+    ("a shutdown notice after a failed poll", "A", "healthy, stuck, stopped, refused 600"),
+    ("back within five minutes of a signal", "A", "healthy 10, terminated, refused 200, healthy 60"),
+    ("no app name once", "A", "healthy, healthy app= 600"),
+    ("shut down, and another app in its place", "A", "healthy, stopped, healthy app=other 600"),
+    ("a pod replaced in time", "ONE", "ONE healthy, ONE refused 10, list TWO, TWO healthy, ONE refused 60, TWO healthy 60"),
+    ("one of two pods of an app", "ONE TWO", "ONE healthy, TWO healthy, ONE refused + TWO healthy 60"),
+    ("a rolling update", "ONE", "ONE healthy, list ONE TWO, TWO healthy, ONE stopped, list TWO, ONE refused + TWO healthy 60"),
+    ("a shutdown notice of the last pod", "ONE TWO", "ONE healthy, TWO healthy, ONE refused 5, TWO stopped, ONE refused 60"),
+    ("shut down and removed from DNS", "ONE", "ONE healthy, ONE stopped, list TWO, TWO healthy app=other"),
+    ("an address that never answered and left DNS", "ONE TWO", "ONE healthy, TWO refused 100, list ONE"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("what", NOT_REPORTED)
-def test_a_driver_that_may_be_fine_is_not_reported(what):
-    assert NOT_REPORTED[what]().ever_reported == set()
+@by_name(FINE)
+def test_a_driver_that_may_be_fine_is_not_reported(row):
+    places, story = row
+    assert harness_of(places).play(story).ever_reported == set()
 
 
-def test_a_driver_that_returns_in_time_is_not_reported():
-    reported = {}
-    for said in BAD:
-        watch_harness = WatchHarness().poll()
-        for _ in range(20):
-            watch_harness.polls(said, 15).poll()
-        reported[said] = watch_harness.ever_reported
-    assert reported == {said: set() for said in BAD}
-
-
-def test_a_rejection_resolves_the_alert_of_a_driver_that_never_answered():
-    watch_harness = WatchHarness().polls(Said.REFUSED, 62)
-    assert watch_harness.reported == ["a:9719"]
-    assert watch_harness.poll(said=Said.BARRED).ended == ["a:9719"]
-
-
-def test_an_unreachable_driver_is_not_reported_while_nothing_else_answers():
-    watch_harness = WatchHarness(A, B).poll(A).poll(B, app="other")
-    for _ in range(300):
-        watch_harness.poll(A, Said.UNREACHABLE).poll(B, Said.UNREACHABLE)
-    assert watch_harness.ever_reported == set()
-    assert any("own network" in line for line in watch_harness.news)
-
-
-def test_the_grace_restarts_after_an_outage_of_the_own_network():
-    watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300).proved(1.0)
-    watch_harness.polls(Said.REFUSED, 15)
-    assert watch_harness.ever_reported == set()
-    assert watch_harness.poll(said=Said.REFUSED).reported == ["etl"]
-
-
-def test_the_grace_restarts_for_a_driver_that_refuses_after_an_outage():
-    watch_harness = WatchHarness().poll().polls(Said.UNREACHABLE, 300)
-    assert watch_harness.polls(Said.REFUSED, 15).reported == []
-
-
-def test_a_local_driver_does_not_prove_the_network():
-    watch_harness = WatchHarness(A, HERE).poll(A).poll(HERE, app="local")
-    for _ in range(30):
-        watch_harness.poll(HERE, app="local").poll(A, Said.UNREACHABLE)
-    assert watch_harness.ever_reported == set()
-
-
-def test_a_pause_of_the_watcher_is_not_blamed_on_the_driver():
-    watch_harness = WatchHarness().poll().poll(said=Said.SILENT)
-    assert watch_harness.poll(said=Said.SILENT, after=3600.0).reported == []
-    assert watch_harness.poll().ever_reported == set()
+@pytest.mark.parametrize(
+    "story",
+    [
+        "healthy, " + "healthy app=other 7, refused 7, healthy, " * 20,
+        "healthy, terminated, healthy app=other 200, healthy 60",
+    ],
+)
+def test_an_app_that_returns_after_another_one_is_not_reported(story):
+    assert "etl" not in WatchHarness().play(story).ever_reported
 
 
 def test_a_slow_heartbeat_counts_as_up():
-    watch_harness = WatchHarness()
+    harness = WatchHarness()
     for beat in range(60):
-        watch_harness.polls(Said.HEALTHY, 4, heartbeat=BEAT + beat)
-    assert watch_harness.ever_reported == set()
-
-
-# -- graceful shutdown ------------------------------------------------------------------------
-
-
-def test_a_driver_that_shut_down_gracefully_is_not_expected():
-    reported = {
-        said: WatchHarness().poll().stopped().polls(said, 600).ever_reported for said in BAD
-    }
-    assert reported == {said: set() for said in BAD}
+        harness.polls(Said.HEALTHY, 4, heartbeat=BEAT + beat)
+    assert harness.polls(Said.HEALTHY, 60, heartbeat=None).ever_reported == set()
 
 
 def test_a_poll_begun_before_the_shutdown_notice_does_not_make_the_driver_expected():
-    watch_harness = WatchHarness().poll()
-    watch_harness.stopped(after=1.0)
-    watch_harness.now -= 0.5
-    watch_harness.poll(after=0.0)
-    watch_harness.now += 1.0
-    assert watch_harness.polls(Said.REFUSED, 600).ever_reported == set()
-
-
-def test_a_graceful_shutdown_resolves_the_open_alert():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).poll().stopped()
-    assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
+    harness = WatchHarness().poll().stopped(after=1.0)
+    harness.now -= 0.5
+    harness.poll(after=0.0)
+    harness.now += 1.0
+    assert harness.polls(Said.REFUSED, 600).ever_reported == set()
 
 
 # -- resolving --------------------------------------------------------------------------------
 
+DOWN = "healthy, refused 17, "
+BACK = [
+    ("it answers", "A", DOWN, "healthy"),
+    ("it answers after another app", "A", DOWN + "healthy app=other 600", "healthy"),
+    ("a graceful shutdown", "A", DOWN + "healthy 5", "stopped"),
+    ("a pod at another address", "ONE", "ONE healthy, ONE refused 17, list TWO", "TWO healthy"),
+    ("it is no longer watched", "A B", DOWN, "list B"),
+]  # fmt: skip
 
-def test_a_returned_driver_resolves_its_alert_once():
-    watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17).poll()
-    assert (watch_harness.reported, watch_harness.ended) == ([], ["etl"])
-    assert watch_harness.poll().ended == []
+
+@by_name(BACK)
+def test_an_alert_ends_once_when_its_driver_is_back(row):
+    places, down, back = row
+    harness = harness_of(places, resolve_after=0.0 if back != "stopped" else 30.0).play(down)
+    assert harness.reported == ["etl"]
+    assert (harness.play(back).ended, harness.reported) == (["etl"], [])
+    assert harness.update().ended == []
+
+
+@pytest.mark.parametrize(
+    ("places", "down", "back", "name"),
+    [
+        ("A", "refused 62", "barred", "a:9719"),
+        ("NAME", "proved + NAME unreachable 62, list ONE", "ONE healthy", "drivers:9719"),
+        ("A B", "healthy, B healthy, refused 17", "healthy", "etl@a:9719"),
+    ],
+)
+def test_an_alert_ends_under_the_name_that_it_has(places, down, back, name):
+    harness = harness_of(places).play(down)
+    assert harness.reported == [name]
+    assert harness.play(back).ended == [name]
+
+
+OPEN = [
+    ("healthy for less than resolve_after", "healthy 30"),
+    ("the own network is down", "unreachable 600"),
+    ("it says that it is down itself", "healthy holds 600"),
+]
+
+
+@by_name(OPEN)
+def test_an_alert_stays_open(row):
+    harness = WatchHarness(resolve_after=30.0).play(DOWN).play(*row)
+    assert (harness.reported, harness.ended) == (["etl"], [])
 
 
 def test_the_alert_resolves_after_resolve_after_seconds_of_health():
-    watch_harness = (
-        WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17).polls(Said.HEALTHY, 30)
-    )
-    assert watch_harness.reported == ["etl"]
-    assert watch_harness.poll().ended == ["etl"]
-
-
-def test_a_driver_that_crashes_repeatedly_is_one_page():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    for _ in range(10):
-        watch_harness.polls(Said.HEALTHY, 20).polls(Said.REFUSED, 20)
-        assert watch_harness.reported == ["etl"]
-    sent = [one for incidents in watch_harness.all for one in incidents if not one.is_stale]
-    assert {(one.starts_at, one.revision) for one in sent} == {(sent[0].starts_at, 0)}
+    assert WatchHarness(resolve_after=30.0).play(DOWN + "healthy 31").ended == ["etl"]
 
 
 def test_an_alert_that_its_driver_has_resolved_resolves_at_once():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    assert watch_harness.polls(Said.HEALTHY, 40, holds_key=True).reported == ["etl"]
-
-    assert (watch_harness.poll().ended, watch_harness.reported) == (["etl"], [])
-    assert watch_harness.polls(Said.REFUSED, 17).reported == ["etl"]
+    harness = WatchHarness(resolve_after=30.0).play(DOWN + "healthy holds 40, healthy")
+    assert (harness.ended, harness.reported) == (["etl"], [])
+    assert harness.play("refused 17").reported == ["etl"]
 
 
 @pytest.mark.parametrize("unread", [Said.HEALTHY, Said.BARRED])
 def test_a_status_page_that_cannot_be_read_resolves_nothing(unread):
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
+    harness = WatchHarness(resolve_after=30.0).play(DOWN)
     for _ in range(3):
-        watch_harness.polls(Said.HEALTHY, 40, holds_key=True)
-        watch_harness.poll(said=unread, holds_key=None)
-    assert watch_harness.reported == ["etl"]
-    assert watch_harness.ended == []
+        harness.play("healthy holds 40").poll(said=unread, holds_key=None)
+    assert (harness.reported, harness.ended) == (["etl"], [])
 
 
-def test_a_driver_that_is_paused_repeatedly_is_sent_again_once():
-    watch_harness = WatchHarness(resolve_after=30.0).poll()
-    for _ in range(6):
-        watch_harness.polls(Said.SILENT, 20).polls(Said.HEALTHY, 3)
-
-    assert watch_harness.open[0].revision == 1
-
-
-def test_an_alert_is_sent_again_although_the_pause_ended_with_a_broken_connection():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
-    watch_harness.poll(said=Said.BROKEN).polls(Said.HEALTHY, 2).polls(Said.REFUSED, 17)
-
-    assert watch_harness.open[0].revision == 1
-
-
-def test_an_alert_is_not_sent_again_when_a_new_process_is_gone_soon():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.SILENT, 30)
-    watch_harness.poll(said=Said.REFUSED).polls(Said.HEALTHY, 10).polls(Said.REFUSED, 17)
-
-    assert watch_harness.open[0].revision == 0
+SENT_AGAIN = [
+    ("crashes repeatedly", DOWN + "healthy 20, refused 20, " * 10, 0),
+    ("paused repeatedly", "healthy, " + "silent 20, healthy 3, " * 6, 1),
+    (
+        "the pause ended with a broken connection",
+        "healthy, silent 30, broken, healthy 2, refused 17",
+        1,
+    ),
+    ("gone just after a pause", "healthy, silent 30, healthy 2, refused 17", 1),
+    ("gone just after it was stuck", "healthy, stuck 30, healthy 2, refused 17", 1),
+    ("back from a pause", "healthy, silent 30, healthy 2", 0),
+    ("a new process is gone soon", "healthy, silent 30, refused, healthy 10, refused 17", 0),
+    ("its JVM had ended", DOWN + "healthy holds 40, refused 600", 0),
+    ("healthy for almost long enough", DOWN + "healthy 25", 0),
+    ("gone after almost long enough", DOWN + "healthy 25, refused 617", 1),
+]
 
 
-@pytest.mark.parametrize("said", [Said.SILENT, Said.STUCK])
-def test_an_alert_of_a_paused_driver_is_sent_again_when_it_is_gone_just_after_the_pause(said):
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(said, 30).polls(Said.HEALTHY, 2)
-    assert watch_harness.reported == ["etl"]
-    assert watch_harness.open[0].revision == 0
-
-    watch_harness.polls(Said.REFUSED, 17)
-    assert watch_harness.open[0].revision == 1
+@by_name(SENT_AGAIN)
+def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_once_it_is_gone_again(row):
+    story, revision = row
+    harness = WatchHarness(resolve_after=30.0).play(story)
+    assert [incident.revision for incident in harness.open] == [revision]
+    assert not any(incident.is_over for incident in harness.all[-1])
 
 
-def test_an_alert_is_not_sent_again_when_a_driver_without_a_jvm_is_gone():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    watch_harness.polls(Said.HEALTHY, 40, holds_key=True).polls(Said.REFUSED, 600)
-
-    assert watch_harness.open[0].revision == 0
-
-
-def test_an_alert_stays_open_while_its_driver_reports_that_it_is_down():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    assert watch_harness.polls(Said.HEALTHY, 600, holds_key=True).reported == ["etl"]
-    assert watch_harness.ended == []
-
-
-def test_an_alert_that_its_driver_may_have_resolved_is_sent_again_when_the_driver_is_gone_again():
-    watch_harness = WatchHarness(resolve_after=30.0).poll().polls(Said.REFUSED, 17)
-    watch_harness.polls(Said.HEALTHY, 25)
-    assert watch_harness.open[0].revision == 0
-
-    watch_harness.polls(Said.REFUSED, 17)
-    assert watch_harness.open[0].revision == 1
-    assert watch_harness.polls(Said.REFUSED, 600).open[0].revision == 1
-    assert watch_harness.ended == []
+@pytest.mark.parametrize(
+    ("places", "story", "name"),
+    [("A", "healthy, refused 17, healthy app=renamed", "etl"), ("ONE TWO", "ONE healthy, TWO healthy app=renamed, list TWO, ONE refused 17", "etl")],
+    ids=["replaced at its URL", "not seen in DNS"],
+)  # fmt: skip
+def test_a_driver_without_a_place_is_forgotten_after_a_day(places, story, name):
+    harness = harness_of(places).play(story)
+    assert harness.reported == [name]
+    assert harness.update(DAY + 1).ended == [name]
+    assert harness.update().reported == []
 
 
-def test_an_unreachable_network_resolves_nothing():
-    assert WatchHarness().poll().polls(Said.REFUSED, 17).polls(Said.UNREACHABLE, 600).reported == [
-        "etl"
-    ]
+def test_successive_apps_at_a_url_are_forgotten():
+    harness = WatchHarness()
+    for number in range(50):
+        harness.poll(app=f"night-{number}").stopped()
+    assert len(harness.tracker.drivers) == 1
+    assert harness.ever_reported == set()
+
+
+POLLED = [
+    ("its driver is expected", "ONE TWO", "ONE healthy, TWO healthy app=other, list TWO", {"ONE", "TWO"}),
+    ("its driver has moved", "ONE", "ONE healthy, list TWO, TWO healthy", {"TWO"}),
+    ("its driver has shut down", "ONE", "ONE healthy, ONE stopped, list TWO", {"TWO"}),
+    ("it never answered", "ONE TWO", "ONE healthy, TWO refused 100, list ONE", {"ONE"}),
+    ("DNS fails", "ONE", "ONE healthy, list NAME", {"ONE", "NAME"}),
+]  # fmt: skip
+
+
+@by_name(POLLED)
+def test_an_address_that_left_dns_is_polled_only_while_its_driver_is_expected(row):
+    places, story, polled = row
+    endpoints = harness_of(places).play(story).tracker.endpoint_states.keys()
+    assert endpoints == {ENDPOINTS[name] for name in polled}
 
 
 # -- the page ---------------------------------------------------------------------------------
 
 
 def test_the_page_has_the_last_known_state():
-    watch_harness = WatchHarness().poll(unhealthy={"silver": "stalled"}).polls(Said.REFUSED, 17)
-    assert watch_harness.page["reason"] == (
+    page = WatchHarness().poll(unhealthy={"silver": "stalled"}).play("refused 17").page
+    assert page["reason"] == (
         "driver was killed or has crashed: nothing listens at its address (refused)"
     )
-    assert watch_harness.page["unhealthy_before"] == "silver: stalled"
-    assert watch_harness.page["last_seen"].endswith("16 s ago")
-    assert watch_harness.page["last_heartbeat"].endswith("by the driver's clock")
-    assert watch_harness.page["address"] == "http://a:9719"
-    assert watch_harness.page["runbook_url"] == "https://runbooks.example/StreamingDriverDown.md"
+    assert page["unhealthy_before"] == "silver: stalled"
+    assert page["last_seen"].endswith("16 s ago")
+    assert page["last_heartbeat"].endswith("by the driver's clock")
+    assert page["address"] == "http://a:9719"
+    assert page["runbook_url"] == "https://runbooks.example/StreamingDriverDown.md"
+
+
+REASONS = [
+    ("never seen", "refused 62", "never answered"),
+    ("it refused the watcher", "barred 600, refused 17", "was killed"),
+    ("another app", "healthy, healthy app=other 17", "another driver is at its address (other answers there now)"),
+    ("a signal", "healthy, terminated, refused 310", "was terminated by a signal and has not come back"),
+]  # fmt: skip
+
+
+@by_name(REASONS)
+def test_the_page_says_what_happened(row):
+    story, reason = row
+    assert reason in WatchHarness().play(story).page["reason"]
 
 
 def test_the_alert_covers_the_whole_driver_from_the_first_bad_poll_on():
-    watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
-    (alert,) = watch_harness.open[0].alerts
+    (incident,) = WatchHarness().poll(labels={"env": "prod"}).play("refused 16").open
+    (alert,) = incident.alerts
+    assert incident.key == "querypulse/etl;env=prod/*"
+    assert incident.labels == {"app": "etl", "query": "*", "env": "prod"}
     assert alert.labels == {
-        "alertname": "StreamingDriverDown", "app": "etl", "query": "*", "severity": "critical",
+        "alertname": "StreamingDriverDown", "severity": "critical", **incident.labels,
     }  # fmt: skip
     assert alert.starts_at == WALL + 1002.0
 
 
+def test_the_key_of_one_app_at_two_urls_has_the_url():
+    harness = harness_of("A B").play("healthy, B healthy, refused 17")
+    assert harness.open[0].key == "querypulse/etl%40a%3A9719/*"
+
+
 def test_the_page_does_not_change_while_the_alert_is_open():
-    watch_harness = WatchHarness().poll().polls(Said.REFUSED, 17)
-    before = watch_harness.page
-    assert watch_harness.polls(Said.SILENT, 600).page == before
+    harness = WatchHarness().play(DOWN)
+    assert harness.page == harness.play("silent 600").page
 
 
 def test_a_long_list_of_failing_queries_is_cut():
     failing = {f"q{number}": "stalled" for number in range(15)}
-    page = WatchHarness().poll(unhealthy=failing).polls(Said.REFUSED, 17).page
+    page = WatchHarness().poll(unhealthy=failing).play("refused 17").page
     assert page["unhealthy_before"].endswith("q9: stalled and 5 more")
 
 
 def test_a_reminder_is_sent_after_the_repeat_interval():
-    watch_harness = WatchHarness().poll().polls(Said.REFUSED, 16)
-    assert watch_harness.open[0].revision == 0
-    assert watch_harness.update(3599.0).open[0].revision == 0
-    assert watch_harness.update(1.0).open[0].revision == 1
+    harness = WatchHarness().play("healthy, refused 16")
+    revisions = [harness.update(seconds).open[0].revision for seconds in (0.0, 3599.0, 1.0)]
+    assert revisions == [0, 0, 1]
 
 
 def test_a_silence_mutes_the_open_alert():
-    watch_harness = WatchHarness().poll()
-    watch_harness.muted = "silenced until noon"
-    assert watch_harness.polls(Said.REFUSED, 17).open[0].muted == "silenced until noon"
-    watch_harness.muted = ""
-    assert watch_harness.update(1.0).open[0].muted == ""
+    harness = WatchHarness().play("healthy")
+    harness.muted = "silenced until noon"
+    assert harness.play("refused 17").open[0].muted == "silenced until noon"
+    harness.muted = ""
+    assert harness.update(1.0).open[0].muted == ""
 
 
-# -- restored and stale incidents --------------------------------------------------------------
-
-
-def test_a_restored_alert_stays_open_until_the_driver_is_seen():
-    watch_harness = WatchHarness().restored(left_open("etl", A, revision=3))
-    assert watch_harness.polls(Said.REFUSED, 30).reported == ["etl"]
-    assert watch_harness.open[0].revision == 3
-    assert watch_harness.poll().ended == ["etl"]
-
-
-def test_a_resolved_alert_is_not_restored():
-    incident = left_open("etl", A)
-    over = replace(incident, alerts=(incident.alerts[0].ended(WALL),))
-    assert WatchHarness().restored(over).polls(Said.REFUSED, 10).ever_reported == set()
-
-
-def test_a_healthy_driver_has_each_stale_incident_once():
-    """Not the one under its own name: the driver may have one open there, and ends it itself."""
-    watch_harness = WatchHarness(resolve_after=30.0).polls(Said.HEALTHY, 30)
-    assert watch_harness.stale == []
-    assert watch_harness.polls(Said.HEALTHY, 600).stale == ["etl@a:9719", "a:9719"]
-
-
-def test_an_incident_of_this_watcher_is_never_stale():
-    watch_harness = WatchHarness().polls(Said.REFUSED, 62).polls(Said.HEALTHY, 60)
-    assert watch_harness.stale == ["etl@a:9719"]
-    assert watch_harness.ever_reported == {"a:9719"}
-
-
-def test_the_labels_of_the_driver_are_in_the_alert_and_the_key():
-    watch_harness = WatchHarness().poll(labels={"env": "prod"}).polls(Said.REFUSED, 17)
-    (incident,) = watch_harness.open
-    assert incident.key == "querypulse/etl;env=prod/*"
-    assert incident.labels == {"app": "etl", "query": "*", "env": "prod"}
-    assert incident.alerts[0].labels["env"] == "prod"
+def test_the_log_says_each_change_once():
+    harness = WatchHarness().play("healthy 10, refused 60, healthy 10, stopped, refused 60")
+    assert [line.split(":")[0] for line in harness.news] == [
+        "etl is up", "StreamingDriverDown", "etl is up", "etl shut down gracefully",
+    ]  # fmt: skip
+    harness = WatchHarness().play("healthy, unreachable 60, healthy, terminated")
+    assert "own network" in harness.news[1]
+    assert harness.news[-1] == "etl was terminated by a signal and may come back"
 
 
 # -- ended after a failure that was reported ---------------------------------------------------
@@ -435,76 +370,162 @@ ENDED = (Said.REFUSED, Said.BROKEN, Said.REPLACED)
 
 @pytest.mark.parametrize("said", ENDED)
 def test_a_driver_that_has_reported_a_failure_has_five_minutes_to_return(said):
-    watch_harness = WatchHarness().poll(reported=FAILED)
-    assert watch_harness.polls(said, 290).reported == []
-    assert watch_harness.polls(said, 20).reported == ["etl"]
-    assert (
-        "has ended after it reported StreamingQueryFailed of gold" in watch_harness.page["reason"]
-    )
-    assert watch_harness.page["unhealthy_before"] == "gold: StreamingQueryFailed"
-    assert "gold: StreamingQueryFailed" in watch_harness.page["description"]
+    harness = WatchHarness().poll(reported=FAILED)
+    assert harness.polls(said, 290).reported == []
+    assert harness.polls(said, 20).reported == ["etl"]
+    assert "has ended after it reported StreamingQueryFailed of gold" in harness.page["reason"]
+    assert harness.page["unhealthy_before"] == "gold: StreamingQueryFailed"
 
 
 def test_the_notice_of_a_failure_gives_five_minutes_to_return():
-    watch_harness = WatchHarness().poll().stopped(notice=Notice.FAILED, reported=FAILED)
-    assert watch_harness.news[-1] == (
+    harness = WatchHarness().poll().stopped(notice=Notice.FAILED, reported=FAILED)
+    assert harness.news[-1] == (
         "etl has ended after it reported StreamingQueryFailed of gold and may come back"
     )
-    assert watch_harness.polls(Said.REFUSED, 290).reported == []
-    assert watch_harness.polls(Said.REFUSED, 20).page["unhealthy_before"] == (
-        "gold: StreamingQueryFailed"
-    )
+    assert harness.polls(Said.REFUSED, 290).reported == []
+    page = harness.polls(Said.REFUSED, 20).page
+    assert page["unhealthy_before"] == "gold: StreamingQueryFailed"
 
 
 @pytest.mark.parametrize("by_notice", [True, False])
 def test_a_job_that_fails_and_is_restarted_again_and_again_is_not_reported(by_notice):
-    watch_harness = WatchHarness(resolve_after=30.0)
+    harness = WatchHarness(resolve_after=30.0)
     for _ in range(10):
-        watch_harness.polls(Said.HEALTHY, 60)
+        harness.polls(Said.HEALTHY, 60)
         if by_notice:
-            watch_harness.stopped(notice=Notice.FAILED, reported=FAILED)
+            harness.stopped(notice=Notice.FAILED, reported=FAILED)
         else:
-            watch_harness.poll(reported=FAILED)
-        watch_harness.polls(Said.REFUSED, 20)
-    assert watch_harness.ever_reported == set()
+            harness.poll(reported=FAILED)
+        harness.polls(Said.REFUSED, 20)
+    assert harness.ever_reported == set()
+
+
+@pytest.mark.parametrize("story", ["healthy, refused 17", "silent 17", "stuck 17"])
+def test_a_driver_that_has_recovered_or_is_frozen_is_reported_after_the_grace(story):
+    assert WatchHarness().poll(reported=FAILED).play(story).reported == ["etl"]
+
+
+# -- what an earlier watcher has left open -------------------------------------------------------
+
+LEFT = [
+    *((f"{said} for long, as {name}", name, "A", f"{said} 600", [name])
+      for name in ("etl", "etl@a:9719", "a:9719") for said in ("refused", "silent", "broken")),
+    ("the same for days", "etl", "A", "refused 30, wait 172800, refused 30", ["etl"]),
+    ("healthy at another URL", "etl", "A B", "B healthy 30", ["etl"]),
+    ("another app in its place", "etl", "A", "healthy app=other 60", ["etl"]),
+    ("back", "etl", "A", "refused 5, healthy", []),
+    ("back, under its name with the URL", "etl@a:9719", "A B", "B healthy 30, healthy", []),
+    ("back, and killed again", "a:9719", "A", "healthy, refused 17", ["etl"]),
+    ("back, without an app name", "etl", "A", "refused 5, healthy app=", []),
+    ("no longer watched", "etl", "A B", "refused 5, list B", []),
+    ("another app in its place for a day", "etl", "A", "healthy app=other, wait 86401, healthy app=other", []),
+]  # fmt: skip
+
+
+@by_name(LEFT)
+def test_a_restored_alert_continues_until_its_driver_is_back(row):
+    name, places, story, reported = row
+    harness = harness_of(places).restored(left_open(name, A, revision=3)).update()
+    assert [incident.revision for incident in harness.open] == [3]
+    assert harness.play(story).reported == reported
+    assert harness.ever_reported == {name, *reported}
+
+
+def test_a_restored_alert_of_a_pod_does_not_resolve_while_its_address_is_down():
+    harness = WatchHarness(pod(1), pod(2)).restored(left_open("etl", pod(1)))
+    assert "etl" in harness.play("ONE refused, wait 172800, ONE refused").reported
+    assert harness.play("list TWO").ended == ["etl"]
+
+
+def test_a_restored_alert_waits_for_the_list_of_targets():
+    harness = WatchHarness(None).restored(left_open("etl", A)).update().listed(A)
+    assert harness.play("refused 600").ever_reported == {"etl"}
+
+
+def test_an_alert_restored_late_resolves_with_the_one_opened_meanwhile():
+    harness = WatchHarness().play("refused 90").restored(left_open("etl", A))
+    assert harness.play("wait 86400, refused 30").reported == ["a:9719", "etl"]
+    assert harness.play("healthy").ended == ["a:9719", "etl"]
+
+
+def test_a_resolved_alert_is_not_restored():
+    incident = left_open("etl", A)
+    over = replace(incident, alerts=(incident.alerts[0].ended(WALL),))
+    assert WatchHarness().restored(over).play("refused 10").ever_reported == set()
+
+
+STALE = [
+    ("before it was healthy for long enough", None, "healthy 30", []),
+    ("once", None, "healthy 600", ["etl@a:9719", "a:9719"]),
+    ("not what is open", "a:9719", "healthy 60", ["etl@a:9719"]),
+    ("not what this watcher has opened", None, "refused 62, healthy 60", ["etl@a:9719"]),
+]
+
+
+@by_name(STALE)
+def test_what_may_be_open_of_a_healthy_driver_is_ended_but_not_under_the_name_of_the_driver(row):
+    """The driver may have opened something under its own name meanwhile, and ends it itself."""
+    left, story, stale = row
+    incidents = () if left is None else (left_open(left, A),)
+    assert WatchHarness(resolve_after=30.0).restored(*incidents).play(story).stale == stale
+
+
+# -- drivers that refuse the watcher --------------------------------------------------------------
+
+
+def test_a_driver_that_refuses_the_watcher_is_an_alert_of_the_watcher():
+    harness = WatchHarness().play("healthy, barred 17")
+    (alert,) = harness.blind
+    assert alert.labels == {
+        "alertname": "QuerypulseMonitoringDegraded", "app": "querypulse-watch", "query": "*",
+        "severity": "warning",
+    }  # fmt: skip
+    assert "http://a:9719: barred; check --token-file" in alert.annotations["reason"]
+    assert harness.ever_reported == set()
+    harness.play("barred 3700")
+    assert (harness.open[0].revision, harness.open[0].starts_at) == (1, alert.starts_at)
+
+
+REFUSED = [
+    ("two drivers", "A B", "healthy, B healthy app=other, barred + B barred 20", "http://a:9719, http://b:9719: "),
+    ("a pod with an unknown app", "ONE TWO", "ONE healthy + TWO barred 20", "http://drivers:9719 (10.0.0.2): "),
+    ("one that still does", "A B", "barred + B barred 20, healthy", "http://b:9719: "),
+    ("never seen", "A", "barred 17", "http://a:9719: "),
+]  # fmt: skip
+
+
+@by_name(REFUSED)
+def test_the_alert_names_each_driver_that_refuses_the_watcher(row):
+    places, story, names = row
+    (alert,) = harness_of(places).play(story).blind
+    assert alert.annotations["reason"].startswith(f"{names}barred; check")
+
+
+NOT_REFUSED = [
+    *(f"healthy, {said.value} 60" for said in (Said.HEALTHY, Said.UNREACHABLE, *BAD)),
+    "healthy, barred 12, healthy, barred 12",
+    "healthy, barred 10, refused 60, barred 10",
+]
+
+
+@pytest.mark.parametrize("story", NOT_REFUSED)
+def test_other_answers_and_a_brief_refusal_raise_no_alert_of_the_watcher(story):
+    assert WatchHarness().play(story).blind == []
 
 
 @pytest.mark.parametrize(
-    ("before", "said"),
-    [
-        ([{}], Said.REFUSED),
-        ([{"reported": FAILED}, {}], Said.REFUSED),
-        ([{"reported": FAILED}], Said.SILENT),
-        ([{"reported": FAILED}], Said.STUCK),
-    ],
-    ids=["healthy", "recovered", "frozen", "stuck"],
+    "after", ["wait 30, healthy", "refused 30", "wait 30, stopped, refused", "wait 30, list B"]
 )
-def test_any_other_driver_is_reported_after_the_grace(before, said):
-    watch_harness = WatchHarness()
-    for fields in before:
-        watch_harness.poll(**fields)
-    assert watch_harness.polls(said, 17).reported == ["etl"]
+def test_the_alert_resolves_when_no_driver_refuses_the_watcher_any_more(after):
+    harness = harness_of("A B").play("barred 17")
+    assert sum("refuses this watcher: barred" in line for line in harness.news) == 1
+    harness.play(after)
+    assert harness.blind == []
 
 
-# -- ended by a signal ----------------------------------------------------------------------------
-
-
-def test_a_driver_ended_by_a_signal_has_five_minutes_to_return():
-    watch_harness = terminated()
-    assert watch_harness.news[-1] == "etl was terminated by a signal and may come back"
-    assert watch_harness.polls(Said.REFUSED, 290).reported == []
-    assert watch_harness.polls(Said.REFUSED, 20).reported == ["etl"]
-    assert "was terminated by a signal and has not come back" in watch_harness.page["reason"]
-
-
-# -- the log ----------------------------------------------------------------------------------
-
-
-def test_the_log_says_each_change_once():
-    watch_harness = (
-        WatchHarness().polls(Said.HEALTHY, 10).polls(Said.REFUSED, 60).polls(Said.HEALTHY, 10)
-    )
-    watch_harness.stopped().polls(Said.REFUSED, 60)
-    assert [line.split(":")[0] for line in watch_harness.news] == [
-        "etl is up", "StreamingDriverDown", "etl is up", "etl shut down gracefully",
-    ]  # fmt: skip
+def test_the_next_watcher_keeps_the_alert_until_it_knows_whether_it_is_refused():
+    (left,) = WatchHarness().play("barred 17").open
+    refused = WatchHarness(None).restored(left).update().listed(A)
+    for _ in range(60):
+        assert len(refused.play("barred").blind) == 1
+    assert WatchHarness(B).restored(left).play("B healthy 31").blind == []

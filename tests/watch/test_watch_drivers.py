@@ -150,7 +150,7 @@ def test_a_stuck_worker_is_reported_and_resolves_when_it_resumes():
 def test_a_wrong_token_is_an_alert_of_the_watcher_not_of_the_driver(monkeypatch):
     """A driver that was never seen is reported after four times the grace, which comes first."""
     gone_after = 0.1
-    monkeypatch.setattr(alerts, "AFTER_SECONDS", 4 * gone_after + 1.0)
+    monkeypatch.setattr(alerts, "REFUSED_SECONDS", 4 * gone_after + 1.0)
     with serving(token="secret") as server, watching(server.url, gone_after=gone_after) as reported:
         reported.wait_for("querypulse-watch")
         assert list(reported.firing) == ["querypulse-watch"]

@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8883, 48),
     "settings": (1950, 9),
     "sidecar": (2460, 8),
-    "watch": (1760, 7),
+    "watch": (1725, 7),
     "replay": (1150, 7),
     "launch": (510, 7),
     "commands": (1920, 11),
