@@ -76,11 +76,6 @@ def observed_seconds(query: Query, progress: Progress, at: float) -> float | Non
     return max(0.0, min(progress.batch_seconds, at - since))
 
 
-def remember(recent: tuple[float, ...], seconds: float | None) -> tuple[float, ...]:
-    """Add a batch's duration unchanged, for display."""
-    return recent if seconds is None else (*recent, seconds)[-RECENT_BATCHES:]
-
-
 def count_batch(totals: Totals, progress: Progress) -> Totals:
     """Add a batch to the totals of its query."""
     buckets, seconds = totals.batch_buckets, totals.batch_seconds
@@ -433,6 +428,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         )
         query = replace(query, unread=follow_reported(query.unread, progress, at))
         query = _reported(query, progress.batch_id)
+    recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
         query,
         last_input_at=at if progress.input_rows else query.last_input_at,
@@ -440,7 +436,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress_at=last_at,
         trends=trends,
         longest_batches=learn(query.longest_batches, seconds, at),
-        recent_batches=remember(query.recent_batches, seconds),
+        recent_batches=recent[-RECENT_BATCHES:],
         totals=count_batch(query.totals, progress),
     )
 

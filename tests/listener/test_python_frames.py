@@ -8,12 +8,13 @@ import sys
 import sysconfig
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
 from pyspark.sql.utils import ForeachBatchFunction
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, until
 
 from querypulse.listener.python_frames import (
     CodeLocation,
@@ -349,3 +350,37 @@ def test_ended_main_thread_is_reported():
     )
 
     assert done.stdout == "has ended\n"
+
+
+# -- CPU time ---------------------------------------------------------------------------------
+
+
+def cpu_seconds():
+    ((_, _, seconds),) = foreach_batch_calls()
+    return seconds
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts it")
+@pytest.mark.parametrize("pools", [False, True], ids=["in the call", "in a pool"])
+def test_work_of_a_call_and_of_its_pool_is_cpu_time_and_a_wait_is_none(running, pools):
+    works = threading.Event()
+
+    def work():
+        running.held.wait()
+        while works.is_set():
+            sum(range(1000))
+
+    def call(_):
+        if pools:
+            with ThreadPoolExecutor(1) as pool:
+                list(pool.map(lambda _: work(), [0]))
+        else:
+            work()
+
+    running(call)
+    until(lambda: len({cpu_seconds() for _ in range(20)}) == 1, "it waits, and uses none")
+    before = cpu_seconds()
+    works.set()
+    running.held.free.set()
+    until(lambda: cpu_seconds() >= before + 0.05, "it uses CPU time")
+    works.clear()
