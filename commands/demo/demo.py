@@ -20,10 +20,8 @@ from typing import Any
 import msgspec
 
 from ...alerting.alert_text import says
-from ...alerting.incidents import DOWNSTREAM
 from ...core.text import listed
 from ...exporter.status import QueryStatus
-from ...listener.python_frames import current_frames
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar, attach
 from ..exit_code import INTERRUPTED
@@ -193,17 +191,6 @@ def local_spark(folder: Path, conf: dict[str, str]) -> Any:
     return builder.getOrCreate()
 
 
-def is_main_thread_in(function: str) -> bool:
-    """Whether the main thread is in a call of this function now."""
-    ident = threading.main_thread().ident
-    frame = current_frames().get(ident) if ident is not None else None
-    while frame is not None:
-        if frame.f_code.co_name == function:
-            return True
-        frame = frame.f_back
-    return False
-
-
 OUTAGE_SECONDS = 120.0
 """How long a delivery to the user's own webhook may take."""
 HEALTHY_SECONDS = 60.0
@@ -289,8 +276,8 @@ class DemoRun:
         self._output.say(f"now {self._scenario.description}")
         self._struck_at = self._scenario.strike(self._pipeline) or time.time()
         self._commits_before = self._commits()
-        if not self._watch(self._patience(), self._paged) and self._on_its_way():
-            self._watch(OUTAGE_SECONDS, self._paged)
+        self._watch(self._patience(), self._is_paged)
+        self._watch(OUTAGE_SECONDS, lambda: not self._is_sending())
         self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
         left = (self._settings.duration or 0.0) - (time.monotonic() - began)
         self._watch(max(AFTERMATH_SECONDS, left), self._over.is_set)
@@ -302,14 +289,7 @@ class DemoRun:
         alertname = self._scenario.alertname
         ended = self._settings.supervised and self._scenario.ends_supervised
         reported = fired == ([] if alertname is None else [(alertname, self._scenario.query)])
-        return reported and self._over.is_set() == ended and self._starving_as_expected()
-
-    def _starving_as_expected(self) -> bool:
-        """Whether all others are named as starving, if the query that broke feeds them."""
-        if self._scenario.query != BRONZE or self._over.is_set():
-            return True
-        others = set(self._pipeline.names) - {BRONZE}
-        return self._starving() == others and DOWNSTREAM in self._firing()[0].annotations
+        return reported and self._over.is_set() == ended
 
     def _starving(self) -> set[str]:
         """The queries that are idle because bronze failed."""
@@ -320,7 +300,7 @@ class DemoRun:
     def _firing(self) -> list[ReceivedAlert]:
         return [page for page in self._pages if page.status == "firing"]
 
-    def _paged(self) -> bool:
+    def _is_paged(self) -> bool:
         return bool(self._firing())
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
@@ -328,7 +308,7 @@ class DemoRun:
         deadline = time.monotonic() + seconds
         while not self._interrupted.is_set():
             self._output.queries(self._sidecar.snapshot().queries)
-            for page in self._new_pages():
+            for page in self._receiver.pages[len(self._pages) :]:
                 self._pages.append(page)
                 self._output.page(page, page.arrived_at - self._struck_at)
             if done():
@@ -361,21 +341,7 @@ class DemoRun:
             return self._scenario.within_seconds
         return max(0.0, (self._settings.duration or HEALTHY_SECONDS) - self._settings.after)
 
-    def _new_pages(self) -> list[ReceivedAlert]:
-        """New pages at our own receiver or, with the user's own webhook, delivered alerts."""
-        if self._settings.webhook_url is None:
-            return self._receiver.pages[len(self._pages) :]
-        if self._on_its_way():
-            return []
-        now, shown = time.time(), [page.labels for page in self._pages]
-        return [
-            ReceivedAlert(now, "firing", dict(alert.labels), dict(alert.annotations))
-            for alert in self._sidecar.alerts()
-            if alert.labels not in shown
-        ]
-
-    def _on_its_way(self) -> bool:
-        """Whether a delivery is pending."""
+    def _is_sending(self) -> bool:
         return any(self._sidecar.snapshot().monitor.outbox_pending.values())
 
     def _facts(self) -> dict[str, str]:
@@ -395,7 +361,7 @@ class DemoRun:
     def _job(self) -> str:
         """The state of the job, without its queries: what a scheduler would see."""
         call = "await_any_failure" if self._settings.supervised else "awaitTermination"
-        if not is_main_thread_in(call):
+        if self._over.is_set():
             return "ended by its own await_any_failure()"
         active = sum(query.isActive for query in self._pipeline.queries.values())
         return (
@@ -454,7 +420,8 @@ def _attach(
 ) -> Sidecar:
     sidecar = attach(
         spark,
-        webhook_url=settings.webhook_url or receiver.url,
+        webhook_url=settings.webhook_url,
+        receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
         http_port=settings.http_port,
         stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
