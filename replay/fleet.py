@@ -14,9 +14,8 @@ import msgspec
 from msgspec.structs import asdict, astuple
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import array_sort, collect_set, count, explode, to_date
+from pyspark.sql.functions import explode
 
-from ..alerting.alert import FIRING
 from ..alerting.policy import Policy
 from ..core.installed import NotInstalledError
 from .engine import Replay
@@ -56,7 +55,9 @@ def replay_fleet(
             msgspec.convert(row.asDict(recursive=True), Replayed)
             for row in evaluated.drop("changes").collect()
         ]
-        _print(_per_day(findings), replays, out)
+        for replay in replays:
+            sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replay))
+        sys.stdout.write(f"{summary(replays)}\nfindings: {out}\n")
     finally:
         if before is None:
             spark.stop()
@@ -117,23 +118,3 @@ def _write(findings: DataFrame, table: str) -> None:
         findings.write.parquet(table)
     except AnalysisException as error:
         raise ReplayError(f"{table}: {error}") from None
-
-
-def _per_day(findings: DataFrame) -> DataFrame:
-    """Alerts per day, application and query."""
-    opened = findings.where(findings.status == FIRING)
-    grouped = opened.groupBy(to_date("at").alias("day"), "app", "query")
-    counted = grouped.agg(
-        count("*").alias("alerts"), array_sort(collect_set("alertname")).alias("names")
-    )
-    return counted.orderBy("day", "app", "query")
-
-
-def _print(per_day: DataFrame, replays: Sequence[Replayed], out: str) -> None:
-    for replay in replays:
-        sys.stderr.writelines(f"querypulse: {text}\n" for text in complaints(replay))
-    for row in per_day.collect():
-        name = f"{row.app}/{row.query}"
-        sys.stdout.write(f"{row.day}  {name:<40}  {row.alerts:>5}  {', '.join(row.names)}\n")
-    sys.stdout.write(f"{summary(replays)}\nfindings: {out}\n")
-    sys.stdout.flush()

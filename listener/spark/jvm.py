@@ -253,6 +253,7 @@ def parse_flag(text: str) -> bool:
 
 OLDEST = (3, 5)
 """The first with ``onQueryIdle`` and with a listener API that PySpark supports on every path."""
+WITH_EXECUTION_CONTEXT = 4
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
 _MAJOR = re.compile(r"v?(\d+)(?:\.|$)")
 
@@ -276,12 +277,10 @@ def require_supported(version: str) -> None:
         )
 
 
-def is_before(major: int, version: str) -> bool:
-    """Whether ``version`` is older than Spark ``major``; False where it is not understood."""
-    found = _MAJOR.match(version)
-    return found is not None and int(found[1]) < major
-
-
 def has_execution_context(version: str) -> bool:
-    """Whether a query keeps its batch id in ``getLatestExecutionContext``, as Spark 4 does."""
-    return not is_before(4, version)
+    """Whether a query keeps its batch id in ``getLatestExecutionContext``, as Spark 4 does.
+
+    True where the version is not understood.
+    """
+    found = _MAJOR.match(version)
+    return found is None or int(found[1]) >= WITH_EXECUTION_CONTEXT

@@ -7,7 +7,6 @@ import re
 
 import pytest
 from support.queries import SPARK_PATIENCE_SECONDS, Trap, commits, rate, start, until, warm
-from support.webhdfs import WebHdfs
 
 from querypulse.listener.commit_log import COMMITS, StorageError
 from querypulse.listener.spark.storage import SparkStorage
@@ -17,32 +16,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 FLOOR = 10
 
 
-@pytest.fixture
-def hdfs(tmp_path):
-    """A WebHDFS server on loopback."""
-    with WebHdfs(tmp_path / "hdfs") as system:
-        yield system
-
-
 def read(spark, place):
     return max(SparkStorage(spark).open(str(place)).ids(COMMITS), default=None)
-
-
-def committed(spark, query):
-    """The last committed batch in the checkpoint of a query."""
-    return read(spark, query._jsq.streamingQuery().resolvedCheckpointRoot())
-
-
-def stopped(query):
-    query.stop()
-    assert query.exception() is None
-
-
-def test_checkpoint_on_another_file_system_is_read(spark, hdfs):
-    query = start(rate(spark), "remote", checkpoint=f"{hdfs.uri}/a folder/cp")
-    until(lambda: (committed(spark, query) or 0) >= 1, "commits are seen")
-    stopped(query)
-    assert committed(spark, query) == max(int(p.name) for p in hdfs.folder.glob("*/cp/commits/*"))
 
 
 def test_checkpoint_is_read_with_the_settings_of_its_session(spark, watch, pages, tmp_path):
@@ -65,27 +40,27 @@ def test_checkpoint_is_read_with_the_settings_of_its_session(spark, watch, pages
 
 
 def test_unreadable_checkpoint_is_logged_and_the_stall_still_pages(
-    spark, hdfs, watch, pages, caplog
+    spark, watch, pages, caplog, tmp_path
 ):
     caplog.set_level(logging.WARNING, "querypulse")
     trap = Trap()
-    warm(start(rate(spark), "closed", trap, checkpoint=f"{hdfs.uri}/cp"))
+    warm(start(rate(spark), "closed", trap, checkpoint=tmp_path / "cp"))
     sidecar = watch(stall_floor_seconds=FLOOR)
     commits(sidecar, "closed", 2)
     trap.hold.set()
     assert trap.held.wait(SPARK_PATIENCE_SECONDS)
-    hdfs.refuses = True
+    (tmp_path / "cp").rename(tmp_path / "away")
     try:
         reported = pages.wait_for("StreamingQueryStalled", "closed").annotations
         refused = "cannot read the checkpoint of closed"
         until(lambda: refused in caplog.text, "the refusal is logged")
     finally:
-        hdfs.refuses = False
+        (tmp_path / "away").rename(tmp_path / "cp")
         trap.hold.clear()
         trap.free.set()
     pages.wait_for("StreamingQueryStalled", "closed", status="resolved")
 
-    assert "AccessControlException: Permission denied: user=etl" in caplog.text
+    assert "/cp cannot be seen" in caplog.text
     assert "batch_hung" in reported["reason"]
     assert "commit_log" not in reported
     assert {what for _, what, _ in pages.reported} == {"StreamingQueryStalled"}

@@ -23,10 +23,10 @@ from querypulse.examples.delta.artifacts import (
     cache_folder,
     fetch,
 )
-from querypulse.listener.spark.jvm import is_before
+from querypulse.listener.spark.jvm import has_execution_context
 
 STARTED = "Spark Connect server started"
-IS_OUTSIDE = is_before(4, pyspark.__version__)
+IS_OUTSIDE = not has_execution_context(pyspark.__version__)
 """From Spark 4.0 on, PySpark contains the server."""
 OUTSIDE = Packages(
     # Not every registry has the newest one of 3.5.
