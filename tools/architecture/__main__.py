@@ -46,7 +46,7 @@ BUDGET = {
     "settings": (1950, 9),
     "sidecar": (2460, 8),
     "watch": (1725, 7),
-    "replay": (1150, 7),
+    "replay": (1130, 7),
     "launch": (510, 7),
     "commands": (1920, 11),
     "examples": (800, 5),
