@@ -20,6 +20,10 @@ from ..source_polls import SourcePoll, inflow, spread
 MAX_POINTS = 32
 SAMPLES = 3
 FAR_BEHIND_SECONDS = 300.0
+LONGEST_DELAY_SECONDS = 365 * 86_400.0
+"""No watermark is so far behind the rows: one that is 0 has never advanced."""
+UNKNOWN_CLOCKS_SECONDS = 3600.0
+"""A row that came before we watched may have been so far ahead of the first one that we saw."""
 LONG_BATCH_SECONDS = 60.0
 """Where a trigger has no interval, the next batch begins at once: a longer one reads older data."""
 _LAG = attrgetter("lag")
@@ -84,17 +88,30 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
     """A watermark, and what shows that it should have advanced, or is ahead of all rows.
 
     Since ``since``, which is None while nothing shows it, ``batches`` batches with rows from the
-    sources ``fed`` have come. ``reference`` is the newest event time of the batch that showed this
-    watermark first: a watermark advances only after a newer one, with event times of the hour once
-    an hour.
+    sources ``fed`` have come. A watermark is the newest event time of all batches before, less a
+    ``delay``, which is known once it has advanced. So it rightly waits for a row beyond
+    ``highest``: with event times of the hour, for an hour. ``first`` is the newest event time of
+    the first batch.
     """
 
     timestamp: float
-    reference: float | None = None
+    first: float | None = None
+    highest: float | None = None
+    delay: float | None = None
     since: float | None = None
     batches: int = 0
     fed: frozenset[int] = frozenset()
     late_rows: int = 0
+
+    def should_advance(self, newest: float | None) -> bool:
+        """Whether a row of this event time moves a watermark like this one."""
+        if newest is None or self.first is None:
+            return False
+        if self.delay is not None:
+            return newest > self.timestamp + self.delay
+        if self.timestamp == 0:
+            return newest > LONGEST_DELAY_SECONDS
+        return newest > self.first + UNKNOWN_CLOCKS_SECONDS
 
 
 class LateRows(msgspec.Struct, frozen=True, gc=False):
@@ -297,25 +314,25 @@ def _watermark(known: Watermark | None, progress: Progress, at: float) -> Waterm
     timestamp, newest = progress.watermark_timestamp, progress.event_time_max
     if timestamp is None:
         return None
-    if known is None or known.timestamp != timestamp:
+    if known is None:
         known = Watermark(timestamp)
+    elif known.timestamp != timestamp:
+        delay = known.delay if known.highest is None else known.highest - timestamp
+        known = Watermark(timestamp, known.first, known.highest, delay)
     fed = frozenset(i for i, source in enumerate(progress.sources) if source.input_rows)
     if not fed:
         return known
-    if newest is not None and known.reference is None:
-        known = replace(known, reference=newest)
-    if known.since is None and (_is_newer(newest, known.reference) or _is_ahead(progress)):
+    if known.since is None and (known.should_advance(newest) or _is_ahead(progress)):
         known = replace(known, since=at)
+    seen = [moment for moment in (known.highest, newest) if moment is not None]
     return replace(
         known,
+        first=newest if known.first is None else known.first,
+        highest=max(seen, default=None),
         batches=known.batches + (known.since is not None),
         fed=known.fed | fed,
         late_rows=known.late_rows + progress.late_rows,
     )
-
-
-def _is_newer(newest: float | None, reference: float | None) -> bool:
-    return newest is not None and reference is not None and newest > reference
 
 
 def _is_ahead(progress: Progress) -> bool:

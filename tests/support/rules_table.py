@@ -546,7 +546,7 @@ def gone_back(batch):
     return (source(topic(900 if batch == 0 else batch), None),)
 
 
-NEWER = [600.0 + 60 * number for number in range(8)]
+NEWER = [600.0 + 60 * number for number in range(9)]
 STEADY = [500.0 + 60 * number for number in range(8)]
 INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
@@ -1169,25 +1169,32 @@ def cases() -> tuple[Case, ...]:
          1800, {}, None, "running"),
         # -- StreamingWatermarkStuck -----------------------------------------------------------------------
         ("newer rows arrive, the watermark does not advance (Dataflow: data freshness)",
-         watermarks(*[500.0] * 8, newest=NEWER), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+         watermarks(440.0, *[500.0] * 8, newest=NEWER), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("the watermark never advances, although event times do: the other source has none",
-         watermarks(*[0.0] * 8, newest=NEWER, rows=(10, 10)), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+         watermarks(*[0.0] * 8, newest=1.7e9, rows=(10, 10)), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("stuck since before the driver started, and event times have moved on by hours",
+         watermarks(*[500.0] * 8, newest=[600.0, *[8000.0] * 7]), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("one row from 2099: the watermark is ahead, all rows are late, and none is counted",
-         watermarks(*[4e9] * 8, newest=NEWER[::-1], clock=700.0), 432, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+         watermarks(*[4e9] * 9, newest=NEWER, clock=700.0), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("one row from the year 292278994, and the rows are dropped",
          watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), 432, {}, "StreamingWatermarkStuck", "watermark_stuck", ["StreamingRowsDropped"]),
-        ("event time of the hour: the watermark is the same for an hour", watermarks(*[500.0] * 8, newest=600.0), 432, {}, None, "running"),
-        ("event time of the hour, and the next hour has just begun", watermarks(*[500.0] * 8, newest=[600.0] * 6 + [4200.0] * 2), 432, {}, None, "running"),
-        ("old rows are sent again, and the watermark has no reason to advance", watermarks(*[500.0] * 8, newest=NEWER[::-1]), 432, {}, None, "running"),
+        ("event time of the hour: the watermark is the same for an hour", watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9), 492, {}, None, "running"),
+        ("event time of the hour, and the next hour has just begun", watermarks(440.0, *[500.0] * 8, newest=[600.0] * 7 + [4200.0] * 2), 492, {}, None, "running"),
+        ("one device's clock is ahead, and the others follow", watermarks(440.0, *[3500.0] * 8, newest=[3600.0, *NEWER[:8]]), 492, {}, None, "running"),
+        ("one device's clock was ahead before the driver started", watermarks(*[3500.0] * 9, newest=NEWER), 492, {}, None, "running"),
+        ("old rows are sent again, and the watermark has no reason to advance", watermarks(440.0, *[500.0] * 8, newest=[600.0, *range(590, 510, -10)]), 492, {}, None, "running"),
+        ("event times of the hour, of which the first advance was seen",
+         watermarks(440.0, 440.0, *[500.0] * 7, newest=[540.0, 600.0, *[600.0] * 7]), 492, {}, None, "running"),
+        ("event times begin in 1970, within the delay", watermarks(*[0.0] * 9, newest=NEWER), 492, {}, None, "running"),
         ("rows without event time, or none after a filter", watermarks(*[0.0] * 8), 432, {}, None, "running"),
         ("event times are in the future by nature (forecasts): the watermark follows them",
          watermarks(*[4e9] * 8, newest=4e9 + 60, clock=700.0), 432, {}, None, "running"),
-        ("the watermark advances", watermarks(*(500.0 + n for n in range(8)), newest=NEWER), 432, {}, None, "running"),
-        ("a join waits for its other side", watermarks(*[500.0] * 8, rows=(10, 0), newest=NEWER), 432, {}, None, "running"),
-        ("no rows, only no-data batches", watermarks(*[500.0] * 8, rows=(0,), newest=NEWER), 432, {}, None, "running"),
-        ("a query without a watermark", watermarks(*[None] * 8, newest=NEWER), 432, {}, None, "running"),
-        ("the watermark does not advance, not for the window yet", watermarks(*[500.0] * 6, newest=NEWER), 312, {}, None, "running"),
-        ("the watermark was stuck, then it advanced", watermarks(*[500.0] * 7, 501.0, newest=NEWER), 432, {}, None, "running"),
+        ("the watermark advances", watermarks(*(500.0 + n for n in range(9)), newest=NEWER), 492, {}, None, "running"),
+        ("a join waits for its other side", watermarks(440.0, *[500.0] * 8, rows=(10, 0), newest=NEWER), 492, {}, None, "running"),
+        ("no rows, only no-data batches", watermarks(440.0, *[500.0] * 8, rows=(0,), newest=NEWER), 492, {}, None, "running"),
+        ("a query without a watermark", watermarks(*[None] * 9, newest=NEWER), 492, {}, None, "running"),
+        ("the watermark does not advance, not for the window yet", watermarks(440.0, *[500.0] * 5, newest=NEWER), 312, {}, None, "running"),
+        ("the watermark was stuck, then it advanced", watermarks(440.0, *[500.0] * 7, 501.0, newest=NEWER), 492, {}, None, "running"),
         # -- StreamingRowsDropped --------------------------------------------------------------------------
         ("nine of ten rows are late, in each batch, while the watermark advances", watermarks(*STEADY, late=9), 432, {}, "StreamingRowsDropped", "lagging"),
         ("each batch drops rows; Spark counts few of them, after aggregation", watermarks(*STEADY, late=1), 432, {}, "StreamingRowsDropped", "lagging"),
