@@ -189,6 +189,10 @@ SEEDS = (
     Seed(189747610, "a warning that only recovers, at Alertmanager", Terms()),
     Seed(189747644, "an application that ends just after it has explained a stop", Terms()),
     Seed(189747963, "two groups of failures at the same moment", Terms()),
-    Seed(189748262, "an idle unnamed query that stops with its SparkContext, the second time", Terms()),
+    Seed(
+        189748262,
+        "an idle unnamed query that stops with its SparkContext, the second time",
+        Terms(),
+    ),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )

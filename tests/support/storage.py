@@ -41,10 +41,6 @@ class MemoryCheckpoint:
         self.plan(*batches)
         self.logs[COMMITS].update(batches)
 
-    def purge(self, below):
-        for log in self.logs.values():
-            log -= {batch for batch in log if batch < below}
-
 
 class MemoryStorage:
     """Opens checkpoints by their location; records each location."""
