@@ -226,89 +226,19 @@ class Delivery:
         )
 
 
-# -- dispatch ---------------------------------------------------------------------------------
-
-
-class Dispatch:
-    """All deliveries of one driver; used by the worker's thread, and never waits for them.
-
-    The fallback of a receiver also gets the incidents that the receiver has not taken within its
-    route's time, or will never take. It then gets all their updates until they end.
-    """
-
-    def __init__(
-        self,
-        deliveries: Sequence[Delivery],
-        *,
-        spool: Spool | None = None,
-        wall: Callable[[], float] = time.time,
-    ) -> None:
-        """Connect the deliveries with their fallbacks.
-
-        Raises:
-            ValueError: a fallback does not name a receiver.
-
-        """
-        self._deliveries = {delivery.name: delivery for delivery in deliveries}
-        self._spool = spool
-        self._wall = wall
-        for delivery in deliveries:
-            fallback = delivery.route.fallback
-            if fallback is not None and fallback not in self._deliveries:
-                names = ", ".join(sorted(self._deliveries))
-                raise ValueError(
-                    f"receiver {delivery.name!r}: no receiver has the name of its fallback "
-                    f"{fallback!r} (receivers: {names})"
-                )
-
-    def restore(self, rows: Mapping[str, tuple[OutboxRow, ...]]) -> tuple[Incident, ...]:
-        """Restore the rows of an earlier driver by receiver; return the open incidents.
-
-        Call it before the next ``offer``, and pass its result to ``Lifecycle.restore``: otherwise
-        these incidents count as ended. Rows of a removed receiver are deleted, or every start
-        would restore them; incidents that it never got are sent to the others.
-        """
-        for name, delivery in self._deliveries.items():
-            delivery.restore(rows.get(name, ()))
-        newest: dict[str, Incident] = {}
-        for name, kept in rows.items():
-            is_ours = name in self._deliveries
-            if not is_ours and self._spool is not None:
-                self._spool.offer_rows(name, ())
-            for row in kept:
-                incident = row.incident
-                if not row.is_over and (is_ours or row.is_unsent):
-                    other = newest.get(incident.key)
-                    if other is None or incident.revision > other.revision:
-                        newest[incident.key] = incident
-        return tuple(newest.values())
-
-    def offer(self, incidents: Iterable[Incident]) -> None:
-        """Hand all open incidents to every receiver, and overdue ones to the fallbacks."""
-        incidents = tuple(incidents)
-        for delivery in self._deliveries.values():
-            delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
-        self._escalate(self._wall())
-
-    def escalate_to_fallback(self) -> None:
-        """Give the fallbacks at once what was not taken: the process ends."""
-        self._escalate(math.inf)
-
-    def _escalate(self, now_wall: float) -> None:
-        for delivery in self._deliveries.values():
-            if delivery.route.fallback is not None:
-                fallback = self._deliveries[delivery.route.fallback]
-                fallback.escalate_to_fallback(delivery.take_overdue(now_wall))
-
-
 # -- notifier ---------------------------------------------------------------------------------
 
 
 class Notifier:
-    """Receives the open incidents after each evaluation; starts, flushes and ends deliveries.
+    """All deliveries of one driver, with their spool and the heartbeats.
 
-    ``restored`` are the incidents that an earlier process of the same app left open. Where the
-    spool cannot be read at once, the thread that calls ``offer`` passes them to ``restore`` later.
+    The worker hands over the open incidents after each evaluation, and never waits. The fallback of
+    a receiver also gets the incidents that the receiver has not taken within its route's time, or
+    will never take. It then gets all their updates until they end.
+
+    ``restored`` are the incidents that an earlier process of the same app left open: pass them to
+    ``Lifecycle.restore`` before the next ``offer``, or they count as ended. Where the spool cannot
+    be read at once, the thread that calls ``offer`` passes them to ``restore`` later.
     """
 
     def __init__(
@@ -320,20 +250,35 @@ class Notifier:
         query_heartbeats: QueryHeartbeats | None = None,
         restore: Callable[[tuple[Incident, ...]], None] = lambda _: None,
         redact: Callable[[str], str] = str,
+        wall: Callable[[], float] = time.time,
     ) -> None:
+        """Connect the deliveries with their fallbacks, and restore what the spool holds.
+
+        Raises:
+            ValueError: a fallback does not name a receiver.
+
+        """
         self.deliveries = deliveries
-        self._spool = spool
         self.remembering = Remembering(spool, redact)
-        self._dispatch = Dispatch(deliveries, spool=spool)
-        self._heartbeat = heartbeat
         self.query_heartbeats = query_heartbeats or QueryHeartbeats({})
+        self._by_name = {delivery.name: delivery for delivery in deliveries}
+        self._spool = spool
+        self._heartbeat = heartbeat
         self._restore_later = restore
-        self.restored = self._restore()
+        self._wall = wall
+        for delivery in deliveries:
+            fallback = delivery.route.fallback
+            if fallback is not None and fallback not in self._by_name:
+                raise ValueError(
+                    f"receiver {delivery.name!r}: no receiver has the name of its fallback "
+                    f"{fallback!r} (receivers: {', '.join(sorted(self._by_name))})"
+                )
+        self.restored = self._load()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The receivers' names."""
-        return tuple(delivery.name for delivery in self.deliveries)
+        return tuple(self._by_name)
 
     @property
     def spool_problem(self) -> str:
@@ -359,19 +304,21 @@ class Notifier:
         self.query_heartbeats.start()
 
     def offer(self, incidents: tuple[Incident, ...]) -> None:
-        """Hand over all open incidents, and stale ones; never waits.
+        """Hand all open incidents, and stale ones, to every receiver, overdue ones to fallbacks.
 
         While another process of the same app runs, what is open may be its own: then no stale
         incident is sent.
         """
-        late = self._restore(0.0)
+        late = self._load(0.0)
         if late:
             self._restore_later(late)
             keys = {incident.key for incident in incidents if not incident.is_stale}
             incidents += tuple(incident for incident in late if incident.key not in keys)
         if self._spool is not None and self._spool.is_taken:
             incidents = tuple(incident for incident in incidents if not incident.is_stale)
-        self._dispatch.offer(incidents)
+        for delivery in self.deliveries:
+            delivery.guard.attempt(f"offer-{delivery.name}", partial(delivery.offer, incidents))
+        self._escalate(self._wall())
         if self._heartbeat is not None:
             self._heartbeat.offer(ping_of(incidents))
 
@@ -391,8 +338,15 @@ class Notifier:
         return all(delivered)
 
     def close(self, deadline: Deadline) -> None:
-        """End every thread; what was not sent stays in the spool, if there is one."""
-        self._flush_fallbacks(deadline)
+        """End every thread; what was not sent stays in the spool, if there is one.
+
+        Fallbacks get the undelivered incidents before that: there is no later attempt.
+        """
+        self._escalate(math.inf)
+        fallbacks = {delivery.route.fallback for delivery in self.deliveries}
+        for delivery in self.deliveries:
+            if delivery.name in fallbacks and delivery.pending:
+                delivery.flush(deadline.left / 2)
         for delivery in self.deliveries:
             delivery.close(deadline.left)
         if self._spool is not None:
@@ -401,18 +355,33 @@ class Notifier:
             self._heartbeat.close(deadline.left)
         self.query_heartbeats.close(deadline)
 
-    def _flush_fallbacks(self, deadline: Deadline) -> None:
-        """Give fallbacks the undelivered incidents now: there is no later attempt."""
-        self._dispatch.escalate_to_fallback()
-        fallbacks = {delivery.route.fallback for delivery in self.deliveries}
-        for delivery in self.deliveries:
-            if delivery.name in fallbacks and delivery.pending:
-                delivery.flush(deadline.left / 2)
+    def _load(self, timeout: float = LOAD_SECONDS) -> tuple[Incident, ...]:
+        """Restore what the spool holds, once; returns the incidents that are still open.
 
-    def _restore(self, timeout: float = LOAD_SECONDS) -> tuple[Incident, ...]:
-        """Restore what the spool holds, once; returns the incidents that are still open."""
-        kept = self._spool.load(timeout) if self._spool is not None else None
-        if kept is None:
+        Rows of a removed receiver are deleted, or every start would restore them; incidents that it
+        never got are sent to the others.
+        """
+        left = self._spool.load(timeout) if self._spool is not None else None
+        if self._spool is None or left is None:
             return ()
-        self.remembering.left = kept
-        return self._dispatch.restore(kept.rows)
+        self.remembering.left = left
+        for name, delivery in self._by_name.items():
+            delivery.restore(left.rows.get(name, ()))
+        newest: dict[str, Incident] = {}
+        for name, rows in left.rows.items():
+            is_ours = name in self._by_name
+            if not is_ours:
+                self._spool.offer_rows(name, ())
+            for row in rows:
+                incident = row.incident
+                if not row.is_over and (is_ours or row.is_unsent):
+                    other = newest.get(incident.key)
+                    if other is None or incident.revision > other.revision:
+                        newest[incident.key] = incident
+        return tuple(newest.values())
+
+    def _escalate(self, now_wall: float) -> None:
+        for delivery in self.deliveries:
+            if delivery.route.fallback is not None:
+                fallback = self._by_name[delivery.route.fallback]
+                fallback.escalate_to_fallback(delivery.take_overdue(now_wall))

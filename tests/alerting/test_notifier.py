@@ -221,7 +221,7 @@ def test_no_stale_incident_is_sent_while_another_process_holds_the_spool(start_n
         until(lambda: second.spool_problem, "the spool is in use")
         second.offer((incident("silver"), stale("a")))
         assert second.flush(Deadline(PATIENCE_SECONDS))
-        (delivery,) = second._dispatch._deliveries.values()
+        (delivery,) = second.deliveries
         until(lambda: delivery._changed._waiters, "its thread has nothing to send")
 
         assert {event["event_action"] for event in pagerduty.events} == {"trigger"}

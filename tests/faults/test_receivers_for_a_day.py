@@ -14,7 +14,7 @@ import pytest
 from support.clock import Clock
 from support.deliveries import WALL, gone, incident, lost_answer, outage, poison, said, wrong_token
 
-from querypulse.alerting.delivery import Delivery, Dispatch, Route
+from querypulse.alerting.delivery import Delivery, Notifier, Route
 from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers.receiver import ReceiverCapabilities
 from querypulse.core.guard import Guard
@@ -84,7 +84,7 @@ class Day:
         ]
         for delivery in self.deliveries:
             delivery._outbox = Outbox(DayReceiver.capabilities, max_rows=ROOM)
-        self.dispatch = Dispatch(self.deliveries, wall=self.wall)
+        self.notifier = Notifier(self.deliveries, wall=self.wall)
 
     def pass_until(self, seconds):
         while self.clock.now < seconds:
@@ -93,7 +93,7 @@ class Day:
             first, last = (self.clock.now - OPEN_FOR) // EVERY, self.clock.now // EVERY
             self.failed = int(last)
             firing = range(max(0, int(first)), self.failed)
-            self.dispatch.offer(
+            self.notifier.offer(
                 incident(f"q{number}", starts_at=WALL + EVERY * number) for number in firing
             )
             for line, delivery in zip(self.lines, self.deliveries, strict=True):

@@ -8,9 +8,8 @@ from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.delivery import Dispatch
+from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
 from querypulse.alerting.rules import driver_down
@@ -59,8 +58,8 @@ class Handing:
     ``newest`` are the incidents of the last one, and ``open`` those of them that had not ended.
     """
 
-    def __init__(self, dispatch: Dispatch, between: Callable[[], None]) -> None:
-        self._dispatch = dispatch
+    def __init__(self, notifier: Notifier, between: Callable[[], None]) -> None:
+        self._notifier = notifier
         self._between = between
         self.newest: tuple[Incident, ...] = ()
         self.open: tuple[Incident, ...] = ()
@@ -70,7 +69,7 @@ class Handing:
         self._between()
         self.newest = incidents
         self.open = tuple(incident for incident in incidents if not incident.is_over)
-        self._dispatch.offer(incidents)
+        self._notifier.offer(incidents)
         self._between()
 
 
@@ -131,14 +130,14 @@ class SimDriver:
                     is_alive=lambda: self.alive, between=self.between, kill=self.kill, spool=spool)
             for one in receivers
         ]  # fmt: skip
-        self.dispatch = Dispatch(self.couriers, spool=spool, wall=time.wall)
-        self.handing = Handing(self.dispatch, self.between)
-        remembering = Remembering(spool)
-        kept = spool.load() if spool is not None else None
-        self.restored = kept is not None
-        if kept is not None:
-            remembering.left = kept
-            self.lifecycle.restore(self.dispatch.restore(kept.rows), time.now)
+        self.notifier = Notifier(
+            self.couriers, spool, wall=time.wall,
+            restore=lambda incidents: self.lifecycle.restore(incidents, time.now),
+        )  # fmt: skip
+        self.handing = Handing(self.notifier, self.between)
+        remembering = self.notifier.remembering
+        self.restored = remembering.left is not None
+        self.lifecycle.restore(self.notifier.restored, time.now)
         self.reader = EventReader(
             self.bus, self.inbox, self.guard,
             context=lambda: self.spark.context if self.spark.alive else Context.JVM_GONE,

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from querypulse.alerting.alert import Alert
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.delivery import Dispatch
+from querypulse.alerting.delivery import Notifier
 from querypulse.alerting.rules import driver_down
 from querypulse.core.guard import Guard
 from querypulse.watch import alerts
@@ -56,7 +56,7 @@ class SimWatch:
                     is_alive=lambda: True)
             for one in receivers
         ]  # fmt: skip
-        self._dispatch = Dispatch(self.couriers, wall=time.wall)
+        self._notifier = Notifier(self.couriers, wall=time.wall)
 
     def begin(self) -> None:
         """Start to poll and to evaluate."""
@@ -77,7 +77,7 @@ class SimWatch:
 
     def _evaluate_all(self) -> None:
         """Evaluate more often than it polls."""
-        self._dispatch.offer(self._evaluate.update(self._time.now, self._time.wall()))
+        self._notifier.offer(self._evaluate.update(self._time.now, self._time.wall()))
         for courier in self.couriers:
             courier.pump()
         self._time.after(EVALUATE_SECONDS, self._evaluate_all)

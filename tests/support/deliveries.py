@@ -11,6 +11,7 @@ from querypulse.alerting.alert import Alert, Incident, incident_key
 from querypulse.alerting.outbox import OutboxRow
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
+from querypulse.alerting.spool import Kept
 from querypulse.core.states import DeliveryOutcome
 
 WALL = 1_700_000_000.0
@@ -114,8 +115,9 @@ class Recorder:
 class MemorySpool:
     """A spool that keeps every offer; ``rows`` has each receiver's newest."""
 
-    def __init__(self) -> None:
+    def __init__(self, **rows: tuple[OutboxRow, ...]) -> None:
         self.offers: list[tuple[str, tuple[OutboxRow, ...]]] = []
+        self.left = Kept(rows=rows) if rows else None
 
     @property
     def rows(self) -> dict[str, tuple[OutboxRow, ...]]:
@@ -123,6 +125,13 @@ class MemorySpool:
 
     def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
         self.offers.append((receiver, rows))
+
+    is_taken = False
+
+    def load(self, timeout: float = 0.0) -> Kept | None:
+        """What an earlier process left: ``left``, once."""
+        left, self.left = self.left, None
+        return left
 
     def write_ahead(self) -> None:
         """Nothing to wait for."""

@@ -18,14 +18,14 @@ from support.deliveries import (
     wrong_token,
 )
 
-from querypulse.alerting.delivery import Delivery, Dispatch, Route
+from querypulse.alerting.delivery import Delivery, Notifier, Route
 from querypulse.core.guard import Guard
 
 
 class DispatchHarness:
     """Receivers by name, each with a route, behind one dispatch."""
 
-    def __init__(self, routes, **recorders):
+    def __init__(self, routes, left=None, **recorders):
         self.clock, self.wall = Clock(), Clock(WALL)
         self.recorders = {name: recorders.get(name) or Recorder(name) for name in routes}
         for name, recorder in self.recorders.items():
@@ -36,7 +36,8 @@ class DispatchHarness:
             )
             for name, route in routes.items()
         }
-        self.dispatch = Dispatch(tuple(self.deliveries.values()), wall=self.wall)
+        spool = MemorySpool(**left) if left else None
+        self.notifier = Notifier(tuple(self.deliveries.values()), spool, wall=self.wall)
         for delivery in self.deliveries.values():
             delivery.start()
 
@@ -44,7 +45,7 @@ class DispatchHarness:
         """Offer ``after`` seconds later, and let every delivery succeed or fail."""
         self.clock.now += after
         self.wall.now += after
-        self.dispatch.offer(incidents)
+        self.notifier.offer(incidents)
         return self.settle()
 
     def settle(self):
@@ -65,8 +66,8 @@ class DispatchHarness:
 def start():
     harnesses = []
 
-    def build(routes, **recorders):
-        harnesses.append(DispatchHarness(routes, **recorders))
+    def build(routes, left=None, **recorders):
+        harnesses.append(DispatchHarness(routes, left, **recorders))
         return harnesses[-1]
 
     yield build
@@ -208,7 +209,7 @@ def test_unknown_fallback_is_an_error():
     delivery = Delivery(Recorder("pager"), Guard(), route=Route(fallback="phnoe"))
 
     with pytest.raises(ValueError, match=r"'pager'.*'phnoe' \(receivers: pager\)"):
-        Dispatch((delivery,))
+        Notifier((delivery,))
 
 
 # -- successors -------------------------------------------------------------------------------
@@ -223,8 +224,8 @@ def test_successor_restores_each_receivers_entries_and_returns_open_incidents(st
     earlier = start({"pager": Route(), "chat": Route()}, chat=failing(outage()))
     earlier.offer(incident("a"), incident("b"))
     earlier.offer(incident("a", revision=1))
-    successor = start({"pager": Route(), "chat": Route()})
-    restored = successor.dispatch.restore(entries_of(earlier))
+    successor = start({"pager": Route(), "chat": Route()}, entries_of(earlier))
+    restored = successor.notifier.restored
     successor.offer(*restored)
 
     assert [(left.key, left.revision) for left in restored] == [(incident("a").key, 1)]
@@ -236,11 +237,10 @@ def test_entries_of_a_removed_receiver_are_dropped(start):
     """Otherwise they would be restored at every start and sent to all other receivers."""
     earlier = start({"pager": Route(), "chat": Route()})
     earlier.offer(incident())
-    spool = MemorySpool()
+    spool = MemorySpool(pager=entries_of(earlier)["pager"])
     delivery = Delivery(Recorder("chat"), Guard(), spool=spool)
-    entries = {"pager": entries_of(earlier)["pager"]}
 
-    assert Dispatch((delivery,), spool=spool).restore(entries) == ()
+    assert Notifier((delivery,), spool).restored == ()
     assert spool.rows == {"pager": (), "chat": ()}
 
 

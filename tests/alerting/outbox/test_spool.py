@@ -11,18 +11,17 @@ import subprocess
 import sys
 import threading
 import time
-from itertools import count
 from pathlib import Path
 
 import msgspec
 import pytest
 from support import spooling
-from support.deliveries import WALL, Recorder, incident, outage
+from support.deliveries import WALL, Recorder, incident
 from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
 
-from querypulse.alerting.delivery import Delivery, Dispatch
+from querypulse.alerting.delivery import Delivery, Notifier
 from querypulse.alerting.outbox import Known
 from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try_folder
 from querypulse.core.guard import Guard
@@ -202,14 +201,13 @@ def test_next_driver_delivers_the_rest_and_nothing_twice(child, spool):
     process.wait()
     kept, recorder = spool(), Recorder("pager")
     delivery = Delivery(recorder, Guard(), spool=kept)
-    dispatch = Dispatch((delivery,), spool=kept)
+    notifier = Notifier((delivery,), kept)
     delivery.start()
-    open_ones = dispatch.restore(kept.load(PATIENCE_SECONDS).rows)
-    dispatch.offer(open_ones)
+    notifier.offer(notifier.restored)
     assert delivery.flush(PATIENCE_SECONDS)
     assert recorder.sent == [("q1", "firing")]
 
-    dispatch.offer(())
+    notifier.offer(())
     assert delivery.flush(PATIENCE_SECONDS)
     delivery.close(PATIENCE_SECONDS)
     kept.close(PATIENCE_SECONDS)
@@ -481,37 +479,6 @@ def test_closing_an_unstarted_spool_waits_for_nothing(folder):
     ended(lambda: unstarted.close(NEVER))
 
     assert not folder.exists()
-
-
-# -- random outages ---------------------------------------------------------------------------
-
-
-def test_every_page_is_sent_over_many_restarts(spool):
-    """In each driver another query fails, and the receiver is down at random."""
-    reported_of, chance = [], random.Random(4)
-    for number in count():
-        kept, recorder = spool(), Recorder("pager")
-        recorder.always = outage() if number < 9 and chance.random() < 0.7 else None
-        delivery = Delivery(recorder, Guard(), spool=kept)
-        dispatch = Dispatch((delivery,), spool=kept)
-        restored = (
-            dispatch.restore(found.rows)
-            if (found := kept.load(PATIENCE_SECONDS)) is not None
-            else ()
-        )
-        new = (incident(f"q{number}", starts_at=WALL + number),) if number < 9 else ()
-        dispatch.offer((*restored, *new))
-        delivery.start()
-        delivery.flush(PATIENCE_SECONDS)
-        if recorder.always is None:
-            reported_of += [query for query, state in recorder.sent if state == "firing"]
-        assert kept.flush(PATIENCE_SECONDS)
-        delivery.close(PATIENCE_SECONDS)
-        kept.close(PATIENCE_SECONDS)
-        if number == 10:
-            break
-
-    assert sorted(reported_of) == [f"q{number}" for number in range(9)]
 
 
 @pytest.mark.contains_errors
