@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -16,8 +17,8 @@ from ..alerting.receivers.receiver import Holds, holds
 from ..core.redaction import WITHHELD, Redactor, redact, secrets_of_url, unusable
 from ..core.secret import Secret
 from ..exporter.push import parse_headers
-from .receivers import as_settings_error, configured
-from .settings import HOLDS, TYPES, Settings, SettingsError
+from .receivers import as_settings_error
+from .settings import Settings, SettingsError
 
 log = logging.getLogger("querypulse")
 
@@ -30,6 +31,29 @@ log = logging.getLogger("querypulse")
 ELSEWHERE = "give it in the environment, or in the file that QUERYPULSE_CONFIG names"
 
 
+class _Declared(NamedTuple):
+    """A text in the settings, the place before its field, and what the field declares."""
+
+    place: str
+    field: str
+    kind: Holds
+    text: str
+    has_file: bool
+    """Whether a file may be given instead."""
+
+
+def _declared_texts(settings: Settings) -> Iterator[_Declared]:
+    records: dict[str, msgspec.Struct] = {"": settings}
+    records |= {f"queries.{pattern}.": own for pattern, own in settings.queries.items()}
+    records |= {f"receivers[{number}].": own for number, own in enumerate(settings.receivers)}
+    for place, record in records.items():
+        for field, kind in holds(type(record)).items():
+            value, has_file = getattr(record, field), f"{field}_file" in record.__struct_fields__
+            for text in value if isinstance(value, tuple) else (value,):
+                if isinstance(text, str):
+                    yield _Declared(place, field, kind, text, has_file)
+
+
 def own_secrets(settings: Settings) -> list[Secret]:
     """Every key, token and URL in the settings or in the files that they name.
 
@@ -37,17 +61,12 @@ def own_secrets(settings: Settings) -> list[Secret]:
         ValueError: a file cannot be read; the message names its setting.
 
     """
-    records: list[tuple[msgspec.Struct, Callable[[str], str]]] = [(settings, str)]
-    for pattern, own in settings.queries.items():
-        records.append((own, f"queries.{pattern}.{{}}".format))
-    records += [(entry.given, entry.called) for entry in configured(settings) if not entry.is_short]
     secrets = []
-    for record, called in records:
-        for field, kind, text in _declared_texts(record):
-            if kind in (Holds.KEY, Holds.URL, Holds.ADDRESS):
-                secrets.append(Secret(text))
-            elif kind is Holds.SECRET_FILE:
-                secrets.append(Secret.from_file(text, setting=called(field)))
+    for place, field, kind, text, _ in _declared_texts(settings):
+        if kind in (Holds.KEY, Holds.URL, Holds.ADDRESS):
+            secrets.append(Secret(text))
+        elif kind is Holds.SECRET_FILE:
+            secrets.append(Secret.from_file(text, setting=f"{place}{field}"))
     return secrets
 
 
@@ -58,42 +77,15 @@ def refuse_secret(name: str, value: object, origin: str) -> None:
         SettingsError: it holds one; the message names the setting that takes a file instead.
 
     """
-    if name in HOLDS and any(_is_secret(HOLDS[name], text) for text in _texts(value)):
-        raise _refusal("", name, origin, TYPES)
-    entries: dict[str, msgspec.Struct] = {}
-    if name == "receivers" and isinstance(value, tuple):
-        entries = {f"receivers[{position}].": entry for position, entry in enumerate(value)}
-    if name == "queries" and isinstance(value, dict):
-        entries = {f"queries.{pattern}.": entry for pattern, entry in value.items()}
-    for place, entry in entries.items():
-        for field, kind, text in _declared_texts(entry):
-            if _is_secret(kind, text):
-                raise _refusal(place, field, origin, entry.__struct_fields__)
-
-
-def _refusal(place: str, field: str, origin: str, fields: Container[str]) -> SettingsError:
-    file = f"{field}_file"
-    return SettingsError(
-        f"setting {place + field!r} from {origin} holds a secret, and event logs show the Spark "
-        f"conf: {f'give {file!r} instead' if file in fields else ELSEWHERE}"
-    )
-
-
-def _is_secret(kind: Holds, text: str) -> bool:
-    if kind is Holds.ADDRESS:
-        return "@" in text
-    return kind is Holds.KEY or (kind is Holds.URL and bool(secret_parts(text)))
-
-
-def _declared_texts(record: msgspec.Struct) -> Iterator[tuple[str, Holds, str]]:
-    """Field, kind and content of each text in a record."""
-    for field, kind in holds(type(record)).items():
-        yield from ((field, kind, text) for text in _texts(getattr(record, field)))
-
-
-def _texts(value: object) -> Iterator[str]:
-    entries = value if isinstance(value, tuple) else (value,)
-    yield from (entry for entry in entries if isinstance(entry, str))
+    given: dict[str, Any] = {name: value}
+    for place, field, kind, text, has_file in _declared_texts(Settings(**given)):
+        is_url = kind is Holds.URL and bool(secret_parts(text))
+        if kind is Holds.KEY or is_url or (kind is Holds.ADDRESS and "@" in text):
+            instead = f"give '{field}_file' instead" if has_file else ELSEWHERE
+            raise SettingsError(
+                f"setting {place + field!r} from {origin} holds a secret, and event logs show the "
+                f"Spark conf: {instead}"
+            )
 
 
 def secret_parts(value: str) -> set[str]:
