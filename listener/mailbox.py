@@ -28,10 +28,10 @@ class Mailbox(Generic[T]):
     def __init__(
         self, progress_capacity: int, lifecycle_capacity: int = LIFECYCLE_CAPACITY
     ) -> None:
-        self.progress_capacity = progress_capacity
-        self.lifecycle_capacity = lifecycle_capacity
-        self.dropped_progress = 0
-        self.dropped_lifecycle = 0
+        self.drops = {"progress_mailbox_full": 0, "lifecycle_mailbox_full": 0}
+        """Items dropped since the start, by queue."""
+        self._progress_capacity = progress_capacity
+        self._lifecycle_capacity = lifecycle_capacity
         self._lifecycle: deque[tuple[int, T]] = deque()
         self._progress: deque[tuple[int, T]] = deque()
         self._numbers = count()
@@ -39,18 +39,16 @@ class Mailbox(Generic[T]):
 
     def put(self, item: T, *, lifecycle: bool) -> bool:
         """Queue one item; False when its queue is full and the item was dropped."""
-        if lifecycle:
-            if len(self._lifecycle) >= self.lifecycle_capacity:
-                self.dropped_lifecycle += 1
-                return False
-            self._lifecycle.append((next(self._numbers), item))
-            self._wake.put(None)
-            return True
-        if len(self._progress) >= self.progress_capacity:
-            self.dropped_progress += 1
+        lane, capacity, name = (
+            (self._lifecycle, self._lifecycle_capacity, "lifecycle_mailbox_full")
+            if lifecycle
+            else (self._progress, self._progress_capacity, "progress_mailbox_full")
+        )
+        if len(lane) >= capacity:
+            self.drops[name] += 1
             return False
-        self._progress.append((next(self._numbers), item))
-        if len(self._progress) * 2 == self.progress_capacity:
+        lane.append((next(self._numbers), item))
+        if lifecycle or len(lane) * 2 == capacity:
             self._wake.put(None)
         return True
 
@@ -80,14 +78,6 @@ class Mailbox(Generic[T]):
     def depth(self) -> int:
         """Items queued now, in both queues."""
         return len(self._lifecycle) + len(self._progress)
-
-    @property
-    def drops(self) -> dict[str, int]:
-        """Items dropped since the start, by queue."""
-        return {
-            "progress_mailbox_full": self.dropped_progress,
-            "lifecycle_mailbox_full": self.dropped_lifecycle,
-        }
 
 
 def _drain(lane: deque[tuple[int, T]], end: int) -> list[tuple[int, T]]:

@@ -197,15 +197,15 @@ class ProxyPath(EventPath):
             manager.addListener(self.java_listener)
 
     def check(self, now: float) -> ListenerHealth:
-        """Every few seconds: register the listener again where Spark dropped it."""
-        if self._checked_at is None:
-            # PySpark may be about to add the listener; adding it now would add it twice.
-            self._health = ListenerHealth(True, 0, self._dropped_events())
-            self._checked_at, self._wirings_seen = now, self._listener.wirings
-        if now - self._checked_at < CHECK_EVERY_SECONDS:
+        """Every few seconds: register the listener again where Spark dropped it.
+
+        Not at first: PySpark may be about to add the listener, which would then be there twice.
+        """
+        if self._checked_at is not None and now - self._checked_at < CHECK_EVERY_SECONDS:
             return self._health
-        self._checked_at = now
-        registered, put_back = self._put_back()
+        is_first, self._checked_at = self._checked_at is None, now
+        registered, put_back = (True, 0) if is_first else self._put_back()
+        self._wirings_seen = self._listener.wirings
         self._health = ListenerHealth(
             registered, self._health.reregistrations + put_back, self._dropped_events()
         )
@@ -228,9 +228,7 @@ class ProxyPath(EventPath):
             if not self._is_registered(manager)
         }
         # PySpark reads the listener once to add it and once to remove it.
-        wirings = self._listener.wirings
-        by_hand, self._wirings_seen = wirings != self._wirings_seen, wirings
-        if lost and by_hand:
+        if lost and self._listener.wirings != self._wirings_seen:
             for key in lost:
                 del self._managers[key]
             self._removed.update(lost)
