@@ -285,6 +285,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
 
     """
     _require_consistent(request)
+    require_private(request.urls, allow_http=request.allow_http)
     now, settings = time.time(), load_strictly({}, environment).settings
     path = _path(request, settings)
     if request.queries is None:
@@ -302,10 +303,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
         silence_alertmanager(request.alertmanager, silence, request.ca_file)
     if needs_app:
         _print((silence,), now)
-    if not request.urls:
-        return 0
-    require_private(request.urls, allow_http=request.allow_http)
-    return silence_drivers(request, silence)
+    return silence_drivers(request, silence) if request.urls else 0
 
 
 def _require_consistent(request: SilenceRequest) -> None:

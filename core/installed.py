@@ -7,9 +7,6 @@ import shutil
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
-# -- version ----------------------------------------------------------------------------------
-# The installed version of querypulse.
-
 
 def installed_version() -> str:
     """The version in the metadata; "unknown" without metadata, for example with --py-files."""
@@ -20,10 +17,6 @@ def installed_version() -> str:
 
 
 VERSION = installed_version()
-
-
-# -- installed --------------------------------------------------------------------------------
-# What a command needs that is not a dependency: the host's PySpark, and Java.
 
 
 class NotInstalledError(Exception):

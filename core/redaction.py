@@ -452,10 +452,6 @@ def _hide(match: re.Match[str]) -> str:
 _BY_SHAPE = Redactor()
 
 
-# -- redacted log -----------------------------------------------------------------------------
-# Redacts every record of our logger.
-
-
 class RedactedLog(logging.Filter):
     """A filter for the logger ``querypulse``: messages and tracebacks pass through ``redact``."""
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from enum import Enum
 
-# -- states -----------------------------------------------------------------------------------
-# The states of a query, as alerts, metrics, ``/status`` and dashboards name them.
-
 
 class QueryState(str, Enum):
     """The state of a query, most severe first."""
@@ -30,10 +27,6 @@ class QueryState(str, Enum):
 
 STATES = tuple(state.value for state in QueryState)
 """Every state a query can be in, most severe first."""
-
-
-# -- outcomes ---------------------------------------------------------------------------------
-# What becomes of a delivery, as alerting counts it and the metrics show it.
 
 
 class DeliveryOutcome(str, Enum):

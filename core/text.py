@@ -7,9 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-# -- durations --------------------------------------------------------------------------------
-# Durations for people.
-
 
 def duration(seconds: float) -> str:
     """``95 s``, ``40 min``, ``3 h 20 min``, ``9 d 4 h``: seconds in the largest suitable units.
@@ -31,10 +28,6 @@ def duration(seconds: float) -> str:
 def _pair(count: int, size: int, unit: str, smaller: str) -> str:
     units, rest = divmod(count, size)
     return f"{units} {unit} {rest} {smaller}" if rest else f"{units} {unit}"
-
-
-# -- listing ----------------------------------------------------------------------------------
-# Lists of names for people, with a bound.
 
 
 MAX_NAMES = 10
@@ -68,10 +61,6 @@ def is_encodable(value: object) -> bool:
         elif isinstance(part, (list, tuple, set, frozenset)):
             pending += part
     return True
-
-
-# -- encoding ---------------------------------------------------------------------------------
-# Values in the JSON that receivers read.
 
 
 def to_json(body: dict[str, Any] | list[dict[str, Any]]) -> bytes:

@@ -15,10 +15,6 @@ from typing import Any, cast
 
 from ..core import AUTO_ATTACH_VARIABLE
 
-# -- import hook ------------------------------------------------------------------------------
-# Calling a function with a module as soon as something has imported it.
-
-
 Action = Callable[[ModuleType], None]
 
 

@@ -29,10 +29,6 @@ from .settings import QuerySettings, Settings, SettingsError
 log = logging.getLogger("querypulse")
 
 
-# -- configured -------------------------------------------------------------------------------
-# The configured receivers: short forms and full form as one list.
-
-
 HEARTBEAT = "heartbeat"
 """The name under which heartbeat pings are counted."""
 
@@ -149,7 +145,6 @@ def _longest_first(names: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 # -- receivers from settings ------------------------------------------------------------------
-# Settings -> receivers and heartbeats, with their secrets and HTTP options.
 
 
 QUERY_HEARTBEAT_SECONDS = 60.0
@@ -272,7 +267,6 @@ def as_settings_error(entry: Configured | str = "") -> Iterator[None]:
 
 
 # -- start lines ------------------------------------------------------------------------------
-# What the log says when a sidecar has started: what is watched, and who is notified.
 
 
 NOBODY = (

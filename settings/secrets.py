@@ -114,7 +114,6 @@ def _header_values(text: str) -> set[str]:
 
 
 # -- spark redaction --------------------------------------------------------------------------
-# Builds a redactor from a Spark session's redaction settings.
 
 
 NAMES = "spark.redaction.regex"
@@ -158,7 +157,6 @@ def _report_unusable(settings: dict[str, str]) -> None:
 
 
 # -- redacting --------------------------------------------------------------------------------
-# Removes secrets, our own included, from every evaluation before it is published or sent.
 
 
 Conf = Callable[[str], str | None]

@@ -224,6 +224,17 @@ def test_token_is_not_sent_to_another_machine_over_plain_http(silence, driver, s
     assert quiet(silencing) == []
 
 
+def test_url_that_may_not_get_the_token_is_refused_before_anything_is_silenced(silence, tmp_path):
+    file = tmp_path / "silences"
+    code, output, errors = silence(
+        *("billing", "--for", "2h", "--app", "etl", "--file", str(file)),
+        *("--url", "http://driver-a:9719", "--token-file", "TOKEN"),
+    )
+
+    assert (code, output, file.exists()) == (2, "", False)
+    assert "--allow-http" in errors
+
+
 def test_allow_http_sends_the_token_to_another_machine(silence, monkeypatch):
     sent = []
 
