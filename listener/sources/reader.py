@@ -133,6 +133,7 @@ class SourceReader:
         self._left_out: dict[str, str] = {}
         self._silent: dict[str, tuple[float, str]] = {}
         self._logged_left_out = False
+        self._rests_until = 0.0
         self._stopping = threading.Event()
 
     def step(self) -> None:
@@ -142,11 +143,15 @@ class SourceReader:
             self._choose()
             for run in self._runs.values():
                 run.find(self._sources, self._clock(), self._retry)
-                self._poll(run)
+                if began >= self._rests_until:
+                    self._poll(run)
                 run.note_trouble()
             self._report()
         finally:
-            self._stopping.wait(max(self._find_every, self._clock() - began))
+            took = self._clock() - began
+            if took > self._interval / 2:
+                self._rests_until = self._clock() + took
+            self._stopping.wait(self._find_every)
 
     def stop(self) -> None:
         """Stop polling, and end the wait."""

@@ -154,7 +154,7 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
             stuck
             or rises
             or self.late is not None
-            or any(one.stuck or one.rewound for one in self.sources)
+            or any(one.stuck or one.rewound or one.empty for one in self.sources)
         )
 
 

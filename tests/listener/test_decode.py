@@ -138,6 +138,35 @@ def test_lag_is_known_only_if_both_offsets_are_known():
     assert lags == [lag for _, _, lag in cases]
 
 
+@pytest.mark.parametrize(
+    ("metrics", "reported"),
+    [
+        ({"numFilesOutstanding": "100", "numBytesOutstanding": "7"}, (None, 100, 7, None)),
+        ({"approximateQueueSize": "30"}, (None, 30, None, None)),
+        (
+            {"numRecordsReadyToProcess": "5", "sizeOfRecordsReadyToProcess": "80"},
+            (5, None, 80, None),
+        ),
+        ({"maxMsBehindLatest": "90500", "avgMsBehindLatest": "3"}, (None, None, None, 90.5)),
+        ({"estimatedTotalBytesBehindLatest": "5920.0"}, (None, None, 5920, None)),
+        ({"numFilesOutstanding": "-1", "maxMsBehindLatest": "NaN"}, (None, None, None, None)),
+        ("none", (None, None, None, None)),
+        (None, (None, None, None, None)),
+    ],
+)
+def test_backlog_that_a_source_reports_itself_is_read(metrics, reported):
+    (found,) = progress(sources=[{"metrics": metrics}]).sources
+    figures = found.lag_offsets, found.backlog_files, found.backlog_bytes, found.behind_seconds
+
+    assert figures == reported
+
+
+def test_lag_in_offsets_comes_before_reported_records():
+    both = {"endOffset": 5, "latestOffset": 8, "metrics": {"numRecordsReadyToProcess": "100"}}
+
+    assert progress(sources=[both]).sources[0].lag_offsets == 3
+
+
 @pytest.mark.parametrize("kind", list(EventKind))
 def test_text_that_is_no_event_is_rejected(kind):
     for text in ("", "{", "[]", "null", '{"progress": {}}', "{}", "\ud800", '{"id":1}'):

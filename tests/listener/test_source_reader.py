@@ -273,6 +273,19 @@ def test_every_run_is_polled_in_each_interval_however_many_there_are():
     assert {len(harness.sources[f"{name}-1"][0].asked) for name in names} == {3}
 
 
+def test_polls_that_take_long_leave_half_of_the_time_free():
+    """Each round takes 40 s, so the sources are polled every 80 s."""
+    harness = SourceReaderHarness("a", "b")
+    sources = [harness.sources[f"{name}-1"][0] for name in "ab"]
+    for source in sources:
+        source.takes = 20.0
+    for at in range(1, 400, 5):
+        if at >= harness.clock.now:
+            harness.step(at=at)
+
+    assert [len(source.asked) for source in sources] == [5, 5]
+
+
 def test_only_the_newest_dead_runs_are_polled(caplog):
     harness = SourceReaderHarness()
     for number in range(MAX_DEAD_RUNS + 2):
