@@ -86,11 +86,15 @@ _START = b"SparkListenerApplicationStart"
 _END = b"SparkListenerApplicationEnd"
 # Spark writes the class first: nine lines in ten can be skipped without parsing. The newest
 # skipped line is kept for its time.
-_SKIPPED = re.compile(
-    rb'{"Event":"(?:org\.apache\.spark\.sql\.execution\.ui\.)?SparkListener(?:Task(?:Start|End)'
-    rb"|Job(?:Start|End)|Stage(?:Submitted|Completed)|SQLExecution(?:Start|End)"
-    rb'|BlockManagerAdded|Executor(?:Added|Removed))"'
-).match
+_SKIPPED = tuple(
+    b'{"Event":"%bSparkListener%b"' % (package, name)
+    for package, names in (
+        (b"", b"TaskEnd TaskStart JobStart JobEnd StageSubmitted StageCompleted"),
+        (b"org.apache.spark.sql.execution.ui.", b"SQLExecutionStart SQLExecutionEnd"),
+        (b"", b"BlockManagerAdded ExecutorAdded ExecutorRemoved"),
+    )
+    for name in names.split()
+)
 _NAME = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
 _NOT_AN_EVENT = (DecodeError, msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError)
 
@@ -123,7 +127,7 @@ class Reader:
     def entries(self, lines: Iterable[bytes]) -> Iterator[Entry]:
         """The entries about an application and its streaming queries, in order."""
         for line in lines:
-            if _SKIPPED(line):
+            if line.startswith(_SKIPPED):
                 self._timed = line
                 continue
             if line.isspace():
