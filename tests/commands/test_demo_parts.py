@@ -48,7 +48,7 @@ def test_telemetry_has_every_kind_and_resolves_each_alert_at_most_once_after_its
             actions.setdefault(row["alert_id"], []).append(row["action"])
 
     assert {row["kind"] for row in rows} == {*KINDS, "alert"}
-    assert {tuple(each) for each in actions.values()} == {("CREATE",), ("CREATE", "RESOLVE")}
+    assert {tuple(entry) for entry in actions.values()} == {("CREATE",), ("CREATE", "RESOLVE")}
     assert STATUS.keys() == {"CREATE", "RESOLVE"}
 
 

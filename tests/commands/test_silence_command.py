@@ -44,12 +44,17 @@ def test_command_silences_a_pattern_for_a_duration(path, silence):
     before = int(time.time())
     code, output, errors = silence("bronze*", "--for", "2h", "--reason", "backfill")
     after = time.time()
-    (one,) = read_silences(path)
+    (written,) = read_silences(path)
 
     assert (code, errors) == (0, "")
-    assert (one.app, one.queries, one.alertname, one.reason) == ("etl", "bronze*", "*", "backfill")
-    assert before <= one.until - 7200 <= after
-    assert output.startswith(f"etl  bronze*  *  until {end_text(one.until)} (")
+    assert (written.app, written.queries, written.alertname, written.reason) == (
+        "etl",
+        "bronze*",
+        "*",
+        "backfill",
+    )
+    assert before <= written.until - 7200 <= after
+    assert output.startswith(f"etl  bronze*  *  until {end_text(written.until)} (")
     assert output.endswith("left): backfill\n")
 
 
@@ -93,10 +98,10 @@ def test_ending_an_unknown_silence_lists_the_active_ones(path, silence):
 def test_app_name_of_the_settings_is_not_a_pattern(path, silence, monkeypatch):
     monkeypatch.setenv("QUERYPULSE_APP_NAME", "shop [prod] *")
     silence("a", "--for", "1h")
-    (one,) = read_silences(path)
+    (written,) = read_silences(path)
 
-    assert one.covers(alert("shop [prod] *"), 0.0)
-    assert not one.covers(alert("shop p x"), 0.0)
+    assert written.covers(alert("shop [prod] *"), 0.0)
+    assert not written.covers(alert("shop p x"), 0.0)
 
 
 def test_end_option_ends_silences_of_a_pattern_and_of_an_app(path, silence):
@@ -105,7 +110,7 @@ def test_end_option_ends_silences_of_a_pattern_and_of_an_app(path, silence):
 
     assert silence("--end", "a*") == (0, "ended: 2 of a*\n", "")
     assert silence("--end", "b", "--app", "shop") == (0, "ended: 1 of b\n", "")
-    assert [(one.app, one.queries) for one in read_silences(path)] == [("etl", "b")]
+    assert [(written.app, written.queries) for written in read_silences(path)] == [("etl", "b")]
 
 
 def test_silence_without_an_app_is_refused(path, silence, monkeypatch):

@@ -38,7 +38,7 @@ def server():
 
 def reported(server):
     """The alerts that a webhook received: (status, name, severity)."""
-    alerts = [alert for one in server.requests for alert in json.loads(one.body)["alerts"]]
+    alerts = [alert for request in server.requests for alert in json.loads(request.body)["alerts"]]
     return [(a["status"], a["labels"]["alertname"], a["labels"]["severity"]) for a in alerts]
 
 
@@ -69,7 +69,7 @@ def test_test_alert_has_the_app_name_of_the_job(run_test_alert, server, argument
 
 def test_heartbeat_is_pinged_once_without_changing_its_state(run_test_alert, server):
     code, output, _ = run_test_alert(heartbeat_url=f"{server.url}/check", webhook_url=server.url)
-    (ping,) = [one for one in server.requests if one.path.startswith("/check")]
+    (ping,) = [request for request in server.requests if request.path.startswith("/check")]
 
     assert code == 0
     assert ping.path.startswith("/check/log?rid=")

@@ -33,8 +33,8 @@ def redacted_log():
         log.addFilter(filters[-1])
 
     yield put
-    for one in filters:
-        log.removeFilter(one)
+    for entry in filters:
+        log.removeFilter(entry)
 
 
 def failing(text):

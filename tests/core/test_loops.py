@@ -27,9 +27,9 @@ def loop():
         return started[-1]
 
     yield start
-    for one in started:
-        one.stop()
-        assert one.join(PATIENCE_SECONDS)
+    for ticking in started:
+        ticking.stop()
+        assert ticking.join(PATIENCE_SECONDS)
 
 
 # -- Loop -------------------------------------------------------------------------------------
@@ -58,8 +58,8 @@ class Steps:
 
 def test_loop_repeats_its_step_in_one_daemon_thread(loop):
     steps = Steps()
-    one = loop(steps, "again")
-    one.start()
+    ticking = loop(steps, "again")
+    ticking.start()
     steps.wait_for(3)
 
     (thread,) = steps.threads
@@ -68,12 +68,12 @@ def test_loop_repeats_its_step_in_one_daemon_thread(loop):
 
 def test_stopped_loop_runs_no_further_step(loop):
     steps = Steps()
-    one = loop(steps)
+    ticking = loop(steps)
     steps.wait_for(1)
-    one.stop()
-    assert one.join(PATIENCE_SECONDS)
+    ticking.stop()
+    assert ticking.join(PATIENCE_SECONDS)
     count = steps.calls
-    one.start()
+    ticking.start()
 
     assert steps.calls == count
     assert not steps.threads.pop().is_alive()
@@ -94,12 +94,12 @@ class Pauses(threading.Event):
 @pytest.mark.contains_errors
 def test_failing_step_neither_ends_the_loop_nor_spins():
     guard, steps, pauses = Guard(), Steps(broken=True), Pauses()
-    one = Loop("worker", steps, guard)
-    one.stopping = pauses
-    one.start()
+    ticking = Loop("worker", steps, guard)
+    ticking.stopping = pauses
+    ticking.start()
     steps.wait_for(3)
-    one.stop()
-    assert one.join(PATIENCE_SECONDS)
+    ticking.stop()
+    assert ticking.join(PATIENCE_SECONDS)
 
     assert guard.errors == {"worker": steps.calls}
     assert pauses.seconds == [PAUSE_AFTER_ERROR_SECONDS] * steps.calls
@@ -108,21 +108,21 @@ def test_failing_step_neither_ends_the_loop_nor_spins():
 def test_forked_child_does_not_wait_for_the_parents_thread(loop, monkeypatch):
     steps = Steps()
     steps.free.clear()
-    one = loop(steps)
+    ticking = loop(steps)
     steps.wait_for(1)
     with monkeypatch.context() as child:
         child.setattr(os, "getpid", lambda: -1)
-        assert one.join(LONG_SECONDS)
+        assert ticking.join(LONG_SECONDS)
     steps.free.set()
 
 
 def test_final_action_runs_once_in_the_loops_own_thread(loop):
     steps, runs = Steps(), []
-    one = loop(steps, last=lambda: runs.append(threading.current_thread()))
+    ticking = loop(steps, last=lambda: runs.append(threading.current_thread()))
     steps.wait_for(2)
     assert runs == []
-    one.stop()
-    assert one.join(PATIENCE_SECONDS)
+    ticking.stop()
+    assert ticking.join(PATIENCE_SECONDS)
 
     assert runs == list(steps.threads)
 

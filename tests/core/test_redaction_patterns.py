@@ -206,7 +206,7 @@ def test_default_session_hides_url_options_and_all_known_shapes():
     redactor = session()
 
     assert redactor.text("options: {'url': 'jdbc:x'}") == f"options: {{'url': '{REDACTED}'}}"
-    leaked = [one.kind for one in PLANTED if one.secret in redactor.text(one.text)]
+    leaked = [entry.kind for entry in PLANTED if entry.secret in redactor.text(entry.text)]
     assert leaked == []
 
 

@@ -43,8 +43,8 @@ def black_hole(server) -> Iterator[tuple[str, int]]:
 
 def resolving_to(monkeypatch, *addresses):
     """Let every name resolve to these addresses: pairs of family and address."""
-    found = [(family, socket.SOCK_STREAM, 6, "", address) for family, address in addresses]
-    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    result = [(family, socket.SOCK_STREAM, 6, "", address) for family, address in addresses]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: result)
 
 
 def exchange(seconds: float) -> SocketDeadline:

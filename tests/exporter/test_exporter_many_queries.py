@@ -30,13 +30,17 @@ def driver(*, ended=0, running=0):
 def active(shown):
     """The queries that have a series."""
     return [
-        one.labels["query"] for one in samples(shown) if one.name == "spark_streaming_query_active"
+        sample.labels["query"]
+        for sample in samples(shown)
+        if sample.name == "spark_streaming_query_active"
     ]
 
 
 def without_series(shown):
-    (found,) = [one for one in samples(shown) if one.name == "querypulse_queries_without_series"]
-    return found.value
+    (result,) = [
+        sample for sample in samples(shown) if sample.name == "querypulse_queries_without_series"
+    ]
+    return result.value
 
 
 @pytest.mark.parametrize("more", [1, 20])

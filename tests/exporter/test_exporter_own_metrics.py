@@ -85,8 +85,10 @@ def test_series_of_an_alert_is_1_while_it_is_open_and_0_for_ten_minutes_afterwar
         last_open = alerts_last_open(last_open, alerts, at)
     shown = replace(published(), alerts=alerts, alerts_last_open=last_open)
 
-    found = [one for one in samples(shown) if one.name == "spark_streaming_query_alert"]
-    assert {tuple(one.labels[name] for name in ALERT_LABELS): one.value for one in found} == series
+    result = [sample for sample in samples(shown) if sample.name == "spark_streaming_query_alert"]
+    assert {
+        tuple(entry.labels[name] for name in ALERT_LABELS): entry.value for entry in result
+    } == series
 
 
 def test_warning_that_becomes_critical_ends_and_another_series_begins():

@@ -93,7 +93,7 @@ both_ways = figures() | histograms() | infos() | without_labels()
 @pytest.mark.parametrize(("ours", "theirs"), FORMATS)
 @given(made=st.lists(both_ways, max_size=3))
 def test_any_families_are_written_as_the_library_writes_them(ours, theirs, made):
-    assert ours([one for one, _ in made]) == theirs(Made(*(other for _, other in made)))
+    assert ours([entry for entry, _ in made]) == theirs(Made(*(other for _, other in made)))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), FORMATS)

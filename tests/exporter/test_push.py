@@ -60,7 +60,7 @@ def end(publisher, *, planned):
 def sent_names():
     """The names of the families with a figure, as OpenTelemetry has them."""
     families = [family for family in all_families(full_published()) if family.samples]
-    return {base_name(one) if one.kind == "counter" else one.name for one in families}
+    return {base_name(entry) if entry.kind == "counter" else entry.name for entry in families}
 
 
 # -- the thread -------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ def test_every_family_is_sent_as_its_kind():
     assert set(sent) == sent_names()
 
     counter = sent["spark_streaming_query_commits"].sum
-    busy = next(one for one in counter.data_points if attributes(one)["query"] == "busy")
+    busy = next(entry for entry in counter.data_points if attributes(entry)["query"] == "busy")
     assert (counter.is_monotonic, counter.aggregation_temporality) == (True, 2)
     assert (busy.as_double, busy.start_time_unix_nano, busy.time_unix_nano) == (
         1.0,
@@ -236,7 +236,7 @@ def test_every_family_is_sent_as_its_kind():
 
 
 def attributes(point):
-    return {one.key: one.value.string_value for one in point.attributes}
+    return {entry.key: entry.value.string_value for entry in point.attributes}
 
 
 # -- real servers -----------------------------------------------------------------------------

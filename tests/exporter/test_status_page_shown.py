@@ -164,9 +164,9 @@ def test_alert_links_to_dashboard_and_spark_ui(windows):
     living = ChangingState(fleet("a"))
     living.change = lambda shown: msgspec.structs.replace(shown, alerts=(alert,))
     with status_page(windows, living) as (page, _):
-        found = page.locator(".alert .runbook a")
-        assert found.all_inner_texts() == ["Runbook", "Dashboard", "Spark UI"]
-        assert [one.get_attribute("href") for one in found.all()] == list(links.values())
+        result = page.locator(".alert .runbook a")
+        assert result.all_inner_texts() == ["Runbook", "Dashboard", "Spark UI"]
+        assert [entry.get_attribute("href") for entry in result.all()] == list(links.values())
 
 
 # -- accessibility ----------------------------------------------------------------------------

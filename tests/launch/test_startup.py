@@ -84,7 +84,7 @@ def test_the_start_imports_little(tmp_path):
 def module(tmp_path, monkeypatch):
     """Write a module that can be imported; returns its name."""
     monkeypatch.syspath_prepend(tmp_path)
-    waiting = [one for one in sys.meta_path if not isinstance(one, ImportHook)]
+    waiting = [entry for entry in sys.meta_path if not isinstance(entry, ImportHook)]
     monkeypatch.setattr(sys, "meta_path", waiting)
     monkeypatch.setattr(sys, "modules", dict(sys.modules))
 
@@ -172,8 +172,8 @@ def attached(monkeypatch):
 
 
 def test_each_context_is_attached_with_its_first_session(attached):
-    make, one, two = pyspark_module().SparkSession, SparkContextDouble(), SparkContextDouble()
-    created = [make(one), make(one), make(two)]
+    make, first, second = pyspark_module().SparkSession, SparkContextDouble(), SparkContextDouble()
+    created = [make(first), make(first), make(second)]
 
     assert attached.sessions == [created[0], created[2]]
 

@@ -12,7 +12,7 @@ KEY = "hidden0123456789abcdefghijklmnop"
 
 
 def found(**settings):
-    return [(one.given.name, one.is_short) for one in configured(Settings(**settings))]
+    return [(entry.given.name, entry.is_short) for entry in configured(Settings(**settings))]
 
 
 def refused(**settings):

@@ -24,10 +24,10 @@ BOARD = "https://grafana.example/d/q?var-app={app}&var-query={query}"
 
 
 def annotations(guide: Guidance, *, app="orders", query="billing") -> dict[str, str]:
-    found = Finding(
+    finding = Finding(
         "StreamingQueryFailed", query, Severity.CRITICAL, QueryState.FAILED, "why", "a failed", {}
     )
-    return alert_of(found, app, guide, 0.0).annotations
+    return alert_of(finding, app, guide, 0.0).annotations
 
 
 def refusal(**settings):

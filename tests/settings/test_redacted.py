@@ -18,7 +18,7 @@ planted = st.sampled_from(PLANTED)
 
 
 def finding(text, **changes):
-    one = Finding(
+    entry = Finding(
         alertname="StreamingQueryFailed",
         query="bronze",
         severity=Severity.CRITICAL,
@@ -28,19 +28,19 @@ def finding(text, **changes):
         evidence={"error_message": text, "checkpoint": f"/tables/{text}", "siblings": "7 of 8"},
         cause=text,
     )
-    return msgspec.structs.replace(one, **changes)
+    return msgspec.structs.replace(entry, **changes)
 
 
 def evaluated(*findings):
-    health = {one.query: QueryHealth(one.state, one.reason, 60.0) for one in findings}
+    health = {entry.query: QueryHealth(entry.state, entry.reason, 60.0) for entry in findings}
     return Evaluation(findings, {**health, "silver": QueryHealth(QueryState.RUNNING, "", 60.0)})
 
 
 def rendered(evaluation):
     """Everything that can be sent or shown of an evaluation."""
     alerts = [
-        alert_of(one, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
-        for one in evaluation.findings
+        alert_of(entry, "app", Guidance("https://runbooks/{alertname}.md"), 0.0)
+        for entry in evaluation.findings
     ]
     return msgspec.json.encode([evaluation, alerts]).decode()
 
@@ -60,10 +60,10 @@ def test_secret_of_every_kind_is_redacted_from_the_evaluation():
 
 @given(st.lists(planted, min_size=1, max_size=4), st.text(max_size=20), st.text(max_size=20))
 def test_many_secrets_in_any_text_are_redacted_from_the_evaluation(secrets, begin, end):
-    findings = [finding(f"{begin}\n{one.text}\n{end}", query=one.kind) for one in secrets]
+    findings = [finding(f"{begin}\n{entry.text}\n{end}", query=entry.kind) for entry in secrets]
     text = rendered(redacted(evaluated(*findings), Redactor().text))
 
-    assert [one.kind for one in secrets if one.secret in text] == []
+    assert [item.kind for item in secrets if item.secret in text] == []
 
 
 def test_own_secrets_are_redacted_from_the_evaluation():

@@ -45,7 +45,7 @@ def test_unknown_setting_gets_at_most_one_suggestion(name):
     """A list of fifty names would hide the right one."""
     message = refused({name: 1})
 
-    assert sum(known in message for known in TYPES) <= 1
+    assert sum(names in message for names in TYPES) <= 1
     assert ("did you mean 'stall_floor_seconds'?" in message) == (name == "stall_flor_seconds")
     assert ("did you mean" in message) == (name == "stall_flor_seconds")
 
@@ -222,10 +222,10 @@ def service_links(service, ports):
         f"{prefix}_PORT": f"{protocol}://10.0.0.1:{number}",
     }
     for name, number, protocol in ports:
-        one = f"{prefix}_PORT_{number}_{protocol.upper()}"
+        entry = f"{prefix}_PORT_{number}_{protocol.upper()}"
         links |= {f"{prefix}_SERVICE_PORT_{name.upper().replace('-', '_')}": str(number)}
-        links |= {one: f"{protocol}://10.0.0.1:{number}", f"{one}_PROTO": protocol}
-        links |= {f"{one}_PORT": str(number), f"{one}_ADDR": "10.0.0.1"}
+        links |= {entry: f"{protocol}://10.0.0.1:{number}", f"{entry}_PROTO": protocol}
+        links |= {f"{entry}_PORT": str(number), f"{entry}_ADDR": "10.0.0.1"}
     return links
 
 
@@ -280,7 +280,9 @@ def test_attach_logs_an_unknown_variable_once(monkeypatch, caplog):
         for _ in range(3):
             settings_of(None, {})
 
-    (logged,) = [one.getMessage() for one in caplog.records if "QUERYPULSE_HUE" in one.getMessage()]
+    (logged,) = [
+        record.getMessage() for record in caplog.records if "QUERYPULSE_HUE" in record.getMessage()
+    ]
     assert "unknown setting 'hue'" in logged
     assert "green" not in logged
 

@@ -62,13 +62,13 @@ def test_setting_has_the_same_value_from_every_origin_and_names_it(config):
     default, wrong = Settings(), []
     for name in TYPES:
         loaded = from_every_origin(name, config)
-        values = [getattr(of_one.settings, name) for of_one in loaded.values()]
+        values = [getattr(entry.settings, name) for entry in loaded.values()]
         if values != values[:1] * len(values) or values[0] == getattr(default, name):
             wrong.append((name, values))
         wrong += [
-            (name, of_one.origins)
-            for origin, of_one in loaded.items()
-            if of_one.origins != {name: origin}
+            (name, item.origins)
+            for origin, item in loaded.items()
+            if item.origins != {name: origin}
         ]
 
     assert wrong == []

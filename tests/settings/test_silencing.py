@@ -111,8 +111,8 @@ def test_sidecar_can_be_silenced_before_it_runs():
     ],
 )  # fmt: skip
 def test_pattern_that_matches_nothing_gives_a_hint(queries, alertname, names, hint):
-    known = ("billing", "bronze-eu", "bronze-us") if names else None
-    assert unmatched(silence(queries, alertname=alertname), known) == hint
+    existing = ("billing", "bronze-eu", "bronze-us") if names else None
+    assert unmatched(silence(queries, alertname=alertname), existing) == hint
 
 
 def test_star_matches_a_driver_without_queries():

@@ -296,7 +296,7 @@ def test_attach_warns_once_of_a_generic_app_name(driver, caplog, app, warned):
     driver.sparkContext.appName = app
     with caplog.at_level(logging.WARNING, "querypulse"):
         sidecar = attach(driver, **QUIET)
-    logged = [one for one in caplog.records if "set app_name" in one.getMessage()]
+    logged = [record for record in caplog.records if "set app_name" in record.getMessage()]
 
     assert len(logged) == warned
     until(lambda: sidecar.snapshot().queries is not None, "it has evaluated")
@@ -413,7 +413,7 @@ def test_silence_can_be_posted_over_http(driver, tmp_path):
 
     assert answer.status_code == 201
     assert "did you mean 'billing'?" in answer.json()["note"]
-    assert [one.queries for one in sidecar._components.silencing()] == ["bilingg"]
+    assert [silence.queries for silence in sidecar._components.silencing()] == ["bilingg"]
 
 
 # -- access -------------------------------------------------------------------------------------
@@ -421,7 +421,7 @@ def test_silence_can_be_posted_over_http(driver, tmp_path):
 
 def test_server_that_anybody_could_read_stays_off_and_the_job_goes_on(driver, caplog):
     sidecar = attach(driver, http_host="0.0.0.0", http_port=0, source_interval_seconds=0)
-    lines = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
 
     assert sidecar.url is None
     assert sidecar.snapshot().queries == ()
@@ -473,7 +473,7 @@ def test_files_on_a_hanging_mount_stop_no_evaluation(driver, tmp_path, monkeypat
 
 def is_reading(name):
     """Whether the thread of this name is inside ``read_text``."""
-    (thread,) = [one for one in threading.enumerate() if one.name == name]
+    (thread,) = [entry for entry in threading.enumerate() if entry.name == name]
     frame = sys._current_frames()[thread.ident]
     return "pathlib" in frame.f_code.co_filename or frame.f_code.co_name == "open"
 

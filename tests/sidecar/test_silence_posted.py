@@ -44,7 +44,7 @@ def post(server, body, token="t0ken", path="/silences"):
 
 
 def quiet(silencing):
-    return [(one.queries, one.alertname, one.reason) for one in silencing()]
+    return [(entry.queries, entry.alertname, entry.reason) for entry in silencing()]
 
 
 def test_posted_silence_is_active(driver, silencing):
@@ -153,8 +153,8 @@ def silence(tmp_path, capsys, clean_environment):
     (tmp_path / "token").write_text("t0ken\n")
 
     def run(*arguments):
-        found = [str(tmp_path / "token") if one == "TOKEN" else one for one in arguments]
-        return cli.main(["silence", *found]), *capsys.readouterr()
+        result = [str(tmp_path / "token") if entry == "TOKEN" else entry for entry in arguments]
+        return cli.main(["silence", *result]), *capsys.readouterr()
 
     return run
 
@@ -171,8 +171,8 @@ def test_command_silences_every_driver(silence, driver, silencing):
     note = "silenced: query 'bilingg' matches nothing now; did you mean 'billing'?"
     assert (code, errors) == (0, "")
     assert output.splitlines() == [f"{driver.url}: {note}", f"{other.url}: {note}"]
-    assert [one for one, *_ in quiet(silencing)] == ["bilingg"]
-    assert [one for one, *_ in quiet(elsewhere)] == ["bilingg"]
+    assert [entry for entry, *_ in quiet(silencing)] == ["bilingg"]
+    assert [item for item, *_ in quiet(elsewhere)] == ["bilingg"]
 
 
 def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silencing):

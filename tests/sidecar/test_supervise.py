@@ -317,7 +317,9 @@ def test_queue_of_starts_that_advances_is_not_overdue(harness):
         harness.clock.now += 1.5
         harness.story.started(name, at=harness.clock.now)
         waiting = harness.supervisor.publish().values()
-        overdue.extend(harness.clock.now - one.due_at for one in waiting if one.due_at is not None)
+        overdue.extend(
+            harness.clock.now - entry.due_at for entry in waiting if entry.due_at is not None
+        )
         harness.is_closed = name == "q99"
         return harness.handle(name=name, active=True)
 

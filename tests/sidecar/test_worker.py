@@ -106,9 +106,11 @@ def test_a_rule_that_raises_is_reported_and_the_other_rules_still_work(monkeypat
     assert ("StreamingQueryFailed", "a") in harness.reported
     assert {where for where, _ in harness.errors} == {"rule query_missing"}
     blind = [
-        one for one in harness.published[-1].alerts if one.name == "QuerypulseMonitoringDegraded"
+        alert
+        for alert in harness.published[-1].alerts
+        if alert.name == "QuerypulseMonitoringDegraded"
     ]
-    assert [one.annotations["reason"] for one in blind] == ["rules that fail: query_missing"]
+    assert [entry.annotations["reason"] for entry in blind] == ["rules that fail: query_missing"]
 
 
 def test_a_failure_that_recovers_within_its_grace_is_not_reported():
@@ -241,7 +243,8 @@ def test_a_recovered_incident_is_offered_once_as_resolved():
 def test_everything_published_is_redacted():
     harness = WorkerHarness().started().ended(exception=CONFLICT)
     harness.redactor = lambda evaluation: replace(
-        evaluation, findings=tuple(replace(one, reason="***") for one in evaluation.findings)
+        evaluation,
+        findings=tuple(replace(finding, reason="***") for finding in evaluation.findings),
     )
     harness.step()
     published, (incident,) = harness.published[-1], harness.offers[-1]
