@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from ..listener.probe import UNOWNED, JobActivity, LongTask, Moves
-from ..listener.state.query import Delay, InFlight, delay_of
+from ..listener.state.query import Delay, InFlight, Query, delay_of
 from . import restarts
 from .evidence import evidence
 from .finding import Severity
@@ -15,6 +15,8 @@ BLOCKED_SECONDS = 180.0
 """The job's own Python may wait this long for something outside, such as a lock or a request."""
 AUTOSCALE_SECONDS = 360.0
 """A cluster that scales by itself brings executors within three to six minutes."""
+SAMPLE_SECONDS = 10.0
+"""Two batches of one moment may be seen by different polls."""
 RETRIES_AT_LEAST = 10
 RETRIES_FACTOR = 5.0
 """A batch retries if it runs this many times the jobs of the query's other batches."""
@@ -87,7 +89,7 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     """How urgent a batch without progress is, by what holds it.
 
     Critical after a window in which nothing moved, and later if the job's own Python is blocked, or
-    if there was a delay. What waits for another query's slots is critical by its holder only.
+    if there was a delay. What waits for another query's slots is a matter of that one.
     """
     window, limits = context.batch_window.seconds, context.limits
     nothing_since = max(flight.moved_at, flight.delayed_at or flight.moved_at)
@@ -95,8 +97,10 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     if nothing > window:
         blocked = window if not python_line(context) else max(window, BLOCKED_SECONDS)
         return Severity.CRITICAL if nothing > blocked else Severity.WARNING
-    if holder_of(context):
-        return Severity.WARNING
+    holder = holder_of(context)
+    if holder is not None:
+        is_victim = not is_slow_for_long(context, flight) or _holds_since(holder, flight)
+        return Severity.WARNING if is_victim else Severity.CRITICAL
     is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
     is_critical = is_long or is_slow_for_long(context, flight)
     return Severity.CRITICAL if is_critical else Severity.WARNING
@@ -107,14 +111,27 @@ def slow_limit(context: RuleContext) -> float:
     return max(context.batch_window.seconds, context.limits.slow_critical_seconds)
 
 
-def holder_of(context: RuleContext) -> str:
-    """The label of the other query that holds most of the slots that the batch waits for."""
+def holder_of(context: RuleContext) -> Query | None:
+    """The other query that holds most of the slots that the batch waits for."""
     work = work_of(context)
     if work is None or work.slots is None or delay_of(work) is not Delay.WAITING_FOR_SLOTS:
-        return ""
-    labels = context.snapshot.labels().items()
-    held = work.slots.holder
-    return next((label for label, query in labels if query.query_id == held and query.alive), "")
+        return None
+    holder = _query_of(context, work.slots.holder)
+    return holder if holder is not None and holder.alive else None
+
+
+def to_page(context: RuleContext, flight: InFlight) -> str:
+    """The label of the query that must be paged for, since this one has waited too long for it."""
+    holder = holder_of(context)
+    is_cause = holder is not None and is_slow_for_long(context, flight)
+    return holder.label if holder and is_cause and _holds_since(holder, flight) else ""
+
+
+def _holds_since(holder: Query, flight: InFlight) -> bool:
+    """Whether one batch of the holder has been in flight while the other batch stood still."""
+    return (
+        holder.in_flight is not None and holder.in_flight.since <= flight.moved_at + SAMPLE_SECONDS
+    )
 
 
 def python_line(context: RuleContext) -> str:
@@ -193,8 +210,12 @@ def slots_text(context: RuleContext) -> str:
 def _called(context: RuleContext, query_id: str) -> str:
     if query_id == UNOWNED:
         return "jobs that name no query"
-    labels = context.snapshot.labels().items()
-    return next((label for label, query in labels if query.query_id == query_id), query_id[:8])
+    query = _query_of(context, query_id)
+    return query_id[:8] if query is None else query.label
+
+
+def _query_of(context: RuleContext, query_id: str) -> Query | None:
+    return next((one for one in context.snapshot.queries if one.query_id == query_id), None)
 
 
 def retries_text(context: RuleContext, flight: InFlight) -> str:

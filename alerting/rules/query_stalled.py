@@ -49,9 +49,7 @@ def check(context: RuleContext) -> Finding | None:
     severity = stuck_batch.stall_severity(context, flight)
     facts = stuck_batch.batch_evidence(context, flight, severity)
     finding = _finding(context, reason, severity, facts)
-    holder = stuck_batch.holder_of(context)
-    waits_too_long = holder and stuck_batch.is_slow_for_long(context, flight)
-    return replace(finding, holder=holder) if waits_too_long else finding
+    return replace(finding, holder=stuck_batch.to_page(context, flight))
 
 
 def _is_blind(context: RuleContext) -> bool:

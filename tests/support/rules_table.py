@@ -32,6 +32,7 @@ EVOLVES = (
     "org.apache.spark.sql.catalyst.util.UnknownFieldException: "
     "[UNKNOWN_FIELD_EXCEPTION.NEW_FIELDS_IN_RECORD_WITH_FILE_PATH] Encountered unknown fields"
 )
+LONG_B = {"overrides": [("b", {"stall_floor_seconds": 7200.0})]}
 EXPECTED = {"expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"]}
 JVM_GONE = Context.JVM_GONE
 ONCE = "OneTimeTrigger"
@@ -138,12 +139,20 @@ def then_hangs(*seconds, after, **fields):
     return watched(story, (int(at) + 1, int(at + after), hangs)), at + after
 
 
-def behind_b(*, until):
-    """The job of batch 10 waits for the slots that query b holds, whose own batches commit."""
+def behind_b(*, until, every=10_000):
+    """The job of batch 10 waits for the slots that query b holds, whose batches take ``every`` s."""
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
     own, slots = JobCounts(4, 1, 40, 0), SlotUse(4, 4, "id-b", 3)
     for at in range(101, until + 1, 5):
-        story.probe(processing(batch=10, own=own, slots=slots), run("b", batch=1), at=at)
+        holds = JobCounts(4, 1, at, 4)
+        batch = 1 + (at - 101) // every
+        if batch > 1 and (at - 101) % every < 5:
+            story.commit("b", batch=batch - 1, at=at)
+        story.probe(
+            processing(batch=10, own=own, slots=slots),
+            processing("b", batch=batch, own=holds),
+            at=at,
+        )
     return story
 
 
@@ -758,9 +767,13 @@ def cases() -> tuple[Case, ...]:
         ("twenty queries start at once on two cores: each waits for its share, and moves",
          working(until=60, python=0.002, since=1, story=Story().started(at=0), batch=0), 60, {"stall_floor_seconds": 15.0, "start_grace_seconds": 75.0}, None, "starting"),
         # a sibling holds the slots: the page is about the sibling
-        ("query b holds all slots, for almost half an hour", behind_b(until=1895), 1895, {}, STALLED_MILDLY, "stalled"),
+        ("query b holds all slots, for almost half an hour", behind_b(until=1895), 1895, {}, [*STALLED_MILDLY, ("StreamingBatchSlow", "b")], "stalled"),
         ("query b holds all slots, for more than half an hour", behind_b(until=1906), 1906, {}, [*STALLED_MILDLY, ("StreamingBatchSlow", "b", "critical")], "stalled"),
+        ("query b holds all slots in a batch as long as usual, for almost half an hour", behind_b(until=1895), 1895, LONG_B, STALLED_MILDLY, "stalled"),
+        ("query b holds all slots in a batch as long as usual, for more than half an hour", behind_b(until=1906), 1906, LONG_B, [*STALLED_MILDLY, ("StreamingBatchSlow", "b", "critical")], "stalled"),
         ("query b holds all slots, and is none of ours", behind_b(until=1906), 1906, {"overrides": [("b", {"ignore": True})]}, "StreamingQueryStalled", "stalled"),
+        ("some batch of query b holds all slots at each poll, for almost half an hour", behind_b(until=1895, every=30), 1895, LONG_B, STALLED_MILDLY, "stalled"),
+        ("some batch of query b holds all slots at each poll, for more than half an hour", behind_b(until=1906, every=30), 1906, LONG_B, "StreamingQueryStalled", "stalled"),
         # a stop() that does not return
         ("stopped, and foreachBatch goes on for more than three minutes", working(until=286, stopping=True), 286, {}, "StreamingQueryStalled", "stalled"),
         ("stopped as announced, and foreachBatch is blocked", working(until=170, stopping=True).expect_stop(), 170, {}, STALLED_MILDLY, "stalled"),

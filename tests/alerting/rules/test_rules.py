@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.rules_table import (
+    LONG_B,
     USUALLY,
     batches,
     behind_b,
@@ -352,8 +353,13 @@ def test_slow_batch_says_what_moves():
 
 
 def test_query_that_holds_the_slots_is_paged_for_and_names_who_waits():
-    findings = {one.query: one for one in behind_b(until=1906).evaluate(1906).findings}
+    story = behind_b(until=1906)
+    findings, own = (
+        {one.query: one for one in story.evaluate(1906, **limits).findings}
+        for limits in (LONG_B, {})
+    )
 
     assert findings["b"].reason == "slots_held: its tasks hold the slots that a wait for"
+    assert own["b"].reason.endswith("its tasks still finish; a wait for its slots")
     assert findings["b"].evidence["waiting"] == "a"
     assert "b 3 of them" in findings["a"].reason
