@@ -9,12 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.planted import PLANTED, Planted
-from support.settings_errors import refused
 
 from querypulse.settings.loading import CONFIG_VARIABLE, GONE, load_settings, load_strictly
 from querypulse.settings.settings import TYPES, check_value
 from querypulse.sidecar import SettingsError
 from querypulse.sidecar.session import settings_of
+
+
+def refused(arguments=None, environment=None, spark=None):
+    """The error that these settings must raise, or the problem of a variable."""
+    try:
+        loaded = load_settings(arguments or {}, environment or {}, spark or {})
+    except SettingsError as error:
+        return str(error)
+    assert loaded.problems, "these settings are accepted"
+    return loaded.problems[0]
 
 
 def test_unknown_setting_is_reported_with_its_origin(config):

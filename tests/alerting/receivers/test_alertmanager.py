@@ -1,13 +1,14 @@
 """Every cluster member is notified, and one that accepts is enough."""
 
+import json
 import threading
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from msgspec.structs import replace
-from support.alertmanager_double import AlertmanagerDouble
 from support.ending import ended
-from support.http_double import HttpDouble, held, raw, reply
+from support.http_double import Answer, DoubleHandler, HttpDouble, held, raw, reply
 from support.receiver_incidents import (
     ENDED,
     ENDED_ONE,
@@ -25,6 +26,39 @@ from querypulse.alerting.receivers.alertmanager import Alertmanager, api_alerts
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.core.text import rfc3339
+
+
+class AlertmanagerDouble(HttpDouble):
+    """Keeps accepted alerts in ``alerts``, in order; rejects queries named in ``disliked``.
+
+    ``open`` is its answer to a GET.
+    """
+
+    def __init__(self, *script: Answer, disliked: frozenset[str] = frozenset()) -> None:
+        super().__init__(*script, otherwise=self.process)
+        self.disliked = disliked
+        self.alerts: list[dict[str, Any]] = []
+        self.open: list[dict[str, Any]] = []
+
+    def process(self, handler: DoubleHandler) -> None:
+        request = self.requests[-1]
+        if request.method == "GET" and request.path.startswith("/api/v2/alerts?"):
+            return reply(200, body=json.dumps(self.open).encode())(handler)
+        if (request.method, request.path) != ("POST", "/api/v2/alerts"):
+            return reply(404)(handler)
+        if request.headers["Content-Type"] != "application/json":
+            return reply(415)(handler)
+        posted = json.loads(request.body)
+        good = [one for one in posted if one["labels"]["query"] not in self.disliked]
+        self.alerts += good
+        if len(good) < len(posted):
+            return reply(400, body=b'"bad label set"')(handler)
+        return reply(200)(handler)
+
+    @property
+    def queries(self) -> list[str]:
+        return [one["labels"]["query"] for one in self.alerts]
+
 
 NOW = 1_800_000_000.0
 

@@ -1,18 +1,60 @@
 """Posting through a proxy on loopback, only if a setting says so."""
 
 import logging
+import socket
+import threading
+from base64 import b64encode
+from contextlib import suppress
 
 import pytest
 from support.ending import ended
-from support.http_double import HttpDouble, drip, reply
+from support.http_double import Answer, DoubleHandler, HttpDouble, drip, reply
 from support.patience import PATIENCE_SECONDS
-from support.proxy_double import credentials, port_of, tunnel
 from support.tls import Authority
 
 from querypulse.alerting.receivers.http import HttpPoster
 from querypulse.alerting.receivers.receiver import DeliveryError, HttpOptions
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome
+
+PIECE = 65536
+
+
+def tunnel(port: int) -> Answer:
+    """A tunnel to ``port``, whatever name the client requested."""
+
+    def answer(handler: DoubleHandler) -> None:
+        with socket.create_connection(("127.0.0.1", port)) as target:
+            handler.send_response(200)
+            handler.end_headers()
+            back = threading.Thread(target=_relay, args=(target, handler.connection))
+            back.start()
+            _relay(handler.connection, target)
+            back.join()
+        handler.close_connection = True
+
+    return answer
+
+
+def credentials(text: str) -> str:
+    """The header that carries ``user:password`` to a proxy."""
+    return f"Basic {b64encode(text.encode()).decode()}"
+
+
+def port_of(double: HttpDouble) -> int:
+    return double.server_address[1]
+
+
+def _relay(source: socket.socket, sink: socket.socket) -> None:
+    try:
+        while data := source.recv(PIECE):
+            sink.sendall(data)
+    except OSError:
+        return  # either end hung up
+    finally:
+        with suppress(OSError):  # it may be gone already
+            socket.socket.shutdown(sink, socket.SHUT_WR)
+
 
 TARGET = "https://hook.test/services/B0000SECRETB0000"
 
