@@ -245,6 +245,10 @@ class Entry(msgspec.Struct):
         """Whether it was refused for good, and is tried again nevertheless."""
         return self.failures is not None and self.failures.answer is DeliveryOutcome.REJECTED
 
+    def is_tried(self, flush: int) -> bool:
+        """Whether it has failed in this flush."""
+        return self.failures is not None and self.failures.flush >= flush
+
 
 class InFlight(msgspec.Struct, frozen=True):
     """The message in flight, the row before it, and the flush in which it was sent (0: none)."""
@@ -364,11 +368,7 @@ class Outbox:
         has_token = self._schedule.token_at(now) <= now
         for entry, reason in sorted(self._waiting(wall), key=self._urgency):
             row = entry.row
-            is_untried = (
-                flush > 0
-                and reason.is_difference
-                and not self._schedule.is_tried(entry.failures, flush)
-            )
+            is_untried = flush > 0 and reason.is_difference and not entry.is_tried(flush)
             # A page cannot wait for a token when the driver may be about to exit.
             may_go = has_token or (is_untried and reason is Reason.TRIGGER)
             if may_go and (is_untried or self._due_at(entry, reason) <= now):
@@ -421,9 +421,7 @@ class Outbox:
 
     def is_flushed(self, wall: float, flush: int) -> bool:
         """Whether every difference has failed in this flush already."""
-        return all(
-            self._schedule.is_tried(entry.failures, flush) for entry in self._differences(wall)
-        )
+        return all(entry.is_tried(flush) for entry in self._differences(wall))
 
     def knows_error(self, text: str) -> bool:
         """Whether a waiting message has already failed with this same error."""

@@ -63,13 +63,11 @@ def _wait(state: tenacity.RetryCallState) -> float:
 
 # -- between posts ------------------------------------------------------------------------------
 
-TRANSIENT_WAIT = tenacity.wait_exponential(multiplier=1.0, max=60.0)
-MISCONFIGURED_WAIT = tenacity.wait_fixed(300.0)
-"""Also for what was rejected and is sent again nevertheless."""
+TRANSIENT_WAIT = tenacity.wait_exponential(multiplier=1.0, max=300.0)
+"""Of the whole receiver, after so many transient errors in a row."""
+MISCONFIGURED_WAIT_SECONDS = 300.0
+"""Of one message; also of one that was rejected and is sent again nevertheless."""
 OPEN_AFTER = 5
-EARLY_SECONDS = (1.0, 3.0, 7.0, 15.0, 22.0, 30.0)
-"""When a new outage is tried again, in seconds since it began."""
-OUTAGE_WAIT = tenacity.wait_exponential(multiplier=30.0, max=300.0)
 NEWS_PAUSE_SECONDS = 5.0
 """A new page does not wait for a long pause to end, only this long after the last failure."""
 MINUTE_SECONDS = 60.0
@@ -85,11 +83,10 @@ def nth_wait(wait: wait_base, number: int) -> float:
 
 
 class Failures(msgspec.Struct, frozen=True):
-    """The last failures of one message; it is due again at ``due_at``.
+    """The last failures of one message: ``count`` with one answer in a row.
 
-    ``count`` are those of one kind in a row: of one answer, with or without ``Retry-After``
-    (``asked``). ``flush`` is the number of the flush in which it failed last; ``outages`` and
-    ``successes`` are those of the receiver until then.
+    It is due at ``due_at``; if the receiver ``asked`` for that time, as soon as it has accepted
+    anything since then (``successes``). ``flush``: the number of the last flush in which it failed.
     """
 
     count: int
@@ -98,23 +95,19 @@ class Failures(msgspec.Struct, frozen=True):
     error: str
     answer: DeliveryOutcome
     asked: bool
-    outages: int
     successes: int
 
 
 class Outage(msgspec.Struct, frozen=True):
     """The transient failures of a receiver since its last other answer.
 
-    Nothing is sent before ``not_before``: the pause of the outage, or the one that the receiver
-    asked for, which ends at ``asked_until``.
+    Nothing is sent before ``not_before``; until ``asked_until``, the receiver asked for that.
     """
 
     count: int = 0
-    began_at: float = 0.0
     failed_at: float = -math.inf
     not_before: float = -math.inf
     asked_until: float = -math.inf
-    pauses: int = 0
     asked: bool = False
     """The last failure came with a ``Retry-After``."""
 
@@ -131,32 +124,18 @@ class Outage(msgspec.Struct, frozen=True):
         """
         if now < self.not_before:
             return replace(self, failed_at=now)
+        count, asked = self.count + 1, retry_after is not None
+        pause = 0.0 if asked and not self.asked else nth_wait(TRANSIENT_WAIT, count)
         asked_until = now + (retry_after or 0.0)
-        outage = Outage(
-            count=self.count + 1,
-            began_at=self.began_at if self.count else now,
-            failed_at=now,
-            not_before=asked_until,
-            asked_until=asked_until,
-            pauses=self.pauses,
-            asked=retry_after is not None,
-        )
-        if not outage.is_open or (outage.asked and not self.asked):
-            return outage
-        early = (outage.began_at + seconds for seconds in EARLY_SECONDS)
-        pauses, next_at = outage.pauses, next((at for at in early if at > now), None)
-        if next_at is None:
-            pauses += 1
-            next_at = now + nth_wait(OUTAGE_WAIT, pauses)
-        return replace(outage, not_before=max(asked_until, next_at), pauses=pauses)
+        return Outage(count, now, max(asked_until, now + pause), asked_until, asked)
 
 
 class Schedule:
     """When one receiver may be sent what, as the table in docs/receivers.md says.
 
-    Each message has its own pauses after a failure. An outage delays all of them, and so does a
-    pause that the receiver asks for. ``per_minute`` is a token bucket: a full bucket and a minute's
-    inflow are together never more. Times are monotonic seconds; nothing is dropped.
+    Transient errors delay all messages, any other error only its own. ``per_minute`` is a token
+    bucket: a full bucket and a minute's inflow are together never more. Times are monotonic
+    seconds; nothing is dropped.
     """
 
     def __init__(self, per_minute: float | None = None) -> None:
@@ -164,8 +143,6 @@ class Schedule:
         self._tokens = 0.0
         self._tokens_at = -math.inf
         self._outage = Outage()
-        self._outages = 0
-        """How many outages have ended."""
         self._successes = 0
 
     @property
@@ -176,14 +153,12 @@ class Schedule:
     def due_at(self, failures: Failures | None, *, is_news: bool) -> float:
         """When a message with these failures may be sent; ``is_news``: a critical page."""
         outage = self._outage
-        if failures is None or self._is_over(failures):
+        if failures is None:
             # The receiver may have been up for minutes already, and the page is urgent.
             sooner = outage.failed_at + NEWS_PAUSE_SECONDS if is_news else math.inf
             return min(outage.not_before, max(outage.asked_until, sooner))
-        if failures.answer is DeliveryOutcome.TRANSIENT:
-            return outage.not_before if outage.is_open else max(outage.not_before, failures.due_at)
-        if failures.asked and failures.successes < self._successes:
-            # What it asked to delay for long is due once it has accepted anything.
+        has_accepted = failures.asked and failures.successes < self._successes
+        if failures.answer is DeliveryOutcome.TRANSIENT or has_accepted:
             return outage.not_before
         return max(outage.not_before, failures.due_at)
 
@@ -193,12 +168,8 @@ class Schedule:
         In an outage, failed messages take turns: one that the receiver never accepts must not be
         the only one that is tried.
         """
-        count = 0 if failures is None or self._is_over(failures) else failures.count
+        count = 0 if failures is None else failures.count
         return count if self.is_open else min(count, 1)
-
-    def is_tried(self, failures: Failures | None, flush: int) -> bool:
-        """Whether a message has failed in this flush."""
-        return failures is not None and failures.flush >= flush and not self._is_over(failures)
 
     def token_at(self, now: float) -> float:
         """When the rate limit allows a request: ``now``, or later."""
@@ -219,33 +190,26 @@ class Schedule:
 
     def answered(self) -> None:
         """Note that the receiver has answered: everything that waited for that is due."""
-        self._outages += self.is_open
         self._outage = Outage()
 
     def failed(
         self, before: Failures | None, error: DeliveryError, now: float, flush: int
     ) -> Failures:
         """Note that the receiver did not accept a message; return its failures."""
-        if before is not None and self._is_over(before):
-            before = None
-        is_transient = error.answer is DeliveryOutcome.TRANSIENT
-        if is_transient:
+        if error.answer is DeliveryOutcome.TRANSIENT:
             self._outage = self._outage.failed(now, error.retry_after)
         else:
             self.answered()
-        asked = error.retry_after is not None
-        again = before is not None and (before.answer, before.asked) == (error.answer, asked)
-        count = before.count + 1 if before is not None and again else 1
-        wait = nth_wait(TRANSIENT_WAIT if is_transient else MISCONFIGURED_WAIT, count)
-        due_at = now + max(wait, error.retry_after or 0.0)
+        again = before is not None and before.answer is error.answer
         return Failures(
-            count, due_at, flush, str(error), error.answer, asked, self._outages, self._successes
+            before.count + 1 if before is not None and again else 1,
+            now + max(MISCONFIGURED_WAIT_SECONDS, error.retry_after or 0.0),
+            flush,
+            str(error),
+            error.answer,
+            error.retry_after is not None,
+            self._successes,
         )
-
-    def _is_over(self, failures: Failures) -> bool:
-        """Whether they were those of an outage that has ended."""
-        is_transient = failures.answer is DeliveryOutcome.TRANSIENT
-        return is_transient and failures.outages < self._outages
 
     def _tokens_left(self, now: float, per_minute: float) -> float:
         inflow = (now - self._tokens_at) * per_minute * (1.0 - BURST_SHARE) / MINUTE_SECONDS

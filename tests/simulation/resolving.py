@@ -8,7 +8,7 @@ from querypulse.alerting.alert import is_generic
 from querypulse.alerting.lifecycle import FLAPS
 from querypulse.alerting.policy import Limits
 from querypulse.alerting.receivers.alertmanager import ABANDONED_SECONDS
-from querypulse.alerting.retries import MISCONFIGURED_WAIT
+from querypulse.alerting.retries import MISCONFIGURED_WAIT_SECONDS
 from querypulse.alerting.rules import (
     driver_down,
     events_missing,
@@ -460,4 +460,4 @@ def _rejected_seconds(receiver: SimReceiver, one: Open) -> float:
         and (rejected.key == one.key or rejected.named & one.shown)
         for rejected in receiver.rejected
     )
-    return MISCONFIGURED_WAIT.wait_fixed + 10.0 if rejected else 0.0
+    return MISCONFIGURED_WAIT_SECONDS + 10.0 if rejected else 0.0

@@ -107,7 +107,7 @@ def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
 
 
 def test_outage_and_rate_limit_deliver_exactly_one_page(monkeypatch):
-    """500 for 20 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 25 seconds late."""
+    """500 for 30 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 34 seconds late."""
     clock, taken = Clock(), []
     monkeypatch.setattr(retries, "JITTER", tenacity.wait_none())
 
@@ -129,14 +129,14 @@ def test_outage_and_rate_limit_deliver_exactly_one_page(monkeypatch):
         delivery.offer((PAGE,))
         assert delivery.flush(PATIENCE_SECONDS)
 
-    assert [at for at, _ in taken] == [25.0]
+    assert [at for at, _ in taken] == [34.0]
     assert len({one.headers["Idempotency-Key"] for one in double.requests}) == 1
 
 
 def outage(busy, then):
     """The times at which attempts are due, and the answer at each."""
     down = [(now, reply(500)) for now in (0.0, 1.0, 3.0, 7.0, 15.0)]
-    return [*down, (22.0, busy), (25.0, then)]
+    return [*down, (31.0, busy), (34.0, then)]
 
 
 def wait_for_attempt(delivery, before):

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import spooling
-from support.deliveries import WALL, Recorder, incident
+from support.deliveries import Recorder, incident
 from support.ending import NEVER, ended
 from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
@@ -27,26 +27,6 @@ from querypulse.alerting.spool import WRITE_AHEAD_SECONDS, Spool, SpoolLock, try
 from querypulse.core.guard import Guard
 
 TESTS = Path(spooling.__file__).parents[1]
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "spool"
-
-
-@pytest.fixture
-def spool(folder):
-    """Open spools, and close them after the test."""
-    opened = []
-
-    def open_spool(app="etl", where=folder):
-        opened.append(Spool(where, app, Guard(), wall=lambda: WALL))
-        return opened[-1]
-
-    yield open_spool
-    for one in opened:
-        one.close(PATIENCE_SECONDS)
-    assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
 
 
 @pytest.fixture

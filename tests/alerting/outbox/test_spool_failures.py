@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from support.patience import PATIENCE_SECONDS, until
 from support.spooling import entry
@@ -12,8 +10,6 @@ from support.worker_harness import WALL, WorkerHarness
 
 from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Opened
-from querypulse.alerting.spool import Spool
-from querypulse.core.guard import Guard
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
@@ -22,26 +18,6 @@ from querypulse.sidecar.worker import TICK_SECONDS
 def failed(number=1, *, times=2):
     deaths = tuple(Died(WALL + n, 7, "ValueError") for n in range(times))
     return FailedQuery(f"id-{number}", mark_of(f"q{number}"), deaths, times, WALL + times)
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return tmp_path / "spool"
-
-
-@pytest.fixture
-def spool(folder):
-    """Open spools, and close them after the test."""
-    opened = []
-
-    def open_spool(app="etl"):
-        opened.append(Spool(folder, app, Guard(), wall=lambda: WALL))
-        return opened[-1]
-
-    yield open_spool
-    for one in opened:
-        one.close(PATIENCE_SECONDS)
-    assert "querypulse-spool" not in {thread.name for thread in threading.enumerate()}
 
 
 def kept(spool, *failures, opened=(), entries=()):
@@ -84,33 +60,6 @@ def test_failures_stay_without_an_offer(spool):
     assert left(spool()) == (failed(),)
 
 
-def test_offer_before_taking_does_not_replace_stored_failures(spool):
-    kept(spool(), failed())
-    successor = spool()
-    successor.start()
-    successor.offer_history((), ())
-    assert left(successor) == (failed(),)
-    assert successor.flush(PATIENCE_SECONDS)
-    successor.close(PATIENCE_SECONDS)
-
-    assert left(spool()) == (failed(),)
-
-
-def test_unchanged_failures_are_written_once(spool, folder):
-    keeper = spool()
-    keeper.load(PATIENCE_SECONDS)
-
-    def written(times):
-        keeper.offer_history((failed(times=times),), ())
-        keeper.offer_rows("pager", ())
-        assert keeper.flush(PATIENCE_SECONDS)
-        (file,) = folder.glob("outbox-*.json")
-        return file.stat().st_ino
-
-    first = written(2)
-    assert [written(2) == first, written(2) == first, written(3) == first] == [True, True, False]
-
-
 def test_unknown_fields_of_a_newer_version_are_ignored(spool, folder):
     kept(spool(), failed())
     (file,) = folder.glob("outbox-*.json")
@@ -143,12 +92,6 @@ def test_failures_over_several_processes_are_reported_as_flapping(spool):
     reported = [run_process(spool(), at=120 * number) for number in range(4)]
 
     assert reported == [{"StreamingQueryFailed": "a"}] * 2 + [{"StreamingQueryFlapping": "a"}] * 2
-
-
-def test_rare_failures_do_not_flap(spool):
-    reported = [run_process(spool(), at=3600 * number) for number in range(4)]
-
-    assert reported == [{"StreamingQueryFailed": "a"}] * 4
 
 
 def test_failures_restored_late_count_and_are_kept(spool, monkeypatch):
