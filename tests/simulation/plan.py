@@ -13,6 +13,7 @@ STEPS = {
     "stop": "it is stopped without an announcement",
     "plan_stop": "it is stopped after expect_stop",
     "hang": "its batch hangs for this long; no task finishes",
+    "decay": "its batches take longer and longer for this long, up to that many times (arg)",
     "crawl": "its batch is slow for this long; tasks finish",
     "compute": "its batch is slow for this long; its thread works, and no job of it is active",
     "skew": "one task of its batch runs for this long; no other task finishes",

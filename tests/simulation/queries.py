@@ -74,6 +74,8 @@ class SimQuery:
         """Whether its application runs it: a restarted driver starts it."""
         self.hang_until = 0.0
         self.crawl_until = 0.0
+        self.decay = (0.0, 0.0, 1.0)
+        """Since when, for how long and up to how many times longer its batches take."""
         self.fan_until = 0.0
         self.compute_until = 0.0
         self.skew_until = 0.0
@@ -108,6 +110,12 @@ class SimQuery:
         elif at - self._first_fed_at > POLL_SECONDS:
             self.known_fed_at = at
         self.fed_at = at
+
+    def takes(self, now: float) -> float:
+        """How long a batch takes that begins now."""
+        began, seconds, most = self.decay
+        share = (now - began) / seconds if began <= now < began + seconds else 0.0
+        return self.spec.takes * (1.0 + share * (most - 1.0))
 
     @property
     def key(self) -> str:

@@ -164,7 +164,8 @@ class Run:
             checkpoint.write(OFFSETS, checkpoint.batch, self._spark.time.now)
         self.jobs += 1
         self.trouble()
-        self._spark.later(self, self.spec.takes, self._finish)
+        takes = self.query.takes(self._spark.time.now)
+        self._spark.later(self, takes, self._finish)
 
     def _finish(self) -> None:
         """Commit the batch, unless a problem delays it."""

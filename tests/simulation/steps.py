@@ -112,6 +112,10 @@ def _of_source(name: str) -> Callable[[SimDriver, SimQuery, Step], None]:
     return happen
 
 
+def _decay(driver: SimDriver, query: SimQuery, step: Step) -> None:
+    query.decay = (driver.time.now, step.seconds, float(step.arg))
+
+
 def _crash_loop(driver: SimDriver, query: SimQuery, step: Step) -> None:
     query.crash_until = driver.time.now + step.seconds
     query.crash_pause = float(step.arg or 1.0)
@@ -235,6 +239,7 @@ _OF_QUERY: dict[str, Callable[[SimDriver, SimQuery, Step], None]] = {
     "lag": _of_source("lag_until"),
     "stall": _of_source("stall_until"),
     "rewind": _of_source("rewind_until"),
+    "decay": _decay,
     "crash_loop": _crash_loop,
     "bad_batch": _until("bad_until"),
     "bad_runs": _bad_runs,

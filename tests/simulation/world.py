@@ -51,7 +51,9 @@ class PlanOutcome(msgspec.Struct, frozen=True):
 class World:
     """One history. ``drivers`` has the newest process of each name."""
 
-    def __init__(self, plan: Plan, log: Callable[[str], None] | None = None) -> None:
+    def __init__(
+        self, plan: Plan, log: Callable[[str], None] | None = None, *, judged: bool = True
+    ) -> None:
         self.plan = plan
         self.time = Time()
         self.faults = Faults(self.time)
@@ -71,10 +73,8 @@ class World:
         names = plan.setup.drivers if plan.setup.spool else ()
         self._disks = {name: Disk() for name in names}
         self._log = log
-        self._properties: list[Property] = [
-            Reaching(self), Resolving(self), Quiet(self), Bookkeeping(self), Seeing(self),
-            Feeding(self), Looping(self), Grouping(self),
-        ]  # fmt: skip
+        properties = (Reaching, Resolving, Quiet, Bookkeeping, Seeing, Feeding, Looping, Grouping)
+        self._properties: list[Property] = [of(self) for of in properties] if judged else []
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,
             list(self.queries.values()), self.receivers,
