@@ -47,9 +47,20 @@ END_POLLS = 3
 
 
 class ConnectRun:
-    """One run and its last poll, which is kept when a poll fails."""
+    """One run and its last poll, which is kept when a poll fails.
 
-    def __init__(self, client: ConnectClient, facts: RunFacts, *, is_new: bool) -> None:
+    ``on_progress`` takes the progress of each batch since the last poll; of a run that is not new,
+    batches before the first poll are left out, except the newest.
+    """
+
+    def __init__(
+        self,
+        client: ConnectClient,
+        facts: RunFacts,
+        on_progress: Callable[[str], object],
+        *,
+        is_new: bool,
+    ) -> None:
         self.last = ProbedRun(facts, active=True)
         self.end_polls = 0
         """How often it was asked how it ended."""
@@ -57,17 +68,14 @@ class ConnectRun:
         self._key = (facts.query_id, facts.run_id)
         self._progress_text = ""
         self._batch_id: int | None = None
-        self._passed_on = 0 if is_new else math.inf
-        """Batches from this id on are yet to be passed on; all but the newest of an older run are
-        not."""
+        self._on_progress = on_progress
+        self._next_batch = 0 if is_new else math.inf
+        """Batches from this id on are yet to be passed on."""
         self._idle_progress = IdleProgress()
 
-    def poll(self) -> list[str]:
-        """Poll; returns the progress of each batch since the last poll, as events.
-
-        The progress comes first: a batch that commits between the two calls is only seen later.
-        """
-        news, events = self._progress()
+    def poll(self) -> None:
+        """Poll; progress comes first: a batch that commits between two calls is only seen later."""
+        self._poll_progress()
         status = self._client.query(self._key, status=True).status
         seen = ProbedRun(
             facts=self.last.facts,
@@ -77,31 +85,28 @@ class ConnectRun:
             data_available=status.is_data_available,
             batch_id=self._batch_id,
         )
-        idle = self._idle_progress.poll(seen, news)
+        idle = self._idle_progress.poll(seen, self._progress_text)
         self.last = replace(seen, idle_progress=idle)
-        return events
 
-    def poll_end(self) -> list[str]:
-        """The last poll of a run that has ended; returns as ``poll`` does.
+    def poll_end(self) -> None:
+        """The last poll of a run that has ended.
 
         A server knows a query for an hour after its end: ``SparkConnectStreamingQueryCache``.
         """
         try:
-            return self._poll_end()
+            self._poll_end()
         except ConnectCallError as error:
             if not _UNKNOWN_RUN.search(str(error)):
                 raise
-        self._ended_with(RUN_LOST, "")
-        return []
+            self._ended_with(RUN_LOST, "")
 
-    def _poll_end(self) -> list[str]:
-        _, events = self._progress()
+    def _poll_end(self) -> None:
+        self._poll_progress()
         answer = self._client.query(self._key, exception=True).exception
         text: str | None = None
         if answer.HasField("exception_message"):
             text = "\n".join(filter(None, (answer.exception_message, answer.stack_trace)))
         self._ended_with(text, answer.error_class)
-        return events
 
     def _ended_with(self, exception: str | None, error_class: str) -> None:
         self.last = replace(
@@ -114,30 +119,25 @@ class ConnectRun:
             error_class=error_class or None,
         )
 
-    def _progress(self) -> tuple[str, list[str]]:
-        """The newest progress if it is new, and each batch that is to be passed on."""
+    def _poll_progress(self) -> None:
         newest = self._progresses(last_progress=True)
         if not newest or newest[-1] == self._progress_text:
-            return "", []
-        self._progress_text = text = newest[-1]
+            return
+        text, first = newest[-1], self._next_batch
         progress = _decoded(text)
-        if progress is None:
-            return "", []
-        first, texts = self._passed_on, newest
-        if first < progress.batch_id:
-            # Other batches ended since the last poll: the server keeps the newest 100 of a run.
-            texts = self._progresses(recent_progress=True)
-        batches = [(event, _decoded(event)) for event in texts]
-        events = [
-            f'{{"progress":{event}}}'
-            for event, batch in batches
-            if batch is not None
-            and batch.committed
-            and (event == text or first <= batch.batch_id <= progress.batch_id)
-        ]
-        # A progress without a batch has the id of the next one.
-        self._batch_id = self._passed_on = progress.batch_id + progress.committed
-        return text, events
+        if progress is not None:
+            if first < progress.batch_id:
+                # Other batches ended since the last poll: the server keeps a run's newest 100.
+                newest = self._progresses(recent_progress=True)
+            for event in newest:
+                batch = _decoded(event)
+                if batch is None or not batch.committed:
+                    continue
+                if event == text or first <= batch.batch_id <= progress.batch_id:
+                    self._on_progress(f'{{"progress":{event}}}')
+            # A progress without a batch has the id of the next one.
+            self._batch_id = self._next_batch = progress.batch_id + progress.committed
+        self._progress_text = text
 
     def _progresses(self, **which: bool) -> list[str]:
         return list(self._client.query(self._key, **which).recent_progress.recent_progress_json)
@@ -180,16 +180,19 @@ class ConnectRuns:
         """
         # Before the active queries: a run that starts now must not seem to have ended.
         for facts in self._new_starts():
-            self._living[facts.run_id] = ConnectRun(self._client, facts, is_new=True)
+            self._living[facts.run_id] = ConnectRun(
+                self._client, facts, self._on_progress, is_new=True
+            )
         active = {query.id.run_id: query for query in self._active()}
         for run_id, query in active.items():
             if run_id not in self._living:
                 facts = self._unknown(query.id.id, run_id, query.name)
-                self._living[run_id] = ConnectRun(self._client, facts, is_new=False)
+                run = ConnectRun(self._client, facts, self._on_progress, is_new=False)
+                self._living[run_id] = run
         for run_id, run in list(self._living.items()):
             if run_id in active:
                 # One name for all runs: what is missing is remembered by name.
-                self._pass_on(self._details.ask("the status of a query", run.poll, []))
+                self._details.ask("the status of a query", run.poll, None)
             else:
                 self._end(run_id, run)
 
@@ -206,16 +209,12 @@ class ConnectRuns:
 
     def _end(self, run_id: str, run: ConnectRun) -> None:
         run.end_polls += 1
-        self._pass_on(self._details.ask("how a query ended", run.poll_end, []))
+        self._details.ask("how a query ended", run.poll_end, None)
         if run.last.active and run.end_polls < END_POLLS:
             return
         del self._living[run_id]
         if not run.last.active:
             self._ended.add(run.last)
-
-    def _pass_on(self, events: list[str]) -> None:
-        for event in events:
-            self._on_progress(event)
 
     def _unknown(self, query_id: str, run_id: str, name: str) -> RunFacts:
         return RunFacts(

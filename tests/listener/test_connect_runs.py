@@ -31,6 +31,8 @@ class Server:
         self.statuses = {}
         self.ends = {}
         self.errors = {}
+        self.refused = {}
+        """By kind of question: the error of the next one."""
 
     def active(self):
         return [
@@ -42,6 +44,9 @@ class Server:
         _, run_id = run
         if run_id in self.errors:
             raise self.errors[run_id]
+        for kind in what:
+            if kind in self.refused:
+                raise self.refused.pop(kind)
         if "status" in what:
             message, busy = self.statuses.get(run_id, ("Waiting for next trigger", False))
             return SimpleNamespace(
@@ -136,6 +141,22 @@ def test_each_batch_is_an_event_once(world, is_new, polls, events):
         world.runs.poll()
 
     assert [json.loads(event)["progress"]["batchId"] for event in world.events] == events
+
+
+@pytest.mark.parametrize("refused", ["status", "recent_progress", "exception"])
+def test_batch_is_not_lost_where_another_call_of_its_poll_fails(world, refused):
+    world.server.running = {"r": "q"}
+    world.server.progress["r"] = [progress("q", "r", 0)]
+    world.runs.poll()
+    world.server.progress["r"] = [progress("q", "r", batch) for batch in range(3)]
+    if refused == "exception":
+        world.server.running = {}
+    world.server.refused[refused] = ServerSilentError(CallFailure.UNREACHABLE)
+    with pytest.raises(ServerSilentError):
+        world.runs.poll()
+    world.runs.poll()
+
+    assert [json.loads(event)["progress"]["batchId"] for event in world.events] == [0, 1, 2]
 
 
 def test_run_that_the_job_started_has_its_trigger(world):
