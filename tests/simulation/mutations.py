@@ -31,6 +31,7 @@ from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers import alertmanager
 from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
 from querypulse.alerting.retries import GONE_WAIT_SECONDS
+from querypulse.alerting.rule_context import RuleContext
 from querypulse.alerting.rules import (
     monitoring_degraded,
     offsets_rewound,
@@ -333,10 +334,6 @@ def _resolved_by_health(self: alerts_module.DriverAlerts, driver: WatchedDriver,
     return healthy is not None and healthy + unseen > self._resolve_after
 
 
-def _moved_within_trigger(case: Any, flight: Any) -> bool:
-    return stuck_batch.still(case, flight) <= case.window.seconds
-
-
 OF_NOTIFYING = (
     Mutation("every end of a driver counts as planned", "P1",
              driver, "end_of", lambda *_: ProcessEnd.CLOSED,
@@ -436,7 +433,7 @@ OF_NOTIFYING = (
              fold, "fold_log", _empty_log_is_ignored, only("log_stuck", "new", logs_rarely=1.0, steps=(6,)), 60),
     Mutation("a checkpoint that cannot be read is not reported", "P1",
              monitoring_degraded, "_is_unread", lambda *_: False,
-             only("unreadable", logs_rarely=1.0, minutes=(8.0,))),
+             plan=plan_of("a checkpoint that decides about the health of its query cannot be read")),
     Mutation("every other point of a long lag history is dropped", "P1",
              trends, "spread", source_polls.thinned,
              only("lag", every=(1.0, 2.0), minutes=(12.0,), steps=(3,))),
@@ -451,11 +448,11 @@ OF_NOTIFYING = (
     Mutation("rows of batches that only the probe saw do not count", "P2",
              streaming_input_missing, "has_uncounted_rows", lambda _: False, UNREPORTED, 60, first=16),
     Mutation("jobs of a thread pool belong to no query", "P2",
-             probe.JobActivity, "moved_since", lambda now, before: now.own != before.own,
+             probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now.own != before.own else None,
              only("fan_out"), essential=True),
     Mutation("jobs of a thread pool belong to every query", "P1",
-             probe.JobActivity, "moved_since", lambda now, before: now != before,
-             only("fan_out", "hang", queries=(3,), minutes=(8.0,), steps=(9,)), 60),
+             probe.JobActivity, "moved_since", lambda now, before: probe.Moves.TASKS if now != before else None,
+             plan=plan_of("a batch hangs while the jobs of another query run in a pool of threads")),
     Mutation("expect_stop is ignored", "P2",
              state.State, "expect_stop", lambda *_: None, only("plan_stop"), essential=True),
 )  # fmt: skip
@@ -467,13 +464,13 @@ BATCHES = (
              stuck_batch, "is_slow_for_long", lambda *_: False,
              only("crawl", minutes=(12.0,), slow_critical=(240.0,))),
     Mutation("the trigger interval counts while a batch is in flight", "P1",
-             stuck_batch, "moved_lately", _moved_within_trigger, plan=plan_of("a batch hangs under a trigger of ten minutes")),
+             RuleContext, "batch_window", property(lambda context: context.window), plan=plan_of("a batch hangs under a trigger of ten minutes")),
     Mutation("a delayed batch is critical after its window", "P2",
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,))),
     Mutation("a delayed batch is never critical", "P1",
              stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
-             only("skew", "starve", minutes=(12.0,))),
+             plan=plan_of("one task runs for twelve minutes")),
 )  # fmt: skip
 
 IDENTITY = (
@@ -562,7 +559,7 @@ KEYS = (
     Mutation("a process that knows what is open ends what is not", "P5",
              Outbox, "restore", _restored_rows_hide_nothing, plan=plan_of("a process that is killed as it sends, before its spool has stored it")),
     Mutation("what an earlier driver left open stays open", "P3",
-             Lifecycle, "_stale", lambda *_: iter(()), plan=plan_of("without a spool, a group stays open")),
+             Lifecycle, "_stale", lambda *_: (), plan=plan_of("without a spool, a group stays open")),
     Mutation("the watcher does not believe a driver that resolves its own end", "P2",
              alerts_module.DriverAlerts, "_is_healthy", _believes_only_itself,
              plan=plan_of("an alert that the watcher repeats after its driver resolved it")),

@@ -25,6 +25,7 @@ from .run import Run
 from .signals import Faults, SimBus
 from .spark import SimSpark, trigger_text
 from .storage import SimLogReader
+from .truth import Health
 
 CLOSER_AFTER_SECONDS = 10.0
 
@@ -211,10 +212,11 @@ class SimProbe:
             return SlotUse(0)
         if not run.waits_for_slots:
             return SlotUse(4)
-        # The query that runs tasks, or else another application's.
-        holders = (one for one in self._spark.living.values() if one is not run and one.busy)
-        holder = next(holders, None)
-        return SlotUse(4, 4, holder.query_id if holder is not None else "of another query", 4)
+        # A query whose batch is slow, or else another application's.
+        living = self._spark.living.values()
+        slow = (other for other in living if other.query.truth.health is Health.SLOW)
+        holder = next((other.query_id for other in slow if other is not run), "of another query")
+        return SlotUse(4, 4, holder, 4)
 
     def _ended_run(self, run: Run) -> ProbedRun:
         return ProbedRun(

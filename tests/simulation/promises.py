@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from querypulse.alerting.policy import WINDOW_FACTOR, Limits, batch_window
-from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS
+from querypulse.alerting.stuck_batch import AUTOSCALE_SECONDS, BLOCKED_SECONDS
 
 from .driver import SimDriver
 from .queries import SimQuery
@@ -120,7 +120,8 @@ def _critical_seconds(
         return max(window, stage.plan.setup.slow_critical)
     # The time in which its log did not advance was another problem.
     before = _hung_after(driver, query, episode) if query.spec.log_every else 0.0
-    least = Limits().stall_critical_seconds
+    is_stuck = episode.health is Health.STUCK
+    least = BLOCKED_SECONDS if is_stuck else Limits().stall_critical_seconds
     return before + max(window, least) + _bare_seconds(driver, episode, least)
 
 

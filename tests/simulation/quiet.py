@@ -71,15 +71,19 @@ OF_OFFSETS = {
 }
 
 
+Problem = tuple[str, float]
+"""Which problem of a query: its kind, and a number or a time that tells it from others."""
+
+
 class Quiet(Property):
     """Checks each notification once."""
 
     def __init__(self, stage: WorldView) -> None:
         super().__init__(stage)
         self._checked: dict[str, int] = {}
-        self._received: dict[tuple[str, str, str, int, str], Notification] = {}
+        self._received: dict[tuple[str, str, str, Problem, str], Notification] = {}
         self._woken = {
-            one.name: dict[tuple[str, float | str], Notification]() for one in stage.receivers
+            one.name: dict[tuple[str, Problem | str], Notification]() for one in stage.receivers
         }
         """By receiver: the last page about each problem of a query, and in each incident."""
         self._resolved: dict[str, int] = {}
@@ -278,7 +282,7 @@ class Quiet(Property):
             return
         asleep_since = max(receiver.acknowledged_at, one.at - ACKNOWLEDGED_SECONDS)
         woken, pages = False, self._woken[receiver.name]
-        read: dict[tuple[str, float | str], Notification] = {}
+        read: dict[tuple[str, Problem | str], Notification] = {}
         for query, name in self._queries_of(one):
             problem, incident = (query.key, self._which(query, name, one)), (query.key, one.key)
             before = pages.get(problem)
@@ -330,20 +334,20 @@ class Quiet(Property):
         queries = self._stage.queries
         return [(queries[key], name) for key, name in one.named if key in queries]
 
-    def _which(self, query: SimQuery, name: str, one: Notification) -> float:
+    def _which(self, query: SimQuery, name: str, one: Notification) -> Problem:
         """Which of the problems of the query a notification is about."""
         began = [n for n, e in enumerate(query.truth.episodes) if e.began_at <= one.at]
         if name == driver_down.NAME:
-            return self._aways[query.spec.driver]
+            return "away", self._aways[query.spec.driver]
         if name == streaming_input_missing.NAME:
             # Another problem suppresses it, and a new process counts from its own start: both end it.
             ends = [query.truth.episodes[n].ended_at or 0.0 for n in began]
-            return max(query.fed_at, self.driver_of(query).born_at, *ends)
+            return "fed", max(query.fed_at, self.driver_of(query).born_at, *ends)
         if name == query_stopped.NAME and query.spec.name is None:
             # Nothing shows which run follows a run without a name: each stop is a new problem. An
             # idle run does not notice that its SparkContext has stopped.
-            return len(began) + sum(run.ended_at <= one.at for run in query.runs)
-        return began[-1] if began else -1
+            return "stop", len(began) + sum(run.ended_at <= one.at for run in query.runs)
+        return "episode", began[-1] if began else -1
 
     def _may_repeat(
         self, receiver: SimReceiver, query: SimQuery, name: str, before: Notification,
@@ -351,7 +355,7 @@ class Quiet(Property):
     ) -> bool:  # fmt: skip
         """Whether there is a reason to notify of the same problem again."""
         # A message that an outage delayed is about the problem before this one.
-        late = self._which(query, name, one) > 0 and before.at < receiver.is_up_from
+        late = self._which(query, name, one)[1] > 0 and before.at < receiver.is_up_from
         begins = [other.began_at for other in query.truth.episodes if other.began_at <= one.at]
         late |= any(not is_up(receiver, began_at) for began_at in begins[-2:-1])
         # A run whose start was lost, or came before the attach, has no name until a poll shows it.

@@ -123,6 +123,18 @@ SCENARIOS = (
         (replace(A, every=600.0), B), Step(590, "hang", "a", 600.0), horizon=1000.0,
     ),
     _scenario(
+        "P1", "a batch hangs while the jobs of another query run in a pool of threads",
+        (A, B), Step(95, "fan_out", "b", 320.0), Step(100, "hang", "a", 300.0),
+    ),
+    _scenario(
+        "P1", "one task runs for twelve minutes",
+        (A, B), Step(100, "skew", "a", 720.0), horizon=840.0,
+    ),
+    _scenario(
+        "P1", "a checkpoint that decides about the health of its query cannot be read",
+        (replace(A, trigger="Continuous"), B), Step(60, "unreadable", "a", 380.0), horizon=480.0,
+    ),
+    _scenario(
         "P2", "one task runs for 75 s (skew, throttled storage)",
         (A, B), Step(100, "skew", "a", 75.0),
     ),
@@ -136,7 +148,7 @@ SCENARIOS = (
     ),
     _scenario(
         "P1", "a task never finishes: a warning is not enough",
-        (A, B), Step(100, "skew", "a", 300.0),
+        (A, B), Step(100, "crawl", "a", 300.0), setup=Setup(slow_critical=240.0),
     ),
     _scenario(
         "P4", "one stuck query while the probe is silent hides the failure of another",
@@ -191,7 +203,7 @@ SCENARIOS = (
     ),
     _scenario(
         "P1", "a warning becomes critical, and its key is open",
-        (A, B), Step(100, "skew", "a", 300.0),
+        (A, B), Step(100, "crawl", "a", 300.0), setup=Setup(slow_critical=240.0),
     ),
     _scenario(
         "P2", "the application stops its SparkContext, which takes longer than the grace",

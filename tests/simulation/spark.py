@@ -124,12 +124,12 @@ class SimSpark:
                     self.time.at(self.paused_until, partial(self._resume, run))
 
     def _resume(self, run: Run) -> None:
-        """Once the JVM runs again, a query that waits for its next trigger is not stuck."""
+        """Once the JVM runs again, who waits for the next trigger, or for executors, is not stuck."""
         if self._is_paused:
             self.time.at(self.paused_until, partial(self._resume, run))
             return
         # A continuous query is always busy.
-        waits = not run.busy or run.spec.is_continuous
+        waits = not run.busy or run.spec.is_continuous or self.time.now < self.bare_until
         if waits and not run.ended and run.query.truth.health is Health.STUCK:
             run.query.truth.becomes(Health.MOVING, self.time.now)
 
