@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -63,8 +64,8 @@ def is_running(code: CodeType) -> bool:
 class ForeachBatchCall(NamedTuple):
     """A ``foreachBatch`` call in progress: its JVM DataFrame, its current line, its CPU time.
 
-    That includes the threads of Python's pools while the call waits for another thread. It is None
-    where the system does not say.
+    That includes the processes that its thread has started, and the threads of Python's pools while
+    the call waits for another thread. It is None where the system does not say.
     """
 
     jdf: Any
@@ -102,16 +103,28 @@ def _pools(stacks: dict[int, list[FrameType]]) -> list[int]:
 
 
 def _cpu_seconds(idents: list[int]) -> float | None:
-    """The CPU time that these threads have used, by the Linux scheduler's own count."""
+    """The CPU time of these threads, and of the processes that they started and that still run.
+
+    By the Linux scheduler's own count.
+    """
     natives = {thread.ident: thread.native_id for thread in threading.enumerate()}
-    nanoseconds = 0
+    seconds = 0.0
     for native in filter(None, map(natives.get, idents)):
+        task = Path(f"/proc/self/task/{native}")
         try:
-            text = Path(f"/proc/self/task/{native}/schedstat").read_text(encoding="ascii")
+            seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
         except OSError:
             return None
-        nanoseconds += int(text.split()[0])
-    return nanoseconds / 1e9
+        with suppress(OSError):
+            children = (task / "children").read_text().split()
+            seconds += sum(_process_seconds(child) for child in children)
+    return seconds
+
+
+def _process_seconds(process: str) -> float:
+    """The CPU time of another process; of its fields, the name in parentheses may hold spaces."""
+    fields = Path(f"/proc/{process}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def main_thread() -> str:

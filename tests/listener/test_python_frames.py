@@ -7,6 +7,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -361,8 +362,8 @@ def cpu_seconds():
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts it")
-@pytest.mark.parametrize("pools", [False, True], ids=["in the call", "in a pool"])
-def test_work_of_a_call_and_of_its_pool_is_cpu_time_and_a_wait_is_none(running, pools):
+@pytest.mark.parametrize("where", ["in the call", "in a pool", "in a process"])
+def test_work_of_a_call_and_of_its_pool_is_cpu_time_and_a_wait_is_none(running, where):
     works = threading.Event()
 
     def work():
@@ -371,7 +372,14 @@ def test_work_of_a_call_and_of_its_pool_is_cpu_time_and_a_wait_is_none(running, 
             sum(range(1000))
 
     def call(_):
-        if pools:
+        if where == "in a process":
+            running.held.wait()
+            child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+            while works.is_set():
+                time.sleep(1.0)
+            child.kill()
+            child.wait()
+        elif where == "in a pool":
             with ThreadPoolExecutor(1) as pool:
                 list(pool.map(lambda _: work(), [0]))
         else:
