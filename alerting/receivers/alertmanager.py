@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 import msgspec
 from msgspec import Meta
 
+from ...core.guard import Problem
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, to_json
@@ -177,7 +178,8 @@ class Alertmanager:
             )
             for url in given.urls
         ]
-        self._refused = [""] * len(given.urls)
+        text = "querypulse: %s: a member did not take an alert: %s"
+        self._problems = [Problem(text, given.name) for _ in given.urls]
 
     def send(self, incident: Incident, wall: float) -> None:
         """Post the alerts of one incident, or end those that a stale one finds open."""
@@ -188,7 +190,8 @@ class Alertmanager:
             return
         answers = [_error(member, alerts) for member in self._members]
         if len(self._members) > 1:
-            self._log_new(answers)
+            for problem, answer in zip(self._problems, answers, strict=True):
+                problem.note("" if answer is None else str(answer))
         errors = [answer for answer in answers if answer is not None]
         if len(errors) < len(answers):
             return
@@ -214,13 +217,6 @@ class Alertmanager:
             raise errors[0]
         alerts.sort(key=lambda alert: alert.updatedAt)
         return tuple({tuple(sorted(alert.labels.items())): alert for alert in alerts}.values())
-
-    def _log_new(self, answers: Sequence[DeliveryError | None]) -> None:
-        texts = ["" if error is None else str(error) for error in answers]
-        for text, before in zip(texts, self._refused, strict=True):
-            if text not in ("", before):
-                log.warning("querypulse: %s: a member did not take an alert: %s", self.name, text)
-        self._refused = texts
 
 
 def _get(member: HttpPoster, labels: Mapping[str, str]) -> tuple[Shown, ...]:
@@ -257,11 +253,9 @@ def _error(member: HttpPoster, alerts: list[dict[str, Any]]) -> DeliveryError | 
     return errors[0] if len(errors) == len(alerts) else None
 
 
-def urls(given: AlertmanagerSettings) -> Sequence[str]:
-    """All members."""
-    return given.urls
-
-
 TYPE = ReceiverType(
-    AlertmanagerSettings, Alertmanager, short_form={"urls": "alertmanager_urls"}, urls=urls
+    AlertmanagerSettings,
+    Alertmanager,
+    short_form={"urls": "alertmanager_urls"},
+    urls=lambda given: given.urls,
 )

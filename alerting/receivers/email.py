@@ -341,9 +341,4 @@ def _place(given: EmailSettings) -> str:
     return f"smtp://{host}:{given.port or PORTS[given.tls]}"
 
 
-def urls(given: EmailSettings) -> Sequence[str]:
-    """The server."""
-    return (_place(given),)
-
-
-TYPE = ReceiverType(EmailSettings, Email, urls=urls)
+TYPE = ReceiverType(EmailSettings, Email, urls=lambda given: (_place(given),))

@@ -4,7 +4,6 @@ import io
 import logging
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -12,8 +11,7 @@ import pytest
 import tenacity
 from support.clock import Clock
 from support.deliveries import incident
-from support.ending import NEVER, ended
-from support.http_double import HttpDouble, held, reply
+from support.http_double import HttpDouble, reply
 from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS
 from support.receivers import ROUTING_KEY, pagerduty, webhook
@@ -43,33 +41,6 @@ def paging() -> Iterator[tuple[PagerDutyDouble, Delivery]]:
         delivering(pagerduty(double)) as delivery,
     ):
         yield double, delivery
-
-
-def test_close_does_not_wait_for_a_server_that_hangs():
-    """The request in progress is cut: the job does not wait for a webhook."""
-    hanging = held(threading.Event(), reply(200))
-    with HttpDouble(otherwise=hanging) as double, delivering(webhook(double)) as delivery:
-        delivery.offer((PAGE,))
-        double.wait_for(1)
-        ended(lambda: delivery.close(NEVER))
-
-        assert "querypulse-deliver-webhook" not in {one.name for one in threading.enumerate()}
-
-
-def test_webhook_that_was_down_is_notified_in_the_end():
-    """The server answers 503 at first; then trigger and resolve arrive in order, once each."""
-    down = reply(503)
-    with HttpDouble(otherwise=down) as double, delivering(webhook(double)) as delivery:
-        delivery.offer((PAGE,))
-        assert delivery.flush(PATIENCE_SECONDS) is False
-        double.wait_for(3)
-        double.otherwise = reply(200)
-        assert delivery.flush(PATIENCE_SECONDS)
-        delivery.offer(())
-        assert delivery.flush(PATIENCE_SECONDS)
-
-    statuses = [b'"status":"resolved"' in request.body for request in double.requests[-2:]]
-    assert statuses == [False, True]
 
 
 def test_incident_whose_answer_was_lost_is_resolved():

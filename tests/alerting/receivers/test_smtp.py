@@ -17,8 +17,9 @@ from support.patience import PATIENCE_SECONDS
 from support.receiver_incidents import ENDED, ONE, STARTED, alert, holding, incident
 from support.receivers import receiver
 
-from querypulse.alerting.receivers.email import SmtpConnection, email_message, urls
+from querypulse.alerting.receivers.email import SmtpConnection, email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
+from querypulse.alerting.receivers.registry import type_of
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings, SettingsError
 
@@ -374,7 +375,7 @@ def test_host_is_a_name_or_an_address(host):
 def test_port_follows_tls(given, place):
     (one,) = Settings(receivers=[{"type": "email", **PLAIN, **given}]).receivers
 
-    assert urls(one) == (place,)
+    assert type_of(one).urls(one) == (place,)
 
 
 def test_status_page_is_linked_and_named_addresses_get_it(server):
