@@ -12,7 +12,7 @@ from functools import partial
 import pytest
 from hypothesis import HealthCheck, settings
 from support import needs
-from support.java_options import driver_options
+from support.class_archive import driver_options
 from support.scheduling import OBSERVED, ByFileAndObserved
 
 from querypulse.core.guard import Guard

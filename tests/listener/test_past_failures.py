@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from support.story import CONFLICT, Story, processing, run
+from support.story import CONFLICT, Story, processing
 
 from querypulse.alerting.failure_history import kept_failures
 from querypulse.listener.events import Started, Terminated
@@ -376,33 +376,32 @@ def test_no_name_is_written_to_the_spool():
     assert mark_of(None) == ""
 
 
-def test_batch_that_is_read_late_is_assigned_to_the_failure():
-    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
-    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH
-
-    process.probe(processing(batch=41, active=False, exception=CONFLICT), at=3)
-    assert process.query().deaths[-1].batch_id == 41
-
-    process.began(at=4, committed=(40, -100.0))
-    assert process.query().deaths[-1].batch_id == 41
+def polled(process, at, **seen):
+    return process.probe(processing(active=False, exception=CONFLICT, **seen), at=at)
 
 
-def test_first_batch_is_assigned_to_a_failure_that_a_poll_shows_without_a_readable_checkpoint():
-    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
-    process.probe(run(batch=-1, active=False, exception=CONFLICT), at=3)
-    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH, "Spark had not read the checkpoint"
-
-    process.probe(processing(batch=0, active=False, exception=CONFLICT), at=4)
-    assert process.query().deaths[-1].batch_id == 0
+def failed_unseen():
+    """A run that fails before a poll shows its batch."""
+    return Process().started(at=1).ended(at=2, exception=CONFLICT)
 
 
-def test_batch_of_a_continuous_run_is_unknown():
-    """It plans no batches: its polls show epochs, whose commits they do not prove."""
-    process = Process().started(at=1).ended(at=2, exception=CONFLICT)
-    seen = run(batch=500, trigger="ContinuousTrigger(1000)", active=False, exception=CONFLICT)
-    process.probe(seen, at=3)
+EPOCH = {"batch": 500, "trigger": "ContinuousTrigger(1000)"}
 
-    assert process.query().deaths[-1].batch_id == UNKNOWN_BATCH
+
+def test_failure_has_the_batch_that_a_signal_shows_of_its_own_run():
+    histories = [
+        ("no signal", failed_unseen(), UNKNOWN_BATCH),
+        ("a poll", polled(failed_unseen(), 3, batch=41), 41),
+        ("a poll, and then the checkpoint", polled(failed_unseen(), 3, batch=41).began(at=4, committed=(40, -100.0)), 41),
+        ("a poll before Spark had read the checkpoint", polled(failed_unseen(), 3, batch=-1), UNKNOWN_BATCH),
+        ("the same, and a later one", polled(polled(failed_unseen(), 3, batch=-1), 4, batch=0), 0),
+        ("an epoch, which proves no commit", polled(failed_unseen(), 3, **EPOCH), UNKNOWN_BATCH),
+        ("a poll of the next run", Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80), 7),
+    ]  # fmt: skip
+
+    assert [(what, process.query().deaths[-1].batch_id) for what, process, _ in histories] == [
+        (what, batch) for what, _, batch in histories
+    ]
 
 
 def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_shows_it():
@@ -416,11 +415,3 @@ def test_batch_of_a_run_under_async_progress_tracking_is_unknown_until_a_signal_
     seen = processing(number=3, batch=8, active=False, async_progress=True, exception=CONFLICT)
     process.probe(seen, at=7)
     assert [died.batch_id for died in process.query().deaths] == [9, UNKNOWN_BATCH, 8]
-
-
-def test_batch_of_an_earlier_failure_is_not_changed_by_a_later_run():
-    process = (
-        Process().fails(batch=7).started(run=2, at=70).probe(processing(number=2, batch=9), at=80)
-    )
-
-    assert [died.batch_id for died in process.query().deaths] == [7]

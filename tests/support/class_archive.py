@@ -1,4 +1,4 @@
-"""Spark's classes in a file that a JVM maps, instead of parsing jars: a driver starts in half the time.
+"""Options of the drivers in tests, and Spark's classes in a file that a JVM maps: a start takes half the time.
 
 ``python -m support.class_archive FILE`` runs a small driver, whose JVM writes the file as it exits.
 A JVM with other jars, or of another build, ignores the file.
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from importlib.metadata import version
 from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "spark.jsa"
@@ -20,9 +21,29 @@ WRITE_SECONDS = 300
 QUIET = "-XX:+IgnoreUnrecognizedVMOptions -Xlog:disable"
 
 
-def reading_options() -> str:
-    """The options of a JVM that uses the archive; empty if there is none."""
-    return f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() else ""
+def driver_options() -> str:
+    """The value of ``SPARK_SUBMIT_OPTS``."""
+    archive = f"-XX:SharedArchiveFile={ARCHIVE} {QUIET}" if ARCHIVE.exists() else ""
+    return f"{_COMPILER} {_checkpoints()} {archive}"
+
+
+# C2 and a concurrent collector cost more than they gain. Without C2, the JVM reserves 48 MB for
+# code; once that is full, it only interprets.
+_COMPILER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+
+
+def _checkpoints() -> str:
+    """Write checkpoints without ten processes per batch.
+
+    Spark's default manager calls Hadoop's ``FileContext``, which starts ``chmod`` and ``readlink``
+    for each file on a local disk: more than half the time of a batch. Both managers write the same
+    files. Sources: ``CheckpointFileManager``, ``RawLocalFileSystem``.
+    """
+    package = "org.apache.spark.sql.execution.streaming"
+    if tuple(int(part) for part in version("pyspark").split(".")[:2]) >= (4, 1):
+        package += ".checkpointing"
+    manager = f"{package}.FileSystemBasedCheckpointFileManager"
+    return f"-Dspark.sql.streaming.checkpointFileManagerClass={manager}"
 
 
 def write(archive: Path) -> None:
