@@ -118,11 +118,12 @@ class LogReader:
 
     def _read(self) -> LogReport:
         at, probe = self._clock(), self._latest_probe()
+        wall = self._wall_unless_set(at)
         runs = probe.runs if probe is not None else ()
         self._runs = self._follow(runs, at)
         report = LogReport(at, {}, {}, {})
         for run_id, run in self._runs.items():
-            start = run.starting_point(at, self._wall_unless_set(at))
+            start = run.starting_point(at, wall)
             if start is not None:
                 report.starts[run_id] = start
             if run.decides:

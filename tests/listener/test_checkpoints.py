@@ -562,6 +562,21 @@ def test_files_have_no_age_once_the_wall_clock_was_set():
     assert unfinished == [[first], [first, slewed], [first, slewed, Written(0)]]
 
 
+def test_slow_storage_does_not_look_like_a_clock_that_was_set():
+    class Slow(MemoryCheckpoint):
+        def times(self, log):
+            harness.clock.now += 30.0
+            return super().times(log)
+
+    checkpoint = Slow()
+    checkpoint.written = {"offsets": {0: WALL}, "commits": {}}
+    harness = LogReaderHarness(**{"/cp": checkpoint})
+    harness.ahead = WALL + 60.0
+    starts = harness.read(run("a"), run("b"), at=1.0).starts
+
+    assert [start.unfinished.at for start in starts.values()] == pytest.approx([-60.0, -60.0])
+
+
 def test_starting_point_of_an_ended_run_is_read():
     harness = LogReaderHarness(**{"/cp": with_checkpoint(offsets={41: None}, commits={})})
 
