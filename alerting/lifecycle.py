@@ -376,8 +376,8 @@ class Lifecycle:
             if before.is_critical or self._suppressor(newer, update) is not None:
                 newer = replace(newer, alert=replace(newer.alert, labels=before.labels))
             else:
-                more = f"{alert.name}, critical"
-                self._add_ended(tracked, before.ended(update.wall, superseded_by=more))
+                ended = before.ended(update.wall, superseded_by="the critical alert")
+                self._add_ended(tracked, ended)
         self._tracked[identity] = newer
 
     def _miss(self, identity: Identity, update: Round) -> None:

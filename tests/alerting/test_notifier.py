@@ -67,16 +67,6 @@ def statuses(server):
     return [json.loads(request.body)["status"] for request in server.requests]
 
 
-def test_offered_incident_is_sent_and_resolved_when_it_is_no_longer_offered(start_notifier, server):
-    notifier = start_notifier(webhook_url=server.url)
-    notifier.offer((FIRING,))
-    assert notifier.flush(Deadline(PATIENCE_SECONDS))
-    notifier.offer(())
-
-    assert notifier.flush(Deadline(PATIENCE_SECONDS))
-    assert statuses(server) == ["firing", "resolved"]
-
-
 @pytest.fixture
 def silent_dns(monkeypatch):
     """Lookups of ``hangs.test`` return only when the test ends."""

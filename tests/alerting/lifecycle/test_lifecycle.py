@@ -132,7 +132,7 @@ def test_warning_that_becomes_critical_opens_an_incident_and_ends_the_warning():
         "21 + a StreamingBatchSlow",
         "21 - a/warning",
     ]
-    assert warning.alerts[-1].annotations["superseded_by"] == "StreamingBatchSlow, critical"
+    assert warning.alerts[-1].annotations["superseded_by"] == "the critical alert"
     assert (warning.severity, warning.key) == ("warning", "querypulse/etl/a/warning")
     assert (critical.severity, critical.key) == ("critical", "querypulse/etl/a")
     assert critical.starts_at == warning.starts_at
