@@ -13,8 +13,7 @@ from itertools import count
 from random import SystemRandom
 
 from .generate import generate
-from .history import report
-from .shrink import shrink
+from .history import report, shrink
 from .world import PlanOutcome, run
 
 YEAR_SECONDS = 365.25 * 86_400

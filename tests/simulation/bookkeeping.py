@@ -11,8 +11,7 @@ from querypulse.listener.state.identity import ID_CHARACTERS, LABEL_CHARACTERS
 from querypulse.listener.state.query import Query, Totals
 from querypulse.listener.state.state import MAX_GONE_UNNAMED
 
-from .courier import Courier
-from .driver import SimDriver
+from .driver import Courier, SimDriver
 from .spark import names_of
 from .stage import Property, Violation, WorldView
 

@@ -1,39 +1,231 @@
-"""One driver process: the real worker, rules, lifecycle and outboxes on simulated signals."""
+"""A driver process, its spool and its deliveries: the real worker, rules, lifecycle and outboxes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
+from threading import Event
 from types import SimpleNamespace
 
 from querypulse.alerting.alert import Alert, Incident, Silence
 from querypulse.alerting.alert_text import Guidance
-from querypulse.alerting.delivery import Notifier
+from querypulse.alerting.delivery import Delivery, Notifier, Route
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
+from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings, Opened
+from querypulse.alerting.outbox import OutboxRow
 from querypulse.alerting.policy import Limits, Policy
+from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.rules import driver_down
+from querypulse.alerting.spool import Kept, Spool
 from querypulse.core.guard import Guard
 from querypulse.core.threads import Deadline
 from querypulse.exporter.pages import Notice
 from querypulse.listener.event_reader import Ending, EventReader, Item, Marker
 from querypulse.listener.mailbox import Mailbox
+from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.probe import Context
 from querypulse.listener.state.identity import UNNAMED
 from querypulse.sidecar.runtime import ProcessEnd, Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
-from .courier import Courier, Killed
-from .messages import Named
 from .plan import Setup
 from .probe import SimProbe
 from .queries import POLL_SECONDS, SimQuery
-from .receivers import SimReceiver
+from .receivers import About, Named, SimReceiver
 from .signals import Faults, SimBus
 from .spark import SimSpark, names_of
-from .spool import Disk
 from .truth import Health
+
+# -- courier -------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """The process is killed at this moment; nothing in it handles that."""
+
+
+class NoNetwork:
+    """A placeholder for a receiver: a courier sends by itself."""
+
+    def __init__(self, receiver: SimReceiver) -> None:
+        self.name = receiver.name
+        self.capabilities = receiver.capabilities
+
+    def send(self, incident: Incident, wall: float) -> None:
+        """Never called."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Courier(Delivery):
+    """The product's delivery, with its step split in two: the request and the answer."""
+
+    def __init__(
+        self,
+        receiver: SimReceiver,
+        guard: Guard,
+        *,
+        time: Time,
+        driver: str,
+        about: About,
+        is_alive: Callable[[], bool],
+        between: Callable[[], None] = lambda: None,
+        kill: Callable[[], None] = lambda: None,
+        spool: SimSpool | None = None,
+        route: Route | None = None,
+    ) -> None:
+        super().__init__(
+            NoNetwork(receiver), guard, route=route, spool=spool, clock=time, wall=time.wall
+        )
+        self.receiver = receiver
+        self._time = time
+        self._driver = driver
+        self._about = about
+        self._is_alive = is_alive
+        self._between = between
+        self._kill = kill
+
+    @property
+    def rows(self) -> tuple[OutboxRow, ...]:
+        """The outbox rows of the receiver."""
+        return self._outbox.rows
+
+    def pump(self) -> None:
+        """Send what is due; the next request follows the answer to this one."""
+        now, wall = self._time.now, self._time.wall()
+        if self._outbox.is_sending or not self._is_alive():
+            return
+        next_at = self._outbox.next_at(now, wall)
+        if next_at is None or next_at > now:
+            return
+        incident = self._outbox.begin(now, wall)
+        if incident is None:
+            return
+        with self._changed:
+            self._save()
+        if self._spool is not None and not incident.is_over:
+            self._spool.write_ahead()
+        self._between()
+        rejected = self.receiver.reject(incident, self._driver, self._about)
+        refusal, takes = rejected or self.receiver.refusal(), self.receiver.takes and not rejected
+        latency = self.receiver.latency
+        if takes:
+            doubted = refusal is not None
+            self._time.after(latency / 2, lambda: self._arrive(incident, doubted=doubted))
+        self._time.after(latency, lambda: self._answered(incident, refusal))
+        self._between()
+
+    def _arrive(self, incident: Incident, *, doubted: bool) -> None:
+        # A request on its way arrives even if its sender is killed meanwhile.
+        doubted = doubted or not self._is_alive()
+        self.receiver.accept(incident, self._driver, self._about, doubted=doubted)
+
+    def _answered(self, incident: Incident, refusal: DeliveryError | None) -> None:
+        if not self._is_alive():
+            return
+        try:
+            self._between()
+            self.outcomes["delivered" if refusal is None else refusal.answer.value] += 1
+            self._record(incident, refusal)
+            self._between()
+            self.pump()
+        except Killed:
+            self._kill()
+
+
+# -- driver --------------------------------------------------------------------------------------
+
+
+# -- spool ---------------------------------------------------------------------------------------
+
+
+WRITE_SECONDS = 0.05
+"""The delay of a write to disk: what was offered since then is lost with the process."""
+IN_MEMORY = Path("/dev/shm")
+
+
+class Disk:
+    """The disk of one driver, which outlives its processes."""
+
+    def __init__(self) -> None:
+        memory = str(IN_MEMORY) if IN_MEMORY.is_dir() else None
+        self._folder = TemporaryDirectory(prefix="querypulse-", dir=memory)
+
+    def spool(self, app: str, guard: Guard, time: Time) -> SimSpool:
+        """The spool of a new process."""
+        return SimSpool(Path(self._folder.name), app, guard, time)
+
+    def remove(self) -> None:
+        """Remove it at the end of the history."""
+        self._folder.cleanup()
+
+
+class NoThread:
+    """Takes the place of the spool's ``Loop``."""
+
+    is_forked = False
+
+    def __init__(self) -> None:
+        self.stopping = Event()
+
+    def start(self) -> None:
+        """Start nothing."""
+
+
+class SimSpool(Spool):
+    """The spool of one process. It writes ``WRITE_SECONDS`` after an offer, and at a flush."""
+
+    def __init__(self, folder: Path, app: str, guard: Guard, time: Time) -> None:
+        super().__init__(folder, app, guard, wall=time.wall)
+        self._loop = NoThread()  # type: ignore[assignment]
+        self._time = time
+        self._is_planned = False
+        self._is_dead = False
+
+    def load(self, timeout: float = 0.0) -> Kept | None:
+        """What an earlier process left; None where there was no spool."""
+        if not self._is_open:
+            self._step()
+        return super().load(timeout)
+
+    def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
+        """Store these rows soon."""
+        super().offer_rows(receiver, rows)
+        self._plan()
+
+    def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
+        """Store these soon."""
+        super().offer_history(failures, opened)
+        self._plan()
+
+    def flush(self, timeout: float = 0.0) -> bool:
+        """Write everything now."""
+        del timeout
+        self._write()
+        return True
+
+    def kill(self) -> None:
+        """End the process: nothing more is written."""
+        self._is_dead = True
+        self._file.close()
+
+    def _plan(self) -> None:
+        if self._written != self._offered and not self._is_planned:
+            self._is_planned = True
+            self._time.after(WRITE_SECONDS, self._write)
+
+    def _write(self) -> None:
+        self._is_planned = False
+        if self._written != self._offered and not self._is_dead:
+            self._step()
+
+
+# -- driver --------------------------------------------------------------------------------------
+
 
 STALE_SECONDS = 3.0 + 2 * POLL_SECONDS
 """The value that the settings derive from the probe's interval."""

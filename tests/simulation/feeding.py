@@ -8,9 +8,8 @@ from querypulse.alerting.lifecycle import Evaluated
 from querypulse.alerting.rules import query_flapping, streaming_input_missing
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Notification
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import Notification, SimReceiver
 from .stage import (
     SEEN_SECONDS,
     TICK_SECONDS,

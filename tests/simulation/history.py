@@ -1,12 +1,71 @@
-"""A failing history as text, short enough to read."""
+"""A failing history: shrunk as long as the same property breaks, and as text."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
+from msgspec.structs import replace
+
 from .clock import BEGIN
-from .plan import Plan
+from .plan import Plan, Setup
 from .stage import Violation
 from .truth import Health
-from .world import PlanOutcome, World
+from .world import PlanOutcome, World, run
+
+# -- shrinking -----------------------------------------------------------------------------------
+
+
+MOST_RUNS = 400
+AFTER_SECONDS = 5.0
+
+
+def shrink(outcome: PlanOutcome, again: Callable[[Plan], PlanOutcome] = run) -> PlanOutcome:
+    """The smallest outcome found that breaks the same property."""
+    best = _cut(outcome)
+    runs, went_on = 0, True
+    while went_on and runs < MOST_RUNS:
+        went_on = False
+        for smaller in _smaller(best.plan):
+            runs += 1
+            tried = again(smaller)
+            if tried.violation == outcome.violation:
+                best, went_on = _cut(tried), True
+                break
+    return again(best.plan)
+
+
+def _cut(outcome: PlanOutcome) -> PlanOutcome:
+    """Cut the plan after the moment of the violation."""
+    end = outcome.at + AFTER_SECONDS
+    steps = tuple(step for step in outcome.plan.steps if step.at <= end)
+    plan = replace(outcome.plan, horizon=min(outcome.plan.horizon, end), steps=steps)
+    return replace(outcome, plan=plan)
+
+
+def _smaller(plan: Plan) -> Iterator[Plan]:
+    for query in plan.queries:
+        if len(plan.queries) > 1:
+            yield plan.lacking(query=query.key)
+    for index in reversed(range(len(plan.steps))):
+        yield plan.lacking(step=index)
+    for setup in _simpler(plan.setup):
+        yield replace(plan, setup=setup)
+    for index, query in enumerate(plan.queries):
+        plainer = replace(query, expected=False, recovers=0.0)
+        if plainer != query:
+            queries = (*plan.queries[:index], plainer, *plan.queries[index + 1 :])
+            yield replace(plan, queries=queries)
+
+
+def _simpler(setup: Setup) -> Iterator[Setup]:
+    plain = Setup()
+    for name in Setup.__struct_fields__:
+        if name != "drivers" and getattr(setup, name) != getattr(plain, name):
+            yield replace(setup, **{name: getattr(plain, name)})
+
+
+# -- history -------------------------------------------------------------------------------------
+
 
 MOST_LINES = 60
 

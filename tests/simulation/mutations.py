@@ -52,10 +52,9 @@ from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
 from . import driver, outside
-from .generate import generate
+from .generate import PLAIN, Terms, generate
 from .plan import Plan
 from .scenarios import plan_of
-from .terms import PLAIN, Terms
 from .world import PlanOutcome, run
 
 EVALUATION = import_module("querypulse.alerting.evaluate")

@@ -16,11 +16,9 @@ from querypulse.watch.client import Endpoint, Poll, Said, holds_key
 from querypulse.watch.tracker import TargetTracker
 
 from .clock import Time
-from .courier import Courier
-from .driver import SimDriver
-from .messages import Named
+from .driver import Courier, SimDriver
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import Named, SimReceiver
 
 POLL_SECONDS = 5.0
 GONE_AFTER_SECONDS = 15.0

@@ -30,14 +30,13 @@ from querypulse.alerting.rules import (
 from querypulse.listener.probe import Context
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Notification
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import Notification, SimReceiver
 from .run import NOTABLE_SECONDS
-from .silencing import UNDER_WAY_SECONDS
 from .stage import (
     SAYS,
     TICK_SECONDS,
+    UNDER_WAY_SECONDS,
     Property,
     Violation,
     WorldView,

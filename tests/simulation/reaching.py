@@ -1,4 +1,4 @@
-"""P1 and P4: an unhealthy query is reported to a person in time, whatever other queries do."""
+"""P1 and P4: an unhealthy query, or one that cannot be read, is reported to a person in time."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from math import inf
 
 from querypulse.alerting.lifecycle import GROUP_SECONDS
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS, Limits
-from querypulse.alerting.rules import driver_down, query_flapping, query_stopped
+from querypulse.alerting.rules import (
+    driver_down,
+    monitoring_degraded,
+    query_flapping,
+    query_stopped,
+)
 from querypulse.listener.probe import Context
 from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Notification
 from .outside import GONE_AFTER_SECONDS, POLL_SECONDS
 from .promises import (
     DEATH_SECONDS,
     GONE_SECONDS,
+    START_GRACE_SECONDS,
     batch_window_seconds,
     is_reported,
     promised_seconds,
 )
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import Notification, SimReceiver
 from .stage import (
     RESOLVE_SECONDS,
     SAYS,
@@ -36,6 +41,60 @@ from .stage import (
     recovery_seconds,
 )
 from .truth import OF_SOURCE, WARNINGS, Episode, Health
+
+# -- what cannot be read -------------------------------------------------------------------------
+
+
+UNREAD_SECONDS = START_GRACE_SECONDS + 24.0
+"""The start grace, which is longer than the stall floor."""
+
+
+class Seeing(Property):
+    """Counts how long a checkpoint that must be read is unreadable."""
+
+    def __init__(self, stage: WorldView) -> None:
+        super().__init__(stage)
+        self._unread: dict[tuple[SimDriver, str], float] = {}
+
+    def tick(self) -> None:
+        """Check that a log that decides about a stall is read, or that an alert reports it."""
+        for driver in self._stage.drivers.values():
+            unreadable = _unreadable(driver)
+            for run_id in unreadable:
+                place = (driver, run_id)
+                waited = self._unread[place] = self._unread.get(place, 0.0) + TICK_SECONDS
+                if waited > UNREAD_SECONDS and not _is_reported(driver):
+                    raise Violation("P1", "a checkpoint cannot be read, and no alert reports it")
+            kept = {(driver, run_id) for run_id in unreadable}
+            self._unread = {
+                place: waited for place, waited in self._unread.items()
+                if place[0] is not driver or place in kept
+            }  # fmt: skip
+
+
+def _unreadable(driver: SimDriver) -> set[str]:
+    """The runs whose needed log cannot be read; none while the driver does not poll."""
+    log = driver.probe.log
+    if log is None or not driver.awake or not driver.attached or not driver.probe.answers:
+        return set()
+    return {
+        run.run_id
+        for run in driver.spark.living.values()
+        if run.run_id in log.unreadable and run.spec.needs_log
+    }
+
+
+def _is_reported(driver: SimDriver) -> bool:
+    """Whether it is reported, or the whole driver has a critical alert."""
+    return any(
+        alert.name == monitoring_degraded.NAME
+        or (alert.labels["query"] == WHOLE_DRIVER and alert.labels["severity"] == "critical")
+        for alert in driver.lifecycle.alerts
+    )
+
+
+# -- reaching ------------------------------------------------------------------------------------
+
 
 BECOMES_CRITICAL = frozenset({Health.STUCK, Health.SLOW, Health.DELAYED})
 """Conditions for which a warning must become critical."""

@@ -1,13 +1,14 @@
-"""Simulated receivers that behave like real ones, and their notifications."""
+"""Simulated receivers that behave like real ones, and what they show and notify."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from random import Random
 
+import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting.alert import Alert, Incident
@@ -20,7 +21,70 @@ from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.states import DeliveryOutcome
 
 from .clock import Time
-from .messages import About, Closed, Named, Notification, Open, Rejected
+
+# -- messages ------------------------------------------------------------------------------------
+
+
+Named = frozenset[tuple[str, str]]
+"""The content of a message: the firing queries and their alerts."""
+About = Callable[[Alert], Named]
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """A receiver notified a person: the first time, or again."""
+
+    at: float
+    key: str
+    driver: str
+    named: Named
+    severity: str
+    starts_at: float
+    revision: int
+    doubted: bool
+
+
+class Open(msgspec.Struct):
+    """An incident that is open at a receiver.
+
+    ``received`` is the content of the last message that notified a person, ``shown`` the present
+    content of the incident; likewise ``received_severity`` and ``severity``.
+    """
+
+    key: str
+    driver: str
+    opened_at: float
+    received: Named
+    shown: Named
+    held: bool
+    severity: str
+    received_severity: str
+    starts_at: float
+    words: str = ""
+    """The newest summary."""
+
+
+class Closed(msgspec.Struct, frozen=True):
+    """An incident that ended, with its last content."""
+
+    at: float
+    incident: Open
+    by: str
+    """The process that resolved it; empty if it expired."""
+
+
+class Rejected(msgspec.Struct, frozen=True):
+    """A message that the receiver answered with 400, and its sender."""
+
+    at: float
+    driver: str
+    key: str
+    revision: int
+    over: bool
+    named: Named
+
+
+# -- receivers -----------------------------------------------------------------------------------
+
 
 KEY = "0" * 32
 CAPABILITIES = {

@@ -5,9 +5,8 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from .generate import generate
+from .generate import PLAIN, Terms, generate
 from .plan import Plan
-from .terms import PLAIN, Terms
 
 BEFORE = replace(
     PLAIN,

@@ -18,10 +18,9 @@ from querypulse.alerting.rules import (
 )
 
 from .driver import WHOLE_DRIVER, SimDriver
-from .messages import Closed, Named, Open
 from .promises import is_reported
 from .queries import SimQuery
-from .receivers import SimReceiver
+from .receivers import Closed, Named, Open, SimReceiver
 from .stage import (
     RESOLVE_SECONDS,
     TICK_SECONDS,

@@ -11,10 +11,9 @@ from random import SystemRandom
 import pytest
 
 from simulation.generate import generate
-from simulation.history import report
+from simulation.history import report, shrink
 from simulation.regressions import SEEDS
 from simulation.scenarios import SCENARIOS
-from simulation.shrink import shrink
 from simulation.world import run
 
 PARTS = 4

@@ -16,21 +16,18 @@ from querypulse.listener.state import state
 
 from .bookkeeping import Bookkeeping
 from .clock import BEGIN, Time
-from .driver import SimDriver, SimGuard
+from .driver import Disk, SimDriver, SimGuard
 from .feeding import Feeding
 from .looping import Grouping, Looping
 from .outside import SimWatch
 from .plan import Plan, Step
 from .queries import SimQuery
 from .quiet import Quiet
-from .reaching import Reaching
+from .reaching import Reaching, Seeing
 from .receivers import SimReceiver
 from .resolving import Resolving
-from .seeing import Seeing
 from .signals import Faults
-from .silencing import Silences
-from .spool import Disk
-from .stage import TICK_SECONDS, Property, Violation
+from .stage import TICK_SECONDS, Property, Silences, Violation
 from .steps import take
 
 EVALUATION = import_module("querypulse.alerting.evaluate")
