@@ -219,8 +219,6 @@ OK = 200
 UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 BARS = frozenset({401, 403, 421})
 MAX_APP_CHARACTERS = 200
-RESERVED = frozenset({"alertname", "app", "query", "severity"})
-"""Labels that are not those of the settings."""
 WAIT_SECONDS = 30.0
 """Longer than a driver keeps a request at ``/watch`` open."""
 
@@ -304,7 +302,7 @@ def read_status(seen: Poll, status: _Status) -> Poll:
     return replace(
         seen,
         app=status.app[:MAX_APP_CHARACTERS],
-        labels={name: text for name, text in status.labels.items() if name not in RESERVED},
+        labels=status.labels,
         heartbeat=monitor.heartbeat_timestamp,
         holds_key=holds_key(status.alerts),
         reported=reported if is_delivered else (),

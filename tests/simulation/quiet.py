@@ -71,7 +71,7 @@ OF_OFFSETS = {
 
 
 Problem = tuple[str, float]
-"""Which problem of a query: its kind, and a number or a time that tells it from others."""
+"""Which problem of a query: its kind, and a number or a time that distinguishes it."""
 
 
 class Quiet(Property):

@@ -49,7 +49,7 @@ def messages(*steps: Step) -> list[tuple[float, str, set[tuple[str, str]]]]:
     steps = tuple(sorted((*normal_week(), *steps), key=lambda step: step.at))
     setup = Setup(receivers=("webhook",), failed_grace=GRACE)
     # What the properties ask of any history, they ask elsewhere, in minutes.
-    world = World(Plan(1, DAYS * DAY, QUERIES, steps, setup), judged=False)
+    world = World(Plan(1, DAYS * DAY, QUERIES, steps, setup), checked=False)
     assert world.run().violation == ""
     notes = world.receivers[0].notifications
     sent = [(note.at - BEGIN, note.severity, set(note.named)) for note in notes]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import wraps
 from importlib import import_module
@@ -20,7 +20,7 @@ from .driver import Disk, SimDriver, SimGuard
 from .feeding import Feeding
 from .looping import Grouping, Looping
 from .outside import SimWatch
-from .plan import Plan, Step
+from .plan import Plan
 from .queries import SimQuery
 from .quiet import Quiet
 from .reaching import Reaching, Seeing
@@ -48,9 +48,7 @@ class PlanOutcome(msgspec.Struct, frozen=True):
 class World:
     """One history. ``drivers`` has the newest process of each name."""
 
-    def __init__(
-        self, plan: Plan, log: Callable[[str], None] | None = None, *, judged: bool = True
-    ) -> None:
+    def __init__(self, plan: Plan, *, checked: bool = True) -> None:
         self.plan = plan
         self.time = Time()
         self.faults = Faults(self.time)
@@ -69,9 +67,8 @@ class World:
         self.drivers: dict[str, SimDriver] = {}
         names = plan.setup.drivers if plan.setup.spool else ()
         self._disks = {name: Disk() for name in names}
-        self._log = log
         properties = (Reaching, Resolving, Quiet, Bookkeeping, Seeing, Feeding, Looping, Grouping)
-        self._properties: list[Property] = [of(self) for of in properties] if judged else []
+        self._properties: list[Property] = [of(self) for of in properties] if checked else []
         self._watch = SimWatch(
             self.time, SimGuard(), lambda: self.drivers,
             list(self.queries.values()), self.receivers,
@@ -84,7 +81,7 @@ class World:
         if self.plan.setup.watched:
             self._watch.begin()
         for step in sorted(self.plan.steps, key=lambda one: one.at):
-            self.time.at(BEGIN + step.at, lambda step=step: self._take(step))  # type: ignore[misc]
+            self.time.at(BEGIN + step.at, lambda step=step: take(self, step))  # type: ignore[misc]
         self.time.after(TICK_SECONDS + 0.5, self._tick)
         try:
             with (
@@ -131,15 +128,6 @@ class World:
             if query.wanted:
                 self.time.after(0.5, lambda query=query: driver.spark.start(query))  # type: ignore[misc]
 
-    def note(self, text: str) -> None:
-        """Log a line of the history."""
-        if self._log is not None:
-            self._log(f"{self.time.passed:7.1f} s  {text}")
-
-    def _take(self, step: Step) -> None:
-        self.note(f"{step.do} {step.who} {step.seconds:g} {step.arg}".rstrip())
-        take(self, step)
-
     def _tick(self) -> None:
         self.silences.tick()
         for receiver in self.receivers:
@@ -182,6 +170,6 @@ def _raising(rule: Any) -> Any:
     return raises
 
 
-def run(plan: Plan, log: Callable[[str], None] | None = None) -> PlanOutcome:
+def run(plan: Plan) -> PlanOutcome:
     """Run a plan once."""
-    return World(plan, log).run()
+    return World(plan).run()
