@@ -34,7 +34,7 @@ class Targets:
         self._urls = [endpoint_of(url, "the command line") for url in urls]
         self._file = Path(file) if file is not None else None
         self._names = [endpoint_of(name, "--dns") for name in names]
-        self._found: dict[Endpoint, list[Endpoint]] = {}
+        self._resolved: dict[Endpoint, list[Endpoint]] = {}
         self._from_file()
         if not (self._urls or self._file or self._names):
             raise SettingsError("nothing to watch: give URLs, --targets FILE or --dns URL")
@@ -50,9 +50,9 @@ class Targets:
         """
         endpoints = [*self._urls, *self._from_file()]
         for name in self._names:
-            self._found[name] = addresses(name) or self._found.get(name, [])
+            self._resolved[name] = addresses(name) or self._resolved.get(name, [])
             # A name that never had an address has an endpoint, so that its driver counts as down.
-            endpoints += self._found[name] or [name]
+            endpoints += self._resolved[name] or [name]
         return list(dict.fromkeys(endpoints))
 
     def _from_file(self) -> list[Endpoint]:
@@ -91,10 +91,10 @@ def addresses(name: Endpoint) -> list[Endpoint]:
     """One endpoint for each address that the name has now; none if it cannot be resolved."""
     host = urlsplit(name.url).hostname or ""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    unique = sorted({str(entry[4][0]) for entry in found})
+    unique = sorted({str(entry[4][0]) for entry in entries})
     return [Endpoint(name.url, address, is_loopback(address)) for address in unique]
 
 
@@ -117,9 +117,9 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
 
 
 def _urls(settings: Settings) -> Iterator[str]:
-    for one in configured(settings):
-        options = http_options(one.given, settings)
-        for url in one.kind.urls(one.given):
+    for receiver in configured(settings):
+        options = http_options(receiver.given, settings)
+        for url in receiver.kind.urls(receiver.given):
             with suppress(ValueError):  # Not a URL: the receiver reports it.
                 # An SMTP server is not reached through a proxy for HTTP.
                 proxied = urlsplit(url).scheme in PORTS

@@ -200,8 +200,7 @@ class TargetTracker:
     """Remembers what was seen of each driver; ``drivers`` are the expected ones.
 
     ``endpoint_states`` has the endpoints to poll: those listed, and those that left DNS without a
-    notice. ``is_listed`` says whether the targets have been read; a driver is polled once in each
-    ``interval_seconds``.
+    notice. A driver is polled once in each ``interval_seconds``.
     """
 
     def __init__(
@@ -216,7 +215,7 @@ class TargetTracker:
         self._longest_pause = interval_seconds + SLACK_SECONDS
         self.endpoint_states: dict[Endpoint, EndpointState] = {}
         self._listed: frozenset[Endpoint] = frozenset()
-        self.is_listed = False
+        self._is_listed = False
         self._proof_at: float | None = None
         self.drivers: dict[Key, WatchedDriver] = {}
 
@@ -226,7 +225,7 @@ class TargetTracker:
         A driver whose address left DNS stays expected, until ``forget``: it may have been killed.
         """
         self._listed = frozenset(endpoints)
-        self.is_listed = True
+        self._is_listed = True
         for endpoint in self._listed - self.endpoint_states.keys():
             self.endpoint_states[endpoint] = EndpointState()
             if not self._under(endpoint.url):
@@ -240,7 +239,7 @@ class TargetTracker:
 
     def is_watched(self, url: str) -> bool:
         """Whether ``url`` is listed, or is not yet known not to be."""
-        return not self.is_listed or any(endpoint.url == url for endpoint in self._listed)
+        return not self._is_listed or any(endpoint.url == url for endpoint in self._listed)
 
     def is_down(self, shown: str) -> bool:
         """Whether the listed endpoint ``shown`` is down."""
