@@ -127,6 +127,7 @@ def _plans(mutation: Mutation) -> Iterator[Plan]:
 _gather = incidents.gather
 _covers = Silence.covers
 _why_muted, _fold_log = lifecycle.why_muted, fold.fold_log
+_moved_since = probe.JobActivity.moved_since
 _add_poll = state.add_poll
 _poll, _poll_known = state.State.apply_probe, state.State._apply_known
 _succeed, _failed, _restore = identity.succeed, Outbox.failed, Outbox.restore
@@ -256,6 +257,11 @@ HUNGRY = only(
 TOGETHER = only(around=("die together",), around_share=1.0, queries=(4, 6))
 APART = only(around=("die apart",), around_share=1.0, queries=(4, 6))
 UNREPORTED = only("drop", "dry", minutes=(8.0,), steps=(4,), declares=1.0, expected_input=(70.0,))
+
+
+def _moves_by_tasks_only(self: probe.JobActivity, before: probe.JobActivity) -> Any:
+    moves = _moved_since(self, before)
+    return moves if moves is probe.Moves.TASKS else None
 
 
 def _no_namesakes(*_: Any) -> Iterator[Any]:
@@ -467,6 +473,8 @@ BATCHES = (
     Mutation("a delayed batch is critical after its window", "P2",
              stuck_batch, "stall_severity", lambda *_: Severity.CRITICAL,
              only("skew", "starve", minutes=(8.0,))),
+    Mutation("the CPU time of a thread proves nothing: what works is hung", "P2",
+             probe.JobActivity, "moved_since", _moves_by_tasks_only, plan=plan_of("the thread of a batch works for long: it is slow, and no page before it is critical")),
     Mutation("a delayed batch is never critical", "P1",
              stuck_batch, "stall_severity", lambda *_: Severity.WARNING,
              plan=plan_of("one task runs for twelve minutes")),
