@@ -502,6 +502,9 @@ class Registry:
     def _terminate(self, number: int, _frame: object) -> None:
         """Announce the end, and then let the default action end the process.
 
+        A handler of the application that calls this one, which it found in its place, decides the
+        end itself.
+
         The main thread may hold any lock now, also one of ``threading``: so another thread works, a
         bare one, and the wait for it is short.
         """
@@ -509,8 +512,9 @@ class Registry:
         announced.acquire()
         start_new_thread(self._announce, (announced.release,))
         announced.acquire(timeout=ANNOUNCE_SECONDS)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
+        if signal.getsignal(number) == self._terminate:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
 
     def _announce(self, announced: Callable[[], None]) -> None:
         try:

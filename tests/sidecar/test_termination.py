@@ -35,6 +35,11 @@ SCRIPTS = {
     "a handler of the application": (
         "signal.signal(signal.SIGTERM, lambda *_: sys.exit(4))\n" + ENDS, 4, "",
     ),
+    "a later handler of the application calls what it found": (
+        "registry.handle_termination()\nfound = signal.getsignal(signal.SIGTERM)\n"
+        "def shut_down(*given):\n    found(*given)\n    sys.exit(6)\n"
+        "signal.signal(signal.SIGTERM, shut_down)\n" + ENDS, 6, "announced\n",
+    ),
     "SIGTERM is ignored": (
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\nregistry.handle_termination()\n"
         "os.kill(os.getpid(), signal.SIGTERM)\nsys.exit(5)", 5, "",
