@@ -23,7 +23,7 @@ from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
 from ..alert_text import facts, headline_of, line, links, more_labels, others, status
-from .http import is_misfit
+from .http import diagnose
 from .receiver import (
     DeliveryError,
     Key,
@@ -181,16 +181,8 @@ def diagnose_smtp(error: Exception) -> tuple[str, DeliveryOutcome]:
     for kind, text in UNUSABLE.items():
         if isinstance(error, kind):
             return text, DeliveryOutcome.MISCONFIGURED
-    return _no_answer(error)
-
-
-def _no_answer(error: Exception) -> tuple[str, DeliveryOutcome]:
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"is not trusted: {error.verify_message}", DeliveryOutcome.MISCONFIGURED
-    detail = getattr(error, "strerror", None)
-    kind = type(error).__name__
-    text = f"did not answer: {kind} ({detail})" if detail else f"did not answer: {kind}"
-    return text, DeliveryOutcome.MISCONFIGURED if is_misfit(error) else DeliveryOutcome.TRANSIENT
+    text, outcome, _ = diagnose(error)
+    return text, outcome
 
 
 def _by_code(code: int) -> DeliveryOutcome:

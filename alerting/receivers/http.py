@@ -114,36 +114,27 @@ def diagnose(error: BaseException) -> tuple[str, DeliveryOutcome, bool]:
     chain = causes(error)
     for cause in chain:
         if refusal := TUNNEL_REFUSED.search(str(cause)):
-            return _refused_by_proxy(int(refusal[1]))
+            is_transient = classify(int(refusal[1])) is DeliveryOutcome.TRANSIENT
+            outcome = DeliveryOutcome.TRANSIENT if is_transient else DeliveryOutcome.MISCONFIGURED
+            return f"was not reached, the proxy answered {refusal[1]}", outcome, False
     reason = _reason(chain[-1])
     if _is_any(chain, UNTRUSTED):
         return f"is not trusted: {reason}", DeliveryOutcome.MISCONFIGURED, False
     who = "was not reached, the proxy " if _is_any(chain, AT_THE_PROXY) else ""
     text = f"{who}did not answer: {reason}"
-    if isinstance(error, ValueError) or _is_a_missing_file(error) or any(map(is_misfit, chain)):
+    # Of requests: it cannot find a bundle or certificate that existed at the start.
+    is_a_missing_file = type(error) is OSError and error.errno is None
+    if isinstance(error, ValueError) or is_a_missing_file or any(map(_is_misfit, chain)):
         return text, DeliveryOutcome.MISCONFIGURED, False
     return text, DeliveryOutcome.TRANSIENT, not _is_any(chain, NOTHING_LEFT)
-
-
-def _refused_by_proxy(status: int) -> tuple[str, DeliveryOutcome, bool]:
-    """Transient if the proxy cannot reach the server (502, 504), else misconfigured."""
-    is_transient = classify(status) is DeliveryOutcome.TRANSIENT
-    outcome = DeliveryOutcome.TRANSIENT if is_transient else DeliveryOutcome.MISCONFIGURED
-    return f"was not reached, the proxy answered {status}", outcome, False
 
 
 def _is_any(chain: list[BaseException], kinds: tuple[type, ...]) -> bool:
     return any(isinstance(cause, kinds) for cause in chain)
 
 
-def is_misfit(error: BaseException) -> bool:
-    """Whether it is an error of TLS that no retry fixes."""
+def _is_misfit(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLError) and bool(MISFITS.search(error.reason or ""))
-
-
-def _is_a_missing_file(error: BaseException) -> bool:
-    """Whether requests cannot find a bundle or certificate that existed at the start."""
-    return type(error) is OSError and error.errno is None
 
 
 def _reason(error: BaseException) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from . import alertmanager, email, pagerduty, slack, teams, webhook
 from .alertmanager import AlertmanagerSettings
 from .email import EmailSettings
 from .pagerduty import PagerDutySettings
-from .receiver import Holds, ReceiverSettings, ReceiverType, holds
+from .receiver import ReceiverSettings, ReceiverType
 from .slack import SlackSettings
 from .teams import TeamsSettings
 from .webhook import WebhookSettings
@@ -38,12 +36,3 @@ _BY_SETTINGS = {kind.settings: kind for kind in RECEIVER_TYPES}
 def type_of(given: ReceiverSettings) -> ReceiverType:
     """The kind of receiver that a table defines."""
     return _BY_SETTINGS[type(given)]
-
-
-def fields() -> Mapping[str, Holds | None]:
-    """Every field of any receiver with what it holds; None where it holds no text."""
-    found: dict[str, Holds | None] = {"type": Holds.NOTHING}
-    for kind in RECEIVER_TYPES:
-        declared = holds(kind.settings)
-        found |= {name: declared.get(name) for name in kind.settings.__struct_fields__}
-    return found
