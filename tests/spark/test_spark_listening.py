@@ -7,23 +7,15 @@ import threading
 
 import pytest
 from py4j.clientserver import ClientServerConnection
-from py4j.protocol import Py4JError
 from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, shown, start, until
 
-from querypulse.listener.spark import event_paths, event_queue
+from querypulse.listener.spark import event_queue
 from querypulse.listener.spark import jvm as jvm_module
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
 
 PATHS = ["bus_queue", pytest.param("python_proxy", marks=pytest.mark.thorough)]
-
-
-def refuse_bus(monkeypatch):
-    def refused(*_, **__):
-        raise Py4JError("addToQueue is not on the allow-list")
-
-    monkeypatch.setattr(event_paths.BusPath, "listen", refused)
 
 
 def refuse_janino(monkeypatch):
@@ -131,11 +123,10 @@ def test_add_listener_starts_the_sidecar_with_all_settings(path, spark, pages, m
     "Our listener is removed by Spark, then through the public API",
     "It is added again; then the missing events are reported",
 )
-@pytest.mark.parametrize("refuse", [refuse_bus, refuse_janino], ids=["bus", "janino"])
 def test_dropped_listener_is_registered_again_and_a_removed_one_pages(
-    refuse, spark, watch, pages, monkeypatch
+    spark, watch, pages, monkeypatch
 ):
-    refuse(monkeypatch)
+    refuse_janino(monkeypatch)
     sidecar = watch(stall_floor_seconds=12)
     until(lambda: monitor(sidecar).listener_registered, "the listener is registered")
     spark.streams._jsqm.removeListener(sidecar._runtime.path.java_listener)
