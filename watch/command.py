@@ -144,7 +144,6 @@ def watch(request: WatchRequest, environment: Mapping[str, str]) -> int:
         targets=Targets(request.urls, request.targets, request.dns),
         evaluate=evaluate,
         access=access,
-        interval_seconds=request.interval,
         hosts=receiver_hosts(settings),
         sink=notifier,
         guard=guard,

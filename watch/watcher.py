@@ -139,7 +139,6 @@ class Watcher:
         targets: Targets,
         evaluate: DriverAlerts,
         access: Access,
-        interval_seconds: float,
         hosts: Iterable[Host],
         sink: Notifier,
         guard: Guard,
@@ -149,7 +148,7 @@ class Watcher:
         self._evaluate = evaluate
         self._tracker = evaluate.tracker
         self._access = access
-        self._interval = interval_seconds
+        self._interval = evaluate.tracker.interval_seconds
         self._hosts = tuple(hosts)
         self._sink = sink
         self._guard = guard

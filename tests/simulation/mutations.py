@@ -42,7 +42,6 @@ from querypulse.alerting.rules import (
 )
 from querypulse.core.states import DeliveryOutcome
 from querypulse.listener import event_reader, past_failures, probe, source_polls
-from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, state, trends
 from querypulse.listener.state.query import Totals
@@ -384,7 +383,7 @@ OF_NOTIFYING = (
     Mutation("an incident resolves at the first sign of health", "P3",
              DriverHealth, "has_recovered", _resolve_at_once, only("die and restart"), essential=True),
     Mutation("events that a full mailbox drops are not counted", "P8",
-             Mailbox, "drops", property(lambda _: {}), only("repeat", mailboxes=(1,))),
+             event_reader.EventReader, "drops", property(lambda reader: dict(reader.dropped)), only("repeat", mailboxes=(1,))),
     Mutation("idleness is no activity", "P2",
              fold, "_idle", lambda query, _: query, only("dry")),
     Mutation("time without monitoring counts", "P2",
