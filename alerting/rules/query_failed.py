@@ -57,6 +57,7 @@ def check(context: RuleContext) -> Finding | None:
 
     While ``supervise`` restarts the query, the alert is a warning; so it is if the process ends
     within the grace, since a restart is expected. An expected error is a warning within the grace.
+    A batch that earlier processes planned longer ago, and never committed, leaves no time.
     """
     ended = context.query.failure
     if ended is None or ended.failure is None:
@@ -65,7 +66,7 @@ def check(context: RuleContext) -> Finding | None:
     is_expected = _is_expected(failure, context.expected_errors)
     if is_expected:
         grace = grace or EXPECTED_GRACE_SECONDS
-    has_time = grace > 0 and context.watched_since(_failing_since(context, ended)) <= grace
+    has_time = grace > 0 and _failing_seconds(context, ended) <= grace
     if has_time and not context.process_ends and not is_expected:
         return None
     headline = failure.headline
@@ -106,8 +107,10 @@ def _next_steps(failure: Failure) -> str:
     return next((steps for error, steps in STEPS_BY_ERROR.items() if error.search(text)), "")
 
 
-def _failing_since(context: RuleContext, ended: Ended) -> float:
-    """When the query first failed since it last committed, also in earlier processes."""
+def _failing_seconds(context: RuleContext, ended: Ended) -> float:
+    """For how long the query has failed without a commit, also in earlier processes."""
     unrecovered = context.query.unrecovered_deaths
     failures = context.query.deaths[-unrecovered:] if unrecovered else ()
-    return min((failure.at for failure in failures), default=ended.at)
+    seconds = context.watched_since(min((failure.at for failure in failures), default=ended.at))
+    batch = restarts.unfinished(context)
+    return seconds if batch is None else max(seconds, batch.age_seconds)

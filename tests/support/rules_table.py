@@ -382,6 +382,12 @@ def dying(*times, batch=None, query="a", alive_after=False):
     return story
 
 
+def crash_loop(seconds, exception=EVOLVES):
+    """A new process fails in the batch that an earlier one planned so many seconds ago."""
+    story = Story().started(at=1).began(at=2, unfinished=(7, 20 - seconds), committed=(6, -seconds))
+    return story.probe(processing(batch=7), at=5).ended(at=20, exception=exception)
+
+
 def epochs(*, until, log_until, unreadable=False):
     """A Continuous query: the probe sees it run, its log gets an epoch per second."""
     story = Story()
@@ -659,6 +665,10 @@ def cases() -> tuple[Case, ...]:
         ("schema evolution ended it, and it is back", steady().ended(at=101, exception=EVOLVES).started(run=2, at=110).commit(run=2, batch=11, at=115), 116, EXPECTED, None, "running"),
         ("schema evolution ends it again before it recovers: the grace counts from the first",
          steady().ended(at=101, exception=EVOLVES).started(run=2, at=110).ended(run=2, at=390, exception=EVOLVES), 402, EXPECTED, "StreamingQueryFailed", "failed"),
+        ("schema evolution ends it in each new process, for seven minutes", crash_loop(400.0), 21, EXPECTED, "StreamingQueryFailed", "failed"),
+        ("schema evolution ends it in each new process, for five minutes", crash_loop(270.0), 21, EXPECTED, FAILED_MILDLY, "failed"),
+        ("it fails in each new process, for longer than the grace", crash_loop(400.0, CONFLICT), 21, {"failed_grace_seconds": 300.0}, "StreamingQueryFailed", "failed"),
+        ("it fails in each new process, within the grace", crash_loop(400.0, CONFLICT), 21, {"failed_grace_seconds": 600.0}, None, "failed"),
         ("another error than the expected one", steady().ended(at=101, exception=CONFLICT), 102, EXPECTED, "StreamingQueryFailed", "failed"),
         ("an expected error, by the name of the exception", steady().ended(at=101, exception=CONFLICT), 102, {"expected_errors": ["Concurrent*Exception"]}, FAILED_MILDLY, "failed"),
         ("an expected error in another case", steady().ended(at=101, exception=CONFLICT), 102, {"expected_errors": ["concurrent*"]}, "StreamingQueryFailed", "failed"),
