@@ -451,7 +451,7 @@ SCENARIOS = (
     ),
     _scenario(
         "P1", "a driver that is killed just after its pause, with a late resolve",
-        (A,), Step(23.6, "receiver", "", 79.1, "down"), Step(140.4, "pause", "", 47.7),
+        (A,), Step(23.6, "receiver", "", 100.0, "down"), Step(140.4, "pause", "", 47.7),
         Step(194.0, "kill"), horizon=300.0, setup=Setup(watched=True),
     ),
     _scenario(
