@@ -292,6 +292,16 @@ def watermark_stuck(harness):
     return Failing(query, strike, (ExpectedPage("StreamingWatermarkStuck", "watermark_stuck"),))
 
 
+def drops_late_rows(harness):
+    """Nine of ten rows are an hour old, from the beginning."""
+    hour = (
+        "timestamp - CASE WHEN value % 10 = 0 THEN INTERVAL 0 HOUR ELSE INTERVAL 1 HOUR END AS at"
+    )
+    events = harness.rate().selectExpr(hour).withWatermark("at", "1 second").groupBy("at").count()
+    query = harness.start(events, "drops_late_rows", trigger=BRISK)
+    return Failing(query, lambda: None, (ExpectedPage("StreamingRowsDropped", "drops_late_rows"),))
+
+
 def set_property(harness, name, value):
     system = harness.spark._jvm.java.lang.System
     system.setProperty(name, value)
@@ -313,6 +323,7 @@ HEALTHY_AT_FIRST = (
     continuous_stops,
     async_log_stops,
     watermark_stuck,
+    drops_late_rows,
 )
 FAILING_FROM_THE_START = (
     dies_in_first_batch,

@@ -100,6 +100,12 @@ def join_of_one_side(harness):
     return harness.start(left.join(right, "timestamp"), "join_of_one_side")
 
 
+def event_time_of_the_day(harness):
+    """The watermark rightly waits for the next day."""
+    events = harness.rate().selectExpr("date_trunc('DAY', timestamp) AS at")
+    return harness.start(events.withWatermark("at", "1 second"), "event_time_of_the_day")
+
+
 def restarted(harness):
     """User code stops and restarts it more often than the restart budget."""
     query = harness.start(harness.rate(), "restarted")
@@ -192,6 +198,11 @@ def keeps_its_watermark(life, query):
     return marks == {"1970-01-01T00:00:00.000Z"} and commits_on(life, query)
 
 
+def has_one_watermark(life, query):
+    marks = {p["eventTime"]["watermark"] for p in query.recentProgress if p["numInputRows"]}
+    return len(marks - {"1970-01-01T00:00:00.000Z"}) == 1 and commits_on(life, query)
+
+
 def runs_again_and_again(life, query):
     return len(life.runs) > SETTINGS["restart_budget"]
 
@@ -199,6 +210,7 @@ def runs_again_and_again(life, query):
 BEFORE = (
     HealthyWorkload(join_of_one_side, keeps_its_watermark),
     HealthyWorkload(no_data_batches, has_batches_without_rows, variation=True),
+    HealthyWorkload(event_time_of_the_day, has_one_watermark),
 )
 """Started before the sidecar."""
 
