@@ -157,7 +157,7 @@ def moves_text(context: RuleContext, flight: InFlight) -> str:
         return f"its tasks still finish{others}"
     thread = "Python thread" if flight.moves is Moves.PYTHON else "thread in the driver"
     place = place_text(context)
-    return f"no task runs, its {thread} works{f' at {place}' if place else ''}"
+    return f"no task of its own runs, its {thread} works{f' at {place}' if place else ''}"
 
 
 def with_stop(reason: str, context: RuleContext) -> str:

@@ -346,9 +346,9 @@ def test_slow_batch_says_what_moves():
     ]  # fmt: skip
 
     assert reasons == [
-        "batch 10 in flight for 69 s, no task runs, its Python thread works at /jobs/sync.py:12 in call_api",
-        "batch 10 in flight for 69 s, no task runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)",
-        "planning the next batch for 310 s, no task runs, its thread in the driver works",
+        "batch 10 in flight for 69 s, no task of its own runs, its Python thread works at /jobs/sync.py:12 in call_api",
+        "batch 10 in flight for 69 s, no task of its own runs, its thread in the driver works at o.a.s.Log.write(Log.scala:3)",
+        "planning the next batch for 310 s, no task of its own runs, its thread in the driver works",
     ]  # fmt: skip
 
 
