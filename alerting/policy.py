@@ -154,6 +154,13 @@ def batch_window(query: Query, limits: Limits) -> Window:
     return _window(query, limits, trigger.interval_seconds if trigger and lasts else 0.0)
 
 
+def most_without_cpu(limits: Limits) -> Window:
+    """How long a batch without a job may use no CPU time, however long others have taken."""
+    seconds = limits.stall_critical_seconds
+    seconds = max(seconds, limits.stall_floor_seconds, limits.start_grace_seconds)
+    return Window(seconds, "the most without a job or CPU time", is_least=True)
+
+
 def _window(query: Query, limits: Limits, interval: float) -> Window:
     """Size a window.
 

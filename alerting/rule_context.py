@@ -7,7 +7,7 @@ import msgspec
 from ..listener.probe import Context
 from ..listener.state.query import Query
 from ..listener.state.snapshot import Snapshot
-from .policy import Limits, Window, batch_window
+from .policy import Limits, Window, batch_window, most_without_cpu
 
 # -- rule context -----------------------------------------------------------------------------
 # The input of a rule: one query, its limits, and the time.
@@ -42,8 +42,19 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def batch_window(self) -> Window:
-        """The window of a batch in flight."""
-        return batch_window(self.query, self.limits)
+        """The window of a batch in flight; long batches before excuse only one that moves."""
+        window, most = batch_window(self.query, self.limits), most_without_cpu(self.limits)
+        stands = window.seconds > most.seconds and self._stands_for > most.seconds
+        return most if stands else window
+
+    @property
+    def _stands_for(self) -> float:
+        """Seconds without a job, a task or CPU time; 0 if CPU time is not known."""
+        flight, probed = self.query.in_flight, self.query.probed
+        work = probed.work if probed is not None else None
+        if flight is None or work is None or work.jobs.jobs_active or not work.has_cpu_times:
+            return 0.0
+        return self.watched_since(max(flight.moved_at, flight.delayed_at or flight.moved_at))
 
     @property
     def is_between_runs(self) -> bool:

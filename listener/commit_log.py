@@ -21,6 +21,8 @@ from ..core.redaction import redact
 MOST_SECONDS = 366 * 24 * 3600.0
 """An older file time is not plausible and is ignored (some storages report 0)."""
 LEARNED_SECONDS = 24 * 3600.0
+LEARNED_MOST_SECONDS = 1800.0
+"""A longer batch may have failed in process after process, unless half of all take as long."""
 STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
 """``FileStatus.toString``, Hadoop 3."""
 
@@ -38,8 +40,8 @@ class Written(msgspec.Struct, frozen=True):
 class StartingPoint(msgspec.Struct, frozen=True):
     """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
-    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; a
-    batch that spans two processes counts as long as both.
+    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; at
+    most ``LEARNED_MOST_SECONDS``: a batch that spans two processes counts as long as both.
     """
 
     committed: Written | None = None
@@ -104,7 +106,7 @@ def _longest_seconds(
     offsets: Mapping[int, float | None], commits: Mapping[int, float | None]
 ) -> tuple[float, ...]:
     newest = max((at for at in commits.values() if at is not None), default=0.0)
-    took = (
+    took = sorted(
         done - began
         for batch_id, done in commits.items()
         if done is not None
@@ -112,7 +114,8 @@ def _longest_seconds(
         and (began := offsets.get(batch_id)) is not None
         and done >= began
     )
-    return tuple(sorted(took)[-2:])
+    most = max(LEARNED_MOST_SECONDS, took[(len(took) - 1) // 2]) if took else 0.0
+    return tuple(min(seconds, most) for seconds in took[-2:])
 
 
 # -- commit log -------------------------------------------------------------------------------

@@ -198,6 +198,12 @@ class JobActivity(msgspec.Struct, frozen=True):
         """Its own jobs; while none of them is active, jobs without a query id may be its own."""
         return self.own if self.own.jobs_active or not self.unowned.jobs_active else self.unowned
 
+    @property
+    def has_cpu_times(self) -> bool:
+        """Whether the CPU time of the thread that runs the batch is known."""
+        in_python = self.python_cpu_seconds is not None or not self.python_line
+        return in_python and self.jvm_cpu_seconds is not None
+
     def moved_since(self, before: JobActivity) -> Moves | None:
         """What has moved since ``before``: a job started or a task finished, or a thread worked.
 

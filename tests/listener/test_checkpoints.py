@@ -513,7 +513,7 @@ def test_longest_batches_are_those_of_the_last_day():
     took = dict.fromkeys(offsets, 30.0) | {9: 90_000.0, 10: 800.0, 150: 700.0, 199: 60.0}
     commits = {number: offsets[number] - took[number] for number in offsets}
 
-    assert point(offsets, commits).longest_seconds == (700.0, 90_000.0)
+    assert point(offsets, commits).longest_seconds == (700.0, 1800.0)
 
 
 @pytest.mark.parametrize(
@@ -524,6 +524,7 @@ def test_longest_batches_are_those_of_the_last_day():
         ({0: 50.0, 1: 30.0}, {0: 40.0, 1: 29.0}, (1.0, 10.0)),
         ({0: 50.0, 1: 30.0}, {0: 60.0, 1: 29.0}, (1.0,)),
         ({0: None, 1: 30.0}, {0: 40.0, 1: None}, ()),
+        ({0: 20_000.0, 1: 12_000.0}, {0: 12_000.0, 1: 5_000.0}, (7000.0, 7000.0)),
     ],
 )
 def test_batch_without_two_plausible_times_has_no_duration(offsets, commits, longest):

@@ -139,6 +139,19 @@ def then_hangs(*seconds, after, **fields):
     return watched(story, (int(at) + 1, int(at + after), hangs)), at + after
 
 
+def after_long_batches(seconds, *, python=0.0, driver=0.0, line="", **seen):
+    """Catches up in two batches of twenty minutes; then a batch is in flight for ``seconds``."""
+    story, at = batches(1200, 1200, *[10] * 10)
+    for number, polled in enumerate(range(at, at + seconds + 1, 5)):
+        used = {
+            "python_cpu": None if python is None else number * python,
+            "jvm_cpu": number * driver,
+        }
+        seen = {"own": JobCounts(4), **seen}
+        story.probe(processing(batch=12, line=line, **used, **seen), at=polled)
+    return story, at + seconds
+
+
 def behind_b(*, until, every=10_000):
     """The job of batch 10 waits for the slots that query b holds, whose batches take ``every`` s."""
     story = steady().started("b", at=0).commit("b", batch=0, at=99)
@@ -743,6 +756,16 @@ def cases() -> tuple[Case, ...]:
         ("the twentieth of its tenth batches takes 40 s", *then_hangs(*[*[1] * 9, 40] * 19, *[1] * 9, after=110), {"stall_floor_seconds": 15.0}, None, "running"),
         ("every fiftieth batch runs OPTIMIZE, for the third time", *then_hangs(*[*[20] * 49, 700] * 2, *[20] * 49, after=2000), {}, None, "running"),
         ("hangs where every fiftieth batch runs OPTIMIZE", *then_hangs(*[*[20] * 49, 700] * 2, *[20] * 49, after=2120), {}, "StreamingQueryStalled", "stalled"),
+        ("hangs after long batches, and its thread uses no CPU time", *after_long_batches(605), {}, "StreamingQueryStalled", "stalled"),
+        ("hangs after long batches, and its thread uses no CPU time for ten minutes", *after_long_batches(595), {}, None, "running"),
+        ("hangs after long batches where fifteen minutes are allowed", *after_long_batches(895), {"stall_critical_seconds": 900.0}, None, "running"),
+        ("works in the driver after long batches", *after_long_batches(3500, driver=0.01), {}, None, "running"),
+        ("works in Python after long batches", *after_long_batches(3500, python=0.01, line="/jobs/sync.py:12 in f"), {}, None, "running"),
+        ("is blocked in Python after long batches", *after_long_batches(605, line="/jobs/sync.py:12 in f"), {}, "StreamingQueryStalled", "stalled"),
+        ("is in Python after long batches, and its CPU time is not known", *after_long_batches(3500, python=None, line="/jobs/sync.py:12 in f"), {}, None, "running"),
+        ("its job runs after long batches", *after_long_batches(3500, own=JobCounts(4, 1, 40, 1)), {}, None, "running"),
+        ("hangs after two outages of hours, as its checkpoint says",
+         working(story=Story().started(at=0).began(at=1, usual=1800.0).idle(at=5), since=6, until=611, line="", batch=0), 611, {}, "StreamingQueryStalled", "stalled"),
         ("two batches took twenty minutes, a day and two hours ago", *then_hangs(1200, 1200, *[60] * 1560, after=190), {}, "StreamingQueryStalled", "stalled"),
         ("two batches took twenty minutes, twenty hours ago", *then_hangs(1200, 1200, *[60] * 1200, after=3500), {}, None, "running"),
         ("a query whose batches take two minutes was restarted in this process",
