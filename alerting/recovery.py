@@ -6,6 +6,7 @@ again. Times are monotonic seconds.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -33,7 +34,7 @@ UNHEALTHY = NOT_WORKING | {
 COMMITS_OF_HEALTH = 2
 POLL_IS_OLD_SECONDS = 10.0
 """Ten calm polls of the probe at its default interval."""
-MAX_REMEMBERED = 10_000
+MAX_REMEMBERED = 20_000
 
 
 class RecoveryWindow(msgspec.Struct, frozen=True, gc=False):
@@ -269,20 +270,9 @@ class FirstHealth:
         """Severity and label of what has been healthy for ``seconds`` now, ``*`` if all are."""
         if self._is_generic:
             return []
-        found: dict[tuple[str, str], RecoveryWindow | None] = {}
-        for label in health.queries:
-            warning, critical = (WARNING, label), (CRITICAL, label)
-            if warning in self._healthy:
-                continue
-            before, before_critical = self._windows.get(warning), self._windows.get(critical)
-            window = found[warning] = health.recovery(label, WARNING, before)
-            if critical in self._healthy:
-                continue
-            if window is not None and window is before:
-                found[critical] = before_critical or window
-            else:
-                found[critical] = health.recovery(label, CRITICAL, before_critical)
-        self._windows = {key: window for key, window in found.items() if window is not None}
+        self._windows = {
+            key: window for key, window in self._recoveries(health) if window is not None
+        }
         proven = [
             (severity, label)
             for (severity, label), window in self._windows.items()
@@ -295,6 +285,29 @@ class FirstHealth:
         while len(self._healthy) > MAX_REMEMBERED:
             del self._healthy[next(iter(self._healthy))]
         return sorted(news, key=lambda key: key[0] == WARNING)
+
+    def _recoveries(
+        self, health: DriverHealth
+    ) -> Iterator[tuple[tuple[str, str], RecoveryWindow | None]]:
+        """The recoveries of queries that were not healthy yet, each asked for once if possible."""
+        for label in health.queries:
+            warning, critical = (WARNING, label), (CRITICAL, label)
+            if warning in self._healthy:
+                continue
+            before, before_critical = self._windows.get(warning), self._windows.get(critical)
+            is_waiting = critical not in self._healthy
+            if before is None and is_waiting:
+                window = health.recovery(label, CRITICAL, before_critical)
+                if window is None:
+                    continue  # what keeps a critical alert open keeps a warning open
+                yield critical, window
+                is_waiting = False
+            window = health.recovery(label, WARNING, before)
+            yield warning, window
+            if is_waiting and window is not None and window is before:
+                yield critical, before_critical or window
+            elif is_waiting:
+                yield critical, health.recovery(label, CRITICAL, before_critical)
 
     def _shared(self, health: DriverHealth) -> list[tuple[str, str]]:
         """The labels that cover several queries, if all of those are healthy now."""
