@@ -39,9 +39,10 @@ from .alert import (
 )
 from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
-from .finding import WHOLE_DRIVER, Finding
+from .finding import WHOLE_DRIVER, Finding, Severity
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 from .rules import driver_down, query_failed, query_given_up
+from .rules.batch_slow import WAITING
 
 FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
@@ -357,14 +358,29 @@ class Lifecycle:
         """Update each alert with its finding, or with the absence of it, and end what is over."""
         stages = Stages()
         present = {(finding.alertname, finding.query): finding for finding in findings}
-        for identity, finding in present.items():
-            stages.run(self._find, identity, finding, update)
+        for identity in present:
+            stages.run(self._find, identity, present, update)
         for identity in [identity for identity in self._tracked if identity not in present]:
             stages.run(self._miss, identity, update)
         self.errors = stages.errors
 
-    def _find(self, identity: Identity, finding: Finding, update: Round) -> None:
-        alert = alert_of(finding, self._app, self._guidance, update.wall, self._labels)
+    def _as_victim(
+        self, finding: Finding, present: Mapping[Identity, Finding], update: Round
+    ) -> Finding:
+        """Critical itself while nobody is notified of the query that holds its slots."""
+        for one in present.values() if finding.holder else ():
+            if one.query == finding.holder and WAITING in one.evidence:
+                holds = self._alert_of(one, update)
+                if why_muted(holds, update.silences, update.wall):
+                    return replace(finding, severity=Severity.CRITICAL)
+        return finding
+
+    def _alert_of(self, finding: Finding, update: Round) -> Alert:
+        return alert_of(finding, self._app, self._guidance, update.wall, self._labels)
+
+    def _find(self, identity: Identity, present: Mapping[Identity, Finding], update: Round) -> None:
+        finding = self._as_victim(present[identity], present, update)
+        alert = self._alert_of(finding, update)
         tracked = self._tracked.get(identity)
         if tracked is None:
             self._tracked[identity] = Tracked(alert, cause_of(finding))

@@ -44,11 +44,11 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
     def batch_window(self) -> Window:
         """The window of a batch in flight; long batches before excuse only one that moves."""
         window, most = batch_window(self.query, self.limits), most_without_cpu(self.limits)
-        stands = window.seconds > most.seconds and self._stands_for > most.seconds
-        return most if stands else window
+        is_stuck = window.seconds > most.seconds and self._stuck_for > most.seconds
+        return most if is_stuck else window
 
     @property
-    def _stands_for(self) -> float:
+    def _stuck_for(self) -> float:
         """Seconds without a job, a task or CPU time; 0 if CPU time is not known."""
         flight, probed = self.query.in_flight, self.query.probed
         work = probed.work if probed is not None else None

@@ -26,6 +26,8 @@ from ..rule_context import RuleContext
 
 NAME = "StreamingBatchSlow"
 STALLED = "StreamingQueryStalled"
+WAITING = "waiting"
+"""The evidence of a query that holds the slots: who waits for them."""
 
 
 def check(context: RuleContext) -> Finding | None:
@@ -85,7 +87,7 @@ def of_holder(
     own = found.get((holder, NAME)) or found.get((holder, STALLED))
     if own is None:
         summary = f"{holder} keeps others from running: {code_last(reason)}"
-        facts = {"waiting": names, "slots": victims[0].evidence["slots"]}
+        facts = {WAITING: names, "slots": victims[0].evidence["slots"]}
         critical = Severity.CRITICAL
         return Finding(NAME, holder, critical, QueryState.SLOW, reason, summary, facts)
     return replace(
@@ -93,5 +95,5 @@ def of_holder(
         severity=Severity.CRITICAL,
         reason=f"{own.reason}; {names} wait for its slots",
         summary=f"{own.summary}; {names} wait for its slots",
-        evidence={**own.evidence, "waiting": names},
+        evidence={**own.evidence, WAITING: names},
     )

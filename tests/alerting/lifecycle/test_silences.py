@@ -7,8 +7,11 @@ import math
 import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
 from support.lifecycle_table import HEALTHY, all_of
+from support.rules_table import behind_b
 
 from querypulse.alerting.alert import Alert, Silence, why_muted
+from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):
@@ -171,3 +174,14 @@ def test_later_failure_in_silence_is_reported_when_it_ends():
     harness.play([(25, "d", "StreamingQueryFailed")], 90)
 
     assert harness.reported == ["10 + * Failed(a,b,c)", "60 + d Failed"]
+
+
+@pytest.mark.parametrize(("silenced", "paged"), [("c", "b"), ("b", "a"), ("[ab]", None)])
+def test_silenced_holder_of_the_slots_does_not_silence_who_waits_for_them(silenced, paged):
+    story, life = behind_b(until=1906), Lifecycle("etl", Guidance("x"), LifecycleSettings())
+    for _ in range(2):
+        evaluation, snapshot = story.evaluate(1906), story.snapshot(1906)
+        life.update(evaluation, snapshot, 1906, WALL, [Silence(silenced, WALL + 60)])
+    loud = {alert.labels["query"] for alert in life.alerts if alert.is_critical and not alert.muted}
+
+    assert loud == ({paged} if paged else set())
