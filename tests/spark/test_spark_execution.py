@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from py4j.protocol import Py4JError, Py4JNetworkError
 
@@ -47,9 +49,12 @@ class Session:
 class FakeExecution:
     """A StreamExecution that answers or refuses every call."""
 
-    def __init__(self, *, progress=None, refuse=None, called="MicroBatchExecution", active=True):
+    def __init__(
+        self, *, progress=None, refuse=None, called="MicroBatchExecution", active=True, works=False
+    ):
         self.progress = progress
         self.active = active
+        self.works = works
         self.refuse = refuse
         self.called = called
 
@@ -64,6 +69,12 @@ class FakeExecution:
 
     def isActive(self):
         return self.active
+
+    def exception(self):
+        return SimpleNamespace(isDefined=lambda: False)
+
+    def queryExecutionThread(self):
+        return SimpleNamespace(isAlive=lambda: self.works)
 
     def status(self):
         return Text(STATUS)
@@ -125,6 +136,12 @@ def test_ended_run_has_no_living_run():
     one, _ = execution(FakeExecution(active=False))
 
     assert one.living_run(MICRO_BATCH, 3) is None
+
+
+def test_stopped_run_whose_thread_works_lives():
+    one, _ = execution(FakeExecution(active=False, works=True))
+
+    assert one.living_run(MICRO_BATCH, 3).stopping
 
 
 def test_execution_class_shows_async_progress_tracking():
