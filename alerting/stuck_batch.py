@@ -88,15 +88,14 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     """How urgent a batch without progress is, by what holds it.
 
-    Critical after a window in which nothing moved, and later if the job's own Python is blocked, or
-    if there was a delay. What waits for another query's slots is a matter of that one.
+    Critical after a window in which nothing moved, and later if the job's own Python is blocked, if
+    nothing shows what moves, or if there was a delay. What waits for another query's slots is a matter of that one.
     """
     window, limits = context.batch_window.seconds, context.limits
     nothing_since = max(flight.moved_at, flight.delayed_at or flight.moved_at)
     nothing = context.watched_since(nothing_since)
     if nothing > window:
-        blocked = window if not python_line(context) else max(window, BLOCKED_SECONDS)
-        return Severity.CRITICAL if nothing > blocked else Severity.WARNING
+        return Severity.CRITICAL if nothing > _blocked_limit(context, flight) else Severity.WARNING
     holder = holder_of(context)
     if holder is not None:
         is_victim = not is_slow_for_long(context, flight) or _holds_since(holder, flight)
@@ -104,6 +103,23 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     is_long = still(context, flight) > max(window, limits.stall_critical_seconds)
     is_critical = is_long or is_slow_for_long(context, flight)
     return Severity.CRITICAL if is_critical else Severity.WARNING
+
+
+def _blocked_limit(context: RuleContext, flight: InFlight) -> float:
+    """Seconds after which a batch is critical that shows neither progress nor a delay.
+
+    Where nothing counts its jobs and CPU time (Spark Connect), its tasks may run all the time.
+    """
+    least = BLOCKED_SECONDS if python_line(context) else 0.0
+    if flight.batch_id is not None and counts_nothing(context):
+        least = context.limits.stall_critical_seconds
+    return max(context.batch_window.seconds, least)
+
+
+def counts_nothing(context: RuleContext) -> bool:
+    """Whether nothing counts the jobs of the run, as on Spark Connect."""
+    probe = context.snapshot.probe
+    return work_of(context) is None and probe is not None and bool(probe.listener.missing)
 
 
 def slow_limit(context: RuleContext) -> float:
@@ -245,4 +261,6 @@ def _critical_after(context: RuleContext, flight: InFlight) -> str:
     if delay_of(work_of(context)) is None and python_line(context):
         return f"{max(window, BLOCKED_SECONDS):.0f} s without CPU time"
     stall = max(window, context.limits.stall_critical_seconds)
+    if counts_nothing(context):
+        return f"{stall:.0f} s in flight"
     return f"{stall:.0f} s without a finished task, or {slow:.0f} s in flight"

@@ -193,6 +193,8 @@ def _flight_reason(context: RuleContext, flight: InFlight) -> str | None:
         step = (probed.message if probed is not None else "") or "waiting for offsets"
         return f"source_hung: {step!r} for {since:.0f} s{at}"
     nothing = f"no task of its own finished for {still:.0f} s"
+    if stuck_batch.counts_nothing(context):
+        nothing = "Spark Connect does not show its tasks"
     return f"batch_hung: {what} for {since:.0f} s, {nothing}{at}"
 
 

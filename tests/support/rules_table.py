@@ -51,11 +51,11 @@ def steady(story=None, *, until=100, every=10):
     return story
 
 
-def watched(story, *polls):
+def watched(story, *polls, **how):
     """The probe polls every 5 s: (from, to, run)."""
     for begin, end, seen in polls:
         for at in range(begin, end + 1, 5):
-            story.probe(seen, at=at)
+            story.probe(seen, at=at, **how)
     return story
 
 
@@ -193,6 +193,12 @@ def then_equipped(*, bare_until, until, finishing=False):
         tasks = 40 + (at if finishing else 0)
         story.probe(processing(batch=10, own=JobCounts(5, 1, tasks, 1), slots=SlotUse(4, 1)), at=at)
     return story
+
+
+def on_connect(*, until, **seen):
+    """Batch 10 is in flight on Spark Connect, where nothing counts its jobs."""
+    seen = processing(batch=10, trigger="Unknown") if not seen else run(busy=True, **seen)
+    return watched(steady(), (101, until, seen), missing=("jobs",))
 
 
 def in_a_pool(*, until, running, active=1):
@@ -821,6 +827,13 @@ def cases() -> tuple[Case, ...]:
         ("a batch works in a thread pool, within the window", counted(until=150, unowned=True), 150, {}, None, "running"),
         ("a first batch works in a thread pool for a long time", counted(Story(), until=590, unowned=True), 600, {}, None, "starting"),
         ("the jobs of a first batch progress for a long time", counted(Story(), until=590, own=True, active=1), 600, {}, None, "starting"),
+        # Spark Connect shows no jobs
+        ("a batch is in flight on Spark Connect, within the window", on_connect(until=160), 160, {}, None, "running"),
+        ("a batch is in flight on Spark Connect for longer than the window", on_connect(until=695), 695, {}, STALLED_MILDLY, "stalled"),
+        ("a batch is in flight on Spark Connect for ten minutes", on_connect(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
+        ("a batch is in flight on Spark Connect for ten minutes, and more are allowed", on_connect(until=895), 895, {"stall_critical_seconds": 800.0}, STALLED_MILDLY, "stalled"),
+        ("a query on Spark Connect asks its source for its offsets for longer than the window",
+         on_connect(until=170, message="Getting offsets from K"), 170, {}, "StreamingQueryStalled", "stalled"),
         # an ordinary cause: a warning at W, critical after ten minutes, and never before W
         ("one task runs for 75 s (skew, throttled storage)", one_task(until=180), 180, {}, STALLED_MILDLY, "stalled"),
         ("one task runs, within the window", one_task(until=160), 160, {}, None, "running"),

@@ -144,14 +144,14 @@ class Story:
         )
         return self
 
-    def probe(self, *runs, at, context=Context.RUNNING, dropped=0):
+    def probe(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
         """A probe report that has polled each of these runs."""
-        self.report(*map(replace, runs), at=at, context=context, dropped=dropped)
+        self.report(*map(replace, runs), at=at, context=context, dropped=dropped, missing=missing)
         return self
 
-    def report(self, *runs, at, context=Context.RUNNING, dropped=0):
+    def report(self, *runs, at, context=Context.RUNNING, dropped=0, missing=()):
         """A probe report of these runs; a run object that was reported before was not polled now."""
-        listener = ListenerHealth(registered=True, dropped_events=dropped)
+        listener = ListenerHealth(registered=True, dropped_events=dropped, missing=missing)
         report = ProbeReport(began_at=at, at=at, runs=runs, context=context, listener=listener)
         self.state.apply_probe(report)
         return self
