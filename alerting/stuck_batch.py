@@ -89,7 +89,8 @@ def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
     """How urgent a batch without progress is, by what holds it.
 
     Critical after a window in which nothing moved, and later if the job's own Python is blocked, if
-    nothing shows what moves, or if there was a delay. What waits for another query's slots is a matter of that one.
+    nothing shows what moves, or if there was a delay. What waits for another query's slots is a
+    matter of that one.
     """
     window, limits = context.batch_window.seconds, context.limits
     nothing_since = max(flight.moved_at, flight.delayed_at or flight.moved_at)

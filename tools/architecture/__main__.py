@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1250, 11),
     "listener": (9403, 40),
     "exporter": (2590, 9),
-    "alerting": (8878, 48),
+    "alerting": (8879, 48),
     "settings": (1990, 9),
     "sidecar": (2570, 9),
     "watch": (1800, 7),
