@@ -61,20 +61,23 @@ class Grouping(Property):
         """Check the failures of each driver."""
         for driver in self._stage.drivers.values():
             failed = [query for query in driver.queries if self._is_plain(query, driver)]
-            grouped = {
-                driver.owners.get(alert.query, "")
+            # Not those that are forgotten because many others have failed.
+            is_grouped = {
+                driver.owners.get(alert.query, ""): INCIDENT in alert.annotations
                 for alert in driver.lifecycle.alerts
-                if alert.name == query_failed.NAME and INCIDENT in alert.annotations
+                if alert.name == query_failed.NAME
             }
+            grouped = {key for key, is_member in is_grouped.items() if is_member}
+            alone = is_grouped.keys() - grouped
             causes = {query.failures[-1].cause for query in failed if query.key in grouped}
             if len(causes) > 1:
                 raise Violation("P11", f"failures for {sorted(causes)} are one incident")
             for query in failed:
                 # The driver has one incident: who fails for another cause meanwhile is alone.
                 if causes <= {query.failures[-1].cause}:
-                    self._check_together(query, failed, grouped)
+                    self._check_together(query, failed, alone)
 
-    def _check_together(self, first: SimQuery, failed: list[SimQuery], grouped: set[str]) -> None:
+    def _check_together(self, first: SimQuery, failed: list[SimQuery], alone: set[str]) -> None:
         """Check that of those that fail with ``first`` at most one has an incident of its own."""
         began, now = first.failures[-1], self._stage.time.now
         last_at = began.at + GROUP_SECONDS - TICK_SECONDS
@@ -86,9 +89,8 @@ class Grouping(Property):
         is_free = self._whole_since.get(self.driver_of(first), inf) >= began.at
         if len(alike) < GROUP_SIZE or not is_free or now < last_at + KNOWN_SECONDS:
             return
-        alone = sorted({*alike} - grouped)
-        if len(alone) > 1:
-            raise Violation("P11", f"{alone} failed for one cause, each is an incident of its own")
+        if len(alone & {*alike}) > 1:
+            raise Violation("P11", f"{alike} failed for one cause, and several are alone")
 
     def _is_plain(self, query: SimQuery, driver: SimDriver) -> bool:
         """Whether it is dead of its only failure, which its driver knew of at once."""

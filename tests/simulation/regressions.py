@@ -166,5 +166,6 @@ SEEDS = (
     Seed(189748609, "a failure after the end of a JVM", Terms()),
     Seed(189748639, "the end of a JVM after two failures", Terms()),
     Seed(189748957, "a query that waits for slots for 250 s", Terms()),
+    Seed(920600, "a group of failures, of which some are forgotten", Terms()),
     Seed(241932353, "a start that polls miss, beside a namesake of another session", PLAIN),
 )  # fmt: skip
