@@ -41,7 +41,7 @@ from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
 from .finding import WHOLE_DRIVER, Finding, Severity
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
-from .rules import driver_down, query_failed, query_given_up
+from .rules import driver_down, query_failed, query_given_up, query_stalled
 from .rules.batch_slow import WAITING
 
 FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
@@ -600,14 +600,18 @@ class Lifecycle:
 
 
 def _news(alerts: Iterable[Alert]) -> frozenset[Identity]:
-    """What people must be notified of in an open incident: each query, and each fact.
+    """What people must be notified of in an open incident: each query, each fact, and a stall.
 
-    A warning that joins a critical incident is no news.
+    A warning that joins a critical incident is no news; nor is a stall that joins one.
     """
     loud = [alert for alert in alerts if not alert.muted]
     severe = [alert for alert in loud if alert.is_critical] or loud
-    facts = {(alert.name, alert.query) for alert in severe if alert.name in FACTS}
-    return frozenset({("", alert.query) for alert in severe} | facts)
+    named = {
+        (alert.name, alert.query)
+        for alert in severe
+        if alert.name in FACTS or (alert.name == query_stalled.NAME and not alert.is_critical)
+    }
+    return frozenset({("", alert.query) for alert in severe} | named)
 
 
 def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
@@ -622,10 +626,11 @@ def _severity(members: Sequence[Tracked], incident: OpenIncident | None) -> str:
     return WARNING
 
 
-def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, float]:
-    """Sort key: firing, facts before inferences, critical before warnings, oldest first."""
+def _prominence(tracked: Tracked) -> tuple[bool, bool, bool, bool, float]:
+    """Sort key: firing, facts before inferences, critical before warnings, stalls, oldest first."""
     alert = tracked.alert
-    return not tracked.is_firing, alert.name not in FACTS, not alert.is_critical, alert.starts_at
+    is_fact, is_stall = alert.name in FACTS, alert.name == query_stalled.NAME
+    return not tracked.is_firing, not is_fact, not alert.is_critical, not is_stall, alert.starts_at
 
 
 # -- evaluated --------------------------------------------------------------------------------

@@ -1,7 +1,6 @@
-"""StreamingRowsDropped: in every batch with rows, some are dropped as late.
+"""StreamingRowsDropped: every batch with rows drops a notable part of them as late.
 
-Spark counts late rows after partial aggregation, so their share of the input is not known: 990 of
-1,000 rows may count as 52. A few late rows now and then are what a watermark is for.
+A few late rows are what a watermark is for, in each batch or now and then.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ MIN_BATCHES = 3
 
 
 def check(context: RuleContext) -> Finding | None:
-    """Fire when each batch with rows dropped some for the trend window."""
+    """Fire when each batch with rows dropped a notable part for the trend window."""
     late, progress = context.query.trends.late, context.query.progress
     if not context.is_running or not context.batches_come or late is None or progress is None:
         return None

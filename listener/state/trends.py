@@ -20,6 +20,8 @@ from ..source_polls import SourcePoll, inflow, spread
 MAX_POINTS = 32
 SAMPLES = 3
 FAR_BEHIND_SECONDS = 300.0
+LATE_SHARE = 0.001
+"""Spark counts late rows after partial aggregation: 990 of 1,000 rows may count as 52."""
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
 """No watermark is so far behind the rows: one that is 0 has never advanced."""
 UNKNOWN_CLOCKS_SECONDS = 3600.0
@@ -115,7 +117,7 @@ class Watermark(msgspec.Struct, frozen=True, gc=False):
 
 
 class LateRows(msgspec.Struct, frozen=True, gc=False):
-    """All of the last ``batches`` batches with rows dropped some of them as late."""
+    """All of the last ``batches`` batches with rows dropped a notable part of them as late."""
 
     since: float
     batches: int = 0
@@ -344,10 +346,11 @@ def _is_ahead(progress: Progress) -> bool:
 
 
 def _late(known: LateRows | None, progress: Progress, at: float) -> LateRows | None:
-    """Follow the batches with rows; the first one that drops none ends the trend."""
+    """Follow the batches with rows; the first one that drops few or none ends the trend."""
     if not progress.input_rows:
         return known
-    if not (progress.late_rows or _is_far_behind(progress)):
+    drops = progress.late_rows >= LATE_SHARE * progress.input_rows
+    if not (drops or _is_far_behind(progress)):
         return None
     known = LateRows(at) if known is None else known
     return replace(known, batches=known.batches + 1, rows=known.rows + progress.late_rows)

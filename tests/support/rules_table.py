@@ -1261,6 +1261,7 @@ def cases() -> tuple[Case, ...]:
          watermarks(*[5000.0] * 8, newest=1400.0, state=7), 432, {}, "StreamingRowsDropped", "lagging"),
         ("an old file is read, of a query that keeps no state and drops nothing", watermarks(*[5000.0] * 8, newest=1400.0), 432, {}, None, "running"),
         ("the newest event time is a little behind the watermark", watermarks(*[5000.0] * 8, newest=4900.0, state=7), 432, {}, None, "running"),
+        ("each batch of a million rows drops one", watermarks(*STEADY, late=1, rows=(1_000_000,)), 432, {}, None, "running"),
         ("rows are dropped now and then: what a watermark is for", watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9]), 432, {}, None, "running"),
         ("rows were dropped for a while (a phone came back), then no more", watermarks(*STEADY, late=[9] * 7 + [0]), 432, {}, None, "running"),
         ("rows are dropped, not for the window yet", watermarks(*STEADY[:5], late=9), 252, {}, None, "running"),

@@ -40,9 +40,9 @@ HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1250, 11),
-    "listener": (9403, 40),
+    "listener": (9406, 40),
     "exporter": (2590, 9),
-    "alerting": (8879, 48),
+    "alerting": (8883, 48),
     "settings": (1990, 9),
     "sidecar": (2570, 9),
     "watch": (1800, 7),
