@@ -38,7 +38,6 @@ from ..settings.silencing import (
 
 
 SECONDS = 10.0
-CREATED = 201
 
 
 def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
@@ -56,8 +55,9 @@ def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
         )
 
 
-def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
-    """Send the silence to each driver and print its answer; 1 when one did not accept it.
+@contextmanager
+def _drivers(request: SilenceRequest) -> Iterator[requests.Session]:
+    """A session with the drivers' token.
 
     Raises:
         SettingsError: there is no token, or a file cannot be read.
@@ -74,32 +74,43 @@ def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token.known}"
         session.verify = request.ca_file or True
-        body = msgspec.json.encode(written(silence))
-        answers = [_is_accepted(session, url.rstrip("/"), body) for url in request.urls]
-    return 0 if all(answers) else 1
+        yield session
 
 
-def _is_accepted(session: requests.Session, url: str, body: bytes) -> bool:
+def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
+    """Send the silence to each driver and print its answer; 1 when one did not accept it.
+
+    Raises:
+        SettingsError: there is no token, or a file cannot be read.
+
+    """
+    body = msgspec.json.encode(written(silence))
+    with _drivers(request) as session:
+        answers = [_ask_driver(session, url, body) for url in request.urls]
+    for url, answer in zip(request.urls, answers, strict=True):
+        if answer is not None:
+            note = f": {answer['note']}" if answer.get("note") else ""
+            sys.stdout.write(f"{url.rstrip('/')}: silenced{note}\n")
+    return 1 if None in answers else 0
+
+
+def _ask_driver(session: requests.Session, url: str, body: bytes | None = None) -> Any:
+    """The JSON answer to a POST of ``body``, or to a GET; None, and a message, if it refuses."""
+    method = "GET" if body is None else "POST"
+    address = f"{url.rstrip('/')}/silences"
     try:
-        answer = session.post(f"{url}/silences", data=body, timeout=SECONDS, allow_redirects=False)
+        answer = session.request(method, address, data=body, timeout=SECONDS, allow_redirects=False)
+        content = msgspec.json.decode(answer.content or b"null")
+    except msgspec.DecodeError:
+        content = None
     except (requests.RequestException, ValueError) as error:
-        sys.stderr.write(f"querypulse: {url}: {type(error).__name__}: not silenced\n")
-        return False
-    if answer.status_code != CREATED:
-        reason = _field(answer, "error") or answer.text.strip()[:200]
-        sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {reason}\n")
-        return False
-    note = _field(answer, "note")
-    sys.stdout.write(f"{url}: silenced{': ' + note if note else ''}\n")
-    return True
-
-
-def _field(answer: requests.Response, name: str) -> str:
-    try:
-        fields: Any = answer.json()
-    except requests.JSONDecodeError:
-        return ""
-    return str(fields.get(name, "")) if isinstance(fields, dict) else ""
+        sys.stderr.write(f"querypulse: {url}: {type(error).__name__}: no answer\n")
+        return None
+    if answer.ok and content is not None:
+        return content
+    reason = content.get("error") if isinstance(content, dict) else answer.text.strip()[:200]
+    sys.stderr.write(f"querypulse: {url} answered {answer.status_code}: {reason}\n")
+    return None
 
 
 # -- silence Alertmanager ---------------------------------------------------------------------
@@ -277,8 +288,8 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
-    """Add, end or list silences, in each place that is named; 1 when a driver did not accept it,
-    or there was none to end.
+    """Add, end or list silences, in each place that is named; 1 when a driver refused, or there
+    was none to end.
 
     Raises:
         SettingsError: the arguments contradict each other, or a place cannot be used.
@@ -311,8 +322,6 @@ def _require_consistent(request: SilenceRequest) -> None:
         raise SettingsError("silence: --end takes its own pattern and nothing else")
     if (request.queries is None) != (request.lasting is None):
         raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
-    if request.urls and request.queries is None:
-        raise SettingsError("silence: --url takes PATTERN and --for")
 
 
 @contextmanager
@@ -364,6 +373,11 @@ def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
                 ended += 1
             else:
                 others.append(silence.as_ours())
+    if request.urls:
+        body = msgspec.json.encode({"end": queries})
+        with _drivers(request) as session:
+            answers = [_ask_driver(session, url, body) for url in request.urls]
+        ended += sum(answer["ended"] for answer in answers if answer is not None)
     if not ended:
         whose = f" of app {app!r}" if app is not None else ""
         names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
@@ -375,6 +389,7 @@ def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
 
 def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
     silences: list[Silence] = []
+    answers: list[Any] = []
     if path is not None:
         with _file_errors():
             silences += in_force(read_silences(path), now)
@@ -383,10 +398,19 @@ def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
             silence.as_ours()
             for silence in _alertmanager_silences(request.alertmanager, request.ca_file)
         ]
-    if not silences:
+    if request.urls:
+        with _drivers(request) as session:
+            answers = [_ask_driver(session, url) for url in request.urls]
+        silences += [_from_driver(silence) for answer in answers for silence in answer or ()]
+    if not silences and None not in answers:
         sys.stdout.write("nothing is silenced\n")
     _print(silences, now)
-    return 0
+    return 1 if None in answers else 0
+
+
+def _from_driver(silence: dict[str, str]) -> Silence:
+    until = msgspec.convert(silence["until"], datetime).timestamp()
+    return msgspec.convert(silence | {"until": until}, Silence)
 
 
 def _print(silences: Iterable[Silence], now: float) -> None:

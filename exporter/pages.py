@@ -157,7 +157,7 @@ TEXT = "text/plain; charset=utf-8"
 JSON = "application/json"
 HTML = "text/html; charset=utf-8"
 SILENCES = "/silences"
-"""Accepts a POST, only with the token, because a silence suppresses pages."""
+"""Accepts a POST, only with the token, because a silence suppresses pages; a GET lists them."""
 RUNBOOKS = "/runbooks/"
 WATCH = ("/watch", "/watch/page")
 """Long polls by which external watchers and the status page receive the shutdown notice."""
@@ -182,13 +182,15 @@ class Content(msgspec.Struct, frozen=True):
     """What the pages show; the server's thread calls all of it, and none of it waits.
 
     ``published`` returns the newest published state, ``alive`` whether the worker's loop runs,
-    ``runbook`` an alert's runbook. ``silence`` handles the body of ``POST /silences``.
+    ``runbook`` an alert's runbook. ``silence`` handles the body of ``POST /silences``,
+    and ``silences`` are those in force.
     """
 
     published: Callable[[], PublishedState | None]
     alive: Callable[[], bool]
     runbook: Callable[[str], str | None] = lambda _: None
     silence: Callable[[bytes], tuple[int, dict[str, object]]] | None = None
+    silences: Callable[[], list[dict[str, str]]] = list
 
 
 class Pages:
@@ -204,6 +206,7 @@ class Pages:
             "/status": self._status,
             "/livez": self._livez,
             "/readyz": self._readyz,
+            SILENCES: self._silences,
         }
 
     def get(self, path: str, accept: str) -> Reply:
@@ -263,6 +266,9 @@ class Pages:
     def _readyz(self, _accept: str) -> Reply:
         answer = readiness(self._content.published())
         return _json(200 if answer.ready else 503, answer)
+
+    def _silences(self, _accept: str) -> Reply:
+        return _json(200, self._content.silences())
 
     def _runbook(self, alertname: str, _accept: str) -> Reply:
         """The runbook as Markdown, which is readable as plain text."""

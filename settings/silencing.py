@@ -91,6 +91,18 @@ def _end(minutes: float | None, until: datetime | None, now: datetime) -> dateti
         ) from None
 
 
+class _Ending(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    end: str
+
+
+def read_ending(body: bytes) -> str | None:
+    """The pattern whose silences the body of a request ends; None if it ends none."""
+    try:
+        return msgspec.json.decode(body, type=_Ending).end
+    except ValueError:
+        return None
+
+
 def read_posted(body: bytes) -> Silence:
     """The silence in the body of a request.
 
@@ -266,6 +278,13 @@ class Silencing:
                     "most allowed; one pattern may cover many queries"
                 )
             self._added = (*kept, silence)
+
+    def end(self, queries: str) -> int:
+        """End what was added for exactly this pattern, from any thread; returns how many."""
+        with self._adding:
+            active = in_force(self._added, self._wall())
+            self._added = tuple(silence for silence in active if silence.queries != queries)
+            return len(active) - len(self._added)
 
     def start(self) -> None:
         """Start reading the file, if there is one; its silences are known when this returns.

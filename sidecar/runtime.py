@@ -66,7 +66,7 @@ from ..settings import wiring
 from ..settings.links import external_url, runbook
 from ..settings.receivers import log_start
 from ..settings.settings import Settings
-from ..settings.silencing import Silencing, read_posted, unmatched, written
+from ..settings.silencing import Silencing, read_ending, read_posted, unmatched, written
 from ..settings.wiring import Components, refused_address
 from .observers import FileReaders, observe_classic, observe_connect
 from .session import app_name, is_connect, spark_ui_url, warn_of_app_name
@@ -76,7 +76,7 @@ log = logging.getLogger("querypulse")
 
 MAILBOX_CAPACITY = 2000
 ALIVE_SECONDS = 5.0
-CREATED, BAD_REQUEST = 201, 400
+OK, CREATED, BAD_REQUEST = 200, 201, 400
 FLUSH_SHARE = 0.7
 """The share of the time to close that notifying may use; the rest is for stopping."""
 INTERRUPTED_SECONDS = 0.5
@@ -140,10 +140,15 @@ def uncaught_exception() -> type[BaseException] | None:
 def post_silence(
     body: bytes, silencing: Silencing, queries: Collection[str]
 ) -> tuple[int, dict[str, object]]:
-    """Add the silence of ``body`` to this process; returns an HTTP status and the JSON answer.
+    """Add the silence of ``body`` to this process, or end those of a pattern.
 
-    ``queries`` are the known names; ``note`` in the answer says which pattern matches none.
+    Returns an HTTP status and the JSON answer. ``queries`` are the known names; ``note`` in the
+    answer says which pattern matches none.
     """
+    if (pattern := read_ending(body)) is not None:
+        ended = silencing.end(pattern)
+        log.info("querypulse: %d silences of %r ended over HTTP", ended, pattern)
+        return OK, {"ended": ended}
     try:
         silence = read_posted(body)
         silencing.add(silence)
@@ -351,6 +356,7 @@ class Runtime:
             alive=lambda: time.monotonic() - self._worker.beat_at < ALIVE_SECONDS,
             runbook=runbook,
             silence=self._silence,
+            silences=lambda: [written(silence) for silence in self._silencing()],
         )
         return HttpServer(
             settings.http_host,

@@ -16,7 +16,7 @@ from support.published_states import full_published
 from querypulse.commands import cli
 from querypulse.core.guard import Guard
 from querypulse.exporter.server import BODY_BYTES
-from querypulse.settings.silencing import Silencing, make_silence
+from querypulse.settings.silencing import Silencing, make_silence, written
 from querypulse.sidecar.runtime import post_silence
 
 NAMES = ("billing", "bronze")
@@ -32,7 +32,10 @@ def silencing():
 def driver(silencing):
     """A server that accepts silences with a token."""
     with serving(
-        full_published(), token="t0ken", silence=lambda body: post_silence(body, silencing, NAMES)
+        full_published(),
+        token="t0ken",
+        silence=lambda body: post_silence(body, silencing, NAMES),
+        silences=lambda: [written(entry) for entry in silencing()],
     ) as server:
         yield server
 
@@ -175,6 +178,27 @@ def test_command_silences_every_driver(silence, driver, silencing):
     assert [item for item, *_ in quiet(elsewhere)] == ["bilingg"]
 
 
+def test_command_lists_and_ends_the_silences_of_a_driver(silence, driver, silencing):
+    place = ("--url", driver.url, "--token-file", "TOKEN")
+    silence("bill*", "--for", "2h", "--reason", "deploy", *place)
+    silence("other", "--for", "1h", *place)
+    code, output, errors = silence(*place)
+
+    assert (code, errors) == (0, "")
+    assert [line.split()[:3] for line in output.splitlines()] == [
+        ["*", "bill*", "*"],
+        ["*", "other", "*"],
+    ]
+    assert output.splitlines()[0].endswith("left): deploy")
+    assert silence("--end", "bill*", *place) == (0, "ended: 1 of bill*\n", "")
+    assert [entry for entry, *_ in quiet(silencing)] == ["other"]
+    assert silence("--end", "bill*", *place)[0] == 1
+    with HttpDouble(otherwise=reply(404, body=b"not found")) as older:
+        assert silence("--url", older.url, "--token-file", "TOKEN") == (
+            1, "", f"querypulse: {older.url} answered 404: not found\n",
+        )  # fmt: skip
+
+
 def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silencing):
     with HttpDouble(otherwise=reply(401, body=b"a bearer token is needed")) as other:
         code, output, errors = silence(
@@ -185,8 +209,8 @@ def test_refusal_by_one_driver_does_not_stop_the_others(silence, driver, silenci
     assert code == 1
     assert output == f"{driver.url}: silenced\n"
     assert "answered 401: a bearer token is needed" in errors
-    assert "http://127.0.0.1:1: ConnectionError: not silenced" in errors
-    assert "nonsense: MissingSchema: not silenced" in errors
+    assert "http://127.0.0.1:1: ConnectionError: no answer" in errors
+    assert "nonsense: MissingSchema: no answer" in errors
     assert quiet(silencing) == [("billing", "*", "")]
 
 
@@ -194,8 +218,8 @@ def test_invalid_options_give_one_error_line(silence):
     cases = [
         (("a", "--for", "1h", "--url", "http://127.0.0.1:9719"), "--token-file"),
         (("a", "--for", "1h", "--url", "https://a", "--token-file", "/nowhere"), "/nowhere"),
-        (("--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
-        (("--end", "a", "--url", "http://a:9719", "--token-file", "TOKEN"), "PATTERN"),
+        (("--url", "http://a:9719", "--token-file", "TOKEN"), "https://"),
+        (("--end", "a", "--url", "http://a:9719", "--token-file", "TOKEN"), "https://"),
         (
             ("a", "--for", "1h", "--url", "https://a", "--token-file", "TOKEN", "--ca-file", "/ca"),
             "--ca-file /ca",
@@ -238,15 +262,15 @@ def test_url_that_may_not_get_the_token_is_refused_before_anything_is_silenced(s
 def test_allow_http_sends_the_token_to_another_machine(silence, monkeypatch):
     sent = []
 
-    def post(session, url, **_):
+    def request(session, _, url, **__):
         sent.append((url, session.headers["Authorization"]))
         raise requests.ConnectionError
 
-    monkeypatch.setattr(requests.Session, "post", post)
+    monkeypatch.setattr(requests.Session, "request", request)
     code, _, errors = silence(
         *("billing", "--for", "2h", "--url", "http://driver-a:9719", "--token-file", "TOKEN"),
         "--allow-http",
     )
 
     assert (code, sent) == (1, [("http://driver-a:9719/silences", "Bearer t0ken")])
-    assert "http://driver-a:9719: ConnectionError: not silenced" in errors
+    assert "http://driver-a:9719: ConnectionError: no answer" in errors

@@ -21,7 +21,9 @@ def serving(published=None, *, alive=lambda: True, guard=None, host="127.0.0.1",
     if not callable(token):
         access["token"] = lambda: token
     newest = published if callable(published) else lambda: published
-    served = {name: access.pop(name) for name in ("runbook", "silence") if name in access}
+    served = {
+        name: access.pop(name) for name in ("runbook", "silence", "silences") if name in access
+    }
     content = Content(newest, alive, **served)
     server = HttpServer(host, port, content, guard or Guard(), **access)
     server.start()
