@@ -36,22 +36,20 @@ def lasted(context: RuleContext, flight: InFlight) -> float:
 def still(context: RuleContext, flight: InFlight) -> float:
     """Seconds since a task of the batch finished, a job of it began, or its thread worked.
 
-    Once there are executors, the time before counts no more.
+    Once it has executors and slots, the wait for them counts no more.
     """
-    since = flight.moved_at if is_bare(context) else max(flight.moved_at, _equipped_at(flight))
-    return context.watched_since(since)
+    delay = delay_of(work_of(context))
+    is_waiting = delay is not None and delay is not Delay.TASK_RUNNING
+    waited_at = flight.moved_at if is_waiting or flight.waited_at is None else flight.waited_at
+    return context.watched_since(max(flight.moved_at, waited_at))
 
 
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
     """Whether the batch has been in flight for longer than its window, with executors."""
-    with_executors = min(lasted(context, flight), context.watched_since(_equipped_at(flight)))
+    equipped_at = -inf if flight.bare_at is None else flight.bare_at
+    with_executors = min(lasted(context, flight), context.watched_since(equipped_at))
     is_long = not is_bare(context) and with_executors > context.batch_window.seconds
     return is_long or is_slow_for_long(context, flight)
-
-
-def _equipped_at(flight: InFlight) -> float:
-    """When executors came that the batch had waited for; long ago if it waited for none."""
-    return -inf if flight.bare_at is None else flight.bare_at
 
 
 def is_bare(context: RuleContext) -> bool:

@@ -73,8 +73,10 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     """What made the last progress."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
+    waited_at: float | None = None
+    """When its jobs last waited for executors or slots ..."""
     bare_at: float | None = None
-    """When its jobs last waited for executors."""
+    """... and when for executors."""
     jobs_before: int | None = None
     """How many jobs of the query had started when this first took long; only counted ones."""
 
@@ -364,8 +366,9 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
         before = replace(before, moved_at=at, moves=moves)
     delay = delay_of(run.work)
     if delay is not None:
+        waited_at = at if delay is not Delay.TASK_RUNNING else before.waited_at
         bare_at = at if delay is Delay.NO_EXECUTORS else before.bare_at
-        before = replace(before, delayed_at=at, bare_at=bare_at)
+        before = replace(before, delayed_at=at, waited_at=waited_at, bare_at=bare_at)
     if before.jobs_before is None and run.work.counted:
         before = replace(before, jobs_before=run.work.own.jobs_started)
     return before

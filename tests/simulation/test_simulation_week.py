@@ -41,7 +41,7 @@ def normal_week() -> Iterator[Step]:
     yield Step(3 * DAY + 11 * HOUR, "die", "enrich", arg="[UNKNOWN_FIELD_EXCEPTION] new column")
     yield Step(4 * DAY + 9 * HOUR, "die", "export", arg="ConnectException: try again")
     yield Step(5 * DAY + 15 * HOUR, "crawl", "archive", 15 * MINUTE)
-    yield Step(5 * DAY + 15 * HOUR, "starve", "export", 15 * MINUTE)
+    yield Step(5 * DAY + 15 * HOUR + 2 * MINUTE, "starve", "export", 12 * MINUTE)
 
 
 def messages(*steps: Step) -> list[tuple[float, str, set[tuple[str, str]]]]:

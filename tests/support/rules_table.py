@@ -186,9 +186,9 @@ def no_executor(*, until, **fields):
     return one_task(until=until, running=0, slots=SlotUse(0), **fields)
 
 
-def then_equipped(*, bare_until, until, finishing=False):
+def then_equipped(*, bare_until, until, finishing=False, story=None):
     """Batch 10 waits for executors until ``bare_until``; then one task runs, or many finish."""
-    story = no_executor(until=bare_until)
+    story = story or no_executor(until=bare_until)
     for at in range(bare_until + 1, until + 1):
         tasks = 40 + (at if finishing else 0)
         story.probe(processing(batch=10, own=JobCounts(5, 1, tasks, 1), slots=SlotUse(4, 1)), at=at)
@@ -862,6 +862,8 @@ def cases() -> tuple[Case, ...]:
         ("no executor ever", no_executor(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
         ("the driver waits for a lock, there is no executor, and the batch has no job", no_executor(until=180, active=0), 180, {}, "StreamingQueryStalled", "stalled"),
         ("a sibling holds all slots (FIFO)", no_slot(until=180), 180, {}, STALLED_MILDLY, "stalled"),
+        ("a sibling held all slots for twelve minutes, then a task runs", then_equipped(bare_until=820, until=850, story=no_slot(until=820)), 850, {}, [("StreamingBatchSlow", "a", "warning")], "slow"),
+        ("a sibling held all slots for twelve minutes, then a task never finishes", then_equipped(bare_until=820, until=1430, story=no_slot(until=820)), 1430, {}, "StreamingQueryStalled", "stalled"),
         ("a sibling holds all slots, within the window", no_slot(until=155), 155, {}, None, "running"),
         ("others never free the slots", no_slot(until=706), 706, {}, "StreamingQueryStalled", "stalled"),
         ("its job waits although slots are free", no_slot(until=180, taken=2), 180, {}, "StreamingQueryStalled", "stalled"),
