@@ -186,8 +186,8 @@ class JobActivity(msgspec.Struct, frozen=True):
     jvm_cpu_seconds: float | None = None
     """CPU time of the run's thread in the JVM since that began; None where the JVM does not say."""
     python_cpu_seconds: float | None = None
-    """CPU time of the Python thread that runs its ``foreachBatch`` function, of its pools and child
-    processes too."""
+    """CPU time of the Python thread that runs its ``foreachBatch`` function, of its child processes
+    and of the threads that it waits for too."""
     waits_for_log: bool = False
     """Whether the query waits for its checkpoint's log to be written (async progress tracking)."""
     slots: SlotUse | None = None

@@ -9,7 +9,9 @@ import sys
 import sysconfig
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -21,8 +23,8 @@ _OURS = tuple(
     str(Path(__file__).parents[1] / name) + os.sep
     for name in ("alerting", "exporter", "listener", "sidecar")
 )
-_WAITING = ("/threading.py", "/futures/_base.py", "/futures/thread.py", "/pool.py", "/queue.py")
-_POOLS = ("/concurrent/futures/thread.py", "/multiprocessing/pool.py")
+_POOL, _EXECUTOR = "/multiprocessing/pool.py", "/concurrent/futures/thread.py"
+_WAITING = ("/threading.py", "/concurrent/futures/_base.py", _EXECUTOR, _POOL)
 # Spark ships its own copies: .../python/lib/pyspark.zip/..., .../py4j-0.10.9.9-src.zip/...
 _SPARK = re.compile(r"[/\\](?:pyspark|py4j)[^/\\]*[/\\]")
 
@@ -64,8 +66,8 @@ def is_running(code: CodeType) -> bool:
 class ForeachBatchCall(NamedTuple):
     """A ``foreachBatch`` call in progress: its JVM DataFrame, its current line, its CPU time.
 
-    That includes the processes that its thread has started, and the threads of Python's pools while
-    the call waits for another thread. It is None where the system does not say.
+    That includes the processes that its thread has started, and the threads that it waits for. It
+    is None where the system does not say.
     """
 
     jdf: Any
@@ -84,22 +86,48 @@ def foreach_batch_calls() -> Iterator[ForeachBatchCall]:
         for index, frame in enumerate(stack):
             if _calls_foreach_batch(frame.f_code):
                 inside = stack[:index]
-                seconds = _cpu_seconds([ident, *_pools(stacks)] if _waits(inside) else [ident])
+                seconds = _cpu_seconds([ident, *_helpers(inside, stacks)])
                 yield ForeachBatchCall(frame.f_locals.get("jdf"), _user_line(inside), seconds)
 
 
-def _waits(inside: list[FrameType]) -> bool:
-    """Whether a call waits for another thread of Python."""
-    return any(frame.f_code.co_filename.endswith(_WAITING) for frame in inside[:3])
+def _helpers(inside: list[FrameType], stacks: dict[int, list[FrameType]]) -> set[int]:
+    """The threads that a call waits for: it joins one, or waits for results of their pool.
 
-
-def _pools(stacks: dict[int, list[FrameType]]) -> list[int]:
-    """The idents of the threads of Python's pools."""
-    return [
-        ident
-        for ident, stack in stacks.items()
-        if any(frame.f_code.co_filename.endswith(_POOLS) for frame in stack[-4:])
+    An executor names its threads alike; so its other threads work for the call as well.
+    """
+    awaited = _awaited(inside)
+    working = [
+        thread
+        for thread in threading.enumerate()
+        if thread in awaited or _future(stacks.get(thread.ident or 0, [])) in awaited
     ]
+    pools = {thread.name.rpartition("_")[0] for thread in working} - {""}
+    return {
+        thread.ident or 0
+        for thread in threading.enumerate()
+        if thread in working or thread.name.rpartition("_")[0] in pools
+    }
+
+
+def _awaited(inside: list[FrameType]) -> set[object]:
+    """The threads and futures that a call waits for; none while it does not wait."""
+    awaited: set[object] = set()
+    for frame in takewhile(lambda frame: frame.f_code.co_filename.endswith(_WAITING), inside):
+        waits_for, futures = frame.f_locals.get("self"), frame.f_locals.get("fs")
+        awaited |= {waits_for, *(futures if isinstance(futures, (list, set)) else ())}
+        if frame.f_code.co_filename.endswith(_POOL):
+            pool = getattr(waits_for, "_pool", None)
+            awaited.update(getattr(pool, "_pool", pool) or ())
+    return awaited - {None}
+
+
+def _future(stack: list[FrameType]) -> Future[object] | None:
+    """The future that a thread of an executor works on."""
+    for frame in stack[-6:]:
+        code = frame.f_code
+        if code.co_name == "run" and code.co_filename.endswith(_EXECUTOR):
+            return getattr(frame.f_locals.get("self"), "future", None)
+    return None
 
 
 def _cpu_seconds(idents: list[int]) -> float | None:

@@ -7,10 +7,10 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 import weakref
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from functools import partial
+from multiprocessing.pool import ThreadPool
 from types import SimpleNamespace
 
 import pytest
@@ -356,39 +356,121 @@ def test_ended_main_thread_is_reported():
 # -- CPU time ---------------------------------------------------------------------------------
 
 
+def cpu_seconds_by_batch():
+    return {jdf: seconds for jdf, _, seconds in foreach_batch_calls()}
+
+
 def cpu_seconds():
-    ((_, _, seconds),) = foreach_batch_calls()
+    (seconds,) = cpu_seconds_by_batch().values()
     return seconds
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts it")
-@pytest.mark.parametrize("where", ["in the call", "in a pool", "in a process"])
-def test_work_of_a_call_and_of_its_pool_is_cpu_time_and_a_wait_is_none(running, where):
-    works = threading.Event()
+def in_the_call(work):
+    work()
 
-    def work():
-        running.held.wait()
-        while works.is_set():
+
+def in_executor(work):
+    with ThreadPoolExecutor(1) as pool:
+        list(pool.map(lambda _: work(), [0]))
+
+
+def as_futures_complete(work):
+    with ThreadPoolExecutor(2) as pool:
+        for future in as_completed([pool.submit(work), pool.submit(int)]):
+            future.result()
+
+
+def behind_a_blocked_future(work):
+    """Its pool goes on."""
+    over = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(over.wait, PATIENCE_SECONDS)
+        pool.submit(work).add_done_callback(lambda _: over.set())
+        first.result()
+
+
+def at_the_end_of_an_executor(work):
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(work)
+
+
+def in_thread_pool(work):
+    with ThreadPool(1) as pool:
+        pool.map(lambda _: work(), [0])
+
+
+def in_thread(work):
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+
+
+def in_process(work):
+    work.held.wait()
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as child:
+        work.ends.wait()
+        child.kill()
+
+
+CALLS = [
+    in_the_call,
+    in_executor,
+    as_futures_complete,
+    behind_a_blocked_future,
+    at_the_end_of_an_executor,
+    in_thread_pool,
+    in_thread,
+    in_process,
+]
+
+
+class Work:
+    """Waits until the code is no longer held, and then uses CPU time until it ends."""
+
+    def __init__(self, held):
+        self.held, self.ends = held, threading.Event()
+
+    def __call__(self):
+        self.held.wait()
+        while not self.ends.is_set():
             sum(range(1000))
 
-    def call(_):
-        if where == "in a process":
-            running.held.wait()
-            child = subprocess.Popen([sys.executable, "-c", "while True: pass"])
-            while works.is_set():
-                time.sleep(1.0)
-            child.kill()
-            child.wait()
-        elif where == "in a pool":
-            with ThreadPoolExecutor(1) as pool:
-                list(pool.map(lambda _: work(), [0]))
-        else:
-            work()
 
-    running(call)
+@pytest.fixture
+def work(running):
+    work = Work(running.held)
+    yield work
+    work.ends.set()
+
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux counts it")
+
+
+@linux
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
+def test_work_of_a_call_and_of_what_it_waits_for_is_cpu_time_and_a_wait_is_none(
+    running, work, call
+):
+    running(lambda _: call(work))
     until(lambda: len({cpu_seconds() for _ in range(20)}) == 1, "it waits, and uses none")
     before = cpu_seconds()
-    works.set()
     running.held.free.set()
+
     until(lambda: cpu_seconds() >= before + 0.05, "it uses CPU time")
-    works.clear()
+
+
+@linux
+def test_work_of_a_pool_that_a_call_does_not_wait_for_is_none_of_its_cpu_time(running, work):
+    deadlock = Future()
+    hung = running(lambda held: held.there.release() or deadlock.result())
+    working = running(lambda _: in_executor(work))
+    with ThreadPoolExecutor(1) as other:
+        other.submit(work)
+        before = cpu_seconds_by_batch()
+        running.held.free.set()
+        until(lambda: cpu_seconds_by_batch()[working] >= before[working] + 0.05, "one works")
+        after = cpu_seconds_by_batch()
+        deadlock.set_result(None)
+        work.ends.set()
+
+    assert after[hung] == before[hung]
