@@ -88,14 +88,13 @@ class JobCounter {
 
   void taskEnded(int stage, long task, boolean succeeded) {
     Stage known = (Stage) stages.get(Integer.valueOf(stage));
-    if (known != null) {
+    Task ended = known == null ? null : (Task) known.counts.running.remove(Long.valueOf(task));
+    // Not a task of an earlier attempt of the stage.
+    if (ended != null) {
       known.tasksActive--;
       known.counts.tasksActive--;
-      Task ended = (Task) known.counts.running.remove(Long.valueOf(task));
       if (succeeded) {
         known.counts.tasksCompleted++;
-      }
-      if (succeeded && ended != null) {
         known.took(System.nanoTime() - ended.startedAt);
       }
     }
