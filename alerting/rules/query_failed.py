@@ -25,19 +25,20 @@ EXPECTED_GRACE_SECONDS = 300.0
 STEPS_BY_ERROR = {
     re.compile(pattern): steps
     for pattern, steps in {
-        "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY|ConcurrentModificationException"
+        "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY"
         "|Multiple streaming (?:jobs|queries)|same id is already active": (
             "1. Another run uses this checkpoint: find the second driver or query, and stop one.\n"
             "2. Give each query a checkpoint of its own.\n"
             "3. Restart this query from the same checkpoint."
         ),
         "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_SCHEMA_CHANGED|SCHEMA_EVOLUTION"
-        "|DeltaStreamingSchema|MetadataChangedException": (
+        "|DeltaStreamingSchema": (
             "1. The schema of the source has changed: restart the query to read the new one.\n"
             "2. If it fails again, the sink refuses new columns: allow them (mergeSchema).\n"
             "3. If that is part of the job's life, add its error class to expected_errors."
         ),
-        "OffsetOutOfRange|KAFKA_DATA_LOSS|KafkaDataLoss|failOnDataLoss|VERSIONS_NOT_CONTIGUOUS": (
+        "OffsetOutOfRange|KAFKA_DATA_LOSS|KafkaDataLoss|VERSIONS_NOT_CONTIGUOUS"
+        "|Some data may have been lost": (
             "1. The source has deleted data that the query had not read.\n"
             "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
             "3. Raise the retention of the source, or find out why the query was late."
