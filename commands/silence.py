@@ -139,7 +139,7 @@ class _AlertmanagerSilence(msgspec.Struct, frozen=True, rename="camel"):
     status: dict[str, str]
 
     def as_ours(self) -> Silence:
-        patterns = {matcher.name: matcher.value for matcher in self.matchers}
+        patterns = {matcher.name: matcher.value for matcher in self.matchers if matcher.is_equal}
         queries, alertname, app = (
             patterns.get(name, "*") for name in ("query", "alertname", "app")
         )
@@ -170,7 +170,11 @@ def silence_alertmanager(url: str, silence: Silence, ca_file: str | None) -> Non
     """
     patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
     body = {
-        "matchers": [matcher(label, pattern) for label, pattern in patterns.items()],
+        "matchers": [
+            *(matcher(label, pattern) for label, pattern in patterns.items()),
+            # Its receiver raises the alarm when it stays away.
+            Matcher("alertname", "QuerypulseWatchdog", is_regex=False, is_equal=False),
+        ],
         "startsAt": rfc3339(time.time()),
         "endsAt": rfc3339(silence.until),
         "createdBy": CREATOR,
@@ -243,7 +247,10 @@ class SilenceRequest(msgspec.Struct, frozen=True):
 def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments: the fields of a ``SilenceRequest``."""
     parser.add_argument(
-        "queries", nargs="?", metavar="PATTERN", help="which queries, such as 'bronze*'"
+        "queries",
+        nargs="?",
+        metavar="PATTERN",
+        help="which queries, such as 'bronze*'; without it and --end, silences are listed",
     )
     parser.add_argument(
         "--for",
@@ -261,7 +268,11 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         help="which app (default: the setting app_name); '*' is all apps",
     )
     parser.add_argument("--reason", default="", help="shown with the silence")
-    parser.add_argument("--end", metavar="PATTERN", help="end the silences of this pattern")
+    parser.add_argument(
+        "--end",
+        metavar="PATTERN",
+        help="end the silences of exactly this pattern; --app limits it to an app",
+    )
     parser.add_argument("--file", help="use this file, not the setting silence_file")
     parser.add_argument(
         "--url",
@@ -269,7 +280,7 @@ def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         dest="urls",
         metavar="URL",
-        help="a driver to silence, such as https://HOST:9719; may be repeated",
+        help="a driver to silence until it ends, such as https://HOST:9719; may be repeated",
     )
     parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
     parser.add_argument(
