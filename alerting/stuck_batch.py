@@ -38,18 +38,22 @@ def still(context: RuleContext, flight: InFlight) -> float:
 
     Once it has executors and slots, the wait for them counts no more.
     """
-    delay = delay_of(work_of(context))
-    is_waiting = delay is not None and delay is not Delay.TASK_RUNNING
-    waited_at = flight.moved_at if is_waiting or flight.waited_at is None else flight.waited_at
-    return context.watched_since(max(flight.moved_at, waited_at))
+    waited_at = None if is_waiting(context) else flight.waited_at
+    return context.watched_since(max(flight.moved_at, waited_at or -inf))
 
 
 def is_slow(context: RuleContext, flight: InFlight) -> bool:
-    """Whether the batch has been in flight for longer than its window, with executors."""
+    """Whether the batch has been in flight for longer than its window, and waits for nothing."""
     equipped_at = -inf if flight.bare_at is None else flight.bare_at
     with_executors = min(lasted(context, flight), context.watched_since(equipped_at))
-    is_long = not is_bare(context) and with_executors > context.batch_window.seconds
+    is_long = not is_waiting(context) and with_executors > context.batch_window.seconds
     return is_long or is_slow_for_long(context, flight)
+
+
+def is_waiting(context: RuleContext) -> bool:
+    """Whether the batch waits for executors or slots."""
+    delay = delay_of(work_of(context))
+    return delay is not None and delay is not Delay.TASK_RUNNING
 
 
 def is_bare(context: RuleContext) -> bool:
