@@ -276,7 +276,7 @@ def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
                 value[field.encode_name], field.type, field.encode_name, lost
             )
             for field in fields(kind)
-            if field.encode_name in value
+            if value.get(field.encode_name) is not None
         }
     try:
         # Only what JSON can hold: no lone surrogate, no infinity.
@@ -290,7 +290,7 @@ def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
 
 def _progress(wire: _Progress) -> Progress:
     phases = {name: ms for name, ms in (wire.duration_ms or {}).items() if ms is not None}
-    operators = wire.state_operators or []
+    operators, input_rows = wire.state_operators or [], _input_rows(wire)
     total_ms: float | None = wire.batch_duration
     if total_ms is None:
         total_ms = phases.get("triggerExecution")
@@ -299,19 +299,21 @@ def _progress(wire: _Progress) -> Progress:
         run_id=wire.run_id,
         name=wire.name,
         batch_id=wire.batch_id,
-        committed=not _COMMITS.isdisjoint(wire.duration_ms or ()),
+        committed=input_rows > 0
+        if wire.duration_ms is None
+        else not _COMMITS.isdisjoint(wire.duration_ms),
         batch_seconds=None if total_ms is None else total_ms / 1000,
         phase_seconds={
             name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
         },
-        input_rows=_input_rows(wire),
+        input_rows=input_rows,
         output_rows=_output_rows(wire.sink),
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
         state_rows=_total(op.num_rows_total for op in operators),
         state_memory_bytes=_total(op.memory_used_bytes for op in operators),
-        late_rows=sum(op.num_rows_dropped_by_watermark or 0 for op in operators),
+        late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_sink(wire.sink),
         event_time_max=_event_time(wire.event_time, "max"),
@@ -385,7 +387,7 @@ def _output_rows(sink: _Sink | None) -> int | None:
 def _finite(value: _Number) -> float | None:
     try:
         number = float(value) if value is not None else math.nan
-    except ValueError:
+    except (OverflowError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
