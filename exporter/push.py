@@ -33,9 +33,9 @@ MAX_PAUSE_SECONDS = 60.0
 class Pushgateway:
     """A Prometheus Pushgateway: a push replaces all figures of this app, and the end deletes them.
 
-    The group of a driver is ``{job="querypulse", instance="<app>"}``, and has no part that changes
-    from one process to the next: the figures of a new driver replace those that a crashed one left
-    behind. See https://github.com/prometheus/pushgateway, "API".
+    The group of a driver is ``{job="querypulse", instance="<app>"}``, with the labels of its
+    settings, and has no part that changes from one process to the next: the figures of a new driver
+    replace those that a crashed one left behind. See https://github.com/prometheus/pushgateway, "API".
     """
 
     name = "pushgateway"
@@ -50,7 +50,7 @@ class Pushgateway:
             DeliveryError: they were not taken.
 
         """
-        self._send("PUT", as_text(all_families(published)), published.app)
+        self._send("PUT", as_text(all_families(published)), published)
 
     def end(self, published: PublishedState, _wall: float) -> None:
         """Delete the group.
@@ -59,21 +59,26 @@ class Pushgateway:
             DeliveryError: it may still be there.
 
         """
-        self._send("DELETE", b"", published.app)
+        self._send("DELETE", b"", published)
 
-    def _send(self, method: str, body: bytes, app: str) -> None:
+    def _send(self, method: str, body: bytes, published: PublishedState) -> None:
+        group = {**published.labels, "instance": published.app}
+        group.pop("job", None)
         self.poster.post(
             body,
             {"Content-Type": TEXT},
-            address=lambda url: group_url(url, app),
+            address=lambda url: group_url(url, group),
             method=method,
         )
 
 
-def group_url(base: str, app: str) -> str:
-    """The URL of a driver's group at the gateway ``base``; any app name has one."""
-    encoded = urlsafe_b64encode(app.encode("utf-8", "replace")).decode("ascii")
-    return f"{base.rstrip('/')}/metrics/job/querypulse/instance@base64/{encoded}"
+def group_url(base: str, group: Mapping[str, str]) -> str:
+    """The URL of a driver's group at the gateway ``base``; any text is a value."""
+    parts = (
+        f"/{name}@base64/{urlsafe_b64encode(value.encode('utf-8', 'replace')).decode('ascii')}"
+        for name, value in sorted(group.items())
+    )
+    return f"{base.rstrip('/')}/metrics/job/querypulse{''.join(parts)}"
 
 
 class Otlp:
@@ -263,7 +268,10 @@ def request_body(published: PublishedState, *, began: float, wall: float) -> byt
     }
     metrics = [_metric(family, times) for family in all_families(published) if family.samples]
     scope = ScopeMetrics(InstrumentationScope("querypulse", VERSION), metrics, schema_url="")
-    resource = Resource({"service.name": printable(published.app)})
+    resource = Resource(
+        {name: printable(value) for name, value in published.labels.items()}
+        | {"service.name": printable(published.app)}
+    )
     data = MetricsData([ResourceMetrics(resource, [scope], schema_url="")])
     encoded: bytes = encode_metrics(data).SerializeToString()
     return encoded

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import requests
+from msgspec.structs import replace
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
@@ -211,9 +212,10 @@ def test_figures_that_an_otlp_receiver_refuses_are_a_failure(double, publishing)
 
 
 def test_every_family_is_sent_as_its_kind():
-    body = push.request_body(full_published(), began=BEGAN, wall=WALL)
+    labelled = replace(full_published(), labels={"env": "prod"})
+    body = push.request_body(labelled, began=BEGAN, wall=WALL)
     (resource,) = ExportMetricsServiceRequest.FromString(body).resource_metrics
-    assert attributes(resource.resource)["service.name"] == "shop"
+    assert attributes(resource.resource) == {"service.name": "shop", "env": "prod"}
     sent = {metric.name: metric for metric in resource.scope_metrics[0].metrics}
     assert set(sent) == sent_names()
 
@@ -258,10 +260,14 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         gateway.wait_until_ready()
         publisher = publishing(pushgateway_url=gateway.url)
         other = publishing(
-            pushgateway_url=gateway.url, published=lambda: full_published(app="bank")
+            pushgateway_url=gateway.url,
+            published=lambda: replace(
+                full_published(app="bank"), labels={"env": "prod", "job": "x"}
+            ),
         )
         until(lambda: mine in shown(), "the figures are shown")
-        until(lambda: 'instance="bank"' in shown(), "those of the other driver, too")
+        theirs = 'app="bank",env="prod",instance="bank",job="querypulse",query="busy"} 1'
+        until(lambda: theirs in shown(), "those of the other driver, too, with its labels")
         assert 'push_failure_time_seconds{instance="shop",job="querypulse"} 0' in shown()
         end(other, planned=False)
         end(publisher, planned=True)

@@ -140,7 +140,7 @@ class Observations:
         if batch is None or flight is None or flight.batch != batch:
             flight = self._flights[run.facts.run_id] = _Flight(batch, at)
         if flight.work is not None and run.work is not None:
-            flight.moved |= run.work.moved_since(flight.work)
+            flight.moved |= run.work.moved_since(flight.work) is not None
         flight.work = run.work
         if at - flight.since < LONG_SECONDS or batch is None:
             return "alive"
