@@ -35,7 +35,8 @@ class Pushgateway:
 
     The group of a driver is ``{job="querypulse", instance="<app>"}``, with the labels of its
     settings, and has no part that changes from one process to the next: the figures of a new driver
-    replace those that a crashed one left behind. See https://github.com/prometheus/pushgateway, "API".
+    replace those that a crashed one left behind. See "API" in
+    https://github.com/prometheus/pushgateway.
     """
 
     name = "pushgateway"
