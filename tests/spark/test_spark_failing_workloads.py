@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import pyspark
 import pytest
 from support.driver import SHARES_THE_QUEUE, Driver
 from support.failing_workloads import (
@@ -13,6 +14,7 @@ from support.failing_workloads import (
     SETTINGS,
     ExpectedPage,
     healthy,
+    overflowed,
 )
 from support.queries import until
 from support.sources import REPORTS_OFFSETS
@@ -26,6 +28,7 @@ pytestmark = [
     pytest.mark.timeout(900),
 ]
 
+IS_OLDEST = pyspark.__version__.startswith("3.")
 FLOOR = 12
 BATCHES_LATER = 8
 """Of two seconds each: what is reported late is reported by then."""
@@ -61,7 +64,10 @@ def strike_all(harness, watch, pages, at_first, later=()):
             first.setdefault((alert.name, alert.query), alert)
         return wanted <= set(first)
 
-    until(opened, f"{wanted} are open")
+    try:
+        until(opened, "all are open")
+    except AssertionError:
+        pytest.fail(f"not open: {wanted - set(first)}")
     until(lambda: {query for _, query in wanted} <= queries(pages), "people are notified of each")
     after = len(diary["healthy"].commits) + BATCHES_LATER
     until(lambda: len(diary["healthy"].commits) >= after, "the healthy query commits on")
@@ -79,7 +85,8 @@ def queries(pages):
 
 
 def test_failing_queries_raise_the_right_alerts(harness, watch, pages):
-    strike_all(harness, watch, pages, HEALTHY_AT_FIRST, FAILING_FROM_THE_START)
+    at_first = [bring for bring in HEALTHY_AT_FIRST if bring is not overflowed or not IS_OLDEST]
+    strike_all(harness, watch, pages, at_first, FAILING_FROM_THE_START)
 
     # A new run of the crash loop commits; nothing else recovers.
     recovered = {query for status, _, query in pages.reported if status == "resolved"}
