@@ -55,14 +55,15 @@ def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
         )
 
 
-@contextmanager
-def _drivers(request: SilenceRequest) -> Iterator[requests.Session]:
-    """A session with the drivers' token.
+def _ask_drivers(request: SilenceRequest, body: bytes | None = None) -> list[Any]:
+    """The JSON answer of each driver to a POST of ``body``, or to a GET; None where it refuses.
 
     Raises:
         SettingsError: there is no token, or a file cannot be read.
 
     """
+    if not request.urls:
+        return []
     if request.token_file is None:
         raise SettingsError("silence: --url needs --token-file, the drivers' http_token_file")
     if request.ca_file is not None and not Path(request.ca_file).is_file():
@@ -74,7 +75,7 @@ def _drivers(request: SilenceRequest) -> Iterator[requests.Session]:
         session.trust_env = False
         session.headers["Authorization"] = f"Bearer {token.known}"
         session.verify = request.ca_file or True
-        yield session
+        return [_ask_driver(session, url, body) for url in request.urls]
 
 
 def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
@@ -84,9 +85,7 @@ def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
         SettingsError: there is no token, or a file cannot be read.
 
     """
-    body = msgspec.json.encode(written(silence))
-    with _drivers(request) as session:
-        answers = [_ask_driver(session, url, body) for url in request.urls]
+    answers = _ask_drivers(request, msgspec.json.encode(written(silence)))
     for url, answer in zip(request.urls, answers, strict=True):
         if answer is not None:
             note = f": {answer['note']}" if answer.get("note") else ""
@@ -94,8 +93,7 @@ def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
     return 1 if None in answers else 0
 
 
-def _ask_driver(session: requests.Session, url: str, body: bytes | None = None) -> Any:
-    """The JSON answer to a POST of ``body``, or to a GET; None, and a message, if it refuses."""
+def _ask_driver(session: requests.Session, url: str, body: bytes | None) -> Any:
     method = "GET" if body is None else "POST"
     address = f"{url.rstrip('/')}/silences"
     try:
@@ -325,7 +323,7 @@ def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
         silence_alertmanager(request.alertmanager, silence, request.ca_file)
     if needs_app:
         _print((silence,), now)
-    return silence_drivers(request, silence) if request.urls else 0
+    return silence_drivers(request, silence)
 
 
 def _require_consistent(request: SilenceRequest) -> None:
@@ -384,11 +382,8 @@ def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
                 ended += 1
             else:
                 others.append(silence.as_ours())
-    if request.urls:
-        body = msgspec.json.encode({"end": queries})
-        with _drivers(request) as session:
-            answers = [_ask_driver(session, url, body) for url in request.urls]
-        ended += sum(answer["ended"] for answer in answers if answer is not None)
+    answers = _ask_drivers(request, msgspec.json.encode({"end": queries}))
+    ended += sum(answer["ended"] for answer in answers if answer is not None)
     if not ended:
         whose = f" of app {app!r}" if app is not None else ""
         names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
@@ -400,7 +395,6 @@ def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
 
 def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
     silences: list[Silence] = []
-    answers: list[Any] = []
     if path is not None:
         with _file_errors():
             silences += in_force(read_silences(path), now)
@@ -409,10 +403,8 @@ def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
             silence.as_ours()
             for silence in _alertmanager_silences(request.alertmanager, request.ca_file)
         ]
-    if request.urls:
-        with _drivers(request) as session:
-            answers = [_ask_driver(session, url) for url in request.urls]
-        silences += [_from_driver(silence) for answer in answers for silence in answer or ()]
+    answers = _ask_drivers(request)
+    silences += [_from_driver(silence) for answer in answers for silence in answer or ()]
     if not silences and None not in answers:
         sys.stdout.write("nothing is silenced\n")
     _print(silences, now)

@@ -164,13 +164,9 @@ def test_malformed_file_is_reported_with_its_line(path, silence):
 
 @pytest.fixture(scope="module")
 def alertmanager(tmp_path_factory):
-    with Notifications() as notifications:
-        server = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), notifications)
-        try:
-            server.wait_until_ready()
-            yield server
-        finally:
-            server.stop()
+    folder = tmp_path_factory.mktemp("alertmanager")
+    with Notifications() as notifications, RealAlertmanager(folder, notifications) as server:
+        yield server
 
 
 @pytest.mark.alertmanager

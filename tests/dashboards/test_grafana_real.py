@@ -29,14 +29,10 @@ UIDS = ("querypulse-fleet", "querypulse-query")
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory):
-    with serving(full_published()) as exporter:
-        real = RealPrometheus(tmp_path_factory.mktemp("prometheus"), [exporter.url])
-        try:
-            real.wait_until_ready()
-            until(lambda: real.query("spark_streaming_query_state"), "the exporter is scraped")
-            yield real
-        finally:
-            real.stop()
+    folder = tmp_path_factory.mktemp("prometheus")
+    with serving(full_published()) as exporter, RealPrometheus(folder, [exporter.url]) as real:
+        until(lambda: real.query("spark_streaming_query_state"), "the exporter is scraped")
+        yield real
 
 
 @pytest.fixture(scope="module", params=grafanas.places())

@@ -53,14 +53,12 @@ def test_shipped_configuration_contains_no_secret():
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with AlertReceivers() as harness:
-        folder = tmp_path_factory.mktemp("alertmanager")
-        real = RealAlertmanager(folder, harness, shown_to(harness.url))
-        try:
-            real.wait_until_ready()
-            yield real
-        finally:
-            real.stop()
+    folder = tmp_path_factory.mktemp("alertmanager")
+    with (
+        AlertReceivers() as harness,
+        RealAlertmanager(folder, harness, shown_to(harness.url)) as real,
+    ):
+        yield real
 
 
 def alert(app, name, query="orders", severity="critical", **labels):

@@ -50,14 +50,12 @@ def test_promtool_accepts_the_documented_configuration(tmp_path):
 
 @pytest.mark.prometheus
 def test_target_labels_do_not_rename_querypulse_labels(tmp_path):
-    with HttpDouble(otherwise=reply(200, {"Content-Type": "text/plain"}, PAGE)) as driver:
-        prometheus = RealPrometheus(tmp_path, [driver.url], target_labels=OF_THE_POD)
-        try:
-            prometheus.wait_until_ready()
-            until(lambda: prometheus.query("spark_streaming_query_active"), "the driver is scraped")
-            (series,) = prometheus.query("spark_streaming_query_active")
-        finally:
-            prometheus.stop()
+    with (
+        HttpDouble(otherwise=reply(200, {"Content-Type": "text/plain"}, PAGE)) as driver,
+        RealPrometheus(tmp_path, [driver.url], target_labels=OF_THE_POD) as prometheus,
+    ):
+        until(lambda: prometheus.query("spark_streaming_query_active"), "the driver is scraped")
+        (series,) = prometheus.query("spark_streaming_query_active")
 
     assert series["metric"].items() >= {("app", "shop"), ("query", "orders")}
     assert "exported_app" not in series["metric"]
@@ -88,18 +86,16 @@ class Scraped(HttpDouble):
 @pytest.mark.prometheus
 def test_failure_stays_open_when_its_driver_dies_and_nothing_else_does(tmp_path):
     failed, stalled, stopped = (f"StreamingQuery{end}" for end in ("Failed", "Stalled", "Stopped"))
-    with Scraped(failed, stalled, stopped) as driver:
-        prometheus = RealPrometheus(tmp_path, [driver.url], rules=quick_rules(tmp_path))
-        try:
-            prometheus.wait_until_ready()
-            until_open(prometheus, failed, stalled, stopped)
-            driver.alerts[stopped] = 0
-            until_open(prometheus, failed, stalled)
-            driver.__exit__()
-            until_open(prometheus, failed, stalled, "StreamingDriverDown")
-            until_open(prometheus, failed, "StreamingDriverDown")
-        finally:
-            prometheus.stop()
+    with (
+        Scraped(failed, stalled, stopped) as driver,
+        RealPrometheus(tmp_path, [driver.url], rules=quick_rules(tmp_path)) as prometheus,
+    ):
+        until_open(prometheus, failed, stalled, stopped)
+        driver.alerts[stopped] = 0
+        until_open(prometheus, failed, stalled)
+        driver.__exit__()
+        until_open(prometheus, failed, stalled, "StreamingDriverDown")
+        until_open(prometheus, failed, "StreamingDriverDown")
 
 
 def until_open(prometheus, *alerts):

@@ -256,8 +256,7 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
     mine = (
         'spark_streaming_query_active{app="shop",instance="shop",job="querypulse",query="busy"} 1'
     )
-    try:
-        gateway.wait_until_ready()
+    with gateway:
         publisher = publishing(pushgateway_url=gateway.url)
         other = publishing(
             pushgateway_url=gateway.url,
@@ -274,8 +273,6 @@ def test_real_pushgateway_shows_the_figures_until_the_planned_end(tmp_path, publ
         # The Pushgateway answers 202 and deletes the group a moment later.
         until(lambda: 'instance="shop"' not in shown(), "the group is deleted")
         assert 'instance="bank"' in shown()
-    finally:
-        gateway.stop()
 
 
 COLLECTOR = """

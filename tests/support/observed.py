@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import yaml
 from support.alertmanager import RealAlertmanager
@@ -26,7 +26,6 @@ from support.driver import SHARES_THE_QUEUE, Driver
 from support.http_double import DoubleHandler, HttpDouble, RecordedRequest
 from support.prometheus import RealPrometheus
 from support.queries import until
-from support.server_process import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 ALERTMANAGER = ROOT / "dashboards/alertmanager/alertmanager.yaml"
@@ -60,7 +59,6 @@ BACK = {
     ("StreamingBatchSlow", SLOW),
 }
 """Alerts that must resolve."""
-Server = TypeVar("Server", bound=ServerProcess)
 
 PLAY = """
 sys.path.insert(0, os.environ["TESTS"])
@@ -124,10 +122,10 @@ class ObservedPlay:
         doomed, self.doomed_url = self._driver(DOOMED, DOOMED_PLAY)
         self.driver, self.url = self._driver(APP, PLAY)
         # Alertmanager must run before Prometheus sends its first notification.
-        self.alertmanager = self._served(
+        self.alertmanager = stack.enter_context(
             RealAlertmanager(folder, self.harness, shown_to(self.harness.url))
         )
-        self.prometheus = self._served(
+        self.prometheus = stack.enter_context(
             RealPrometheus(
                 folder,
                 [self.url, self.doomed_url],
@@ -164,11 +162,6 @@ class ObservedPlay:
         driver = Driver(script, folder, TESTS=tests, FOLDER=str(folder))
         self._stack.enter_context(driver)
         return driver, driver.line("http://")
-
-    def _served(self, server: Server) -> Server:
-        self._stack.callback(server.stop)
-        server.wait_until_ready()
-        return server
 
 
 @contextmanager

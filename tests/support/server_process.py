@@ -1,4 +1,4 @@
-"""A real server on loopback, in a process of its own, stopped by its caller."""
+"""A real server on loopback, in a process of its own, which ends with its ``with`` block."""
 
 from __future__ import annotations
 
@@ -26,18 +26,26 @@ class ServerProcess:
             command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log
         )
 
-    def wait_until_ready(self) -> None:
+    def __enter__(self):
+        try:
+            self._wait_until_ready()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(PATIENCE_SECONDS)
+        self._log.close()
+
+    def _wait_until_ready(self) -> None:
         ends = time.monotonic() + PATIENCE_SECONDS
         while not self._is_ready():
             said = self._path.read_text()
             assert self._process.poll() is None, f"{self._name} has ended by itself: {said}"
             assert time.monotonic() < ends, f"{self._name} is not ready: {said}"
             time.sleep(0.05)
-
-    def stop(self) -> None:
-        self._process.terminate()
-        self._process.wait(PATIENCE_SECONDS)
-        self._log.close()
 
     def _is_ready(self) -> bool:
         try:

@@ -20,13 +20,9 @@ LAPSED_SOON_SECONDS = 4 * 60 - 10
 
 @pytest.fixture(scope="module")
 def real(tmp_path_factory):
-    with Notifications() as reported:
-        real = RealAlertmanager(tmp_path_factory.mktemp("alertmanager"), reported)
-        try:
-            real.wait_until_ready()
-            yield real
-        finally:
-            real.stop()
+    folder = tmp_path_factory.mktemp("alertmanager")
+    with Notifications() as reported, RealAlertmanager(folder, reported) as real:
+        yield real
 
 
 @pytest.fixture
