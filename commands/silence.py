@@ -187,7 +187,8 @@ def _alertmanager_silences(url: str, ca_file: str | None) -> list[_AlertmanagerS
     try:
         silences = msgspec.json.decode(answer, type=list[_AlertmanagerSilence])
     except msgspec.DecodeError as error:
-        raise SettingsError(f"silence: {url} is no Alertmanager (API v2): {error}") from None
+        shown = _without_secrets(url)
+        raise SettingsError(f"silence: {shown} is no Alertmanager (API v2): {error}") from None
     return [
         silence
         for silence in silences
@@ -198,6 +199,7 @@ def _alertmanager_silences(url: str, ca_file: str | None) -> list[_AlertmanagerS
 def _ask_alertmanager(
     method: str, url: str, path: str, ca_file: str | None, body: object = None
 ) -> bytes:
+    shown = _without_secrets(url)
     try:
         answer = requests.request(
             method,
@@ -208,14 +210,17 @@ def _ask_alertmanager(
             verify=ca_file or True,
         )
     except (requests.RequestException, ValueError) as error:
-        shown = public_part(url, setting="--alertmanager", allow_http=True)
         raise SettingsError(f"silence: {shown}: {type(error).__name__}: no answer") from None
     if not answer.ok:
-        shown = public_part(url, setting="--alertmanager", allow_http=True)
         raise SettingsError(
             f"silence: {shown} answered {answer.status_code}: {answer.text.strip()[:200]}"
         )
     return answer.content
+
+
+def _without_secrets(url: str) -> str:
+    with as_settings_error("silence: "):
+        return public_part(url, setting="--alertmanager", allow_http=True)
 
 
 # -- silence command --------------------------------------------------------------------------

@@ -231,6 +231,18 @@ def test_alertmanager_silences_what_the_patterns_select(
     assert f"{app}  " not in silence("--alertmanager", url)[1]
 
 
+def test_address_of_an_alertmanager_is_checked_and_its_password_is_not_shown(silence):
+    with HttpDouble(otherwise=reply(200, body=b"<html>")) as double:
+        secret = double.url.replace("://", "://user:hunter2@")
+        other = silence("--alertmanager", secret)
+    nonsense = silence("--alertmanager", "nonsense")
+
+    assert [code for code, *_ in (other, nonsense)] == [COULD_NOT_BEGIN] * 2
+    assert f"silence: {double.url} is no Alertmanager" in other[2]
+    assert "hunter2" not in other[2]
+    assert "silence: --alertmanager must be an https:// URL with a host" in nonsense[2]
+
+
 def test_an_alertmanager_that_refuses_or_does_not_answer_is_named(silence):
     with HttpDouble(reply(400, body=b"bad matcher"), reply(200, body=b"<html>")) as double:
         arguments = ("--app", "a", "--for", "1h", "--alertmanager")
