@@ -32,7 +32,7 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     # Stalls and slow batches
     stall_floor_seconds: Seconds = 60.0
     """The smallest window W. `W = max(floor, 3 x max(trigger interval, usual longest batch))`: the
-    usual longest batch is the second longest of the last 24 hours. For a batch in flight, the
+    usual longest batch is the second longest of the last 49 hours. For a batch in flight, the
     trigger interval does not count."""
     stall_critical_seconds: Seconds = 600.0
     """A stall with an ordinary cause (a task runs, no executor, no free slot) is a warning at W

@@ -20,7 +20,8 @@ from ..core.redaction import redact
 
 MOST_SECONDS = 366 * 24 * 3600.0
 """An older file time is not plausible and is ignored (some storages report 0)."""
-LEARNED_SECONDS = 24 * 3600.0
+USUAL_HOURS = 49
+"""For so long a batch is remembered: two nightly ones are, until the third is over."""
 LEARNED_MOST_SECONDS = 1800.0
 """A longer batch may have failed in process after process, unless half of all take as long."""
 STATUS = re.compile(r"/(\d+); isDirectory=false; .*?modification_time=(\d+);", re.ASCII)
@@ -40,7 +41,7 @@ class Written(msgspec.Struct, frozen=True):
 class StartingPoint(msgspec.Struct, frozen=True):
     """Where a run began. ``unfinished`` is a batch that was planned but not committed by then.
 
-    ``longest_seconds`` are the two longest batches of its last 24 hours, from plan to commit; at
+    ``longest_seconds`` are the two longest batches of its last 49 hours, from plan to commit; at
     most ``LEARNED_MOST_SECONDS``: a batch that spans two processes counts as long as both.
     """
 
@@ -110,7 +111,7 @@ def _longest_seconds(
         done - began
         for batch_id, done in commits.items()
         if done is not None
-        and newest - done <= LEARNED_SECONDS
+        and newest - done <= 3600.0 * USUAL_HOURS
         and (began := offsets.get(batch_id)) is not None
         and done >= began
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from ..commit_log import LoggedBatches, LogReport, without_own_plan
+from ..commit_log import USUAL_HOURS, LoggedBatches, LogReport, without_own_plan
 from ..events import Event, Idle, Progress, SourceProgress, Started, Terminated
 from ..failure import Failure, describe_failure, died_of_stopped_context
 from ..offsets import BASE_INDEX, WHOLE
@@ -29,7 +29,6 @@ from .query import (
     BUCKETS,
     RECENT_BATCHES,
     UNKNOWN_BATCH,
-    USUAL_HOURS,
     Died,
     Ended,
     LogBehind,

@@ -15,13 +15,13 @@ from operator import attrgetter
 import msgspec
 from msgspec.structs import replace
 
+from ..commit_log import USUAL_HOURS
 from ..events import Event, Idle, Started, Terminated
 from ..probe import ProbedRun, ProbeReport
 from .flow import Places
 from .fold import PAST_DEATHS, add_totals, is_done_with, lasting_commit
 from .query import (
     RECENT_BATCHES,
-    USUAL_HOURS,
     Ended,
     Outcome,
     Query,

@@ -21,8 +21,7 @@ from .trends import Trends
 # All state of one query, as frozen records. Times are monotonic seconds.
 
 
-USUAL_HOURS = 24
-"""A batch that was exceeded only once in so many hours is usual."""
+DAY_HOURS = 24
 RECENT_BATCHES = 30
 BUCKETS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0)
 """Upper bounds in seconds of the batch-duration histogram."""
@@ -230,7 +229,7 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def usual_seconds(self) -> float | None:
-        """The second longest batch of the last 24 hours with batches; None until two are known.
+        """The second longest batch of the last 49 hours with batches; None until two are known.
 
         What happened once is an accident; what happened twice is normal.
         """
@@ -239,10 +238,10 @@ class Query(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def day_ago_seconds(self) -> float | None:
-        """The longest batch of the hour that was a day before the newest hour with one."""
+        """The longest batch of the two hours that were a day before the newest hour with one."""
         newest = max((hour for hour, _ in self.longest_batches), default=0)
-        old = [seconds for hour, seconds in self.longest_batches if hour < newest - USUAL_HOURS + 2]
-        return max(old, default=None)
+        day_ago = (newest - DAY_HOURS, newest - DAY_HOURS + 1)
+        return max((s for hour, s in self.longest_batches if hour in day_ago), default=None)
 
     @property
     def batches_not_durable(self) -> int | None:

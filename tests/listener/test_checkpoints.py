@@ -507,9 +507,9 @@ def test_implausible_file_time_is_ignored(age):
     assert point({41: age}, {}).unfinished == Written(41)
 
 
-def test_longest_batches_are_those_of_the_last_day():
+def test_longest_batches_are_those_of_the_last_two_days():
     """A long batch may span a restart: planned on Friday, committed on Monday."""
-    offsets = {number: 600.0 * (200 - number) for number in range(200)}
+    offsets = {number: 1200.0 * (200 - number) for number in range(200)}
     took = dict.fromkeys(offsets, 30.0) | {9: 90_000.0, 10: 800.0, 150: 700.0, 199: 60.0}
     commits = {number: offsets[number] - took[number] for number in offsets}
 

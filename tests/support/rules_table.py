@@ -32,6 +32,8 @@ EVOLVES = (
     "org.apache.spark.sql.catalyst.util.UnknownFieldException: "
     "[UNKNOWN_FIELD_EXCEPTION.NEW_FIELDS_IN_RECORD_WITH_FILE_PATH] Encountered unknown fields"
 )
+DAY_AND_NIGHT = (*[60] * 1400, 2400)
+"""Batches of a minute, and one of forty minutes each night."""
 LONG_B = {"overrides": [("b", {"stall_floor_seconds": 7200.0})]}
 EXPECTED = {"expected_errors": ["UNKNOWN_FIELD_EXCEPTION*"]}
 JVM_GONE = Context.JVM_GONE
@@ -137,6 +139,15 @@ def then_hangs(*seconds, after, **fields):
     story, at = batches(*seconds, **fields)
     hangs = processing(batch=len(seconds))
     return watched(story, (int(at) + 1, int(at + after), hangs)), at + after
+
+
+def then_works(*seconds, after):
+    """After batches of these lengths, tasks of the next one finish all the time."""
+    story, at = batches(*seconds)
+    for number, polled in enumerate(range(at + 1, at + after + 1, 5)):
+        seen = processing(batch=len(seconds), own=JobCounts(4, 1, number, 1))
+        story.probe(seen, at=polled)
+    return story, at + after
 
 
 def after_long_batches(seconds, *, python=0.0, driver=0.0, line="", **seen):
@@ -753,7 +764,7 @@ def cases() -> tuple[Case, ...]:
         ("the JVM does not answer", steady().probe(run(batch=10), at=100), 170, {}, "StreamingQueryStalled", "stalled"),
         ("hangs after a stall that recovered: what happened once is no usual batch",
          watched(steady().commit(batch=10, at=1000, seconds=900), (1001, 1070, processing(batch=11))), 1070, {}, "StreamingQueryStalled", "stalled"),
-        # the window: three times the second longest batch of the last 24 hours
+        # the window: three times the second longest batch of the last 49 hours
         ("hangs after a first batch of two hours and two of ten seconds", *then_hangs(7200, 10, 10, after=70), {}, "StreamingQueryStalled", "stalled"),
         ("hangs after a first batch of two hours", *then_hangs(7200, after=306), {}, "StreamingQueryStalled", "stalled"),
         ("its second batch is shorter than the start grace, after a first one of two hours", *then_hangs(7200, after=295), {}, None, "running"),
@@ -772,8 +783,12 @@ def cases() -> tuple[Case, ...]:
         ("its job runs after long batches", *after_long_batches(3500, own=JobCounts(4, 1, 40, 1)), {}, None, "running"),
         ("hangs after two outages of hours, as its checkpoint says",
          working(story=Story().started(at=0).began(at=1, usual=1800.0).idle(at=5), since=6, until=611, line="", batch=0), 611, {}, "StreamingQueryStalled", "stalled"),
-        ("two batches took twenty minutes, a day and two hours ago", *then_hangs(1200, 1200, *[60] * 1560, after=190), {}, "StreamingQueryStalled", "stalled"),
-        ("two batches took twenty minutes, twenty hours ago", *then_hangs(1200, 1200, *[60] * 1200, after=3500), {}, None, "running"),
+        ("two batches took twenty minutes, two days and two hours ago", *then_hangs(1200, 1200, *[60] * 3000, after=190), {}, "StreamingQueryStalled", "stalled"),
+        ("two batches took twenty minutes, two days ago", *then_hangs(1200, 1200, *[60] * 2850, after=3500), {}, None, "running"),
+        ("the second night with a batch of forty minutes", *then_works(*DAY_AND_NIGHT, *[60] * 1400, after=2390), {}, SLOW_FOR_LONG, "slow"),
+        ("the third night with a batch of forty minutes", *then_works(*DAY_AND_NIGHT * 2, *[60] * 1400, after=2390), {}, None, "running"),
+        ("the third night, and the batch comes an hour late", *then_works(*DAY_AND_NIGHT * 2, *[60] * 1459, after=2390), {}, None, "running"),
+        ("the third night, and the batch takes three times as long", *then_works(*DAY_AND_NIGHT * 2, *[60] * 1400, after=7210), {}, SLOW_FOR_LONG, "slow"),
         ("a query whose batches take two minutes was restarted in this process",
          watched(batches(120, 120)[0].ended(at=241).started(run=2, at=242).idle(run=2, at=250), (251, 600, processing(number=2, batch=2))), 600, {}, None, "running"),
         ("batches of an hourly trigger take ten minutes, as its checkpoint says",
@@ -1215,6 +1230,10 @@ def cases() -> tuple[Case, ...]:
         ("batches grow from 30 s to 170 s, at a trigger of a minute", batches_of(*range(30, 180, 10)), 1600, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches grow, and each begins when the last has ended", batches_of(*range(40, 190, 10), trigger="ProcessingTimeTrigger(0)"), 1640, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as a day ago", batches_of(*[20] * 1440, *[70] * 10), 87_110, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches of 70 s take three times as long as a day ago, and as long as two days ago",
+         batches_of(*[60] * 240, *[20] * 2640, *[70] * 10), 173_510, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches of 70 s take three times as long as two days ago, and as long as a day ago",
+         batches_of(*[20] * 1380, *[60] * 180, *[20] * 1320, *[70] * 10), 173_510, {}, None, "running"),
         ("batches always outlast their trigger, and do not grow", batches_of(*[90] * 15), 1360, {}, None, "running"),
         ("batches outlast their trigger, as a day ago", batches_of(*[90] * 970), 87_310, {}, None, "running"),
         ("batches take twice as long as a day ago", batches_of(*[35] * 1440, *[70] * 10), 87_110, {}, None, "running"),
