@@ -158,6 +158,12 @@ WORKS_SECONDS = 0.0002
 
 Of a blocked call it is none; one request over HTTP takes half a millisecond.
 """
+JVM_WORKS_SHARE = 0.0005
+"""A thread of Spark that uses less than this share of a CPU does not work, but tries again.
+
+Waiting for the lock of an Iceberg table takes 0.2 ms each five seconds, a tenth of this; listing
+files over HTTP takes ten times as much.
+"""
 
 
 class Moves(str, Enum):
@@ -205,9 +211,9 @@ class JobActivity(msgspec.Struct, frozen=True):
         return in_python and self.jvm_cpu_seconds is not None
 
     def moved_since(self, before: JobActivity) -> Moves | None:
-        """What has moved since ``before``: a job started or a task finished, or a thread worked.
+        """What has moved since ``before``: a job started, a task finished, or Python worked.
 
-        Unowned jobs, and threads, count only while no job of its own is active, so that the work of
+        Unowned jobs, and Python, count only while no job of its own is active, so that the work of
         others does not hide a job that hangs.
         """
         counts = self.counted == before.counted
@@ -217,14 +223,17 @@ class JobActivity(msgspec.Struct, frozen=True):
             return None
         if counts and _mark(self.unowned) > _mark(before.unowned):
             return Moves.TASKS
-        if _has_worked(self.python_cpu_seconds, before.python_cpu_seconds):
-            return Moves.PYTHON
-        worked = _has_worked(self.jvm_cpu_seconds, before.jvm_cpu_seconds)
-        return Moves.DRIVER if worked else None
+        worked = _has_used(self.python_cpu_seconds, before.python_cpu_seconds, WORKS_SECONDS)
+        return Moves.PYTHON if worked else None
+
+    def works_in_jvm(self, cpu_seconds: float | None, seconds: float) -> bool:
+        """Whether the run's thread worked in the last ``seconds``, since it had used that time."""
+        enough = max(WORKS_SECONDS, JVM_WORKS_SHARE * seconds)
+        return not self.own.jobs_active and _has_used(self.jvm_cpu_seconds, cpu_seconds, enough)
 
 
-def _has_worked(now: float | None, before: float | None) -> bool:
-    return now is not None and before is not None and now - before >= WORKS_SECONDS
+def _has_used(now: float | None, before: float | None, enough: float) -> bool:
+    return now is not None and before is not None and now - before >= enough
 
 
 def _mark(counts: JobCounts) -> tuple[int, int]:

@@ -70,6 +70,8 @@ class InFlight(msgspec.Struct, frozen=True, gc=False):
     batch_id: int | None
     moves: Moves = Moves.TASKS
     """What made the last progress."""
+    jvm_cpu_seconds: float | None = None
+    """The CPU time that the run's thread in the JVM had used by then."""
     delayed_at: float | None = None
     """When a task of it last ran, or its jobs last waited for executors or slots."""
     waited_at: float | None = None
@@ -361,8 +363,12 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     if run.work is None:
         return before
     moves = run.work.moved_since(last_work) if last_work is not None else None
+    if moves is None and run.work.works_in_jvm(before.jvm_cpu_seconds, at - before.moved_at):
+        moves = Moves.DRIVER
     if moves is not None:
         before = replace(before, moved_at=at, moves=moves)
+    if moves is not None or before.jvm_cpu_seconds is None:
+        before = replace(before, jvm_cpu_seconds=run.work.jvm_cpu_seconds)
     delay = delay_of(run.work)
     if delay is not None:
         waited_at = at if delay is not Delay.TASK_RUNNING else before.waited_at

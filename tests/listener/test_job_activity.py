@@ -131,17 +131,36 @@ def test_counters_that_restart_from_zero_are_no_move():
     ("before", "now", "moves"),
     [
         ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.002}, Moves.PYTHON),
-        ({"jvm_cpu_seconds": 1.0}, {"jvm_cpu_seconds": 1.002}, Moves.DRIVER),
         ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 1.0001}, None),
         ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 0.5}, None),
         ({}, {"python_cpu_seconds": 1.0}, None),
         ({"python_cpu_seconds": 1.0}, {}, None),
-        ({"jvm_cpu_seconds": 1.0}, {"jvm_cpu_seconds": 9.0, "own": JobCounts(0, 1)}, None),
+        ({"python_cpu_seconds": 1.0}, {"python_cpu_seconds": 9.0, "own": JobCounts(0, 1)}, None),
     ],
-    ids=["Python", "the driver", "it wakes up", "a pool has ended", "its first poll", "no call now", "its job is active"],
+    ids=["Python", "it wakes up", "a pool has ended", "its first poll", "no call now", "its job is active"],
 )  # fmt: skip
-def test_batch_moves_by_the_cpu_time_of_its_thread_while_it_has_no_job(before, now, moves):
+def test_batch_moves_by_the_cpu_time_of_its_python_thread_while_it_has_no_job(before, now, moves):
     assert JobActivity(**now).moved_since(JobActivity(**before)) is moves
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used", "own", "works"),
+    [
+        (0.5, 0.002, JobCounts(), True),
+        (30.0, 0.02, JobCounts(), True),
+        (0.1, 0.0001, JobCounts(), False),
+        (30.0, 0.0012, JobCounts(), False),
+        (0.5, 0.002, JobCounts(0, 1), False),
+    ],
+    ids=["it computes", "slow requests", "it wakes up", "retries for a lock", "its job is active"],
+)
+def test_batch_moves_by_the_cpu_time_of_its_jvm_thread_while_it_has_no_job(
+    seconds, used, own, works
+):
+    work = JobActivity(own, jvm_cpu_seconds=7.0 + used)
+
+    assert work.works_in_jvm(7.0, seconds) is works
+    assert not work.works_in_jvm(None, seconds)
 
 
 @pytest.mark.parametrize("odd", [Py4JError("refused"), PySparkException("odd")])

@@ -141,7 +141,8 @@ class Observations:
             flight = self._flights[run.facts.run_id] = _Flight(batch, at)
         if flight.work is not None and run.work is not None:
             flight.moved |= run.work.moved_since(flight.work) is not None
-        flight.work = run.work
+            flight.moved |= run.work.works_in_jvm(flight.work.jvm_cpu_seconds, at - flight.at)
+        flight.work, flight.at = run.work, at
         if at - flight.since < LONG_SECONDS or batch is None:
             return "alive"
         return WORKS if flight.moved else LONG
@@ -154,6 +155,7 @@ class _Flight:
     batch: int | None
     since: float
     work: JobActivity | None = None
+    at: float = 0.0
     moved: bool = False
 
 

@@ -814,6 +814,8 @@ def cases() -> tuple[Case, ...]:
         ("a later listing works for long", working(until=170, driver=0.01, message="Getting offsets from FileStreamSource", line=""), 170, {}, "StreamingBatchSlow", "slow"),
         ("each poll of an idle query finds it asking for offsets", working(until=885, driver=0.01, message="Getting offsets from Kafka", line="", last_progress_mark="1")
          .probe(run(message="Getting offsets from Kafka", busy=True, batch=10, own=JobCounts(4), last_progress_mark="2"), at=890), 900, {}, None, "idle"),
+        ("Spark's thread tries each five seconds to get a lock", working(until=170, driver=0.0003, line=""), 170, {}, "StreamingQueryStalled", "stalled"),
+        ("Spark's thread sends a slow request each five seconds", working(until=170, driver=0.003, line=""), 170, {}, "StreamingBatchSlow", "slow"),
         ("commit work in the driver: a log is written, files are renamed", working(until=1895, driver=0.01, line=""), 1895, {}, "StreamingBatchSlow", "slow"),
         ("Spark's own code does not move", working(until=170, line=""), 170, {}, "StreamingQueryStalled", "stalled"),
         ("its job waits although slots are free, and some thread of it works",
