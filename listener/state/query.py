@@ -362,13 +362,7 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     last_work = query.probed.work if query.probed is not None else None
     if run.work is None:
         return before
-    moves = run.work.moved_since(last_work) if last_work is not None else None
-    if moves is None and run.work.works_in_jvm(before.jvm_cpu_seconds, at - before.moved_at):
-        moves = Moves.DRIVER
-    if moves is not None:
-        before = replace(before, moved_at=at, moves=moves)
-    if moves is not None or before.jvm_cpu_seconds is None:
-        before = replace(before, jvm_cpu_seconds=run.work.jvm_cpu_seconds)
+    before = _moved(before, last_work, run.work, at)
     delay = delay_of(run.work)
     if delay is not None:
         waited_at = at if delay is not Delay.TASK_RUNNING else before.waited_at
@@ -377,6 +371,17 @@ def in_flight(query: Query, run: ProbedRun, at: float) -> InFlight | None:
     if before.jobs_before is None and run.work.counted:
         before = replace(before, jobs_before=run.work.own.jobs_started)
     return before
+
+
+def _moved(flight: InFlight, before: JobActivity | None, work: JobActivity, at: float) -> InFlight:
+    moves = work.moved_since(before) if before is not None else None
+    if moves is None and work.works_in_jvm(flight.jvm_cpu_seconds, at - flight.moved_at):
+        moves = Moves.DRIVER
+    if moves is not None:
+        return replace(flight, moved_at=at, moves=moves, jvm_cpu_seconds=work.jvm_cpu_seconds)
+    if flight.jvm_cpu_seconds is None:
+        return replace(flight, jvm_cpu_seconds=work.jvm_cpu_seconds)
+    return flight
 
 
 def _unseen(before: InFlight, polled_at: float | None, at: float) -> InFlight:
