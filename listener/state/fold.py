@@ -7,6 +7,7 @@ never changes this one.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 
@@ -46,6 +47,10 @@ from .trends import follow, follow_polls, reports_lag
 # Adds a batch to its query's totals and to its usual durations.
 
 
+TOGETHER_SECONDS = 1.0
+"""Events that are late come together, and a poll of Spark Connect may bring two at once."""
+
+
 def learn(
     known: tuple[tuple[int, float], ...], seconds: float | None, at: float
 ) -> tuple[tuple[int, float], ...]:
@@ -62,17 +67,23 @@ def learn(
     return (*recent, *((hour, taken) for taken in of_hour))
 
 
-def observed_seconds(query: Query, progress: Progress, at: float) -> float | None:
-    """How long the batch took, by Spark's wall clock, which may be set meanwhile.
+def observed_seconds(query: Query, progress: Progress, at: float) -> tuple[float | None, float]:
+    """How long the batch took, by Spark's wall clock, and what of the observed time it left.
 
-    It counts at most as long as we observed: since the commit before it, else since its run began.
+    That clock may be set meanwhile. So a batch counts at most as long as we observed: since the
+    batch before it arrived, else since its run began. Batches that arrive together share the time
+    that was observed before the first of them.
     """
+    observed, spare = at - query.started_at, math.inf
+    if query.progress_at is not None:
+        observed = at - query.progress_at
+        if observed < TOGETHER_SECONDS:
+            spare = query.spare_seconds
+            observed += spare
     if progress.batch_seconds is None:
-        return None
-    since = query.started_at
-    if query.last_commit_at is not None and query.run_commit_batch == progress.batch_id - 1:
-        since = query.last_commit_at
-    return max(0.0, min(progress.batch_seconds, at - since))
+        return None, min(spare, observed)
+    seconds = max(0.0, min(progress.batch_seconds, observed))
+    return seconds, min(spare, observed - seconds)
 
 
 def count_batch(totals: Totals, progress: Progress) -> Totals:
@@ -405,7 +416,7 @@ def _recovered(query: Query) -> Query:
 def _progress(query: Query, progress: Progress, at: float) -> Query:
     if not progress.committed:
         return _idle(query, at)
-    seconds = observed_seconds(query, progress, at)
+    seconds, spare = observed_seconds(query, progress, at)
     if seconds != progress.batch_seconds:
         progress = replace(progress, batch_seconds=seconds)
     newest = query.run_commit_batch is None or progress.batch_id >= query.run_commit_batch
@@ -433,6 +444,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         last_input_at=at if progress.input_rows else query.last_input_at,
         progress=last,
         progress_at=last_at,
+        spare_seconds=spare,
         trends=trends,
         longest_batches=learn(query.longest_batches, seconds, at),
         recent_batches=recent[-RECENT_BATCHES:],
