@@ -1,4 +1,4 @@
-"""How a delivery is retried: within a post, between posts, and while a receiver is down.
+"""How a delivery is retried between posts, and while a receiver is down.
 
 The same holds for every receiver; docs/receivers.md has it as a table. While a receiver is down,
 its pauses replace those between posts. The first success sends all that waits. A flush, as at the
@@ -8,7 +8,6 @@ driver's exit, waits for none of them.
 from __future__ import annotations
 
 import math
-import threading
 
 import msgspec
 import tenacity
@@ -17,51 +16,6 @@ from tenacity.wait import wait_base
 
 from ..core.states import DeliveryOutcome
 from .receivers.receiver import DeliveryError
-
-# -- what a receiver asks for -------------------------------------------------------------------
-
-MAX_RETRY_AFTER_SECONDS = 300.0
-"""The longest pause that a receiver can ask for: a page is waiting."""
-RATE_LIMIT_WAIT_SECONDS = 5.0
-"""For a 429 that does not say how long: PagerDuty documents no ``Retry-After``."""
-GONE_WAIT_SECONDS = 3600.0
-"""A webhook that answers 410 was removed there, possibly by mistake."""
-
-# -- within a post ------------------------------------------------------------------------------
-
-ATTEMPTS = 3
-SHORT_WAIT_SECONDS = 2.0
-"""Longer waits are left to the next post: a wait here would delay the other alerts too."""
-JITTER = tenacity.wait_random_exponential(multiplier=0.25, max=SHORT_WAIT_SECONDS)
-
-
-def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retrying:
-    """A few attempts within ``total_seconds`` on transient errors; ``closing`` ends the waits."""
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception(_passes_soon),
-        wait=_wait,
-        stop=tenacity.stop_after_attempt(ATTEMPTS)
-        | tenacity.stop_before_delay(total_seconds)
-        | tenacity.stop_when_event_set(closing),
-        sleep=tenacity.sleep_using_event(closing),
-        reraise=True,
-    )
-
-
-def _passes_soon(error: BaseException) -> bool:
-    return (
-        isinstance(error, DeliveryError)
-        and error.answer is DeliveryOutcome.TRANSIENT
-        and (error.retry_after or 0.0) <= SHORT_WAIT_SECONDS
-    )
-
-
-def _wait(state: tenacity.RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome is not None else None
-    return max(JITTER(state), getattr(error, "retry_after", None) or 0.0)
-
-
-# -- between posts ------------------------------------------------------------------------------
 
 TRANSIENT_WAIT = tenacity.wait_exponential(multiplier=1.0, max=300.0)
 """Of the whole receiver, after so many transient errors in a row."""

@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from ..alerting.receivers import RECEIVER_TYPES
 from ..alerting.receivers.receiver import Holds, holds
-from ..alerting.receivers.registry import RECEIVER_TYPES
 
 HIDDEN = "********"
-TAGS = {kind.name: kind.settings for kind in RECEIVER_TYPES}
+TAGS = {kind.type_name(): kind for kind in RECEIVER_TYPES}
 """Receiver types by the value of ``type``."""
 _PLAIN = re.compile(
     r"[+-]?(?:0x)?[\d.,_]*\s?(?:[A-Z]?[a-z_-]{0,12}|[A-Z]{1,2})%?|https?://[\w.:\[\]-]+/\.\.\."

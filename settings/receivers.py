@@ -12,15 +12,14 @@ from typing import Any
 import msgspec
 
 from ..alerting.heartbeat import Heartbeat
+from ..alerting.receivers import RECEIVER_TYPES
 from ..alerting.receivers.receiver import (
     HttpOptions,
     Receiver,
     ReceiverContext,
     ReceiverSettings,
-    ReceiverType,
     Route,
 )
-from ..alerting.receivers.registry import RECEIVER_TYPES, type_of
 from ..core.guard import Guard
 from ..core.secret import Secret
 from .links import external_url
@@ -40,23 +39,18 @@ class Configured(msgspec.Struct, frozen=True):
     is_short: bool = False
 
     @property
-    def kind(self) -> ReceiverType:
-        """Its kind."""
-        return type_of(self.given)
-
-    @property
     def place(self) -> str:
         """The start of a message about this receiver."""
         return "" if self.is_short else f"receiver {self.given.name!r}: "
 
     def called(self, field: str) -> str:
         """The name of the setting for a field, as the user wrote it."""
-        return self.kind.short_form.get(field, field) if self.is_short else field
+        return self.given.short_form.get(field, field) if self.is_short else field
 
     def reworded(self, message: str) -> str:
         """A message about top-level settings, with the setting names of this receiver."""
         if not self.is_short:
-            for field, name in _longest_first(self.kind.short_form):
+            for field, name in _longest_first(self.given.short_form):
                 message = message.replace(name, field)
         return f"{self.place}{message}"
 
@@ -82,16 +76,16 @@ def _short_forms(settings: Settings) -> Iterator[Configured]:
         needed = kind.one_of or tuple(kind.short_form)
         if not given.keys().isdisjoint(needed):
             # mypy knows the fields of one kind only.
-            made: Callable[..., ReceiverSettings] = kind.settings
-            yield Configured(made(name=kind.name, **given), is_short=True)
+            made: Callable[..., ReceiverSettings] = kind
+            yield Configured(made(name=kind.type_name(), **given), is_short=True)
         elif given:
             names = " or ".join(repr(kind.short_form[field]) for field in needed)
             raise SettingsError(f"setting {kind.short_form[min(given)]!r} needs {names}")
 
 
-def _given(settings: Settings, kind: ReceiverType) -> dict[str, object]:
+def _given(settings: Settings, kind: type[ReceiverSettings]) -> dict[str, object]:
     """The fields of the receiver that top-level settings define; a single file is a list of one."""
-    defaults = {field.name: field.default for field in msgspec.structs.fields(kind.settings)}
+    defaults = {field.name: field.default for field in msgspec.structs.fields(kind)}
     values = {field: getattr(settings, name) for field, name in kind.short_form.items()}
     return {
         field: (value,) if defaults[field] == () and isinstance(value, str) else value
@@ -101,7 +95,7 @@ def _given(settings: Settings, kind: ReceiverType) -> dict[str, object]:
 
 
 def _require_one_of_two(entry: Configured) -> None:
-    fields = entry.kind.one_of
+    fields = entry.given.one_of
     given = [field for field in fields if getattr(entry.given, field) is not None]
     names = " or ".join(repr(entry.called(field)) for field in fields)
     if fields and not given:
@@ -219,7 +213,7 @@ def _receiver(entry: Configured, settings: Settings) -> Receiver:
         http, external_url(settings), partial(_secret_of, entry), partial(_secrets_of, entry)
     )
     with as_settings_error(entry):
-        return entry.kind.make(entry.given, context)
+        return entry.given.make(context)
 
 
 def _secret_of(entry: Configured, field: str) -> Secret:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ..alerting.policy import Grace, LimitSettings, Seconds
+from ..alerting.receivers import AnyReceiverSettings
 from ..alerting.receivers.receiver import (
     Address,
     Holds,
@@ -24,7 +25,6 @@ from ..alerting.receivers.receiver import (
     Text,
     holds,
 )
-from ..alerting.receivers.registry import AnyReceiverSettings
 from ..core.text import is_encodable
 from .mistakes import explain, mask_mistake, mask_value
 

@@ -119,7 +119,7 @@ def receiver_hosts(settings: Settings) -> tuple[Host, ...]:
 def _urls(settings: Settings) -> Iterator[str]:
     for receiver in configured(settings):
         options = http_options(receiver.given, settings)
-        for url in receiver.kind.urls(receiver.given):
+        for url in receiver.given.targets():
             with suppress(ValueError):  # Not a URL: the receiver reports it.
                 # An SMTP server is not reached through a proxy for HTTP.
                 proxied = urlsplit(url).scheme in PORTS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from urllib.parse import urlencode
 
 import msgspec
@@ -25,7 +25,6 @@ from .receiver import (
     HttpReceiverSettings,
     ReceiverCapabilities,
     ReceiverContext,
-    ReceiverType,
 )
 
 log = logging.getLogger("querypulse")
@@ -143,7 +142,16 @@ class AlertmanagerSettings(
 ):
     """All members of one cluster."""
 
+    short_form: ClassVar[Mapping[str, str]] = {"urls": "alertmanager_urls"}
     urls: Annotated[tuple[Address, ...], Meta(min_length=1)]
+
+    def make(self, context: ReceiverContext) -> Alertmanager:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return Alertmanager(self, context)
+
+    def targets(self) -> Sequence[str]:
+        """The members."""
+        return self.urls
 
 
 class Alertmanager:
@@ -251,11 +259,3 @@ def _error(member: HttpPoster, alerts: list[dict[str, Any]]) -> DeliveryError | 
             log.warning("querypulse: %s of %s is not taken: %s", name, query, refusal)
             errors.append(refusal)
     return errors[0] if len(errors) == len(alerts) else None
-
-
-TYPE = ReceiverType(
-    AlertmanagerSettings,
-    Alertmanager,
-    short_form={"urls": "alertmanager_urls"},
-    urls=lambda given: given.urls,
-)

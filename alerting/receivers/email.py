@@ -30,7 +30,6 @@ from .receiver import (
     ReceiverCapabilities,
     ReceiverContext,
     ReceiverSettings,
-    ReceiverType,
     SecretFile,
     Text,
     is_loopback,
@@ -213,6 +212,15 @@ class EmailSettings(ReceiverSettings, tag_field="type", tag="email", frozen=True
     password_file: SecretFile | None = None
     ca_file: Text | None = None
 
+    def make(self, context: ReceiverContext) -> Email:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return Email(self, context)
+
+    def targets(self) -> Sequence[str]:
+        """The server."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (f"smtp://{host}:{self.port or PORTS[self.tls]}",)
+
 
 class Email:
     """One message per incident; the messages of an incident are one thread.
@@ -239,7 +247,7 @@ class Email:
         self._password = _password(given, context)
         self._ca_file = context.http.ca_file
         self._external_url = context.external_url
-        self._place = _place(given)
+        (self._place,) = given.targets()
         self._exchange = SocketDeadline()
 
     def send(self, incident: Incident, wall: float) -> None:
@@ -326,11 +334,3 @@ def _address(setting: str, text: str) -> str:
     if not name or not domain or odd or any(one in bare for one in " ,;<>") or ";" in text:
         raise ValueError(f"{setting} must be one e-mail address in ASCII (given: {text!r})")
     return bare
-
-
-def _place(given: EmailSettings) -> str:
-    host = f"[{given.host}]" if ":" in given.host else given.host
-    return f"smtp://{host}:{given.port or PORTS[given.tls]}"
-
-
-TYPE = ReceiverType(EmailSettings, Email, urls=lambda given: (_place(given),))

@@ -13,6 +13,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 import requests
+import tenacity
 from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, NewConnectionError, ProxyError
 from urllib3.util.ssl_match_hostname import CertificateError
@@ -21,7 +22,6 @@ from ...core.installed import VERSION
 from ...core.secret import Secret
 from ...core.socket_deadline import SocketDeadline, causes
 from ...core.states import DeliveryOutcome
-from ..retries import GONE_WAIT_SECONDS, MAX_RETRY_AFTER_SECONDS, RATE_LIMIT_WAIT_SECONDS, attempts
 from .receiver import (
     DeliveryError,
     HttpOptions,
@@ -42,6 +42,12 @@ REJECTIONS = frozenset({400, 406, 411, 413, 414, 415, 422, 431})
 GONE_STATUS = 410
 MAY_HAVE_ARRIVED = frozenset({408, 500, 502, 504})
 """The request may have succeeded despite this failure, as with a gateway's error."""
+MAX_RETRY_AFTER_SECONDS = 300.0
+"""The longest pause that a receiver can ask for: a page is waiting."""
+RATE_LIMIT_WAIT_SECONDS = 5.0
+"""For a 429 that does not say how long: PagerDuty documents no ``Retry-After``."""
+GONE_WAIT_SECONDS = 3600.0
+"""A webhook that answers 410 was removed there, possibly by mistake."""
 
 
 def classify(status: int) -> DeliveryOutcome:
@@ -85,6 +91,40 @@ def parse_retry_after(text: str | None, now_wall: float) -> float | None:
     if date.tzinfo is None:
         date = date.replace(tzinfo=timezone.utc)
     return min(max(0.0, date.timestamp() - now_wall), MAX_RETRY_AFTER_SECONDS)
+
+
+# -- attempts ---------------------------------------------------------------------------------
+
+ATTEMPTS = 3
+SHORT_WAIT_SECONDS = 2.0
+"""Longer waits are left to the next post: a wait here would delay the other alerts too."""
+JITTER = tenacity.wait_random_exponential(multiplier=0.25, max=SHORT_WAIT_SECONDS)
+
+
+def attempts(total_seconds: float, closing: threading.Event) -> tenacity.Retrying:
+    """A few attempts within ``total_seconds`` on transient errors; ``closing`` ends the waits."""
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(_passes_soon),
+        wait=_wait,
+        stop=tenacity.stop_after_attempt(ATTEMPTS)
+        | tenacity.stop_before_delay(total_seconds)
+        | tenacity.stop_when_event_set(closing),
+        sleep=tenacity.sleep_using_event(closing),
+        reraise=True,
+    )
+
+
+def _passes_soon(error: BaseException) -> bool:
+    return (
+        isinstance(error, DeliveryError)
+        and error.answer is DeliveryOutcome.TRANSIENT
+        and (error.retry_after or 0.0) <= SHORT_WAIT_SECONDS
+    )
+
+
+def _wait(state: tenacity.RetryCallState) -> float:
+    error = state.outcome.exception() if state.outcome is not None else None
+    return max(JITTER(state), getattr(error, "retry_after", None) or 0.0)
 
 
 # -- transport failure ------------------------------------------------------------------------

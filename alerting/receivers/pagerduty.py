@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
@@ -31,7 +31,6 @@ from .receiver import (
     Key,
     ReceiverCapabilities,
     ReceiverContext,
-    ReceiverType,
     SecretFile,
     Severity,
 )
@@ -156,16 +155,25 @@ class PagerDutySettings(
 ):
     """``region`` is the service region; ``url`` replaces it. By default warnings do not page."""
 
+    one_of: ClassVar[tuple[str, ...]] = ("routing_key", "routing_key_file")
+    short_form: ClassVar[Mapping[str, str]] = {
+        "routing_key": "pagerduty_routing_key",
+        "routing_key_file": "pagerduty_routing_key_file",
+        "url": "pagerduty_url",
+    }
     severities: tuple[Severity, ...] = ("critical",)
     routing_key: Key | None = None
     routing_key_file: SecretFile | None = None
     region: Literal["us", "eu"] = "us"
     url: Address | None = None
 
+    def make(self, context: ReceiverContext) -> PagerDuty:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return PagerDuty(self, context)
 
-def urls(given: PagerDutySettings) -> Sequence[str]:
-    """Where events are posted."""
-    return (given.url if given.url is not None else EVENTS_URLS[given.region],)
+    def targets(self) -> Sequence[str]:
+        """Where events are posted."""
+        return (self.url if self.url is not None else EVENTS_URLS[self.region],)
 
 
 class PagerDuty(HttpReceiver):
@@ -180,7 +188,7 @@ class PagerDuty(HttpReceiver):
 
     def __init__(self, given: PagerDutySettings, context: ReceiverContext) -> None:
         """Check the settings, and the key; see ``HttpReceiver``."""
-        super().__init__(given, context, Secret(urls(given)[0]))
+        super().__init__(given, context, Secret(given.targets()[0]))
         self._routing_key = context.secret("routing_key")
         check_routing_key(self._routing_key.reveal())
         self._source = socket.gethostname() or "unknown"
@@ -207,16 +215,3 @@ class PagerDuty(HttpReceiver):
         less = minimal_trigger_event(incident, key, self._source)
         body, smallest = to_json(full), to_json(less)
         return body if len(body) <= MAX_EVENT_BYTES else smallest, smallest
-
-
-TYPE = ReceiverType(
-    PagerDutySettings,
-    PagerDuty,
-    one_of=("routing_key", "routing_key_file"),
-    short_form={
-        "routing_key": "pagerduty_routing_key",
-        "routing_key_file": "pagerduty_routing_key_file",
-        "url": "pagerduty_url",
-    },
-    urls=urls,
-)

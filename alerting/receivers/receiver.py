@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Literal,
     Protocol,
     get_args,
@@ -28,9 +29,6 @@ from ...core.secret import Secret
 from ...core.states import DeliveryOutcome
 from ..alert import Incident
 from ..finding import WHOLE_DRIVER
-
-# -- receiver ---------------------------------------------------------------------------------
-# The contract between deliveries and receivers.
 
 
 class DeliveryError(Exception):
@@ -97,8 +95,7 @@ class Receiver(Protocol):
         ...
 
 
-# -- address ----------------------------------------------------------------------------------
-# Checks the URLs that alerts are posted to.
+# -- where alerts are posted, and how -----------------------------------------------------------
 
 
 def public_part(url: str, *, setting: str, allow_http: bool = False) -> str:
@@ -147,10 +144,6 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-# -- http options -----------------------------------------------------------------------------
-# How receivers are reached: proxies, trusted authorities, a certificate of our own.
-
-
 class HttpOptions(msgspec.Struct, frozen=True):
     """Settings of one receiver's connections; every name is also a setting's.
 
@@ -197,8 +190,9 @@ class HttpOptions(msgspec.Struct, frozen=True):
             ValueError: something cannot be used; the message names the setting.
 
         """
-        if self.proxy_url is not None:
-            _check_proxy(self.proxy_url)
+        if self.proxy_url is not None and not _is_proxy(self.proxy_url):
+            # The URL is not shown: it may hold the proxy's password.
+            raise ValueError("proxy_url must be an http:// or https:// URL with a host")
         cert, key = self.client_cert_file, self.client_key_file
         if key is not None and cert is None:
             raise ValueError("client_key_file needs client_cert_file")
@@ -214,19 +208,15 @@ class HttpOptions(msgspec.Struct, frozen=True):
             raise ValueError(f"{files}: {error.strerror or error}") from None
 
 
-def _check_proxy(url: str) -> None:
+def _is_proxy(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        usable = False
-    if not usable:
-        # The URL is not shown: it may hold the proxy's password.
-        raise ValueError("proxy_url must be an http:// or https:// URL with a host")
+        return False
 
 
-# -- declaration ------------------------------------------------------------------------------
-# What each receiver declares: its settings, which of them hold secrets, and how it is made.
+# -- what texts in the settings hold ------------------------------------------------------------
 
 
 class Holds(str, Enum):
@@ -264,8 +254,8 @@ _MatchName = Annotated[str, Meta(pattern="^(?!(alertname|query|severity)$)[A-Za-
 def holds(record: type[msgspec.Struct]) -> Mapping[str, Holds]:
     """What each text field of a settings record holds, as far as its type declares it."""
     hints = get_type_hints(record, include_extras=True)
-    found = {name: _declared(hints[name]) for name in record.__struct_fields__}
-    return {name: kind for name, kind in found.items() if kind is not None}
+    declared = {name: _declared(hints[name]) for name in record.__struct_fields__}
+    return {name: kind for name, kind in declared.items() if kind is not None}
 
 
 def _declared(kind: Any) -> Holds | None:
@@ -276,7 +266,10 @@ def _declared(kind: Any) -> Holds | None:
         if isinstance(part, Meta) and part.extra is not None and "holds" in part.extra:
             return Holds(part.extra["holds"])
     inner = (_declared(part) for part in get_args(kind))
-    return next((one for one in inner if one is not None), None)
+    return next((declared for declared in inner if declared is not None), None)
+
+
+# -- settings ---------------------------------------------------------------------------------
 
 
 class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -309,10 +302,48 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return query == WHOLE_DRIVER or any(fnmatchcase(query, pattern) for pattern in self.queries)
 
 
-class ReceiverSettings(Route, frozen=True, kw_only=True):
-    """The settings that every receiver has."""
+class ReceiverContext(msgspec.Struct, frozen=True):
+    """What a receiver is made with beside its settings.
 
+    ``secret`` returns the secret of a field, from the field itself or from the file that
+    ``<field>_file`` names; ``secret_files`` those of a field that lists files. Both raise
+    ``ValueError`` if a file cannot be read.
+    """
+
+    http: HttpOptions
+    external_url: str
+    secret: Callable[[str], Secret]
+    secret_files: Callable[[str], list[Secret]]
+
+
+class ReceiverSettings(Route, frozen=True, kw_only=True):
+    """The settings that every receiver has: its table in the setting ``receivers``.
+
+    Exactly one of the fields ``one_of`` must be given. ``short_form`` maps fields to top-level
+    settings, which define a receiver of this kind without a table.
+    """
+
+    one_of: ClassVar[tuple[str, ...]] = ()
+    short_form: ClassVar[Mapping[str, str]] = {}
     name: _Name
+
+    @classmethod
+    def type_name(cls) -> str:
+        """The value of ``type`` in its table."""
+        return str(cls.__struct_config__.tag)
+
+    def make(self, context: ReceiverContext) -> Receiver:
+        """Make the receiver.
+
+        Raises:
+            ValueError: a setting cannot be used; the message names it.
+
+        """
+        raise NotImplementedError
+
+    def targets(self) -> Sequence[str]:
+        """The URLs where its alerts go, as far as they can be read."""
+        raise NotImplementedError
 
 
 class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):
@@ -328,50 +359,15 @@ class HttpReceiverSettings(ReceiverSettings, frozen=True, kw_only=True):
 class UrlReceiverSettings(HttpReceiverSettings, frozen=True, kw_only=True):
     """The settings of receivers at one secret URL, given itself or in a file."""
 
+    one_of: ClassVar[tuple[str, ...]] = ("url", "url_file")
     url: SecretUrl | None = None
     url_file: SecretFile | None = None
 
-
-class ReceiverContext(msgspec.Struct, frozen=True):
-    """What a receiver is made with beside its settings.
-
-    ``secret`` returns the secret of a field, from the field itself or from the file that
-    ``<field>_file`` names; ``secret_files`` those of a field that lists files. Both raise
-    ``ValueError`` if a file cannot be read.
-    """
-
-    http: HttpOptions
-    external_url: str
-    secret: Callable[[str], Secret]
-    secret_files: Callable[[str], list[Secret]]
-
-
-def secret_url(given: UrlReceiverSettings) -> Sequence[str]:
-    """The URL of a receiver that has one; empty if its file is unreadable."""
-    if given.url is not None:
-        return (given.url,)
-    try:
-        return (Secret.from_file(given.url_file or "", setting="url_file").reveal(),)
-    except ValueError:
-        return ()
-
-
-class ReceiverType(msgspec.Struct, frozen=True):
-    """One kind of receiver.
-
-    ``settings`` is its table in the setting ``receivers``, ``make`` makes it from that table.
-    Exactly one of the fields ``one_of`` must be given. ``short_form`` maps fields to top-level
-    settings, which define a receiver of this kind without a table. ``urls`` returns where its
-    alerts go.
-    """
-
-    settings: type[ReceiverSettings]
-    make: Callable[[Any, ReceiverContext], Receiver]
-    one_of: tuple[str, ...] = ()
-    short_form: Mapping[str, str] = {}
-    urls: Callable[[Any], Sequence[str]] = secret_url
-
-    @property
-    def name(self) -> str:
-        """The value of ``type`` in its table."""
-        return str(self.settings.__struct_config__.tag)
+    def targets(self) -> Sequence[str]:
+        """The URL; none if its file is unreadable."""
+        if self.url is not None:
+            return (self.url,)
+        try:
+            return (Secret.from_file(self.url_file or "", setting="url_file").reveal(),)
+        except ValueError:
+            return ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ...core.states import DeliveryOutcome
@@ -11,7 +11,7 @@ from ...core.text import shorten, to_json, utc
 from ..alert import Alert, Incident
 from ..alert_text import STATUS_PAGE, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
-from .receiver import DeliveryError, ReceiverType, UrlReceiverSettings
+from .receiver import DeliveryError, ReceiverContext, UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------
 # An incident as a Slack message.
@@ -120,6 +120,15 @@ ACCEPTED = b"ok"
 class SlackSettings(UrlReceiverSettings, tag_field="type", tag="slack", frozen=True, kw_only=True):
     """An incoming webhook."""
 
+    short_form: ClassVar[Mapping[str, str]] = {
+        "url": "slack_webhook_url",
+        "url_file": "slack_webhook_url_file",
+    }
+
+    def make(self, context: ReceiverContext) -> Slack:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return Slack(self, context)
+
 
 class Slack(HttpReceiver):
     """A Slack channel with an incoming webhook.
@@ -141,11 +150,3 @@ class Slack(HttpReceiver):
             meant = DeliveryOutcome.MISCONFIGURED if answer.strip() else DeliveryOutcome.TRANSIENT
             text = f"{self.poster.place} answered 2xx without Slack's 'ok'"
             raise DeliveryError(text, meant, may_have_arrived=True)
-
-
-TYPE = ReceiverType(
-    SlackSettings,
-    Slack,
-    one_of=("url", "url_file"),
-    short_form={"url": "slack_webhook_url", "url_file": "slack_webhook_url_file"},
-)

@@ -9,7 +9,7 @@ from ...core.text import shorten, to_json, utc
 from ..alert import Incident
 from ..alert_text import facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
-from .receiver import ReceiverType, UrlReceiverSettings
+from .receiver import ReceiverContext, UrlReceiverSettings
 
 MAX_TITLE_CHARACTERS = 1024
 MAX_REASON_CHARACTERS = 500
@@ -25,6 +25,10 @@ CARD_VERSION = "1.4"
 
 class TeamsSettings(UrlReceiverSettings, tag_field="type", tag="teams", frozen=True, kw_only=True):
     """The URL of a workflow "Post to a channel when a webhook request is received"."""
+
+    def make(self, context: ReceiverContext) -> Teams:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return Teams(self, context)
 
 
 class Teams(HttpReceiver):
@@ -108,6 +112,3 @@ def _buttons(ways: Mapping[str, str]) -> list[dict[str, Any]]:
         for title, url in ways.items()
         if len(url) <= MAX_URL_CHARACTERS
     ]
-
-
-TYPE = ReceiverType(TeamsSettings, Teams, one_of=("url", "url_file"))

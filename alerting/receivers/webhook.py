@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from hmac import digest
-from typing import Any
+from typing import Any, ClassVar
 
 from ...core.states import DeliveryOutcome
 from ...core.text import rfc3339, shorten, to_json
@@ -18,7 +18,6 @@ from .receiver import (
     DeliveryError,
     ReceiverCapabilities,
     ReceiverContext,
-    ReceiverType,
     SecretFile,
     UrlReceiverSettings,
 )
@@ -175,8 +174,17 @@ class WebhookSettings(
 ):
     """The URL of a server that takes Alertmanager's version-4 JSON."""
 
+    short_form: ClassVar[Mapping[str, str]] = {
+        "url": "webhook_url",
+        "url_file": "webhook_url_file",
+        "secret_files": "webhook_secret_file",
+    }
     secret_files: tuple[SecretFile, ...] = ()
     """More than one during a rotation: each secret signs."""
+
+    def make(self, context: ReceiverContext) -> Webhook:
+        """Make the receiver; see ``ReceiverSettings.make``."""
+        return Webhook(self, context)
 
 
 class Webhook(HttpReceiver):
@@ -217,15 +225,3 @@ class Webhook(HttpReceiver):
 
     def _signing_keys(self) -> list[bytes]:
         return [signing_key(secret.reveal()) for secret in self._secrets]
-
-
-TYPE = ReceiverType(
-    WebhookSettings,
-    Webhook,
-    one_of=("url", "url_file"),
-    short_form={
-        "url": "webhook_url",
-        "url_file": "webhook_url_file",
-        "secret_files": "webhook_secret_file",
-    },
-)

@@ -13,8 +13,8 @@ from support.patience import PATIENCE_SECONDS
 from support.receivers import at, webhook
 
 from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.receivers.http import MAX_RETRY_AFTER_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
 from querypulse.core.guard import Guard
 from querypulse.core.states import DeliveryOutcome
 

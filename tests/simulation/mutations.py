@@ -29,8 +29,8 @@ from querypulse.alerting.finding import Severity
 from querypulse.alerting.lifecycle import Lifecycle, OpenedTimes, Tracked
 from querypulse.alerting.outbox import Outbox
 from querypulse.alerting.receivers import alertmanager
+from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.recovery import DriverHealth, FirstHealth, RecoveryWindow
-from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.rule_context import RuleContext
 from querypulse.alerting.rules import (
     monitoring_degraded,

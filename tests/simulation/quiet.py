@@ -12,7 +12,7 @@ from querypulse.alerting.lifecycle import (
     SHORTEST_CALM_SECONDS,
 )
 from querypulse.alerting.policy import RESTART_WINDOW_SECONDS
-from querypulse.alerting.retries import GONE_WAIT_SECONDS
+from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.rules import (
     batch_slow,
     driver_down,

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from querypulse.alerting.alert import Alert, Incident
 from querypulse.alerting.alert_text import headline_of, summary_of
 from querypulse.alerting.receivers.alertmanager import Alertmanager, Shown, api_alerts, left_open
+from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.pagerduty import PagerDuty, resolve_event, trigger_event
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.alerting.receivers.webhook import Webhook, message_id
-from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.core.states import DeliveryOutcome
 
 from .clock import Time

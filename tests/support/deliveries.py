@@ -9,8 +9,8 @@ from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.alert import Alert, Incident, incident_key
 from querypulse.alerting.outbox import OutboxRow
+from querypulse.alerting.receivers.http import GONE_WAIT_SECONDS
 from querypulse.alerting.receivers.receiver import DeliveryError, ReceiverCapabilities
-from querypulse.alerting.retries import GONE_WAIT_SECONDS
 from querypulse.alerting.spool import Kept
 from querypulse.core.states import DeliveryOutcome
 

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1250, 11),
     "listener": (9472, 40),
     "exporter": (2590, 9),
-    "alerting": (8910, 48),
+    "alerting": (8900, 47),
     "settings": (1990, 9),
     "sidecar": (2570, 9),
     "watch": (1800, 7),

@@ -16,8 +16,8 @@ from support.pagerduty_double import PagerDutyDouble
 from support.patience import PATIENCE_SECONDS
 from support.receivers import ROUTING_KEY, pagerduty, webhook
 
-from querypulse.alerting import retries
 from querypulse.alerting.delivery import Delivery
+from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.receiver import Receiver
 from querypulse.core.guard import Guard
 
@@ -80,7 +80,7 @@ def test_page_rejected_for_a_wrong_key_is_sent_after_the_fix(caplog):
 def test_outage_and_rate_limit_deliver_exactly_one_page(monkeypatch):
     """500 for 30 seconds, then 429 with ``Retry-After: 3``, then 202; delivered 34 seconds late."""
     clock, taken = Clock(), []
-    monkeypatch.setattr(retries, "JITTER", tenacity.wait_none())
+    monkeypatch.setattr(http, "JITTER", tenacity.wait_none())
 
     def take(handler):
         taken.append((clock.now, handler.double.requests[-1].headers["Idempotency-Key"]))

@@ -7,8 +7,9 @@ import threading
 import pytest
 from support.deliveries import gone, lost_answer, outage, poison, wrong_token
 
+from querypulse.alerting.receivers.http import attempts
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.retries import Schedule, attempts
+from querypulse.alerting.retries import Schedule
 
 
 class Tries:

@@ -8,7 +8,7 @@ from support.http_double import HttpDouble, raw, reply
 from support.receiver_incidents import ENDED, ENDED_ONE, ONE, incident
 from support.receivers import KINDS, NEXT_SIGNING_SECRET, ROUTING_KEY, SIGNING_SECRET, at, receiver
 
-from querypulse.alerting import retries
+from querypulse.alerting.receivers import http
 from querypulse.alerting.receivers.receiver import DeliveryError
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import SettingsError
@@ -23,7 +23,7 @@ LONG = incident(stream_thread="x" * 5000)
 @pytest.fixture
 def one_attempt(monkeypatch):
     """The second and third attempt would only repeat the first."""
-    monkeypatch.setattr(retries, "ATTEMPTS", 1)
+    monkeypatch.setattr(http, "ATTEMPTS", 1)
 
 
 @pytest.fixture

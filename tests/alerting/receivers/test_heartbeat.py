@@ -12,7 +12,6 @@ from support.http_double import HttpDouble, held, raw, reply
 from support.patience import PATIENCE_SECONDS, until
 from support.receiver_incidents import ENDED_ONE, ONE, SEVERAL, incident
 
-from querypulse.alerting import retries
 from querypulse.alerting.heartbeat import (
     LEAST_SECONDS,
     START,
@@ -22,6 +21,7 @@ from querypulse.alerting.heartbeat import (
     ping_of,
     ping_url,
 )
+from querypulse.alerting.receivers import http
 from querypulse.core.guard import Guard
 from querypulse.core.secret import Secret
 
@@ -151,7 +151,7 @@ def test_outage_is_counted_and_logged_once(heartbeat, double, clock, caplog):
 def test_next_ping_after_an_outage_comes_before_the_interval_ends(
     heartbeat, double, clock, monkeypatch
 ):
-    monkeypatch.setattr(retries, "ATTEMPTS", 1)
+    monkeypatch.setattr(http, "ATTEMPTS", 1)
     beaten(heartbeat, clock, 60)
     double.script.append(raw())
     beaten(heartbeat, clock, 60)

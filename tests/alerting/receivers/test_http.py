@@ -19,9 +19,13 @@ from support.http_double import HttpDouble, drip, held, raw, reply
 from support.patience import PATIENCE_SECONDS
 
 from querypulse.alerting.receivers import http
-from querypulse.alerting.receivers.http import HttpPoster, parse_retry_after, wait_asked_for
+from querypulse.alerting.receivers.http import (
+    MAX_RETRY_AFTER_SECONDS,
+    HttpPoster,
+    parse_retry_after,
+    wait_asked_for,
+)
 from querypulse.alerting.receivers.receiver import DeliveryError, public_part
-from querypulse.alerting.retries import MAX_RETRY_AFTER_SECONDS
 from querypulse.core import socket_deadline
 from querypulse.core.secret import Secret
 from querypulse.core.states import DeliveryOutcome

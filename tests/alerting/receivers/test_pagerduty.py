@@ -22,7 +22,6 @@ from support.receivers import ROUTING_KEY, pagerduty
 
 from querypulse.alerting.receivers.pagerduty import PagerDuty
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.receivers.registry import type_of
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings
 
@@ -178,7 +177,7 @@ def test_events_go_to_the_service_region(table, url):
     table = {"type": "pagerduty", "name": "p", "routing_key": ROUTING_KEY, **table}
     (given,) = Settings(receivers=[table]).receivers
 
-    assert type_of(given).urls(given) == (url,)
+    assert given.targets() == (url,)
 
 
 def test_rate_stays_below_pagerdutys_limit():

@@ -19,7 +19,6 @@ from support.receivers import receiver
 
 from querypulse.alerting.receivers.email import SmtpConnection, email_message
 from querypulse.alerting.receivers.receiver import DeliveryError
-from querypulse.alerting.receivers.registry import type_of
 from querypulse.core.states import DeliveryOutcome
 from querypulse.sidecar import Settings, SettingsError
 
@@ -375,7 +374,7 @@ def test_host_is_a_name_or_an_address(host):
 def test_port_follows_tls(given, place):
     (one,) = Settings(receivers=[{"type": "email", **PLAIN, **given}]).receivers
 
-    assert type_of(one).urls(one) == (place,)
+    assert one.targets() == (place,)
 
 
 def test_status_page_is_linked_and_named_addresses_get_it(server):
