@@ -27,10 +27,10 @@ print(time.perf_counter() - began)
 ATTACH = """
 import time
 from pyspark.sql import SparkSession
-from querypulse.listener.spark import event_queue
+from querypulse.listener.spark import event_paths
 from querypulse.sidecar import attach
 
-compile_in_driver, compiled = event_queue.compile_in_driver, []
+compile_in_driver, compiled = event_paths.compile_in_driver, []
 
 
 def compiling(*arguments):
@@ -41,7 +41,7 @@ def compiling(*arguments):
         compiled.append(time.perf_counter() - began)
 
 
-event_queue.compile_in_driver = compiling
+event_paths.compile_in_driver = compiling
 spark = (
     SparkSession.builder.master("local[2]")
     .config("spark.driver.bindAddress", "127.0.0.1")

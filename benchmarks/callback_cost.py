@@ -25,7 +25,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.functions import window
 from pyspark.sql.streaming.query import StreamingQuery
 
-from querypulse.listener.spark.event_queue import EventQueue
+from querypulse.listener.spark.event_paths import EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
 
 from .candidates import NOTHING, OURS, PEER, STOCK, NothingListener, StockListener, peer
 from .harness import (
@@ -210,7 +211,8 @@ def _time_posts(spark: SparkSession, own: Any, event: Any) -> Samples:
 @contextmanager
 def _own_listener(spark: SparkSession) -> Iterator[Any]:
     """Our listener, not on the bus yet; a thread takes and decodes what it receives."""
-    bus, queue, ended = listener_bus(spark), EventQueue(spark), threading.Event()
+    bus, ended = listener_bus(spark), threading.Event()
+    queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
     before = list(bus.listeners())
     queue.java.listenOnBus(bus)
     (listener,) = (listener for listener in bus.listeners() if listener not in before)

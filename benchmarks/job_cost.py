@@ -27,7 +27,7 @@ from pyspark.sql.functions import col, sha2, window
 from pyspark.sql.functions import max as largest
 from pyspark.sql.streaming.query import StreamingQuery
 
-from querypulse.listener.spark.event_paths import BusPath
+from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.sidecar import Sidecar, attach
 
 from .candidates import NONE, OURS, PEER, STOCK, StockListener, peer
@@ -286,7 +286,7 @@ def _ours(spark: SparkSession, port: int, receiver: str) -> Iterator[Sidecar]:
     yield sidecar
     status = sidecar.snapshot()
     path, seen = status.monitor.listener_path, len(status.queries)
-    if path != BusPath.name or sidecar.url is None or seen != QUERIES:
+    if path != EventQueue.name or sidecar.url is None or seen != QUERIES:
         raise RuntimeError(f"not our normal way: {path}, {sidecar.url}, {seen} queries")
     sidecar.close()
 

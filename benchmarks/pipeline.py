@@ -18,7 +18,7 @@ from querypulse.listener.event_reader import EventReader
 from querypulse.listener.events import EventKind
 from querypulse.listener.mailbox import Arrived, Mailbox
 from querypulse.listener.probe import Context
-from querypulse.listener.spark.event_queue import EventQueue
+from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.listener.state.state import State
 from querypulse.sidecar.runtime import MAILBOX_CAPACITY
 
@@ -41,7 +41,7 @@ class EventPipeline:
         self.now = 1000.0
         self.state = State(self.now)
         self._guard = Guard()
-        self._queue = EventQueue(MagicMock(), clock=lambda: self.now)
+        self._queue = EventQueue(MagicMock(), MagicMock(), clock=lambda: self.now)
         # A mock has an attribute of every name: memory is measured by what is reached from here.
         self._queue.java = _Answers(())
         self._arrived: Mailbox[Any] = Mailbox(MAILBOX_CAPACITY)

@@ -28,7 +28,7 @@ import requests
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from querypulse.listener.spark.event_paths import BusPath
+from querypulse.listener.spark.event_paths import EventQueue
 from querypulse.sidecar import Sidecar, attach
 
 from .candidates import OURS, StockListener
@@ -130,7 +130,7 @@ def _check(
 ) -> None:
     """Check that all ran in their normal mode, and that the bus was idle or not as it should."""
     monitor = sidecar.snapshot().monitor
-    if monitor.listener_path != BusPath.name or monitor.internal_errors:
+    if monitor.listener_path != EventQueue.name or monitor.internal_errors:
         raise RuntimeError(f"not our normal way: {monitor}")
     sent = {(candidate, alertname) for candidate, alertname, _ in pages}
     candidates = {candidate for candidate, _ in sent}

@@ -18,7 +18,7 @@ from ..core.guard import Guard
 from .events import DecodeError, Event, Progress, Started, Terminated, decode
 from .mailbox import Arrived, Mailbox, Received
 from .probe import Context
-from .spark.event_queue import EventQueue
+from .spark.event_paths import EventQueue
 from .spark.jvm import NETWORK_ERRORS
 
 TAKE_SECONDS = 1.0

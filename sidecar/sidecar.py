@@ -29,7 +29,7 @@ from ..core.redaction import RedactedLog
 from ..core.text import duration
 from ..core.threads import Deadline
 from ..exporter.status import Status, status
-from ..listener.spark.event_queue import EventQueue
+from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
 from ..listener.state.query import Query
@@ -328,7 +328,7 @@ class Sidecar:
         if listener is not None:
             return listener
         try:
-            return EventQueue(spark or active_session()).java.sessionListener()
+            return EventQueue(spark or active_session(), self.listener).java_listener
         except (*THROWN, OSError, ValueError, AttributeError, NoSessionError):
             return self.listener.proxy()
 

@@ -20,7 +20,7 @@ import org.apache.spark.scheduler.TaskInfo;
 import org.apache.spark.sql.streaming.StreamingQueryListener;
 
 /**
- * Queues the streaming events of all sessions until Python takes them; event_queue.py reads it.
+ * Queues the streaming events of all sessions until Python takes them; event_paths.py reads it.
  *
  * <p>Spark's threads only append: they do not wait here and run no Python. Janino compiles this
  * class in the driver, so it uses only Java 8, without lambdas and type parameters.

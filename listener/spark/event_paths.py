@@ -12,25 +12,38 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any
+from uuid import uuid4
 
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from ..mailbox import Mailbox, Received
-from ..probe import CountedJobs, ListenerHealth
-from ..state.snapshot import ALONE, Ownership
-from .event_queue import EventQueue
+from ..events import EventKind
+from ..mailbox import LIFECYCLE_CAPACITY, Mailbox, Received
+from ..probe import CountedJobs, JobCounts, ListenerHealth, LongTask
+from ..state.snapshot import ALONE, Ownership, parse_watchers
 from .health_listener import HealthListener
-from .jvm import FIELD, NETWORK_ERRORS, THROWN, reason_of
+from .jvm import (
+    FIELD,
+    NETWORK_ERRORS,
+    RECORD,
+    THROWN,
+    compile_in_driver,
+    parse_flag,
+    reason_of,
+)
 
 log = logging.getLogger("querypulse")
 
 CHECK_EVERY_SECONDS = 5.0
+PROGRESS_CAPACITY = 2000
+PROCESS = uuid4().hex
+"""Names this process among those that monitor the same JVM."""
+_NANOS = 1e9
+_SOURCES = ("EventQueue", "JobCounter", "Watchers", "BusQueueName")
 _SHARED_QUEUE_DROPS = "queue.streams.numDroppedEvents"
-
-T = TypeVar("T")
 
 
 class NotListeningError(RuntimeError):
@@ -48,18 +61,12 @@ class EventPath:
     """Where the reader takes the events from."""
     shows_shutdown = False
     """Whether ``terminated`` becomes true when a signal ends the JVM."""
+    terminated = False
+    """Whether the JVM reported that a signal ends it."""
+    ownership: Ownership = ALONE
+    """Which queries this process alerts for."""
     java_listener: Any = None
     """The object for PySpark's ``addListener``."""
-
-    @property
-    def ownership(self) -> Ownership:
-        """Which queries this process alerts for."""
-        return ALONE
-
-    @property
-    def terminated(self) -> bool:
-        """Whether the JVM reported that a signal ends it."""
-        return False
 
     def listen(self, *, by_hand: bool) -> None:
         """Start; ``by_hand`` where PySpark adds ``java_listener`` itself.
@@ -86,57 +93,121 @@ class EventPath:
         raise NotImplementedError
 
 
-class BusPath(EventPath):
-    """A listener-bus queue of our own."""
+class EventQueue(EventPath):
+    """A listener-bus queue of our own: Python's end of ``EventQueue.java``.
+
+    One thread calls ``take``.
+
+    Raises:
+        OSError: our Java sources are not installed.
+        Py4JError: this driver forbids compiling them.
+
+    """
 
     name = "bus_queue"
     shows_shutdown = True
-    source: EventQueue
 
-    def __init__(self, queue: EventQueue, spark: Any, listener: HealthListener) -> None:
-        self._listener = listener
-        self.source = queue
-        self.java_listener = queue.java.sessionListener()
-        # Private: there is no public way to the bus, nor to a session's id.
-        self._bus = spark._jsc.sc().listenerBus()  # noqa: SLF001
+    def __init__(
+        self, spark: Any, listener: HealthListener, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        # Private: PySpark has no public way to the JVM, to the bus, or to a session's id.
+        self._context = spark._jsc  # noqa: SLF001
         self._session = spark._jsparkSession  # noqa: SLF001
+        executions = self._session.sharedState().activeStreamingQueries()
+        made = compile_in_driver(spark.sparkContext._jvm, *_SOURCES).newInstance()  # noqa: SLF001
+        made.prepare(executions, PROCESS, PROGRESS_CAPACITY, LIFECYCLE_CAPACITY)
+        self.java: Any = made
+        """The Java object; None once released."""
+        self.source = self
+        self.java_listener = made.sessionListener()
+        self.depth = 0
+        self.drops: dict[str, int] = {}
+        self._listener = listener
+        self._clock = clock
+        self._offset = float("inf")
+        """Seconds from the JVM's clock to ours; the fastest answer so far is the most exact."""
+        self._taken = 0
+        self._watchers = ""
+        self._bus: Any = None
         self._checked_at: float | None = None
         self._health = ListenerHealth(registered=True)
-
-    @property
-    def ownership(self) -> Ownership:
-        """Which queries this process alerts for."""
-        return self.source.ownership
-
-    @property
-    def terminated(self) -> bool:
-        """Whether the JVM reported that a signal ends it."""
-        return self.source.terminated
 
     def listen(self, *, by_hand: bool) -> None:
         """Start; a ``java_listener`` that the user adds only claims that session."""
         del by_hand
-        self.source.claim(str(self._session.sessionUUID()))
-        self._session = None
-        if not self.source.java.listenOnBus(self._bus):
+        self._bus = self._context.sc().listenerBus()
+        # The JVM's clock is known from the first answer on; until then nothing was reported.
+        claims = str(self.java.claim(str(self._session.sessionUUID())))
+        self.ownership = ALONE.updated(parse_watchers(claims, lambda _: float("-inf")))
+        self._context = self._session = None
+        if not self.java.listenOnBus(self._bus):
             raise NotListeningError("Spark's listener bus does not list the listener just added")
+
+    def take(self, timeout: float) -> list[Received]:
+        """All queued events, oldest first; waits up to ``timeout`` seconds for the first one.
+
+        Raises:
+            Py4JError: the JVM that holds the queue does not answer.
+            ValueError: the answer is none of ``EventQueue.java``.
+
+        """
+        java = self.java
+        if java is None:
+            return []
+        head, *records = str(java.take(int(timeout * 1000))).split(RECORD)[:-1]
+        received_at = self._clock()
+        now, waiting, given, progress, lifecycle, failed, terminated, watchers = head.split(FIELD)
+        self.depth = int(waiting)
+        self.terminated = parse_flag(terminated)
+        self._taken += len(records)
+        self.drops = {
+            "progress_queue_full": int(progress),
+            "lifecycle_queue_full": int(lifecycle),
+            "failed_in_jvm": int(failed),
+            # A lost answer loses its events.
+            "connection_lost": int(given) - self._taken,
+        }
+        offset = self._offset = min(self._offset, received_at - int(now) / _NANOS)
+        if watchers and watchers != self._watchers:
+            self._watchers = watchers
+            claims = parse_watchers(watchers, lambda nanos: nanos / _NANOS + offset)
+            self.ownership = self.ownership.updated(claims)
+        return [_received(record, offset) for record in records]
+
+    def wake(self) -> None:
+        """Make a waiting ``take`` return at once."""
+        java = self.java
+        if java is not None:
+            java.wake()
 
     def check(self, now: float) -> ListenerHealth:
         """Every few seconds: ask the bus, and register again if it dropped our listener."""
         if self._checked_at is None or now - self._checked_at >= CHECK_EVERY_SECONDS:
             self._checked_at = now
-            registered, dropped = str(self.source.java.busHealth()).split(FIELD)
+            registered, dropped = str(self.java.busHealth()).split(FIELD)
             again = self._health.reregistrations
             if registered != "true":
                 log.warning("querypulse: the listener is not on Spark's bus; it is added again")
-                registered = str(self.source.java.listenOnBus(self._bus)).lower()
+                registered = str(self.java.listenOnBus(self._bus)).lower()
                 again += 1
             self._health = ListenerHealth(registered == "true", again, int(dropped))
         return self._health
 
     def job_counts(self) -> CountedJobs:
-        """Jobs and tasks by query id."""
-        return self.source.job_counts()
+        """Jobs and tasks by query id, since counting began.
+
+        Raises:
+            ValueError: the answer is none of ``EventQueue.java``.
+
+        """
+        first_job, *records = str(self.java.jobCounts()).split(RECORD)[:-1]
+        counts = {}
+        for record in records:
+            query_id, started, active, completed, tasks, *longest = record.split(FIELD)
+            counts[query_id] = JobCounts(
+                int(started), int(active), int(completed), int(tasks), _long_task(longest)
+            )
+        return CountedJobs(counts, int(first_job))
 
     def release(self) -> None:
         """Leave the bus; our classes can be collected once no session has ``java_listener``.
@@ -145,8 +216,22 @@ class BusPath(EventPath):
         """
         if not self._listener.wirings:
             self.java_listener = None
-        self._bus = None
-        self.source.close()
+        java, self.java, self._bus = self.java, None, None
+        if java is not None:
+            java.close()
+
+
+def _received(record: str, offset: float) -> Received:
+    kind, at, session, trigger, text = record.split(FIELD)
+    return Received(EventKind(kind), text, int(at) / _NANOS + offset, session, trigger)
+
+
+def _long_task(fields: list[str]) -> LongTask | None:
+    if not fields:
+        return None
+    stage, partition, host, runs, usual = fields
+    usual_seconds = int(usual) / _NANOS if usual else None
+    return LongTask(int(stage), int(partition), host, int(runs) / _NANOS, usual_seconds)
 
 
 class ProxyPath(EventPath):
@@ -260,29 +345,23 @@ def open_path(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventPa
         NotListeningError: Spark does not list the listener just added.
 
     """
-    queue = _unless_refused("a class of ours", lambda: EventQueue(spark))
-    if queue is not None:
-
-        def listen() -> BusPath:
-            path = BusPath(queue, spark, listener)
-            path.listen(by_hand=by_hand)
-            return path
-
-        path = _unless_refused(BusPath.name, listen)
-        if path is not None:
-            return path
-        _unless_refused("an end", queue.close)
+    try:
+        return _listen_on_bus(spark, listener, by_hand=by_hand)
+    except NETWORK_ERRORS:
+        raise
+    except (*THROWN, OSError, ValueError, NotListeningError) as error:
+        log.warning("querypulse: this driver refuses %s: %s", EventQueue.name, reason_of(error))
     proxy = ProxyPath(spark, listener)
     proxy.listen(by_hand=by_hand)
     return proxy
 
 
-def _unless_refused(what: str, action: Callable[[], T]) -> T | None:
-    """What ``action`` returns; None where this driver refuses it. A lost JVM still raises."""
+def _listen_on_bus(spark: Any, listener: HealthListener, *, by_hand: bool) -> EventQueue:
+    queue = EventQueue(spark, listener)
     try:
-        return action()
-    except NETWORK_ERRORS:
+        queue.listen(by_hand=by_hand)
+    except BaseException:
+        with suppress(*THROWN, OSError):
+            queue.release()
         raise
-    except (*THROWN, OSError, ValueError, NotListeningError) as error:
-        log.warning("querypulse: this driver refuses %s: %s", what, reason_of(error))
-        return None
+    return queue

@@ -81,14 +81,7 @@ class HealthListener(StreamingQueryListener):
     def onQueryStarted(self, event: object) -> None:  # noqa: N802 - Spark's name
         """Nothing: PySpark's own way converts each event with hundreds of Py4J commands."""
 
-    def onQueryProgress(self, event: object) -> None:  # noqa: N802 - Spark's name
-        """Nothing, see ``onQueryStarted``."""
-
-    def onQueryIdle(self, event: object) -> None:  # noqa: N802 - Spark's name
-        """Nothing, see ``onQueryStarted``."""
-
-    def onQueryTerminated(self, event: object) -> None:  # noqa: N802 - Spark's name
-        """Nothing, see ``onQueryStarted``."""
+    onQueryProgress = onQueryIdle = onQueryTerminated = onQueryStarted  # noqa: N815
 
     @property
     def _jlistener(self) -> Any:

@@ -173,7 +173,7 @@ UNDECIDED_SECONDS = 5.0
 """Five calm polls of the probe at its default interval."""
 MAX_PAST = 20_000
 """Ids of past runs, and of their queries. The queues between Spark and us (``mailbox.py``,
-``event_queue.py``) hold 10,000 starts and ends each, and a run has one of each: no queued event
+``event_paths.py``) hold 10,000 starts and ends each, and a run has one of each: no queued event
 belongs to an older run."""
 MAX_FORGOTTEN = 1000
 """As many as ended queries that are still shown (``MAX_GONE_QUERIES``)."""

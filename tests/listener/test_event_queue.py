@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from py4j.protocol import Py4JError
 from support.clock import Clock
-from support.fake_driver import FIELD, RECORD, FakeDriver, answer
+from support.fake_driver import FIELD, GIVEN, RECORD, FakeDriver, answer
 
 from querypulse.listener.events import EventKind
-from querypulse.listener.mailbox import Received
+from querypulse.listener.mailbox import LIFECYCLE_CAPACITY, Received
 from querypulse.listener.probe import UNOWNED, CountedJobs, JobCounts, LongTask
-from querypulse.listener.spark.event_queue import (
-    LIFECYCLE_CAPACITY,
-    NANOS,
-    PROCESS,
-    PROGRESS_CAPACITY,
-    EventQueue,
-    QueueBatch,
-    parse_answer,
-    parse_job_counts,
-)
+from querypulse.listener.spark.event_paths import PROCESS, PROGRESS_CAPACITY, EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.listener.spark.jvm import compile_in_driver
 from querypulse.listener.state.snapshot import ALONE
 
 TEXTS = st.text(
-    st.characters(exclude_characters=FIELD + RECORD, exclude_categories=["Cs"]), max_size=20
+    st.characters(exclude_characters=FIELD + RECORD + GIVEN, exclude_categories=["Cs"]), max_size=20
 )
 COUNTS = st.integers(min_value=0, max_value=2**63 - 1)
 CLOCKS = st.integers(min_value=-(2**63), max_value=2**63 - 1)
@@ -46,9 +40,21 @@ def clock():
     return Clock(1000.0)
 
 
+def event_queue(driver, clock=float):
+    return EventQueue(driver, HealthListener(capacity=1, start=object, start_on=list), clock)
+
+
 @pytest.fixture
 def queue(driver, clock):
-    return EventQueue(driver, clock)
+    return event_queue(driver, clock)
+
+
+def job_counts(text):
+    """What the JVM's text says."""
+    driver = FakeDriver()
+    queue = event_queue(driver)
+    driver.queue.jobCounts = lambda: text
+    return queue.job_counts()
 
 
 def started(at, session="", trigger=""):
@@ -59,41 +65,34 @@ def started(at, session="", trigger=""):
 
 
 @given(
-    st.builds(
-        QueueBatch,
-        CLOCKS,
-        COUNTS,
-        COUNTS,
-        COUNTS,
-        COUNTS,
-        COUNTS,
-        st.booleans(),
-        TEXTS,
-        st.lists(EVENTS, max_size=5),
-    )
+    st.lists(EVENTS, max_size=5), CLOCKS, st.tuples(COUNTS, COUNTS, COUNTS), COUNTS, st.booleans()
 )
-def test_every_answer_of_the_jvm_is_read_as_it_was_written(written):
-    dropped = (written.dropped_progress, written.dropped_lifecycle, written.failed)
-    text = answer(
-        *written.events,
-        now=written.now,
-        waiting=written.waiting,
-        given=written.given,
-        dropped=dropped,
-        terminated=written.terminated,
-        watchers=written.watchers,
-    )
+def test_every_answer_of_the_jvm_is_read_as_it_was_written(
+    events, now, dropped, waiting, terminated
+):
+    driver = FakeDriver()
+    queue = event_queue(driver)
+    driver.queue.answers = [
+        answer(*events, now=now, waiting=waiting, dropped=dropped, terminated=terminated)
+    ]
 
-    assert parse_answer(text) == written
+    assert [
+        (received.kind.value, received.session, received.trigger, received.payload)
+        for received in queue.take(0)
+    ] == [(kind, *texts) for kind, _, *texts in events]
+    assert tuple(queue.drops.values()) == (*dropped, 0)
+    assert (queue.depth, queue.terminated) == (waiting, terminated)
 
 
 @given(st.text(st.sampled_from("0123456789x-:" + FIELD + RECORD), max_size=40))
 def test_text_that_is_no_answer_raises_only_a_value_error(text):
-    for parse in (parse_answer, parse_job_counts):
-        try:
-            parse(text)
-        except ValueError:
-            continue
+    driver = FakeDriver()
+    queue = event_queue(driver)
+    driver.queue.answers = [text]
+    driver.queue.jobCounts = lambda: text
+    for ask in (partial(queue.take, 0), queue.job_counts):
+        with suppress(ValueError):
+            ask()
 
 
 @given(st.dictionaries(TEXTS, st.builds(JobCounts, COUNTS, COUNTS, COUNTS, COUNTS), max_size=5))
@@ -106,13 +105,13 @@ def test_job_counts_are_read_as_they_were_written(counts):
         for query, c in counts.items()
     )
 
-    assert parse_job_counts(text) == CountedJobs(counts, first_job=7)
+    assert job_counts(text) == CountedJobs(counts, first_job=7)
 
 
 def test_longest_task_is_read_with_its_place_and_what_is_usual():
     counts = f"{FIELD}1{FIELD}1{FIELD}7{FIELD}2{FIELD}4{FIELD}17{FIELD}host-3{FIELD}690000000000"
     first, usual = (
-        parse_job_counts(f"4{RECORD}{counts}{FIELD}{median}{RECORD}").by_query[UNOWNED].longest
+        job_counts(f"4{RECORD}{counts}{FIELD}{median}{RECORD}").by_query[UNOWNED].longest
         for median in ("", "2100000000")
     )
 
@@ -184,7 +183,7 @@ def test_claim_does_not_count_what_ended_since_then_as_reported(driver, queue, m
     """Until its first answer, the JVM's clock is unknown."""
     claimed = "9:s-9 left:120000000000000:s-2"
     monkeypatch.setattr(driver.queue, "claim", lambda session: claimed)
-    queue.claim("s-9")
+    queue.listen(by_hand=False)
 
     assert not queue.ownership.was_reported("s-2", 50.0)
     assert not queue.ownership.is_own("s-2")
@@ -207,17 +206,17 @@ def test_queue_is_created_with_limits_and_all_queries_of_the_context(driver, que
 
 
 def test_jobs_claims_and_wakes_go_to_the_jvm(driver, queue):
-    queue.claim("s-1")
+    queue.listen(by_hand=False)
     queue.wake()
 
     assert queue.job_counts() == CountedJobs({"id-a": JobCounts(3, 1, 40, 2)}, first_job=7)
-    assert (driver.queue.claims, driver.queue.wakes) == (["s-1"], 1)
+    assert (driver.queue.claims, driver.queue.wakes) == (["session-1"], 1)
 
 
 def test_closed_queue_is_empty_and_makes_no_call_to_the_jvm(driver, queue):
     java = driver.queue
-    queue.close()
-    queue.close()
+    queue.release()
+    queue.release()
     queue.wake()
 
     assert (queue.take(60.0), queue.java) == ([], None)
@@ -230,7 +229,7 @@ def test_queue_that_failed_to_close_is_not_used_again(driver, queue):
 
     driver.queue.close = refuse
     with pytest.raises(Py4JError):
-        queue.close()
+        queue.release()
 
     assert queue.take(1.0) == []
 
@@ -241,7 +240,7 @@ def test_queue_that_failed_to_close_is_not_used_again(driver, queue):
 def take(driver, queue, clock, *, jvm_now, at, latency=0.0):
     """Our arrival time of one event that arrived at ``at`` on the JVM's clock, in seconds."""
     clock.now = OURS + jvm_now + latency
-    driver.queue.answers.append(answer(started(round(at * NANOS)), now=round(jvm_now * NANOS)))
+    driver.queue.answers.append(answer(started(round(at * 1e9)), now=round(jvm_now * 1e9)))
     (received,) = queue.take(1.0)
     return received.at - OURS
 
@@ -265,7 +264,7 @@ SECONDS = st.floats(min_value=0, max_value=1000)
 def test_event_never_seems_later_than_its_answer_or_earlier_than_it_was(rounds):
     """Each round: the pause since the last one, the age of its event, the latency of its answer."""
     driver, clock = FakeDriver(), Clock()
-    queue, jvm_now, fastest = EventQueue(driver, clock), 0.0, float("inf")
+    queue, jvm_now, fastest = event_queue(driver, clock), 0.0, float("inf")
     for pause, age, latency in rounds:
         jvm_now += pause
         fastest = min(fastest, latency)

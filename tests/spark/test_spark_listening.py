@@ -9,8 +9,9 @@ import pytest
 from py4j.clientserver import ClientServerConnection
 from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, shown, start, until
 
-from querypulse.listener.spark import event_queue
+from querypulse.listener.spark import event_paths
 from querypulse.listener.spark import jvm as jvm_module
+from querypulse.listener.spark.health_listener import HealthListener
 from querypulse.sidecar import QueryFailure, Sidecar, attach
 
 pytestmark = [pytest.mark.spark, pytest.mark.every_spark]
@@ -226,7 +227,7 @@ def test_java_classes_compile_for_java_8(spark):
     compiler_class = jvm_module.COMPILER
     jvm = spark.sparkContext._jvm
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for names in (event_queue._SOURCES, ("LivingRuns",)):
+    for names in (event_paths._SOURCES, ("LivingRuns",)):
         compiler = loader.loadClass(compiler_class).newInstance()
         compiler.setParentClassLoader(loader)
         compiler.setSourceVersion(8)
@@ -237,11 +238,11 @@ def test_java_classes_compile_for_java_8(spark):
 @pytest.fixture
 def second(spark, monkeypatch):
     """The queue of another process on this JVM; it holds two events of each kind."""
-    monkeypatch.setattr(event_queue, "PROGRESS_CAPACITY", 2)
-    monkeypatch.setattr(event_queue, "LIFECYCLE_CAPACITY", 2)
-    queue = event_queue.EventQueue(spark)
+    monkeypatch.setattr(event_paths, "PROGRESS_CAPACITY", 2)
+    monkeypatch.setattr(event_paths, "LIFECYCLE_CAPACITY", 2)
+    queue = event_paths.EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
     yield queue
-    queue.close()
+    queue.release()
 
 
 def listen(queue, spark):
@@ -262,7 +263,7 @@ def test_each_process_on_the_jvm_has_its_own_bus_queue_until_it_closes(spark, wa
     assert names() == {"querypulse.bus_queue.querypulse-2"}
     watch()
     assert len(names()) == 2
-    second.close()
+    second.release()
     assert names() == {"querypulse.bus_queue.querypulse"}
 
 

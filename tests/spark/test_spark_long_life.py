@@ -20,7 +20,7 @@ from py4j.protocol import Py4JError
 from querypulse.listener.spark import event_paths
 def refused(*_):
     raise Py4JError("not allowed")
-event_paths.EventQueue = refused
+event_paths.compile_in_driver = refused
 """
 STEPS = {"one session": "warm", "fifty sessions": "one session"}
 """Each step of 150 starts, and the one before."""

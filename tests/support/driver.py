@@ -47,10 +47,10 @@ STACKS_SECONDS = 2.0
 
 SHARES_THE_QUEUE = """
 from py4j.protocol import Py4JError
-from querypulse.listener.spark.event_paths import BusPath
+from querypulse.listener.spark.event_paths import EventQueue
 def refused(*_, **__):
     raise Py4JError("not allowed")
-BusPath.listen = refused
+EventQueue.listen = refused
 """
 """Before ``attach``: the bus rejects our queue, so events arrive through session listeners."""
 
