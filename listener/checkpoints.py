@@ -69,7 +69,7 @@ class LogReader:
     that its timeouts do not delay the other logs.
 
     The starting point of each run is read once, also of a run that has ended, which may have failed
-    before the first reading. If the storage refuses, the run has none.
+    before the first reading.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class LogReader:
         self._runs = self._follow(runs, at)
         report = LogReport(at, {}, {}, {})
         for run_id, run in self._runs.items():
-            start = run.starting_point(at, wall)
+            start = run.starting_point(at, wall, self._clock)
             if start is not None:
                 report.starts[run_id] = start
             if run.decides:
@@ -165,7 +165,7 @@ class _Run:
         self._open = open_checkpoint
         self._checkpoint: SparkCheckpoint | None = None
         self._start: StartingPoint | None = None
-        self._lacks_start = _has_starting_point(facts)
+        self._start_due = -math.inf if _has_starting_point(facts) else math.inf
         self._step: tuple[bool, int | None] = False, None
         """Whether it is busy, and with which batch."""
         self._since = at
@@ -218,18 +218,22 @@ class _Run:
         self._seen, self._read_at, self.trouble = logged, at, ""
         return logged
 
-    def starting_point(self, at: float, wall: float | None) -> StartingPoint | None:
+    def starting_point(
+        self, at: float, wall: float | None, clock: Callable[[], float]
+    ) -> StartingPoint | None:
         """Where the run began, as its first reading shows it."""
-        if self._lacks_start:
-            self._lacks_start = False
+        if at >= self._start_due:
             try:
                 checkpoint = self._opened()
                 # Offsets first, as in ``read``.
                 offsets, commits = checkpoint.times(OFFSETS), checkpoint.times(COMMITS)
                 self._start = starting_point(offsets, commits, at, wall)
+                self._start_due = math.inf
             except StorageError as error:
-                unknown = "querypulse: the age of the checkpoint of %s is not known: %s"
-                log.info(unknown, self._name, error)
+                if self._start_due == -math.inf:
+                    unknown = "querypulse: the age of the checkpoint of %s is not known: %s"
+                    log.info(unknown, self._name, error)
+                self._start_due = clock() + RETRY_SECONDS
         return self._start
 
     def _opened(self) -> SparkCheckpoint:

@@ -289,11 +289,14 @@ def _fitting(value: Any, kind: Any, name: str, lost: list[str]) -> Any:
 
 
 def _progress(wire: _Progress) -> Progress:
-    phases = {name: ms for name, ms in (wire.duration_ms or {}).items() if ms is not None}
+    # Spark's wall clock may have been set back.
+    phases = {
+        name: max(0.0, ms / 1000) for name, ms in (wire.duration_ms or {}).items() if ms is not None
+    }
     operators, input_rows = wire.state_operators or [], _input_rows(wire)
-    total_ms: float | None = wire.batch_duration
-    if total_ms is None:
-        total_ms = phases.get("triggerExecution")
+    seconds = phases.pop("triggerExecution", None)
+    if wire.batch_duration is not None:
+        seconds = max(0.0, wire.batch_duration / 1000)
     return Progress(
         query_id=wire.id,
         run_id=wire.run_id,
@@ -302,10 +305,8 @@ def _progress(wire: _Progress) -> Progress:
         committed=input_rows > 0
         if wire.duration_ms is None
         else not _COMMITS.isdisjoint(wire.duration_ms),
-        batch_seconds=None if total_ms is None else total_ms / 1000,
-        phase_seconds={
-            name: ms / 1000 for name, ms in phases.items() if name != "triggerExecution"
-        },
+        batch_seconds=seconds,
+        phase_seconds=phases,
         input_rows=input_rows,
         output_rows=_output_rows(wire.sink),
         input_rows_per_second=_finite(wire.input_rows_per_second),

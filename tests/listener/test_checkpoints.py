@@ -584,14 +584,21 @@ def test_starting_point_of_an_ended_run_is_read():
     assert harness.read(run(active=False), at=1).starts["a-1"].unfinished == Written(41)
 
 
-def test_storage_error_gives_no_starting_point_and_is_not_retried(caplog):
-    harness = LogReaderHarness()
+def test_starting_point_that_cannot_be_read_is_read_again_after_the_retry_time(caplog):
+    checkpoint = with_checkpoint(offsets={41: None}, commits={40: None})
+    harness, starts = LogReaderHarness(**{"/cp": checkpoint}), {}
 
-    reports = [harness.read(run(), at=at) for at in (1, 2)]
+    for at in (1, 2, 10.5, 11, 20, 21, 31, 99):
+        checkpoint.refusal = "503 SlowDown" if at < 21 else ""
+        report = harness.read(run(active=at < 21), at=at)
+        starts[at] = (report.starts, checkpoint.asked.count("times"))
+        assert report.unreadable == {}
 
-    assert [one.starts for one in reports] == [{}, {}]
-    assert [one.unreadable for one in reports] == [{}, {}]
-    assert harness.storage.opened == ["/cp"]
+    read = {"a-1": StartingPoint(Written(40), Written(41))}
+    assert starts == {
+        1: ({}, 1), 2: ({}, 1), 10.5: ({}, 1), 11: ({}, 2), 20: ({}, 2),
+        21: (read, 4), 31: (read, 4), 99: (read, 4),
+    }  # fmt: skip
     assert caplog.records == []
 
 

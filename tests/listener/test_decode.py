@@ -73,6 +73,12 @@ def test_absent_fields_are_none_not_zero():
     assert not event.committed
 
 
+def test_duration_of_a_clock_that_was_set_back_is_not_below_zero():
+    for total in ({"batchDuration": -5}, {}):
+        event = progress(durationMs={"addBatch": -3, "triggerExecution": -9}, **total)
+        assert (event.batch_seconds, event.phase_seconds) == (0.0, {"addBatch": 0.0})
+
+
 @pytest.mark.parametrize("rate", ["NaN", "Infinity", "-Infinity", None, "fast"])
 def test_rate_that_is_not_a_number_is_none(rate):
     assert progress(inputRowsPerSecond=rate).input_rows_per_second is None
