@@ -61,9 +61,8 @@ class LimitSettings(msgspec.Struct, frozen=True, kw_only=True):
     """A query that reads no rows for this long is reported (`StreamingInputMissing`). Without it,
     idle is healthy. Example: `900`"""
     data_loss_warning_ratio: _Share = 0.7
-    """`StreamingDataLossRisk`: the share of a source's retention that unread data may use."""
-    data_loss_critical_ratio: _Share = 0.9
-    """The share from which it is critical."""
+    """`StreamingDataLossRisk`: the share of a source's retention that unread data may use. It is
+    critical once two thirds of the rest are used too: from 0.9 on, by default."""
 
 
 class Limits(LimitSettings, frozen=True, kw_only=True):

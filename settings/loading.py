@@ -37,10 +37,12 @@ STRUCTURED = LISTS_OF_WORDS | {"labels", "queries", "receivers", "redact_pattern
 GONE = {
     "client_cert_file": "give it in a table of 'receivers'",
     "client_key_file": "give it in a table of 'receivers'",
+    "data_loss_critical_ratio": "it follows from 'data_loss_warning_ratio': 0.9 from 0.7",
     "group_min_queries": "three queries that fail together for one cause are one incident",
     "group_window_seconds": "queries that fail within ten seconds for one cause are one incident",
     "heartbeat_interval_seconds": "'heartbeat_url' is requested every minute",
-    "proxy_from_environment": "HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold unless 'proxy_url' is set",
+    "proxy_from_environment": "HTTPS_PROXY, HTTP_PROXY and NO_PROXY hold",
+    "proxy_url": "set HTTPS_PROXY and NO_PROXY, or give it in a table of 'receivers'",
     "push_interval_seconds": "metrics are pushed every 15 s",
     "restart_window_seconds": "the failures of 'restart_budget' count for ten minutes",
     "silences": "use `querypulse silence`, sidecar.silence() or 'silence_file'",

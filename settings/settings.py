@@ -186,9 +186,6 @@ class Settings(LimitSettings, frozen=True, kw_only=True, forbid_unknown_fields=T
     # Connections to receivers
     allow_http: bool = False
     """Allows plain http to other hosts."""
-    proxy_url: Address | None = None
-    """The proxy for all receivers; by default `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` hold.
-    Example: `"http://proxy.example.com:3128"`"""
     ca_file: Text | None = None
     """PEM file of the authorities to trust instead of the public ones.
     Example: `"/etc/ssl/own-ca.pem"`"""

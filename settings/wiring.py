@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from ..alerting.alert_text import Guidance
 from ..alerting.delivery import Delivery
@@ -121,8 +120,7 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
     """The expected queries and the limits.
 
     Raises:
-        SettingsError: a warning threshold is greater than its critical threshold, or a declared
-            place could never match.
+        SettingsError: a declared place could never match.
 
     """
     defaults = Limits(**{name: getattr(settings, name) for name in LimitSettings.__struct_fields__})
@@ -137,9 +135,6 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         )
         for pattern, own in settings.queries.items()
     )
-    _check_ratios(defaults, "")
-    for pattern, limits in overrides:
-        _check_ratios(replace(defaults, **limits), f" of queries {pattern!r}")
     return Policy(
         expected=settings.expected_queries,
         expected_errors=settings.expected_errors,
@@ -150,15 +145,6 @@ def policy(settings: Settings, *, probe_expected: bool = False) -> Policy:
         probe_expected=probe_expected,
         declared=declared(settings.queries),
     )
-
-
-def _check_ratios(limits: Limits, whose: str) -> None:
-    warning, critical = limits.data_loss_warning_ratio, limits.data_loss_critical_ratio
-    if warning > critical:
-        raise SettingsError(
-            f"setting 'data_loss_warning_ratio'{whose} ({warning:g}) must not be greater than "
-            f"'data_loss_critical_ratio' ({critical:g})"
-        )
 
 
 def closer_after_seconds(settings: Settings) -> float:

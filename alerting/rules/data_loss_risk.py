@@ -43,7 +43,8 @@ def check(context: RuleContext) -> Finding | None:
     if not risks:
         return None
     worst = risks[0]
-    critical = worst.used >= context.limits.data_loss_critical_ratio
+    # Two thirds of what the warning leaves are used too.
+    critical = worst.used >= (2 + context.limits.data_loss_warning_ratio) / 3
     others = f"; {len(risks)} partitions in total" if len(risks) > 1 else ""
     reason = _describe(worst, context) + others
     effect = "has lost data" if worst.exposure.lost else "is about to lose data"

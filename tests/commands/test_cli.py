@@ -141,7 +141,7 @@ REJECTED = [
     ({"alertmanager_urls": "https://am,am2"}, "alertmanager_urls"),
     ({"heartbeat_url": "hidden"}, "heartbeat_url"),
     ({"webhook_url": "https://h/x", "ca_file": "/nowhere"}, "ca_file"),
-    ({"webhook_url": "https://h/x", "proxy_url": "hidden"}, "proxy_url"),
+    ({"webhook_url": "https://h/x", "proxy_url": "hidden"}, "HTTPS_PROXY"),
     ({"receivers": '[{"type": "slack", "name": "a"}]'}, "receiver 'a'"),
     ({"receivers": '[{"type": "slack", "name": "a", "url": "hidden"}]'}, "receiver 'a': url"),
     (

@@ -46,7 +46,6 @@ OWN = [
     {"webhook_url": f"https://hooks.example.com/{KEY}"},
     {"slack_webhook_url": f"https://hooks.example.com/x?a={KEY}"},
     {"heartbeat_url": f"https://hc.example.com/{KEY}"},
-    {"proxy_url": f"http://user:{KEY}@proxy"},
     {"alertmanager_urls": [f"https://user:{KEY}@am"]},
     {"receivers": [{"type": "alertmanager", "name": "a", "urls": [f"https://u:{KEY}@am"]}]},
 ]

@@ -370,7 +370,6 @@ SECRET_CONF = [
     ("heartbeat_url", "https://hc-ping.com/0b1c2d3e-hidden", "'heartbeat_url_file'"),
     ("webhook_url", "https://user:hidden@h/x", "'webhook_url_file'"),
     ("webhook_url", "https://h/x?token=hidden", "'webhook_url_file'"),
-    ("proxy_url", "http://user:hidden@proxy:3128", "QUERYPULSE_CONFIG"),
     ("alertmanager_urls", "https://am1,https://user:hidden@am2", "QUERYPULSE_CONFIG"),
     (
         "receivers",
@@ -406,7 +405,6 @@ PLAIN_CONF = [
     ("slack_webhook_url_file", "/run/secrets/slack"),
     ("alertmanager_urls", "https://am1:9093,https://am2:9093"),
     ("alertmanager_urls", "http://monitoring.svc:8080/prod/alertmanager2"),
-    ("proxy_url", "http://proxy:3128"),
     ("pagerduty_url", "https://events.eu.pagerduty.com/v2/enqueue"),
     ("http_token_file", "/run/secrets/token"),
     ("app_name", "https://user:word@h/services/x"),

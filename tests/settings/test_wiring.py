@@ -10,7 +10,7 @@ import pytest
 from querypulse.alerting.policy import Limits
 from querypulse.settings import wiring
 from querypulse.settings.settings import QuerySettings
-from querypulse.sidecar import Settings, SettingsError, Sidecar
+from querypulse.sidecar import Settings, SettingsError
 
 
 def refused(call, **settings):
@@ -62,18 +62,6 @@ def test_a_later_pattern_wins_where_both_match():
     assert policy.limits("bcd") == Limits(stall_critical_seconds=1, ignore=True)
 
 
-def test_a_warning_limit_above_the_critical_limit_is_rejected():
-    own = {"nightly*": QuerySettings(data_loss_critical_ratio=0.5)}
-
-    assert refused(wiring.policy, data_loss_warning_ratio=0.95) == (
-        "setting 'data_loss_warning_ratio' (0.95) must not be greater than "
-        "'data_loss_critical_ratio' (0.9)"
-    )
-    assert "of queries 'nightly*' (0.7)" in refused(wiring.policy, queries=own)
-    assert wiring.policy(Settings(data_loss_warning_ratio=0.5, queries=own)).overrides
-    assert "data_loss_warning_ratio" in refused(Sidecar, data_loss_warning_ratio=0.95)
-
-
 @pytest.mark.parametrize("interval", [0.05, 0.5, 60])
 def test_a_report_is_not_stale_before_the_next_one_is_due(interval):
     policy = wiring.policy(Settings(probe_interval_seconds=interval))
@@ -95,9 +83,6 @@ def test_a_busy_query_is_polled_closely_long_before_any_window_ends():
     for floor, own, seconds in windows:
         settings = Settings(stall_floor_seconds=floor, queries=own)
         assert wiring.closer_after_seconds(settings) == seconds
-
-
-# -- lifecycle settings ---------------------------------------------------------------------------
 
 
 # -- deliveries -----------------------------------------------------------------------------------

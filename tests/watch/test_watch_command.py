@@ -274,6 +274,12 @@ def test_an_invalid_argument_is_rejected(arguments, capsys):
 # -- hosts that prove the network -------------------------------------------------------------
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
+SLACK = {
+    "type": "slack",
+    "name": "team",
+    "url": "https://hooks.slack.com/x",
+    "proxy_url": "http://proxy:3128",
+}
 MAIL = {
     "type": "email",
     "name": "mail",
@@ -292,8 +298,8 @@ MAIL = {
         ({"webhook_url": "http://hooks:8080/x", "allow_http": True}, (("hooks", 8080),)),
         ({"pagerduty_routing_key": KEY}, (("events.pagerduty.com", 443),)),
         ({"alertmanager_urls": ("https://one", "https://two:9093")}, (("one", 443), ("two", 9093))),
-        ({"slack_webhook_url": "https://hooks.slack.com/x", "proxy_url": "http://proxy:3128"}, (("proxy", 3128),)),
-        ({"receivers": [MAIL], "proxy_url": "http://proxy:3128"}, (("mail.example.com", 587),)),
+        ({"receivers": [SLACK]}, (("proxy", 3128),)),
+        ({"receivers": [MAIL]}, (("mail.example.com", 587),)),
     ],
 )  # fmt: skip
 def test_the_proof_hosts_are_those_of_receivers_on_other_machines(settings, hosts):

@@ -39,12 +39,12 @@ DEPENDENCIES = {"msgspec", "prometheus_client", "requests", "urllib3", "tenacity
 HOSTS_OWN = {"pyspark", "py4j", "grpc", "google"}
 EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
-    "core": (1250, 11),
+    "core": (1198, 10),
     "listener": (9472, 40),
-    "exporter": (2590, 9),
+    "exporter": (2587, 9),
     "alerting": (8900, 47),
-    "settings": (1990, 9),
-    "sidecar": (2570, 9),
+    "settings": (1922, 9),
+    "sidecar": (2460, 8),
     "watch": (1800, 7),
     "replay": (1150, 7),
     "launch": (520, 8),

@@ -47,7 +47,6 @@ OF_SETTINGS = {
     "heartbeat_url": Holds.URL,
     "heartbeat_url_file": Holds.SECRET_FILE,
     "http_token_file": Holds.SECRET_FILE,
-    "proxy_url": Holds.ADDRESS,
     "redact_patterns": Holds.PATTERN,
     "webhook_url": Holds.URL,
     "webhook_url_file": Holds.SECRET_FILE,

@@ -30,11 +30,12 @@ def test_severity_grows_with_time(now, severity):
     assert (found.severity.value if found is not None else None) == severity
 
 
-def test_ratios_can_be_set_per_query():
-    allowed = {"data_loss_warning_ratio": 0.1, "data_loss_critical_ratio": 0.2}
+def test_ratio_can_be_set_per_query_and_two_thirds_of_the_rest_are_critical():
+    allowed = {"data_loss_warning_ratio": 0.1}
 
     assert danger(dead_at(250), 250, overrides=[("a", allowed)]).severity is Severity.WARNING
-    assert danger(dead_at(350), 350, overrides=[("a", allowed)]).severity is Severity.CRITICAL
+    assert danger(dead_at(790), 790, overrides=[("a", allowed)]).severity is Severity.WARNING
+    assert danger(dead_at(810), 810, overrides=[("a", allowed)]).severity is Severity.CRITICAL
     assert danger(dead_at(350), 350, overrides=[("b", allowed)]) is None
 
 
