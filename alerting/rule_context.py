@@ -57,6 +57,11 @@ class RuleContext(msgspec.Struct, frozen=True, gc=False):
         return self.watched_since(max(flight.moved_at, flight.delayed_at or flight.moved_at))
 
     @property
+    def commits(self) -> bool:
+        """Whether batches come, or a query that is started again and again has just completed."""
+        return (self.is_running and self.batches_come) or self.is_between_runs
+
+    @property
     def is_between_runs(self) -> bool:
         """Whether a query that completes and is started again has just completed."""
         query = self.query

@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Finding | None:
         return report(
             context, NAME, Severity.WARNING, QueryState.LAGGING, held, does="waits for a commit"
         )
-    if not ((context.is_running and context.batches_come) or context.is_between_runs):
+    if not context.commits:
         return None
     wait = _too_long(context)
     if wait is not None:

@@ -19,7 +19,7 @@ MIN_BATCHES = 3
 def check(context: RuleContext) -> Finding | None:
     """Fire when each batch with rows dropped a notable part for the trend window."""
     late, progress = context.query.trends.late, context.query.progress
-    if not context.is_running or not context.batches_come or late is None or progress is None:
+    if not context.commits or late is None or progress is None:
         return None
     seconds = context.watched_since(late.since)
     if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:

@@ -23,7 +23,7 @@ END_OF_9999 = 253_402_300_800.0
 def check(context: RuleContext) -> Finding | None:
     """Fire when every source had rows and the watermark should have advanced for the window."""
     watermark, progress = context.query.trends.watermark, context.query.progress
-    if not context.is_running or not context.batches_come or watermark is None or progress is None:
+    if not context.commits or watermark is None or progress is None:
         return None
     if watermark.since is None or watermark.batches < MIN_BATCHES:
         return None

@@ -221,11 +221,11 @@ def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
 def carry_over(trends: Trends, *, loops: bool) -> Trends:
     """The trends for the next run of the same checkpoint: the last offsets.
 
-    If the query ``loops``, completes and is started again, also its lag and its empty batches.
+    If the query ``loops``, completes and is started again, also all that shows in its batches.
     """
     if loops:
         sources = tuple(replace(s, stuck={}, rewound={}) for s in trends.sources)
-        return Trends(sources, trends.rise)
+        return replace(trends, sources=sources, long=None)
     return Trends(tuple(SourceTrend(s.description, s.end) for s in trends.sources))
 
 

@@ -370,17 +370,24 @@ def at_broker(
     return story
 
 
-def watermarks(*marks, newest=None, clock=None, late=0, state=None, every=60, rows=(10,), first=10):
+def watermarks(
+    *marks, newest=None, clock=None, late=0, state=None, every=60, rows=(10,), first=10, loops=False
+):
     """Query a commits every minute: one watermark per batch, a number of rows per source.
 
     ``newest`` is the newest event time, ``clock`` Spark's clock and ``late`` the rows dropped, of all
-    batches or by batch.
+    batches or by batch. If it ``loops``, each batch has a run of its own (availableNow).
     """
-    story = Story().started(at=0)
+    story = Story() if loops else Story().started(at=0)
     for number, mark in enumerate(marks):
+        run_number, began = 1 + number * loops, first + number * every - 3
+        if loops:
+            finite = run(number=run_number, trigger=AVAILABLE_NOW, batch=number)
+            story.started(run=run_number, at=began).probe(finite, at=began + 1)
         fed = tuple(source(number, None, rows=count) for count in rows)
         said = {"event_time_max": newest, "timestamp": clock, "late_rows": late}
         story.commit(
+            run=run_number,
             batch=number,
             at=first + number * every,
             watermark_timestamp=mark,
@@ -392,6 +399,8 @@ def watermarks(*marks, newest=None, clock=None, late=0, state=None, every=60, ro
                 for name, each in said.items()
             },
         )
+        if loops:
+            story.ended(run=run_number, at=began + 4)
     return story
 
 
@@ -1260,6 +1269,13 @@ def cases() -> tuple[Case, ...]:
          watermarks(*[4e9] * 9, newest=NEWER, clock=700.0), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
         ("one row from the year 292278994, and the rows are dropped",
          watermarks(*[9e15] * 8, newest=600.0, clock=700.0, late=9), 432, {}, "StreamingWatermarkStuck", "watermark_stuck", ["StreamingRowsDropped"]),
+        ("availableNow in a loop: newer rows arrive, the watermark does not advance",
+         watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), 492, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("availableNow in a loop: the watermark advances", watermarks(*(500.0 + n for n in range(9)), newest=NEWER, loops=True), 492, {}, None, "completed"),
+        ("availableNow in a loop: event time of the hour", watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9, loops=True), 492, {}, None, "completed"),
+        ("availableNow in a loop that has ended, and the watermark did not advance", watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True), 820, {}, None, "completed"),
+        ("availableNow in a loop: the watermark did not advance, then a run failed",
+         watermarks(440.0, *[500.0] * 8, newest=NEWER, loops=True).started(run=10, at=495).ended(run=10, at=496, exception=CONFLICT), 497, {}, "StreamingQueryFailed", "failed"),
         ("event time of the hour: the watermark is the same for an hour", watermarks(440.0, *[500.0] * 8, newest=[600.0] * 9), 492, {}, None, "running"),
         ("event time of the hour, and the next hour has just begun", watermarks(440.0, *[500.0] * 8, newest=[600.0] * 7 + [4200.0] * 2), 492, {}, None, "running"),
         ("one device's clock is ahead, and the others follow", watermarks(440.0, *[3500.0] * 8, newest=[3600.0, *NEWER[:8]]), 492, {}, None, "running"),
@@ -1287,6 +1303,14 @@ def cases() -> tuple[Case, ...]:
         ("each batch of a million rows drops one", watermarks(*STEADY, late=1, rows=(1_000_000,)), 432, {}, None, "running"),
         ("rows are dropped now and then: what a watermark is for", watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9]), 432, {}, None, "running"),
         ("rows were dropped for a while (a phone came back), then no more", watermarks(*STEADY, late=[9] * 7 + [0]), 432, {}, None, "running"),
+        ("availableNow in a loop: each run drops rows", watermarks(*STEADY, late=9, loops=True), 432, {}, "StreamingRowsDropped", "lagging"),
+        ("availableNow in a loop: the last run drops none", watermarks(*STEADY, late=[9] * 7 + [0], loops=True), 432, {}, None, "completed"),
+        ("availableNow in a loop: some runs drop rows", watermarks(*STEADY, late=[9, 9, 0, 9, 9, 9, 0, 9], loops=True), 432, {}, None, "completed"),
+        ("availableNow in a loop: runs drop rows, not for the window yet", watermarks(*STEADY[:5], late=9, loops=True), 252, {}, None, "completed"),
+        ("availableNow in a loop that has ended, and each run dropped rows", watermarks(*STEADY, late=9, loops=True), 760, {}, None, "completed"),
+        ("availableNow in a loop: each run dropped rows, then it began with a new checkpoint",
+         watermarks(*STEADY, late=9, loops=True).started_again(at=440), 445, {}, None, "starting"),
+        ("availableNow in a loop: the next run has begun, and read nothing yet", watermarks(*STEADY, late=9, loops=True).started(run=9, at=440), 445, {}, None, "starting"),
         ("rows are dropped, not for the window yet", watermarks(*STEADY[:5], late=9), 252, {}, None, "running"),
         ("two huge batches drop rows: too few samples", watermarks(*STEADY[:2], late=9, every=400), 412, {"stall_floor_seconds": 100.0}, None, "running"),
         ("no rows, so no late ones", watermarks(*STEADY, rows=(0,), late=9), 432, {}, None, "running"),
