@@ -252,10 +252,14 @@ class Wait(msgspec.Struct, frozen=True, gc=False):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """All sources of one run, by index; ``waits`` are thinned when many, the oldest first."""
+    """All sources of one run, by index; ``waits`` are thinned when many, the oldest first.
+
+    ``reported`` are those of sources that report by themselves how late they are (Kinesis).
+    """
 
     backlogs: dict[int, dict[str, Backlog]] = {}
     waits: tuple[Wait, ...] = ()
+    reported: tuple[Wait, ...] = ()
     polled_at: float | None = None
 
 
@@ -280,7 +284,7 @@ def follow_unread(known: Unread, polls: Mapping[int, SourcePoll]) -> Unread:
         )
     elif committed < waits[-1].committed:
         waits = ()
-    return Unread(backlogs, waits, at)
+    return replace(known, backlogs=backlogs, waits=waits, polled_at=at)
 
 
 def follow_reported(known: Unread, progress: Progress, at: float) -> Unread:
@@ -289,7 +293,7 @@ def follow_reported(known: Unread, progress: Progress, at: float) -> Unread:
     if not late or not progress.input_rows:
         return known
     wait = Wait(at, max(late), "", progress.batch_id, lag=0, is_least=False)
-    return replace(known, waits=thinned((*known.waits, wait), MAX_POINTS))
+    return replace(known, reported=thinned((*known.reported, wait), MAX_POINTS))
 
 
 def _follow_backlogs(known: Mapping[str, Backlog], poll: SourcePoll) -> dict[str, Backlog]:

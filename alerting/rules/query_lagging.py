@@ -37,21 +37,21 @@ def check(context: RuleContext) -> Finding | None:
         )
     if not context.commits:
         return None
-    wait = _too_long(context)
-    if wait is not None:
-        return _report(context, *_seconds(context, wait))
-    rise = context.query.trends.rise
-    if len(rise) < MIN_POINTS:
-        return None
-    began, newest = _beginning(rise, context), rise[-1]
-    if began is None or not _rises(rise, began, context):
-        return None
-    reason = (
-        f"lag rose from {began.lag:.0f} to {newest.lag:.0f} {newest.unit} in "
-        f"{context.watched_since(began.at):.0f} s and never fell "
-        f"({_allowed(newest.unit, context):.0f} allowed)"
-    )
-    return _report(context, reason, Severity.WARNING)
+    unread = context.query.unread
+    waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
+    longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
+    if longest is not None:
+        return _report(context, *_seconds(context, longest))
+    for rise in context.query.trends.rises.values():
+        began, newest = _beginning(rise, context), rise[-1]
+        if began is not None and _rises(rise, began, context):
+            reason = (
+                f"lag rose from {began.lag:.0f} to {newest.lag:.0f} {newest.unit} in "
+                f"{context.watched_since(began.at):.0f} s and never fell "
+                f"({_allowed(newest.unit, context):.0f} allowed)"
+            )
+            return _report(context, reason, Severity.WARNING)
+    return None
 
 
 def _report(context: RuleContext, reason: str, severity: Severity) -> Finding:
@@ -69,9 +69,9 @@ def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:
     return reason, Severity.CRITICAL if critical else Severity.WARNING
 
 
-def _too_long(context: RuleContext) -> Wait | None:
+def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
     """The newest wait, if all waits in the trend window were too long and did not fall."""
-    allowed, waits = context.limits.lag_allowed_seconds, context.query.unread.waits
+    allowed = context.limits.lag_allowed_seconds
     if allowed is None:
         return None
     before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
@@ -128,7 +128,7 @@ def _behind_transactions(context: RuleContext) -> str:
 def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
     """The first point above the limit, if it is older than the trend window."""
     allowed = _allowed(rise[-1].unit, context)
-    if rise[-1].lag <= allowed:
+    if len(rise) < MIN_POINTS or rise[-1].lag <= allowed:
         return None
     first = next(point for point in rise if point.lag > allowed)
     return first if context.watched_since(first.at) >= context.trend_seconds else None

@@ -41,7 +41,7 @@ from .query import (
     jobs_per_batch,
 )
 from .retention import follow_edges
-from .trends import follow, follow_polls, reports_lag
+from .trends import follow, follow_polls
 
 # -- counting ---------------------------------------------------------------------------------
 # Adds a batch to its query's totals and to its usual durations.
@@ -432,7 +432,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             trends,
             known,
             at,
-            asked=reports_lag(query.polls),
+            query.polls,
             interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
             loop_began=query.loop_began,
         )

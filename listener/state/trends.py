@@ -29,12 +29,8 @@ UNKNOWN_CLOCKS_SECONDS = 3600.0
 LONG_BATCH_SECONDS = 60.0
 """Where a trigger has no interval, the next batch begins at once: a longer one reads older data."""
 _LAG = attrgetter("lag")
-LAG_UNITS = {
-    "offsets": attrgetter("lag_offsets"),
-    "files": attrgetter("backlog_files"),
-    "s": attrgetter("behind_seconds"),
-}
-"""What a source may report as its lag, the most exact first."""
+POLLED = "polled"
+"""The lag in offsets that the polls show."""
 
 
 class StuckPartition(msgspec.Struct, frozen=True, gc=False):
@@ -139,10 +135,10 @@ class LongBatches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trends(msgspec.Struct, frozen=True, gc=False):
-    """All trends of one query; ``rise`` is the lag since it last fell."""
+    """All trends of one query; ``rises`` are its lags since each last fell, by unit."""
 
     sources: tuple[SourceTrend, ...] = ()
-    rise: tuple[LagPoint, ...] = ()
+    rises: dict[str, tuple[LagPoint, ...]] = {}
     watermark: Watermark | None = None
     late: LateRows | None = None
     long: LongBatches | None = None
@@ -151,10 +147,9 @@ class Trends(msgspec.Struct, frozen=True, gc=False):
     def under_way(self) -> bool:
         """Whether a trend has begun that may become a finding by time alone."""
         stuck = self.watermark is not None and self.watermark.since is not None
-        rises = bool(self.rise) and self.rise[-1].lag > self.rise[0].lag
         return (
             stuck
-            or rises
+            or any(rise[-1].lag > rise[0].lag for rise in self.rises.values())
             or self.late is not None
             or any(one.stuck or one.rewound or one.empty for one in self.sources)
         )
@@ -164,12 +159,12 @@ def follow(
     trends: Trends,
     progress: Progress,
     at: float,
+    polls: Mapping[int, SourcePoll],
     *,
-    asked: bool = False,
     interval: float = 0.0,
     loop_began: float | None = None,
 ) -> Trends:
-    """Apply one executed batch; if the sources are ``asked``, the lag comes from their polls.
+    """Apply one executed batch; the lag in offsets of sources with ``polls`` comes from these.
 
     ``loop_began`` is when this run of a query began that ends by itself and is started again: of
     each of its runs only the last batch shows whether the lag grows.
@@ -179,7 +174,7 @@ def follow(
             _follow_source(trends.sources, index, source, at)
             for index, source in enumerate(progress.sources)
         ),
-        rise=trends.rise if asked else _rise(_before(trends.rise, loop_began), progress, at),
+        rises=trends.rises | _rises(trends.rises, progress, polls, at, loop_began),
         watermark=_watermark(trends.watermark, progress, at),
         late=_late(trends.late, progress, at),
         long=_long(trends.long, progress.batch_seconds, interval or LONG_BATCH_SECONDS, at),
@@ -200,7 +195,7 @@ def follow_polls(
     lags = [lag for poll in polls.values() if (lag := poll.lag_offsets) is not None]
     if not lags:
         return trends
-    rise = trends.rise if trends.rise and trends.rise[-1].committed is not None else ()
+    rise = trends.rises.get(POLLED, ())
     committed = sum(sum(poll.committed.values()) for poll in polls.values())
     point = LagPoint(
         at=max(poll.at for poll in polls.values()),
@@ -210,12 +205,7 @@ def follow_polls(
     )
     if rise and committed <= (rise[-1].committed or 0):
         return trends
-    return replace(trends, rise=_grown(_before(rise, loop_began), point))
-
-
-def reports_lag(polls: Mapping[int, SourcePoll]) -> bool:
-    """Whether a polled source reports the query's lag."""
-    return any(poll.lag_offsets is not None for poll in polls.values())
+    return replace(trends, rises={**trends.rises, POLLED: _grown(_before(rise, loop_began), point)})
 
 
 def carry_over(trends: Trends, *, loops: bool) -> Trends:
@@ -293,15 +283,33 @@ def _before(rise: tuple[LagPoint, ...], began: float | None) -> tuple[LagPoint, 
     return rise[:-1] if began is not None and rise and rise[-1].at >= began else rise
 
 
-def _rise(rise: tuple[LagPoint, ...], progress: Progress, at: float) -> tuple[LagPoint, ...]:
-    """The lag since it last fell, thinned when long; batches without rows do not count."""
-    for unit, read in LAG_UNITS.items():
-        lags = [lag for source in progress.sources if (lag := read(source)) is not None]
-        if lags and progress.input_rows:
-            rise = rise if not rise or rise[-1].unit == unit else ()
-            lag = max(lags) if unit == "s" else sum(lags)
-            return _grown(rise, LagPoint(at, lag, unit=unit))
-    return rise
+def _rises(
+    rises: Mapping[str, tuple[LagPoint, ...]],
+    progress: Progress,
+    polls: Mapping[int, SourcePoll],
+    at: float,
+    loop_began: float | None,
+) -> dict[str, tuple[LagPoint, ...]]:
+    """The lags that the sources report, by unit; batches without rows do not count."""
+    lags: dict[str, list[float]] = {}
+    for index, source in enumerate(progress.sources if progress.input_rows else ()):
+        poll = polls.get(index)
+        is_polled = poll is not None and poll.lag_offsets is not None
+        figures = {
+            "offsets": None if is_polled else source.lag_offsets,
+            "files": source.backlog_files,
+            "s": source.behind_seconds,
+        }
+        # A source may report its lag in several units, the most exact one first.
+        for unit, lag in [(unit, lag) for unit, lag in figures.items() if lag is not None][:1]:
+            lags.setdefault(unit, []).append(lag)
+    return {
+        unit: _grown(
+            _before(rises.get(unit, ()), loop_began),
+            LagPoint(at, max(figures) if unit == "s" else sum(figures), unit=unit),
+        )
+        for unit, figures in lags.items()
+    }
 
 
 def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:

@@ -23,7 +23,9 @@ DELTA = {"sourceVersion": 1, "reservoirId": "r", "reservoirVersion": 12, "index"
 def followed(*ends, latest=None, **fields):
     trends = Trends()
     for at, end in enumerate(ends):
-        trends = follow(trends, progress(batch=at, sources=(source(end, latest),), **fields), at)
+        trends = follow(
+            trends, progress(batch=at, sources=(source(end, latest),), **fields), at, {}
+        )
     return trends
 
 
@@ -91,13 +93,14 @@ def test_rise_keeps_few_points_since_the_lag_last_fell(lags):
     trends = Trends()
     for at, lag in enumerate(lags):
         behind_by = progress(batch=at, sources=(source(0, lag),))
-        trends = follow(trends, behind_by, at)
+        trends = follow(trends, behind_by, at, {})
 
     began = max(i for i in range(len(lags)) if i == 0 or lags[i] < lags[i - 1])
-    assert len(trends.rise) <= MAX_POINTS
-    assert trends.rise[0].at == began
-    assert (trends.rise[-1].at, trends.rise[-1].lag) == (len(lags) - 1, lags[-1])
-    assert [point.lag for point in trends.rise] == [lags[int(point.at)] for point in trends.rise]
+    rise = trends.rises["offsets"]
+    assert len(rise) <= MAX_POINTS
+    assert rise[0].at == began
+    assert (rise[-1].at, rise[-1].lag) == (len(lags) - 1, lags[-1])
+    assert [point.lag for point in rise] == [lags[int(point.at)] for point in rise]
 
 
 def test_stuck_period_starts_with_the_first_batch_that_leaves_data_unread():
@@ -120,11 +123,11 @@ def test_next_run_inherits_only_the_offsets():
 
     assert trends.sources[0].end == {WHOLE: 3}
     assert (trends.sources[0].stuck, trends.sources[0].rewound) == ({}, {})
-    assert (trends.rise, trends.watermark) == ((), None)
+    assert (trends.rises, trends.watermark) == ({}, None)
 
 
 def test_source_with_a_new_description_is_another_source():
     trends = followed(9)
     other = progress(batch=1, sources=(source(3, description="Delta"),))
 
-    assert follow(trends, other, 1.0).sources[0].rewound == {}
+    assert follow(trends, other, 1.0, {}).sources[0].rewound == {}

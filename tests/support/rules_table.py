@@ -284,12 +284,20 @@ def lagging(*lags, every=60, rows=10, first=10, story=None):
     return story
 
 
-def reporting(unit, *figures, every=60, story=None):
-    """Query a commits every minute; its source reports its own backlog, and no latest offset."""
+def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
+    """Query a commits every minute; its source reports its own backlog, and no latest offset.
+
+    With ``kafka`` it joins a topic of which ``unread`` records are always unread, as Spark
+    ("reported") or the broker ("polled") says.
+    """
     story = story or Story().started(at=0)
     for number, figure in enumerate(figures):
+        at, end = 10 + number * every, 10 * number
         behind = source({"seqNum": number, "path": "/in"}, None, **{unit: figure})
-        story.commit(batch=number, at=10 + number * every, sources=(behind,))
+        first = (source(topic(end), topic(end + unread)),) if kafka else ()
+        if kafka == "polled":
+            story.ask(at=at - 1, committed=end, latest=end + unread)
+        story.commit(batch=number, at=at, sources=(*first, behind))
     return story
 
 
@@ -1073,6 +1081,16 @@ def cases() -> tuple[Case, ...]:
         ("the records of a source grow late by minutes (Kinesis)", reporting("behind_seconds", *range(310, 710, 50)), 432, {}, "StreamingQueryLagging", "lagging"),
         ("a source is always 100 s late, 60 s are allowed", reporting("behind_seconds", *[100] * 8), 432, ALLOWED, "StreamingQueryLagging", "lagging"),
         ("a source is always 200 s late, 60 s are allowed", reporting("behind_seconds", *[200] * 8), 432, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
+        ("files outstanding grow beside a topic that is read to its end", reporting("backlog_files", *range(100, 3100, 400), kafka="reported"), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("files outstanding grow beside a topic whose broker is polled", reporting("backlog_files", *range(100, 3100, 400), kafka="polled"), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("a source is always 200 s late beside a topic whose broker is polled, 60 s are allowed",
+         reporting("behind_seconds", *[200] * 8, kafka="polled"), 432, ALLOWED, [("StreamingQueryLagging", "a", "critical")], "lagging"),
+        ("records are ever later by minutes beside a topic with a steady lag", reporting("behind_seconds", *range(310, 710, 50), kafka="reported", unread=5000), 432, {}, "StreamingQueryLagging", "lagging"),
+        ("files outstanding fall beside a topic whose broker is polled", reporting("backlog_files", *range(3100, 100, -400), kafka="polled"), 432, {}, None, "running"),
+        ("files outstanding are steady beside a topic with a steady lag", reporting("backlog_files", *[2000] * 8, kafka="reported", unread=5000), 432, {}, None, "running"),
+        ("files outstanding are few and grow beside a topic with a steady lag", reporting("backlog_files", *range(10, 90, 10), kafka="polled", unread=5000), 432, {}, None, "running"),
+        ("a source is always 20 s late beside a topic whose broker is polled, 60 s are allowed", reporting("behind_seconds", *[20] * 8, kafka="polled"), 432, ALLOWED, None, "running"),
+        ("a source catches up beside a topic whose broker is polled", reporting("behind_seconds", *range(3600, 400, -400), kafka="polled"), 432, ALLOWED, None, "running"),
         ("files outstanding fall: catching up", reporting("backlog_files", *range(3100, 100, -400)), 432, {}, None, "running"),
         ("files outstanding are steady", reporting("backlog_files", *[2000] * 8), 432, {}, None, "running"),
         ("files outstanding grow, but are few", reporting("backlog_files", *range(10, 90, 10)), 432, {}, None, "running"),
