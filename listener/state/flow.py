@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import chain
 
 import msgspec
 
@@ -80,45 +81,43 @@ def path_place(text: str) -> Place | None:
 
 def brokers_of(text: str) -> tuple[str, ...]:
     """``kafka.bootstrap.servers`` as brokers."""
-    return tuple(sorted({one.strip().lower() for one in text.split(",")} - {""}))
+    return tuple(sorted({broker.strip().lower() for broker in text.split(",")} - {""}))
 
 
-def places_of(known: Places, sink: str, sources: Progress | None, plan: PlanPlaces) -> Places:
-    """What a run reads and writes; ``known`` itself while nothing relevant has changed.
+def places_of(before: Places, sink: str, sources: Progress | None, plan: PlanPlaces) -> Places:
+    """What a run reads and writes; ``before`` itself while nothing relevant has changed.
 
     ``sink`` is its description, and ``sources`` a progress of the run; without one, it reads what
     is known from the run before it.
     """
     described = sources.sources if sources is not None else ()
-    seen = (sink, plan, tuple((one.description, _partitions(one)) for one in described))
-    if seen == known.seen:
-        return known
-    found = [_with_brokers(place, plan) for source in described for place in _read(source)]
-    reads = known.reads if sources is None else ()
-    return Places(
-        _distinct([*plan.reads, *found, *reads]),
-        _distinct([*plan.writes, *_written(sink)]),
-        seen,
-    )
+    seen = (sink, plan, tuple((source.description, _partitions(source)) for source in described))
+    if seen == before.seen:
+        return before
+    reads = [_with_brokers(place, plan) for source in described for place in _read(source)]
+    if sources is None:
+        reads = [*before.reads]
+    writes = _paths(sink) or ((Place(TABLE, sink),) if _TABLE.fullmatch(sink) else ())
+    return Places(_distinct([*plan.reads, *reads]), _distinct([*plan.writes, *writes]), seen)
 
 
 def _partitions(source: SourceProgress) -> int:
     """How many partitions a Kafka source reads: with a pattern, topics may join and leave."""
-    return len(source.end) if isinstance(source.end, dict) and _is_pattern(source) else 0
+    is_pattern = "SubscribePattern" in source.description
+    return len(source.end) if isinstance(source.end, dict) and is_pattern else 0
 
 
-def _is_pattern(source: SourceProgress) -> bool:
-    return "SubscribePattern" in source.description
+def _paths(description: str) -> tuple[Place, ...]:
+    """The path of a source or a sink that is described by one."""
+    by_path = _BY_PATH.fullmatch(description)
+    place = path_place(by_path.group(1)) if by_path is not None else None
+    return () if place is None else (place,)
 
 
-def _read(source: SourceProgress) -> Iterable[Place]:
-    by_path = _BY_PATH.fullmatch(source.description)
-    if by_path is not None:
-        place = path_place(by_path.group(1))
-        return () if place is None else (place,)
+def _read(source: SourceProgress) -> tuple[Place, ...]:
     kafka = _KAFKA.fullmatch(source.description)
     if kafka is None:
-        return ()
+        return _paths(source.description)
     return tuple(Place(TOPIC, name) for name in _topics(source, *kafka.groups())[:MAX_PLACES])
 
 
@@ -133,27 +132,19 @@ def _topics(source: SourceProgress, strategy: str, text: str) -> list[str]:
     return sorted({partition.rpartition("/")[0] for partition in ends} - {""})
 
 
-def _written(sink: str) -> Iterable[Place]:
-    by_path = _BY_PATH.fullmatch(sink)
-    if by_path is not None:
-        place = path_place(by_path.group(1))
-        return () if place is None else (place,)
-    return (Place(TABLE, sink),) if _TABLE.fullmatch(sink) else ()
-
-
 def _with_brokers(place: Place, plan: PlanPlaces) -> Place:
     """The topic with the brokers of the query's only cluster; else the plan names them."""
     clusters = set(plan.brokers)
     if place.kind != TOPIC or len(clusters) != 1:
         return place
-    return Place(TOPIC, place.name, next(iter(clusters)))
+    return Place(TOPIC, place.name, clusters.pop())
 
 
 def _distinct(places: Iterable[Place]) -> tuple[Place, ...]:
     """Each place once, and none without owners that is also there with them."""
-    found = tuple(dict.fromkeys(places))
-    owned = {(place.kind, place.name) for place in found if place.owners}
-    kept = [place for place in found if place.owners or (place.kind, place.name) not in owned]
+    distinct = tuple(dict.fromkeys(places))
+    owned = {(place.kind, place.name) for place in distinct if place.owners}
+    kept = [place for place in distinct if place.owners or (place.kind, place.name) not in owned]
     return tuple(kept[:MAX_PLACES])
 
 
@@ -206,40 +197,29 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
     feeds: dict[str, tuple[tuple[str, ...], ...]] = {}
     edges = 0
     for label, (reads, _) in sides.items():
-        fed = (_fed_by(one, label, writers.get((one.kind, one.name), ())) for one in reads)
-        found = tuple(filter(None, fed))
-        edges += sum(map(len, found))
+        fed = [_fed_by(place, label, writers.get((place.kind, place.name), ())) for place in reads]
+        edges += sum(map(len, fed))
         if edges > MAX_EDGES:
             break
-        if found:
-            feeds[label] = found
-    upstream = {label: _union(found) for label, found in feeds.items()}
-    return Flow(feeds, upstream, _turned(upstream), complete=edges <= MAX_EDGES)
-
-
-def _turned(upstream: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    readers: dict[str, list[str]] = {}
-    for label, found in upstream.items():
-        for writer in found:
-            readers.setdefault(writer, []).append(label)
-    return {label: tuple(found) for label, found in readers.items()}
+        if any(fed):
+            feeds[label] = tuple(filter(None, fed))
+    upstream = {label: tuple(dict.fromkeys(chain(*fed))) for label, fed in feeds.items()}
+    downstream: dict[str, tuple[str, ...]] = {}
+    for reader, sources in upstream.items():
+        for writer in sources:
+            downstream[writer] = (*downstream.get(writer, ()), reader)
+    return Flow(feeds, upstream, downstream, complete=edges <= MAX_EDGES)
 
 
 def _sides(
     node: Node, declared: tuple[Declared, ...]
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    own = [one for one in declared if fnmatchcase(node.name, one.pattern)]
-    if not own:
-        return node.places.reads, node.places.writes
-    reads = [*node.places.reads, *(place for one in own for place in one.reads)]
-    writes = [*node.places.writes, *(place for one in own for place in one.writes)]
-    return tuple(dict.fromkeys(reads)), tuple(dict.fromkeys(writes))
+    sides = [node.places, *(side for side in declared if fnmatchcase(node.name, side.pattern))]
+    reads = dict.fromkeys(place for side in sides for place in side.reads)
+    writes = dict.fromkeys(place for side in sides for place in side.writes)
+    return tuple(reads), tuple(writes)
 
 
 def _fed_by(place: Place, label: str, writers: Iterable[tuple[Place, str]]) -> tuple[str, ...]:
-    found = (one for written, one in writers if one != label and place.may_be(written))
-    return tuple(dict.fromkeys(found))
-
-
-def _union(found: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(label for labels in found for label in labels))
+    fed_by = (writer for other, writer in writers if writer != label and place.may_be(other))
+    return tuple(dict.fromkeys(fed_by))
