@@ -214,7 +214,8 @@ def flow_of(nodes: tuple[Node, ...], declared: tuple[Declared, ...] = ()) -> Flo
 def _sides(
     node: Node, declared: tuple[Declared, ...]
 ) -> tuple[tuple[Place, ...], tuple[Place, ...]]:
-    sides = [node.places, *(side for side in declared if fnmatchcase(node.name, side.pattern))]
+    own = [side for side in declared if fnmatchcase(node.name, side.pattern)]
+    sides: list[Places | Declared] = [node.places, *own]
     reads = dict.fromkeys(place for side in sides for place in side.reads)
     writes = dict.fromkeys(place for side in sides for place in side.writes)
     return tuple(reads), tuple(writes)
