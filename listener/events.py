@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable
 from datetime import datetime
 from enum import Enum
 from types import NoneType, UnionType
@@ -312,8 +311,8 @@ def _progress(wire: _Progress) -> Progress:
         input_rows_per_second=_finite(wire.input_rows_per_second),
         processed_rows_per_second=_finite(wire.processed_rows_per_second),
         watermark_timestamp=_event_time(wire.event_time, "watermark"),
-        state_rows=_total(op.num_rows_total for op in operators),
-        state_memory_bytes=_total(op.memory_used_bytes for op in operators),
+        state_rows=_total([op.num_rows_total for op in operators]),
+        state_memory_bytes=_total([op.memory_used_bytes for op in operators]),
         late_rows=sum(max(0, op.num_rows_dropped_by_watermark or 0) for op in operators),
         sources=tuple(_source(source) for source in wire.sources or ()),
         sink=_sink(wire.sink),
@@ -322,10 +321,10 @@ def _progress(wire: _Progress) -> Progress:
     )
 
 
-def _total(figures: Iterable[int | None]) -> int | None:
+def _total(figures: list[int | None]) -> int | None:
     """Their sum; None if there are none, or if one is unknown."""
-    numbers = list(figures)
-    return sum(n for n in numbers if n is not None) if numbers and None not in numbers else None
+    numbers = [figure for figure in figures if figure is not None]
+    return sum(numbers) if numbers and len(numbers) == len(figures) else None
 
 
 def _input_rows(wire: _Progress) -> int:
@@ -369,7 +368,7 @@ def _without_identity(description: str) -> str:
 
 def _metric(wire: _Source, *names: str) -> float | None:
     """The first of these metrics that a source reports; Spark writes all of them as text."""
-    if not isinstance(wire.metrics, dict):
+    if not wire.metrics or not isinstance(wire.metrics, dict):
         return None
     for value in map(wire.metrics.get, names):
         number = _finite(value) if isinstance(value, (str, int, float)) else None
@@ -404,10 +403,13 @@ def _timestamp(text: Any) -> float | None:
     parts = _TIME.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
         return None
-    # The calendar repeats every 400 years. Python's ends in 9999, Spark's in 292278994.
-    cycles, year = divmod(int(parts.group(1)), 400)
+    (year, rest), cycles = parts.groups(), 0
+    if len(year) > len("9999") or year == "0000":
+        # The calendar repeats every 400 years. Python's ends in 9999, Spark's in 292278994.
+        cycles, remainder = divmod(int(year), 400)
+        cycles, year = cycles - 5, str(2000 + remainder)
     try:
-        near = datetime.fromisoformat(f"{2000 + year}{parts.group(2)}+00:00").timestamp()
+        near = datetime.fromisoformat(f"{year}{rest}+00:00").timestamp()
     except ValueError:
         return None
-    return near + (cycles - 5) * SECONDS_OF_400_YEARS
+    return near + cycles * SECONDS_OF_400_YEARS

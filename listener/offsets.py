@@ -8,8 +8,6 @@ text: that shows that an offset changed, but neither in which direction nor that
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any
 
 import msgspec
@@ -26,7 +24,7 @@ WHOLE = ""
 BASE_INDEX = -100
 """Before the first file of a Delta version. Delta writes -1 for it, and has smaller indexes than 0
 that come after it, for changes of the schema (``DeltaSourceOffset``)."""
-_NUMBERED = re.compile(r"(.*?)[0-9]+", re.DOTALL)
+_DIGITS = "0123456789"
 
 
 def parse_offsets(value: Any) -> Offsets | None:
@@ -101,11 +99,12 @@ def _kafka(value: dict[str, Any]) -> dict[str, Position] | None:
 
 def _numbered(value: dict[str, Any]) -> dict[str, Position] | None:
     """Partitions distinguished only by their number; other keys may be anything, such as a time."""
-    names = {match and match.group(1) for match in map(_NUMBERED.fullmatch, value)}
-    positions = {key: _integer(position) for key, position in value.items()}
-    if len(names) != 1 or None in names or None in positions.values():
+    names = {key.rstrip(_DIGITS) for key in value}
+    if len(names) != 1 or not names.isdisjoint(value):
         return None
-    return {key: number for key, number in positions.items() if number is not None}
+    positions = {key: _integer(position) for key, position in value.items()}
+    numbers = {key: number for key, number in positions.items() if number is not None}
+    return numbers if len(numbers) == len(value) else None
 
 
 def _table(value: dict[str, Any]) -> dict[str, Position] | None:
@@ -125,7 +124,7 @@ def _table(value: dict[str, Any]) -> dict[str, Position] | None:
 
 
 def _integer(value: Any) -> int | None:
-    if isinstance(value, float) and math.isfinite(value) and value.is_integer():
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
     # Offsets of all sources are longs; a larger number may fit no float.
     return value if type(value) is int and -LARGEST <= value < LARGEST else None

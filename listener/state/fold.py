@@ -61,6 +61,9 @@ def learn(
     if seconds is None:
         return known
     hour = int(at // 3600)
+    longer = [taken for when, taken in known[-2:] if when == hour and taken >= seconds]
+    if len(longer) > 1:
+        return known
     of_hour = sorted([*(taken for when, taken in known if when == hour), seconds])[-2:]
     before = [batch for batch in known if batch[0] != hour]
     recent = [batch for batch in before if batch[0] >= hour - USUAL_HOURS] or before[-1:]
@@ -425,7 +428,8 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         fresh = first_of_run or progress.batch_id != query.run_commit_batch
         commit_at = _committed_at(query, progress.batch_id, at)
         query = _commit(query, progress.batch_id, commit_at if fresh else query.last_commit_at)
-    last, last_at, trends = query.progress, query.progress_at, query.trends
+    last, last_at = query.progress, query.progress_at
+    trends, unread = query.trends, query.unread
     if last is None or progress.batch_id >= last.batch_id:
         last, last_at, known = progress, at, with_latest(progress, query)
         trends = follow(
@@ -436,7 +440,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
             interval=query.trigger.interval_seconds if query.trigger is not None else 0.0,
             loop_began=query.loop_began,
         )
-        query = replace(query, unread=follow_reported(query.unread, progress, at))
+        unread = follow_reported(unread, progress, at)
         query = _reported(query, progress.batch_id)
     recent = query.recent_batches if seconds is None else (*query.recent_batches, seconds)
     return replace(
@@ -446,6 +450,7 @@ def _progress(query: Query, progress: Progress, at: float) -> Query:
         progress_at=last_at,
         spare_seconds=spare,
         trends=trends,
+        unread=unread,
         longest_batches=learn(query.longest_batches, seconds, at),
         recent_batches=recent[-RECENT_BATCHES:],
         totals=count_batch(query.totals, progress),
