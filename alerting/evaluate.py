@@ -1,23 +1,28 @@
-"""Evaluation: snapshot, policy and time -> findings and one state per query."""
+"""Evaluation: snapshot, policy and time -> findings and one state per query.
+
+Each query is evaluated alone. Then findings that share a cause become one, and each says how the
+other queries are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from ..core.states import QueryState
+from ..core.text import listed
 from ..listener.probe import Context
 from ..listener.state.flow import Flow, Node, flow_of
-from ..listener.state.identity import base_label
+from ..listener.state.identity import UNNAMED, base_label
 from ..listener.state.query import Outcome, Query
 from ..listener.state.snapshot import Snapshot
-from .finding import Finding, QueryHealth, Severity
-from .incidents import gather, with_neighbours, with_upstream
+from .alert_text import several_do
+from .finding import NOT_WORKING, WHOLE_DRIVER, Finding, QueryHealth, Severity
 from .policy import Policy, stall_window
-from .restarts import was_flapping_already
 from .rule_context import RuleContext, is_restarted
 from .rules import (
     ORDER,
@@ -33,6 +38,7 @@ from .rules import (
     query_stalled,
     query_stopped,
 )
+from .rules.query_flapping import was_flapping_already
 
 INDEPENDENT_RULES = (query_flapping.check, data_loss_risk.check)
 """The rules whose findings are reported in addition to the most severe finding of a query."""
@@ -82,8 +88,16 @@ class Stages:
         self.errors.setdefault(name, error)
 
 
-def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
-    """Evaluate every query of the snapshot at ``now`` (monotonic seconds)."""
+def evaluate(
+    snapshot: Snapshot,
+    now: float,
+    policy: Policy,
+    is_silenced: Callable[[Finding], bool] = lambda _finding: False,
+) -> Evaluation:
+    """Evaluate every query of the snapshot at ``now`` (monotonic seconds).
+
+    ``is_silenced`` says whether nobody is notified of a finding.
+    """
     findings: list[Finding] = []
     health: dict[str, QueryHealth] = {}
     stages = Stages()
@@ -96,14 +110,14 @@ def evaluate(snapshot: Snapshot, now: float, policy: Policy) -> Evaluation:
             limits = stages.run(policy.limits, query.base_name)
             health[label] = _not_evaluated(query, snapshot, ignore=bool(limits and limits.ignore))
             continue
-        found, health[label] = _evaluate_query(context, stages)
-        findings += found
+        reported, health[label] = _evaluate_query(context, stages)
+        findings += reported
     for name, label in (stages.run(absent_queries, snapshot, policy) or {}).items():
         absent, health[label] = stages.run(
             evaluate_absent, name, label, snapshot, now, policy, stages=stages
         ) or (None, QueryHealth(QueryState.STARTING, NOT_EVALUATED, is_unknown=True))
         findings += [absent] if absent is not None else []
-    findings = stages.run(with_holders, findings, health) or findings
+    findings = stages.run(with_holders, findings, health, is_silenced) or findings
     flow = stages.run(_flow, snapshot, health, policy) or Flow()
     findings = stages.run(with_neighbours, findings, health, flow) or findings
     health = stages.run(with_upstream, health, flow) or health
@@ -127,18 +141,18 @@ def evaluate_absent(
 ) -> tuple[Finding | None, QueryHealth]:
     """What is wrong with one of them, and its state."""
     limits, supervised = policy.limits(name), snapshot.supervised.get(label)
-    found = None
+    finding = None
     if supervised is not None and not limits.ignore:
-        found = stages.run(query_given_up.check_absent, label, supervised) or stages.run(
+        finding = stages.run(query_given_up.check_absent, label, supervised) or stages.run(
             query_missing.check_not_started, label, supervised, limits, snapshot, now
         )
     starts = supervised is not None and supervised.due_at is not None
-    if found is None and name in policy.expected and not starts:
-        found = stages.run(query_missing.check_absent, label, limits, snapshot, now)
-    if found is None:
+    if finding is None and name in policy.expected and not starts:
+        finding = stages.run(query_missing.check_absent, label, limits, snapshot, now)
+    if finding is None:
         reason = "expected, not seen yet" if supervised is None else supervised.failure
         return None, QueryHealth(QueryState.STARTING, reason, ignored=limits.ignore)
-    return found, QueryHealth(found.state, found.reason, severity=found.severity)
+    return finding, QueryHealth(finding.state, finding.reason, severity=finding.severity)
 
 
 def _not_evaluated(query: Query, snapshot: Snapshot, *, ignore: bool) -> QueryHealth:
@@ -159,35 +173,38 @@ def _is_reported_elsewhere(query: Query, snapshot: Snapshot) -> bool:
     return query.reported_elsewhere or not snapshot.ownership.covers(query.session)
 
 
-def with_holders(findings: list[Finding], health: dict[str, QueryHealth]) -> list[Finding]:
+def with_holders(
+    findings: list[Finding], health: dict[str, QueryHealth], is_silenced: Callable[[Finding], bool]
+) -> list[Finding]:
     """Raise the severity of who holds the slots for which others have waited for too long.
 
-    A holder that is not reported here is no subject of an alert: then its victims are critical.
+    If nobody is notified of the holder, as it is ignored or silenced, its victims are critical.
     """
-    found = {(finding.query, finding.alertname): finding for finding in findings}
+    raised = {(finding.query, finding.alertname): finding for finding in findings}
     for holder in sorted({finding.holder for finding in findings} - {""}):
         victims = [finding for finding in findings if finding.holder == holder]
-        own = health.get(holder)
-        if own is None or own.ignored:
-            for victim in victims:
-                critical = replace(victim, severity=Severity.CRITICAL)
-                found[victim.query, victim.alertname] = critical
-            continue
-        alert = batch_slow.of_holder(holder, victims, found)
-        found[alert.query, alert.alertname] = alert
-        health[holder] = replace(
-            own, state=alert.state, reason=alert.reason, severity=alert.severity
-        )
-    return list(found.values())
+        own, alert = health.get(holder), batch_slow.of_holder(holder, victims, raised)
+        is_watched = own is not None and not own.ignored
+        if own is not None and is_watched:
+            raised[alert.query, alert.alertname] = alert
+            health[holder] = replace(
+                own, state=alert.state, reason=alert.reason, severity=alert.severity
+            )
+        if not is_watched or is_silenced(alert):
+            raised |= {
+                (victim.query, victim.alertname): replace(victim, severity=Severity.CRITICAL)
+                for victim in victims
+            }
+    return list(raised.values())
 
 
 def _flow(snapshot: Snapshot, labels: Iterable[str], policy: Policy) -> Flow:
     """The graph of all queries; the settings may declare the places of absent ones."""
-    known = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
+    nodes = [Node(query.label, query.base_name, query.places) for query in snapshot.queries]
     absent = {base_label(name): name for name in policy.expected}
-    seen = {node.label for node in known}
-    known += [Node(one, absent.get(one, one)) for one in labels if one not in seen]
-    return flow_of(tuple(known), policy.declared)
+    seen = {node.label for node in nodes}
+    nodes += [Node(label, absent.get(label, label)) for label in labels if label not in seen]
+    return flow_of(tuple(nodes), policy.declared)
 
 
 def _of_signals(
@@ -195,16 +212,16 @@ def _of_signals(
 ) -> list[Finding]:
     """Problems of the signals, unless a finding already reports that the JVM does not answer."""
     causes = {finding.cause for finding in findings}
-    found = [stages.run(driver_down.check, snapshot, now, policy)]
+    problems = [stages.run(driver_down.check, snapshot, now, policy)]
     if snapshot.ownership.is_eldest:
-        found.append(stages.run(events_missing.check, snapshot, now, policy))
+        problems.append(stages.run(events_missing.check, snapshot, now, policy))
         if query_stalled.SHARED_SILENCE not in causes or stages.errors:
             check, errors = monitoring_degraded.check, stages.errors
             degraded = stages.run(check, snapshot, now, policy, tuple(errors))
             if degraded is None and errors:
                 degraded = monitoring_degraded.failed(tuple(errors))
-            found.append(degraded)
-    return [finding for finding in found if finding is not None]
+            problems.append(degraded)
+    return [finding for finding in problems if finding is not None]
 
 
 def rule_context(
@@ -243,8 +260,8 @@ def _evaluate_query(context: RuleContext, stages: Stages) -> tuple[list[Finding]
     elsewhere = _is_reported_elsewhere(query, snapshot)
     worst = None if ignore else _worst(context, stages)
     health = stages.run(_health, context, worst, elsewhere=elsewhere)
-    found = [] if worst is None or elsewhere else _reported(context, worst, stages)
-    return found, health or _not_evaluated(query, snapshot, ignore=ignore)
+    findings = [] if worst is None or elsewhere else _reported(context, worst, stages)
+    return findings, health or _not_evaluated(query, snapshot, ignore=ignore)
 
 
 def _health(context: RuleContext, worst: Finding | None, *, elsewhere: bool) -> QueryHealth:
@@ -269,13 +286,13 @@ def _worst(context: RuleContext, stages: Stages) -> Finding | None:
             continue
         # As ``stages.run``, without its call: this is most of an evaluation.
         try:
-            found = rule(context)
+            finding = rule(context)
         except Exception as error:  # noqa: BLE001 - the other rules must still run
             stages.note(rule, error)
             continue
-        if found is not None and found.severity is Severity.CRITICAL:
-            return found
-        worst = worst or found
+        if finding is not None and finding.severity is Severity.CRITICAL:
+            return finding
+        worst = worst or finding
     return worst
 
 
@@ -285,14 +302,16 @@ def _reported(context: RuleContext, worst: Finding, stages: Stages) -> list[Find
     Once the query flaps, a further failure is not reported, unless it is more severe.
     """
     independent = [
-        found
+        finding
         for rule in INDEPENDENT_RULES
-        if (found := stages.run(rule, context)) is not None and found.alertname != worst.alertname
+        if (finding := stages.run(rule, context)) and finding.alertname != worst.alertname
     ]
-    flaps = [found for found in independent if found.alertname == query_flapping.NAME]
-    failed = worst.alertname == query_failed.NAME
-    covered = any(worst.severity in {found.severity, Severity.WARNING} for found in flaps)
-    if failed and covered and stages.run(was_flapping_already, context.query, context.limits):
+    is_covered = worst.alertname == query_failed.NAME and any(
+        finding.alertname == query_flapping.NAME
+        and worst.severity in {finding.severity, Severity.WARNING}
+        for finding in independent
+    )
+    if is_covered and stages.run(was_flapping_already, context.query, context.limits):
         return independent
     return [worst, *independent]
 
@@ -326,6 +345,206 @@ def _is_idle(context: RuleContext) -> bool:
     if idle_at is None or commit_at is None:
         return idle_at is not None
     return idle_at > commit_at and context.now - commit_at >= IDLE_AFTER_SECONDS
+
+
+# -- findings of one cause ----------------------------------------------------------------------
+
+
+MAX_LISTED = 10
+"""The most unnamed queries that one alert lists, the newest first."""
+MAX_SIBLINGS = 20
+"""The most unhealthy queries that each alert lists: all would be 25 KB for each of a thousand."""
+
+
+def gather(
+    findings: Sequence[Finding], labels: Sequence[str], unnamed: Collection[str] = ()
+) -> tuple[Finding, ...]:
+    """Merge findings that share a cause; add to each how many queries of the driver are healthy.
+
+    With only one query in the driver, its finding stays its own and has no such line; neither has
+    an alert that the JVM has ended. A stopped SparkContext is a shared cause even for one query; a
+    JVM that does not answer is one only if several queries are stalled. Queries without a name
+    (``unnamed`` are their labels) share one finding for each alert name.
+    """
+    unhealthy = sorted({finding.query for finding in findings} - {WHOLE_DRIVER})
+    shared: dict[tuple[str, str], list[Finding]] = {}
+    merged: list[Finding] = []
+    for finding in findings:
+        if finding.cause and len(labels) > 1:
+            shared.setdefault((finding.alertname, finding.cause), []).append(finding)
+        else:
+            merged.append(finding)
+    for (_, cause), members in shared.items():
+        alone = cause == query_stalled.SHARED_SILENCE and len(members) == 1
+        merged += members if alone else [_incident(members)]
+    merged = _of_unnamed(merged, unnamed)
+    if len(labels) == 1:
+        return tuple(merged)
+    siblings = {"siblings": _siblings(unhealthy, labels)}
+    return tuple(
+        finding
+        if finding.alertname == driver_down.NAME
+        else replace(finding, evidence={**siblings, **finding.evidence})
+        for finding in merged
+    )
+
+
+def _incident(members: list[Finding]) -> Finding:
+    first = members[0]
+    names = sorted(finding.query for finding in members)
+    return replace(
+        first,
+        query=WHOLE_DRIVER,
+        reason=f"{first.cause}: {', '.join(names)}",
+        summary=several_do(first.alertname, first.cause, names),
+        evidence={
+            "queries": "\n".join(f"{finding.query}: {finding.reason}" for finding in members)
+        },
+    )
+
+
+def _of_unnamed(findings: Sequence[Finding], unnamed: Collection[str]) -> list[Finding]:
+    others: list[Finding] = []
+    shared: dict[str, list[Finding]] = {}
+    for finding in findings:
+        if finding.query in unnamed:
+            shared.setdefault(finding.alertname, []).append(finding)
+        else:
+            others.append(finding)
+    return others + [_one_for_unnamed(members) for members in shared.values()]
+
+
+def _one_for_unnamed(members: list[Finding]) -> Finding:
+    """The newest of the most severe findings; it lists the others."""
+    critical = [finding for finding in members if finding.severity is Severity.CRITICAL]
+    newest = (critical or members)[-1]
+    finding = replace(
+        newest,
+        query=UNNAMED,
+        reason=f"{newest.query}: {newest.reason}",
+        members=tuple(member.query for member in members),
+    )
+    count = len(members)
+    if count == 1:
+        return finding
+    lines = [f"{member.query}: {member.reason}" for member in reversed(members[-MAX_LISTED:])]
+    if count > MAX_LISTED:
+        lines.append(f"and {count - MAX_LISTED} more")
+    return replace(
+        finding,
+        reason=f"{count} queries without a name, the newest {finding.reason}",
+        summary=f"{count} queries without a name, the newest {newest.summary}",
+        evidence={"queries": "\n".join(lines), **newest.evidence},
+    )
+
+
+def _siblings(unhealthy: Sequence[str], labels: Sequence[str]) -> str:
+    """How many of the driver's queries are healthy: "7 of 8 queries healthy; unhealthy: bronze"."""
+    text = f"{len(labels) - len(unhealthy)} of {len(labels)} queries healthy"
+    return f"{text}; unhealthy: {listed(unhealthy, MAX_SIBLINGS)}" if unhealthy else text
+
+
+# -- starving ---------------------------------------------------------------------------------
+# Which queries get no data because another one is broken.
+#
+# A place is dry while all its writers are broken, or cut off themselves; writers that ended as
+# intended do not count. A query is cut off if a place that it reads is dry.
+
+
+RETIRED = frozenset({QueryState.STOPPED, QueryState.COMPLETED})
+MAX_TRACED = 100
+"""For how many findings of one evaluation the queries downstream are listed."""
+_SAYS = {
+    QueryState.FAILED: "failed",
+    QueryState.MISSING: "is missing",
+    QueryState.STOPPED_UNEXPECTEDLY: "stopped",
+    QueryState.STALLED: "is stalled",
+}
+
+Health = Mapping[str, QueryHealth]
+
+
+def with_upstream(health: Health, flow: Flow) -> dict[str, QueryHealth]:
+    """The health with the reason ``upstream bronze failed`` for each starving query.
+
+    A query starves if it is idle, without a problem of its own, and cut off by broken queries,
+    directly or through queries that are idle too.
+    """
+    idle = {label for label, query in health.items() if query.state is QueryState.IDLE}
+    causes = cut_off(_in_state(health, NOT_WORKING), health, flow, passes=idle.__contains__)
+    return {
+        label: replace(query, reason=f"upstream {_problem_of(causes[label], health)}")
+        if label in causes and label in idle and not query.reason
+        else query
+        for label, query in health.items()
+    }
+
+
+def with_neighbours(findings: Sequence[Finding], health: Health, flow: Flow) -> list[Finding]:
+    """The findings with the evidence ``downstream`` and ``upstream``.
+
+    The finding of a broken query lists the queries that it cuts off. That of a query which is cut
+    off itself names the broken one.
+    """
+    if not flow.downstream:
+        return list(findings)
+    causes = cut_off(_in_state(health, NOT_WORKING), health, flow)
+    broken = {finding.query for finding in findings if finding.state in NOT_WORKING}
+    traced = set(sorted(broken)[:MAX_TRACED])
+    extended = []
+    for finding in findings:
+        query, facts = finding.query, {}
+        readers = sorted(cut_off([query], health, flow)) if query in traced else []
+        if readers:
+            verb = "gets" if len(readers) == 1 else "get"
+            facts["downstream"] = f"{listed(readers)} {verb} no data from it"
+        if query in causes:
+            facts["upstream"] = _problem_of(causes[query], health)
+        extended.append(replace(finding, evidence={**finding.evidence, **facts}))
+    return extended
+
+
+def cut_off(
+    roots: Iterable[str],
+    health: Health,
+    flow: Flow,
+    passes: Callable[[str], bool] = lambda _label: True,
+) -> dict[str, str]:
+    """By label: the root that cuts a query off, the nearest first. Roots are not among them.
+
+    ``passes`` says through which queries the search goes on.
+    """
+    causes: dict[str, str] = {}
+    # What a query that ended as intended has written is as dry as that of a broken one.
+    dry = set(_in_state(health, NOT_WORKING | RETIRED))
+    waiting = deque(roots)
+    while waiting:
+        writer = waiting.popleft()
+        for reader in flow.downstream.get(writer, ()):
+            if reader in causes or reader in dry or reader not in health:
+                continue
+            places = (writers for writers in flow.feeds[reader] if writer in writers)
+            if not any(dry.issuperset(writers) for writers in places):
+                continue
+            causes[reader] = causes.get(writer, writer)
+            if passes(reader):
+                dry.add(reader)
+                waiting.append(reader)
+    return causes
+
+
+def retired(health: Health) -> frozenset[str]:
+    """The labels of queries that ended as intended."""
+    return frozenset(_in_state(health, RETIRED))
+
+
+def _in_state(health: Health, states: Collection[QueryState]) -> list[str]:
+    return [label for label, query in health.items() if query.state in states]
+
+
+def _problem_of(root: str, health: Health) -> str:
+    """Such as ``bronze failed``."""
+    return f"{root} {_SAYS[health[root].state]}"
 
 
 # -- main thread ------------------------------------------------------------------------------

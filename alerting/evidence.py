@@ -1,12 +1,13 @@
-"""Evidence: readable facts about one query for the person on call."""
+"""Evidence: readable facts about one query for the person on call, and what a restart repeats."""
 
 from __future__ import annotations
 
+import msgspec
+
 from ..core.states import QueryState
 from ..core.text import duration
-from ..listener.probe import JobActivity, JobCounts
+from ..listener.probe import JobActivity, JobCounts, ProbedRun
 from ..listener.state.query import Query
-from . import restarts
 from .finding import Finding, Severity
 from .policy import Window
 from .rule_context import RuleContext
@@ -51,7 +52,7 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "query_id": query.query_id,
         "run_id": query.run_id,
         "last_commit": _last_commit(context),
-        restarts.ANNOTATION: str(restarts.unfinished(context) or ""),
+        OVER_RESTARTS: str(unfinished(context) or ""),
         "window": str(context.window if window is None else window),
         "batch_in_flight": _in_flight(context),
         "batch_ids": query.went_back,
@@ -193,3 +194,114 @@ def _tasks(counts: JobCounts, work: JobActivity) -> str:
     """Task counts: of all batches if they are ``counted``, else of the active jobs only."""
     since = " so far" if work.counted else ""
     return f"{counts.tasks_completed} completed{since}, {counts.tasks_active} running"
+
+
+# -- over restarts ----------------------------------------------------------------------------
+# The checkpoint alone shows such a batch, so querypulse needs no stored state. It does not show why
+# the last process ended: a planned stop in the middle of a batch leaves the same files as a crash.
+# So an old plan raises no alert by itself; it shows how old the batch is that fails or is stuck.
+
+
+CLOCKS_DIFFER_SECONDS = 5.0
+"""The clocks of the storage and of this machine may differ by this much."""
+OVER_RESTARTS = "over_restarts"
+"""The annotation of an alert about such a batch."""
+
+
+class Unfinished(msgspec.Struct, frozen=True):
+    """The batch, and how many seconds ago it was planned."""
+
+    batch_id: int
+    age_seconds: float
+
+    def __str__(self) -> str:
+        age = duration(self.age_seconds)
+        return f"batch {self.batch_id} was planned {age} ago and never committed, over restarts"
+
+
+def unfinished(context: RuleContext) -> Unfinished | None:
+    """The uncommitted batch that an earlier process planned longer than the window ago."""
+    query, point = context.query, context.query.start_point
+    batch = point.unfinished if point is not None else None
+    if batch is None or batch.at is None:
+        return None
+    if query.last_commit_batch is not None and query.last_commit_batch >= batch.batch_id:
+        return None
+    # A run that was active before monitoring began may have planned the batch itself.
+    was_active = query.start is None and not query.totals.restarts
+    if was_active or batch.at > context.snapshot.began_at - CLOCKS_DIFFER_SECONDS:
+        return None
+    if query.newest_commit is not None and query.newest_commit[0] < batch.batch_id:
+        # This process planned it after that commit, whatever the clock of the storage shows.
+        return None
+    age = context.now - batch.at
+    return Unfinished(batch.batch_id, age) if age > context.window.seconds else None
+
+
+def with_age(reason: str, context: RuleContext) -> str:
+    """The reason, with the age of such a batch if there is one."""
+    batch = unfinished(context)
+    return reason if batch is None else f"{reason}; {batch}"
+
+
+# -- on restart -------------------------------------------------------------------------------
+# What a restart repeats: batches that are planned but not committed, and their offsets.
+#
+# Spark writes ``offsets/N`` when it plans batch N and ``commits/N`` when the batch is done; a new
+# run begins with the batch after the last commit and its planned offsets (``MicroBatchExecution``).
+# Async progress tracking writes both only at intervals, so several batches may run again.
+
+
+MAX_CHARACTERS = 300
+"""Of the offsets at each end: a topic may have a thousand partitions."""
+
+
+def on_restart(query: Query) -> dict[str, str]:
+    """The evidence ``on_restart``: "batch 41 runs again, offsets a to b"; empty if not known."""
+    probed = query.probed
+    if probed is None or probed.facts.trigger.is_continuous or probed.facts.trigger.is_real_time:
+        return {}
+    if probed.facts.async_progress:
+        text = _async(query)
+    else:
+        batch = _planned(query, probed)
+        text = "" if batch is None else f"batch {batch} runs again{_offsets(probed)}"
+    return {"on_restart": text} if text else {}
+
+
+def _async(query: Query) -> str:
+    missing = query.batches_not_durable
+    if not missing or query.last_commit_batch is None:
+        return ""
+    last = query.last_commit_batch
+    if missing == 1:
+        return f"batch {last} runs again: done, but not in the commit log"
+    return f"batches {last - missing + 1} to {last} run again: done, but not in the commit log"
+
+
+def _planned(query: Query, probed: ProbedRun) -> int | None:
+    """The batch that is planned but not committed; None if no such batch is known."""
+    after_commit = -1 if query.last_commit_batch is None else query.last_commit_batch
+    log = query.logged
+    if log is not None and log.planned is not None and log.planned > after_commit:
+        return log.planned
+    flight = query.in_flight
+    in_flight = flight.batch_id if flight is not None else None
+    if query.alive:
+        batch = in_flight
+    else:
+        # The last report of a run names its batch, whether it was planned or not.
+        has_plan = probed.available_offsets not in ("", probed.committed_offsets)
+        batch = probed.batch_id if not probed.active and has_plan else in_flight
+    return batch if batch is not None and batch > after_commit else None
+
+
+def _offsets(probed: ProbedRun) -> str:
+    begin, end = probed.committed_offsets, probed.available_offsets
+    if not end or end == begin:
+        return ""
+    begin, end = (
+        text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}..."
+        for text in (begin, end)
+    )
+    return f", offsets {begin} to {end}"

@@ -19,7 +19,7 @@ from ..listener.state.snapshot import Snapshot
 from ..listener.state.state import State
 from .lifecycle import Lifecycle, Opened
 from .policy import RESTART_WINDOW_SECONDS
-from .restarts import is_committed, repeated
+from .rules.query_flapping import is_committed, repeated
 from .spool import Kept, Spool
 
 # -- kept failures ----------------------------------------------------------------------------

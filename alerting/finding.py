@@ -8,9 +8,6 @@ import msgspec
 
 from ..core.states import QueryState
 
-# -- finding ----------------------------------------------------------------------------------
-# What a rule finds.
-
 
 class Severity(str, Enum):
     """How urgent an alert is."""
@@ -44,8 +41,10 @@ class Finding(msgspec.Struct, frozen=True):
     holder: str = ""
 
 
-# -- query health -----------------------------------------------------------------------------
-# The evaluated health of one query, as it is published.
+NOT_WORKING = frozenset(
+    {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}
+)
+"""The states of a query that processes nothing, although it should."""
 
 
 class QueryHealth(msgspec.Struct, frozen=True, gc=False):

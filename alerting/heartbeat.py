@@ -22,9 +22,9 @@ from ..core.threads import Deadline, Loop
 from ..listener.state.query import Query
 from .alert import Incident
 from .alert_text import headline_of
+from .finding import NOT_WORKING
 from .receivers.http import HttpPoster
 from .receivers.receiver import DeliveryError, HttpOptions
-from .recovery import NOT_WORKING
 
 if TYPE_CHECKING:
     from .lifecycle import Evaluated

@@ -39,10 +39,9 @@ from .alert import (
 )
 from .alert_text import UNSEEN, Guidance, alert_of
 from .evaluate import Evaluation, Stages
-from .finding import WHOLE_DRIVER, Finding, Severity
+from .finding import WHOLE_DRIVER, Finding
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
 from .rules import driver_down, query_failed, query_given_up, query_stalled
-from .rules.batch_slow import WAITING
 
 FACTS = frozenset({query_failed.NAME, query_given_up.NAME, driver_down.NAME})
 """Alerts about what Spark itself has reported. They open at once, and nothing suppresses them."""
@@ -354,33 +353,25 @@ class Lifecycle:
 
     # Alerts
 
+    def is_silenced(self, finding: Finding, silences: Sequence[Silence], wall: float) -> bool:
+        """Whether nobody would be notified of the finding at Unix time ``wall``."""
+        return bool(why_muted(self._alert_of(finding, wall), silences, wall))
+
     def _follow(self, findings: Iterable[Finding], update: Round) -> None:
         """Update each alert with its finding, or with the absence of it, and end what is over."""
         stages = Stages()
         present = {(finding.alertname, finding.query): finding for finding in findings}
-        for identity in present:
-            stages.run(self._find, identity, present, update)
+        for identity, finding in present.items():
+            stages.run(self._find, identity, finding, update)
         for identity in [identity for identity in self._tracked if identity not in present]:
             stages.run(self._miss, identity, update)
         self.errors = stages.errors
 
-    def _as_victim(
-        self, finding: Finding, present: Mapping[Identity, Finding], update: Round
-    ) -> Finding:
-        """Critical itself while nobody is notified of the query that holds its slots."""
-        for one in present.values() if finding.holder else ():
-            if one.query == finding.holder and WAITING in one.evidence:
-                holds = self._alert_of(one, update)
-                if why_muted(holds, update.silences, update.wall):
-                    return replace(finding, severity=Severity.CRITICAL)
-        return finding
+    def _alert_of(self, finding: Finding, wall: float) -> Alert:
+        return alert_of(finding, self._app, self._guidance, wall, self._labels)
 
-    def _alert_of(self, finding: Finding, update: Round) -> Alert:
-        return alert_of(finding, self._app, self._guidance, update.wall, self._labels)
-
-    def _find(self, identity: Identity, present: Mapping[Identity, Finding], update: Round) -> None:
-        finding = self._as_victim(present[identity], present, update)
-        alert = self._alert_of(finding, update)
+    def _find(self, identity: Identity, finding: Finding, update: Round) -> None:
+        alert = self._alert_of(finding, update.wall)
         tracked = self._tracked.get(identity)
         if tracked is None:
             self._tracked[identity] = Tracked(alert, cause_of(finding))

@@ -19,11 +19,8 @@ from ..listener.state.snapshot import Snapshot
 from .alert import CRITICAL, WARNING, is_generic
 from .alert_text import COMPLETED, IDLE, STOPPED, UNWATCHED, recovered
 from .evaluate import Evaluation
-from .finding import WHOLE_DRIVER, QueryHealth, Severity
+from .finding import NOT_WORKING, WHOLE_DRIVER, QueryHealth, Severity
 
-NOT_WORKING = frozenset(
-    {QueryState.FAILED, QueryState.MISSING, QueryState.STOPPED_UNEXPECTEDLY, QueryState.STALLED}
-)
 UNHEALTHY = NOT_WORKING | {
     QueryState.FLAPPING,
     QueryState.REWOUND,

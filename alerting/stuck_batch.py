@@ -6,8 +6,7 @@ from math import inf
 
 from ..listener.probe import UNOWNED, JobActivity, LongTask, Moves
 from ..listener.state.query import Delay, InFlight, Query, delay_of
-from . import restarts
-from .evidence import evidence
+from .evidence import evidence, unfinished
 from .finding import Severity
 from .rule_context import RuleContext
 
@@ -77,7 +76,7 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
     A planned stop in the middle of a batch leaves the same files as a crash. So an old plan counts
     only after the run has had its window, which follows the batches in its checkpoint.
     """
-    found = restarts.unfinished(context)
+    found = unfinished(context)
     if (
         found is None
         or flight.batch_id != found.batch_id

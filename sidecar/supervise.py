@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.policy import Limits
-from ..alerting.restarts import poison_batch
 from ..alerting.retries import nth_wait
 from ..alerting.rules import driver_down, query_stopped
+from ..alerting.rules.query_flapping import poison_batch
 from ..core.redaction import redact
 from ..listener.probe import Context
 from ..listener.spark.jvm import THROWN

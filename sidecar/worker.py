@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
 
 from ..alerting.alert import Silence
 from ..alerting.delivery import Notifier
-from ..alerting.evaluate import Evaluation, evaluate, with_main_thread
+from ..alerting.evaluate import Evaluation, evaluate, retired, with_main_thread
 from ..alerting.failure_history import Remembering
-from ..alerting.incidents import retired
 from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
 from ..listener.commit_log import LogReport
@@ -175,7 +175,8 @@ class Worker:
         wall, silences = self._wall(), self._inputs.silences()
         self._remembering.restore(self.state, self._lifecycle, now, wall)
         snapshot = self.state.snapshot(now)
-        evaluation = evaluate(snapshot, now, self.policy)
+        is_silenced = partial(self._lifecycle.is_silenced, silences=silences, wall=wall)
+        evaluation = evaluate(snapshot, now, self.policy, is_silenced)
         evaluation = self._redact(with_main_thread(evaluation, self._inputs.main_thread))
         for rule, error in evaluation.errors:
             self._on_error(f"rule {rule}", error)

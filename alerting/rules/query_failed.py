@@ -12,11 +12,9 @@ from fnmatch import fnmatchcase
 from ...core.states import QueryState
 from ...listener.failure import Failure
 from ...listener.state.query import Ended
-from .. import restarts
 from ..alert_text import NEXT_STEPS
-from ..evidence import evidence, report
+from ..evidence import evidence, on_restart, report, unfinished, with_age
 from ..finding import Finding, Severity
-from ..restarts import on_restart
 from ..rule_context import RuleContext, is_restarted
 
 NAME = "StreamingQueryFailed"
@@ -91,9 +89,9 @@ def check(context: RuleContext) -> Finding | None:
         NAME,
         Severity.WARNING if has_time or is_restarted(context) else Severity.CRITICAL,
         QueryState.FAILED,
-        restarts.with_age(failure.reason, context),
+        with_age(failure.reason, context),
         does="failed",
-        says=restarts.with_age(headline, context),
+        says=with_age(headline, context),
         facts=facts,
     )
 
@@ -113,5 +111,5 @@ def _failing_seconds(context: RuleContext, ended: Ended) -> float:
     unrecovered = context.query.unrecovered_deaths
     failures = context.query.deaths[-unrecovered:] if unrecovered else ()
     seconds = context.watched_since(min((failure.at for failure in failures), default=ended.at))
-    batch = restarts.unfinished(context)
+    batch = unfinished(context)
     return seconds if batch is None else max(seconds, batch.age_seconds)

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...core.states import QueryState
-from ...listener.state.query import UNKNOWN_BATCH, Died
+from ...listener.state.query import UNKNOWN_BATCH, Died, Query
 from ..alert_text import code_last
 from ..evidence import evidence, report
 from ..finding import Finding, Severity
-from ..policy import RESTART_WINDOW_SECONDS
-from ..restarts import is_flapping, poison_batch, recent
+from ..policy import RESTART_WINDOW_SECONDS, Limits
 from ..rule_context import RuleContext, is_handled
 
 NAME = "StreamingQueryFlapping"
@@ -83,3 +82,66 @@ def _deaths(context: RuleContext) -> str:
 
 def _batch(died: Died) -> str:
     return f"batch {died.batch_id}" if died.batch_id != UNKNOWN_BATCH else "unknown batch"
+
+
+# -- failures over all runs ---------------------------------------------------------------------
+
+
+def is_flapping(query: Query, limits: Limits, now: float) -> bool:
+    """Whether the restart budget is used up.
+
+    While a query is down, its failures do not expire: the problem still exists.
+    """
+    if not query.deaths:
+        return False
+    at = query.deaths[-1].at if query.failure is not None else now
+    spent = len(recent(query.deaths, at)) >= limits.restart_budget
+    return spent or poison_batch(query, limits) is not None
+
+
+def poison_batch(query: Query, limits: Limits) -> Died | None:
+    """A failure, if all failures of the budget had its batch and its error class.
+
+    One whose batch is not known may have had the same.
+    """
+    last = query.deaths[-limits.restart_budget :]
+    if query.unrecovered_deaths == 0 or repeated(last) < limits.restart_budget:
+        return None
+    known = [died for died in last if died.batch_id != UNKNOWN_BATCH]
+    return known[-1] if known and not is_committed(query, known[-1]) else None
+
+
+def repeated(deaths: Sequence[Died]) -> int:
+    """How many of the last failures had one error class and, where it is known, one batch."""
+    count, batch_id = 0, UNKNOWN_BATCH
+    for died in reversed(deaths):
+        another = UNKNOWN_BATCH not in {batch_id, died.batch_id} and batch_id != died.batch_id
+        if another or died.error_class != deaths[-1].error_class:
+            break
+        batch_id = max(batch_id, died.batch_id)
+        count += 1
+    return count
+
+
+def is_committed(query: Query, died: Died) -> bool:
+    """Whether the checkpoint showed, when the last run began, that the batch was committed.
+
+    A process that querypulse did not monitor may have committed it.
+    """
+    point = query.start_point
+    done = point.committed if point is not None else None
+    return done is not None and done.batch_id >= died.batch_id != UNKNOWN_BATCH
+
+
+def was_flapping_already(query: Query, limits: Limits) -> bool:
+    """Whether the budget was already used up when the query last became unhealthy."""
+    fell = max(0, len(query.deaths) - max(1, query.unrecovered_deaths))
+    until_then = query.deaths[: fell + 1]
+    if not until_then:
+        return False
+    return len(recent(until_then, until_then[-1].at)) >= limits.restart_budget
+
+
+def recent(deaths: Sequence[Died], at: float) -> list[Died]:
+    """The failures within the restart window that ends at ``at``."""
+    return [died for died in deaths if at - died.at <= RESTART_WINDOW_SECONDS]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.state.snapshot import SupervisedQuery
-from ..evidence import evidence
+from ..evidence import evidence, on_restart
 from ..finding import Finding, Severity
-from ..restarts import on_restart
 from ..rule_context import RuleContext
 
 NAME = "StreamingQueryGivenUp"

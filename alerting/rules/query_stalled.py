@@ -19,12 +19,11 @@ from msgspec.structs import replace
 
 from ...core.states import QueryState
 from ...listener.state.query import InFlight
-from .. import restarts, stuck_batch
+from .. import stuck_batch
 from ..alert_text import code_last
-from ..evidence import evidence, report
+from ..evidence import evidence, on_restart, report, with_age
 from ..finding import Finding, Severity
 from ..policy import WINDOW_FACTOR
-from ..restarts import on_restart
 from ..rule_context import RuleContext
 
 NAME = "StreamingQueryStalled"
@@ -43,7 +42,7 @@ def check(context: RuleContext) -> Finding | None:
     if reason is None:
         return None
     flight = context.query.in_flight
-    reason = stuck_batch.with_stop(restarts.with_age(reason, context), context)
+    reason = stuck_batch.with_stop(with_age(reason, context), context)
     if flight is None or _is_blind(context) or _waits_for_log(context):
         return _finding(context, reason)
     severity = stuck_batch.stall_severity(context, flight)

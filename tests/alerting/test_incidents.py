@@ -5,11 +5,11 @@ from __future__ import annotations
 from support.rules_table import asynchronous, hung_batch, lagging, steady
 from support.story import CONFLICT, Story, processing, run, source
 
+from querypulse.alerting.evaluate import gather
 from querypulse.alerting.finding import Finding, Severity
-from querypulse.alerting.incidents import gather
 from querypulse.alerting.policy import Limits
-from querypulse.alerting.restarts import is_flapping, poison_batch
 from querypulse.alerting.rules.query_failed import NAME
+from querypulse.alerting.rules.query_flapping import is_flapping, poison_batch
 from querypulse.core.states import QueryState
 from querypulse.listener.probe import Context
 from querypulse.listener.source_polls import SourceReport

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from support.rules_table import asynchronous, hung_batch, steady
 from support.story import CONFLICT, Story, processing, run
 
-from querypulse.alerting.restarts import MAX_CHARACTERS
+from querypulse.alerting.evidence import MAX_CHARACTERS
 
 BEGIN = 'KafkaV2[Subscribe[t]]: {"t":{"0":410}}'
 END = 'KafkaV2[Subscribe[t]]: {"t":{"0":420}}'

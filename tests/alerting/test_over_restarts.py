@@ -8,8 +8,8 @@ from support.story import CONFLICT, Story, processing, run
 
 from querypulse.alerting.alert import Incident
 from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.evidence import OVER_RESTARTS
 from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
-from querypulse.alerting.restarts import ANNOTATION
 from querypulse.listener.probe import JobCounts
 
 FORTY_MINUTES = -2400.0
@@ -94,7 +94,7 @@ def age_shown(findings):
             finding.query,
             finding.severity.value,
             finding.reason,
-            finding.evidence.get(ANNOTATION, "no age") in finding.reason,
+            finding.evidence.get(OVER_RESTARTS, "no age") in finding.reason,
         )
         for finding in findings
     ]
@@ -176,7 +176,7 @@ def test_alert_does_not_mention_restarts_if_none_happened():
         for findings in [story.evaluate(now, **SOON).findings]
         if [finding.alertname for finding in findings] != [name]
         or "over restarts" in findings[0].reason + findings[0].summary
-        or ANNOTATION in findings[0].evidence
+        or OVER_RESTARTS in findings[0].evidence
     }
 
     assert failures == {}
@@ -187,7 +187,7 @@ def test_batch_that_hangs_over_restarts_states_its_age_before_it_is_old():
     (finding,) = hangs(resumed(planned=-300.0), until=170).evaluate(170, **SOON).findings
 
     assert finding.reason.startswith("batch_hung: batch 41 in flight for 168 s")
-    assert finding.evidence[ANNOTATION].startswith("batch 41 was planned 7 min ago")
+    assert finding.evidence[OVER_RESTARTS].startswith("batch 41 was planned 7 min ago")
 
 
 def test_last_commit_has_an_age_before_this_run_commits():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.flowing import Lake, folder
 
-from querypulse.alerting.incidents import retired
+from querypulse.alerting.evaluate import retired
 from querypulse.listener.events import SourceProgress
 from querypulse.listener.state.end_to_end import EndToEnd
 

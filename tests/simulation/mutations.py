@@ -15,11 +15,10 @@ import msgspec
 from msgspec.structs import replace
 
 from querypulse.alerting import (
+    evidence,
     failure_history,
-    incidents,
     lifecycle,
     recovery,
-    restarts,
     retries,
     spool,
     stuck_batch,
@@ -123,7 +122,7 @@ def _plans(mutation: Mutation) -> Iterator[Plan]:
 # -- the product as it was -------------------------------------------------------------------------
 
 
-_gather = incidents.gather
+_gather = EVALUATION.gather
 _covers = Silence.covers
 _why_muted, _fold_log = lifecycle.why_muted, fold.fold_log
 _moved_since = probe.JobActivity.moved_since
@@ -229,7 +228,7 @@ def _empty_log_is_ignored(query: Any, log: Any, at: float) -> Any:
 def _one_silent_query_is_a_silent_driver(findings: Any, *others: Any) -> Any:
     return _gather(
         [
-            incidents._incident([one]) if one.reason.startswith("silent: ") else one
+            EVALUATION._incident([one]) if one.reason.startswith("silent: ") else one
             for one in findings
         ],
         *others,
@@ -517,7 +516,7 @@ IDENTITY = (
              state, "to_forget", _forget_expected,
              only("restart", finite=1.0, expected=1.0, queries=(6,), small_memory=1.0, minutes=(8.0,))),
     Mutation("each unnamed query has an alert of its own", "P5|P7",
-             incidents, "_of_unnamed", lambda found, _: list(found),
+             EVALUATION, "_of_unnamed", lambda found, _: list(found),
              only("crash_loop", named=0.0, kept=0.0)),
     Mutation("the time in which a query starts counts as health", "P3",
              DriverHealth, "recovery", _starting_is_calm,
@@ -578,7 +577,7 @@ KEYS = (
 
 LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
-             restarts, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
+             evidence, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
              failure_history.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",

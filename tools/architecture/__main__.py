@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1198, 10),
     "listener": (9472, 40),
     "exporter": (2587, 9),
-    "alerting": (8900, 47),
+    "alerting": (8810, 45),
     "settings": (1922, 9),
     "sidecar": (2460, 8),
     "watch": (1800, 7),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 from support.lifecycle_harness import WALL, LifecycleHarness
@@ -11,7 +12,9 @@ from support.rules_table import behind_b
 
 from querypulse.alerting.alert import Alert, Silence, why_muted
 from querypulse.alerting.alert_text import Guidance
+from querypulse.alerting.evaluate import evaluate
 from querypulse.alerting.lifecycle import Lifecycle, LifecycleSettings
+from querypulse.alerting.policy import Policy
 
 
 def alert(query="bronze", name="StreamingQueryStalled"):
@@ -179,9 +182,11 @@ def test_later_failure_in_silence_is_reported_when_it_ends():
 @pytest.mark.parametrize(("silenced", "paged"), [("c", "b"), ("b", "a"), ("[ab]", None)])
 def test_silenced_holder_of_the_slots_does_not_silence_who_waits_for_them(silenced, paged):
     story, life = behind_b(until=1906), Lifecycle("etl", Guidance("x"), LifecycleSettings())
+    snapshot, silences = story.snapshot(1906), [Silence(silenced, WALL + 60)]
+    is_silenced = partial(life.is_silenced, silences=silences, wall=WALL)
     for _ in range(2):
-        evaluation, snapshot = story.evaluate(1906), story.snapshot(1906)
-        life.update(evaluation, snapshot, 1906, WALL, [Silence(silenced, WALL + 60)])
+        evaluation = evaluate(snapshot, 1906, Policy(), is_silenced)
+        life.update(evaluation, snapshot, 1906, WALL, silences)
     loud = {alert.labels["query"] for alert in life.alerts if alert.is_critical and not alert.muted}
 
     assert loud == ({paged} if paged else set())
