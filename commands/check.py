@@ -13,7 +13,7 @@ from ..alerting.spool import try_folder
 from ..core.guard import Guard
 from ..settings import wiring
 from ..settings.loading import load_strictly
-from ..settings.receivers import NOBODY, configured, receivers_text
+from ..settings.receivers import configured, receivers_text, unheard
 from ..settings.settings import TYPES, Settings, SettingsError, mask
 from ..settings.silencing import read_silences
 from ..settings.wiring import make_components
@@ -47,9 +47,10 @@ def check(environment: Mapping[str, str]) -> int:
 
 def _summary(settings: Settings) -> str:
     """One last line: the settings can be used, and who is notified."""
+    problem = unheard(settings, settings.app_name or "")
+    if problem:
+        return f"These settings can be used, but {problem}."
     names = [entry.given.name for entry in configured(settings)]
-    if not names:
-        return f"These settings can be used, but {NOBODY}."
     return f"These settings can be used: {receivers_text(names)}. querypulse test-alert tries them."
 
 

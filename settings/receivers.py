@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from ..alerting.alert import incident_labels
+from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.heartbeat import Heartbeat
 from ..alerting.receivers import RECEIVER_TYPES
 from ..alerting.receivers.receiver import (
@@ -269,11 +271,25 @@ NOBODY = (
 )
 
 
-def log_start(app: str, receivers: Sequence[str], status_page: str | None) -> None:
-    """Log one line, and a warning when there is no receiver."""
-    log.info("querypulse: %s", watching(app, receivers, status_page))
-    if not receivers:
-        log.warning("querypulse: %s", NOBODY)
+def unheard(settings: Settings, app: str) -> str:
+    """Why nobody would be notified of the alerts of this job; empty if somebody is."""
+    entries = configured(settings)
+    if not entries:
+        return NOBODY
+    labels = incident_labels(app, WHOLE_DRIVER, settings.labels)
+    if any(entry.given.fits(labels) for entry in entries):
+        return ""
+    shown = ", ".join(f"{name}={value}" for name, value in labels.items() if name != "query")
+    return f"the `match` of no receiver fits this job ({shown}), so nobody is notified of alerts"
+
+
+def log_start(settings: Settings, app: str, status_page: str | None) -> None:
+    """Log one line, and a warning when nobody would be notified."""
+    names = [entry.given.name for entry in configured(settings)]
+    log.info("querypulse: %s", watching(app, names, status_page))
+    problem = unheard(settings, app)
+    if problem:
+        log.warning("querypulse: %s", problem)
 
 
 def watching(app: str, receivers: Sequence[str], status_page: str | None) -> str:

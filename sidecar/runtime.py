@@ -229,7 +229,7 @@ class Runtime:
         for loop in self._loops:
             loop.start()
         page = (external_url(self._settings) or self.url) if self.url else None
-        log_start(self.published.app, self._notifier.names, page)
+        log_start(self._settings, self.published.app, page)
 
     def expect_stop(self, name: str) -> None:
         """Announce a planned stop to the worker, before the stop itself arrives."""

@@ -287,14 +287,15 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def takes(self, incident: Incident) -> bool:
         """Whether the route matches the incident or one of its alerts."""
-        if incident.severity not in self.severities or not self._has_labels(incident):
+        if incident.severity not in self.severities or not self.fits(incident.labels):
             return False
         queries = [alert.query for alert in incident.alerts] or [incident.query]
         return any(map(self._matches, queries))
 
-    def _has_labels(self, incident: Incident) -> bool:
+    def fits(self, labels: Mapping[str, str]) -> bool:
+        """Whether an incident with these labels matches all of ``match``."""
         return all(
-            name in incident.labels and fnmatchcase(incident.labels[name], pattern)
+            name in labels and fnmatchcase(labels[name], pattern)
             for name, pattern in self.match.items()
         )
 

@@ -14,6 +14,9 @@ from querypulse.settings.settings import TYPES
 
 KEY = "R0123456789abcdefghijklmnopqrstu"
 USAGE_ERROR = 2
+TEAM = (
+    """[{name = "team", type = "webhook", url = "https://h.example/x", match = {team = "pay*"}}]"""
+)
 
 
 pytestmark = pytest.mark.usefixtures("clean_environment")
@@ -68,6 +71,15 @@ def test_check_shows_every_setting_once_with_its_default(check):
         (
             {"webhook_url": "https://h.example/x", "alertmanager_urls": "https://am.example"},
             "These settings can be used: 2 receivers (webhook, alertmanager).",
+        ),
+        (
+            {"receivers": TEAM, "app_name": "etl", "labels": "{env = 'prod', team = 'risk'}"},
+            "These settings can be used, but the `match` of no receiver fits this job "
+            "(app=etl, env=prod, team=risk), so nobody is notified of alerts.",
+        ),
+        (
+            {"receivers": TEAM, "labels": "{env = 'prod', team = 'payments-eu'}"},
+            "These settings can be used: 1 receiver (team).",
         ),
     ],
 )
