@@ -43,7 +43,7 @@ BUDGET = {
     "listener": (9472, 40),
     "exporter": (2587, 9),
     "alerting": (8810, 45),
-    "settings": (1922, 9),
+    "settings": (1940, 9),
     "sidecar": (2460, 8),
     "watch": (1800, 7),
     "replay": (1150, 7),
