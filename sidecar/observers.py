@@ -21,8 +21,8 @@ from ..listener.event_reader import EventReader, Inbox, Marker
 from ..listener.probe import CALM_SECONDS, Prober
 from ..listener.source_polls import SourceReport
 from ..listener.sources.reader import SourceReader, SparkSources
-from ..listener.spark import jvm
 from ..listener.spark.event_paths import EventPath
+from ..listener.spark.jvm import NETWORK_ERRORS
 from ..listener.spark.probe import SparkProbe
 from ..listener.spark.storage import SparkStorage
 from ..listener.state.snapshot import Snapshot
@@ -76,15 +76,14 @@ def observe_classic(
     latest_snapshot: Callable[[], Snapshot],
 ) -> Observers:
     """Read the Spark of this process; nothing is started."""
-    spark_probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
-    probe = _living(spark_probe, spark, path)
+    probe = SparkProbe(spark, path, wiring.closer_after_seconds(settings))
 
     def pass_on_report() -> None:
         arrived.wake()
         if prober.latest is not None:
             logs.poke_for(prober.latest)
         # Waking calls the JVM, which the probe's thread may wait for.
-        with suppress(*jvm.NETWORK_ERRORS):
+        with suppress(*NETWORK_ERRORS):
             reader.wake_if_marked()
 
     prober = Prober(
@@ -104,14 +103,14 @@ def observe_classic(
         path.source,
         arrived,
         guard,
-        context=spark_probe.context,
+        context=probe.context,
         on_started=prober.poke,
         on_lost=prober.poke,
         jvm_ended=lambda: probe.ended,
     )
     loops = [
         Loop("reader", reader.step, guard),
-        Loop("probe", prober.step, guard, last=spark_probe.release),
+        Loop("probe", prober.step, guard, last=probe.release),
         Loop("commit-log", logs.step, guard, last=storage.release),
     ]
     if interval:
@@ -124,16 +123,6 @@ def observe_classic(
         end_calls=(prober.poke, logs.poke, sources.stop),
         latest_log=lambda: logs.latest,
         latest_sources=lambda: sources.latest,
-    )
-
-
-def _living(probe: SparkProbe, spark: Any, path: EventPath) -> jvm.ProbeOfLivingJvm:
-    gateway = spark.sparkContext._gateway  # noqa: SLF001 - there is no public way to the JVM
-    return jvm.ProbeOfLivingJvm(
-        probe,
-        gone=lambda: jvm.is_gone(gateway),
-        context=probe.context,
-        terminated=lambda: path.terminated,
     )
 
 

@@ -1,35 +1,23 @@
-"""The runs of queries, read through their ``StreamExecution``: all active ones at once, or one."""
+"""The runs of queries, read through their ``StreamExecution``.
+
+It is private, but stable in Spark 3.5 to 4.3, and still answers after the run has ended.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from ...core.redaction import MAX_CHARACTERS, redact
-from ..probe import UNKNOWN_TRIGGER, RunFacts, parse_trigger, short_sink
+from ..probe import UNKNOWN_TRIGGER, IdleProgress, ProbedRun, RunFacts, parse_trigger, short_sink
 from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
-from .jvm import (
-    FIELD,
-    RECORD,
-    OptionalCalls,
-    compile_in_driver,
-    is_connection_lost,
-    parse_flag,
-)
+from .jobs import PolledWork
+from .jvm import FIELD, RECORD, OptionalCalls, is_connection_lost, parse_flag
 
-# -- living runs ------------------------------------------------------------------------------
-# The status of all active runs, parsed from the text that ``LivingRuns.java`` writes.
-
-
-class RunStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """``StreamingQueryStatus``."""
-
-    message: str
-    is_data_available: bool
-    is_trigger_active: bool
+# -- all active runs at once ------------------------------------------------------------------
 
 
 class LivingRun(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +32,9 @@ class LivingRun(msgspec.Struct, frozen=True, gc=False):
 
     run_id: str
     active: bool
-    status: RunStatus
+    message: str
+    data_available: bool
+    trigger_active: bool
     batch_id: int | None
     session: int | None = None
     offsets: str = ""
@@ -61,52 +51,39 @@ class UnreadRun(msgspec.Struct, frozen=True, gc=False):
     """What went wrong; empty if the run was not polled yet."""
 
 
-class LivingRuns(msgspec.Struct, frozen=True):
-    """All active runs by query id.
-
-    ``context_stopped`` is None when nobody checked whether the SparkContext is stopped.
-    """
-
-    runs: Mapping[str, LivingRun | UnreadRun]
-    context_stopped: bool | None = None
+Reported = LivingRun | UnreadRun
 
 
-def parse_living_runs(text: str) -> LivingRuns:
-    """Read the answer; a run whose line cannot be parsed must be polled on its own.
+def parse_living_runs(text: str) -> tuple[dict[str, Reported], bool]:
+    """Read ``LivingRuns.java``: all active runs by query id, and whether the context is stopped.
+
+    A run whose line cannot be parsed must be polled on its own.
 
     Raises:
         ValueError: a line names no run, or the last line is missing.
 
     """
     *lines, stopped, _ = text.split(RECORD)
-    return LivingRuns(dict(_parsed(line.split(FIELD)) for line in lines), parse_flag(stopped))
+    return dict(map(_parse_run, lines)), parse_flag(stopped)
 
 
-def parse_status(text: str) -> RunStatus:
-    """Read ``StreamingQueryStatus.json``.
-
-    Raises:
-        ValueError: the text is not a status.
-
-    """
-    return msgspec.json.decode(text, type=RunStatus)
-
-
-def _parsed(fields: list[str]) -> tuple[str, LivingRun | UnreadRun]:
-    query_id, run_id, *rest = fields
+def _parse_run(line: str) -> tuple[str, Reported]:
+    query_id, run_id, *fields = line.split(FIELD)
     try:
-        return query_id, _described(run_id, rest)
+        return query_id, _parse_living(run_id, fields)
     except ValueError as error:
-        return query_id, UnreadRun(run_id, rest[0] if len(rest) == 1 else str(error))
+        return query_id, UnreadRun(run_id, fields[0] if len(fields) == 1 else str(error))
 
 
-def _described(run_id: str, fields: list[str]) -> LivingRun:
-    active, stopping, nanoseconds, message, has_data, triggered, batch_id, *rest = fields
-    session, offsets, idle_progress = rest
+def _parse_living(run_id: str, fields: Sequence[str]) -> LivingRun:
+    active, stopping, nanoseconds, message, data_available, trigger_active, *rest = fields
+    batch_id, session, offsets, idle_progress = rest
     return LivingRun(
         run_id=run_id,
         active=parse_flag(active),
-        status=RunStatus(message, parse_flag(has_data), parse_flag(triggered)),
+        message=message,
+        data_available=parse_flag(data_available),
+        trigger_active=parse_flag(trigger_active),
         batch_id=int(batch_id) if batch_id else None,
         session=int(session) if session else None,
         offsets=offsets,
@@ -116,67 +93,11 @@ def _described(run_id: str, fields: list[str]) -> LivingRun:
     )
 
 
-# -- spark living runs ------------------------------------------------------------------------
-# Reads the status of all active runs with one Py4J command.
-#
-# Py4J needs one command per method call, six per run, and each command costs time in the JVM and in
-# Python. So a small Java class in the driver's JVM makes the calls.
-
-
-NAME = "LivingRuns"
-RETRY_SECONDS = 60.0
-
-
-class SparkLivingRuns:
-    """``LivingRuns.java`` in Spark's JVM, compiled at first use; used by one thread.
-
-    A refused call is tried again after ``RETRY_SECONDS``.
-    """
-
-    def __init__(
-        self,
-        jvm: Any,
-        executions: Any,
-        spark_context: Any,
-        details: OptionalCalls,
-        *,
-        has_context: bool,
-    ) -> None:
-        self._jvm = jvm
-        batch_holder = "getLatestExecutionContext" if has_context else ""
-        self._about = executions, batch_holder, spark_context
-        self._details = details
-        self._java: Any = None
-        self._refused_at: float | None = None
-
-    def ask(self, now: float) -> LivingRuns | None:
-        """The status of all active runs; None if this Spark refuses the call.
-
-        ``now`` is monotonic seconds.
-
-        Raises:
-            Py4JNetworkError, ConnectionError, EOFError: the JVM does not answer.
-
-        """
-        if self._refused_at is not None and now - self._refused_at < RETRY_SECONDS:
-            return None
-        answer = self._details.ask("living_runs", self._report, None)
-        self._refused_at = now if answer is None else None
-        return answer
-
-    def _report(self) -> LivingRuns:
-        if self._java is None:
-            self._java = compile_in_driver(self._jvm, NAME).newInstance()
-        return parse_living_runs(str(self._java.ask(*self._about)))
-
-
-# -- spark places -----------------------------------------------------------------------------
-# Reads the places that only a run's plan shows: Iceberg's tables, Kafka's brokers and its topic.
-#
+# -- places of a plan -------------------------------------------------------------------------
 # ``StreamExecution.analyzedPlan`` is what ``start()`` was called on; its leaves are
 # ``StreamingRelationV2`` for sources of the current API. ``extraOptions`` are the sink's options, a
-# private field. Both are stable in Spark 3.5 to 4.3. A run is read once, with up to ten calls for
-# each source. Of the options only the brokers and the topic are taken.
+# private field. A run is read once, with up to ten calls for each source. Of the options only the
+# brokers and the topic are taken.
 
 
 MAX_SOURCES = 20
@@ -226,41 +147,144 @@ def _sink_options(java: Any) -> Any:
 
 
 def _option(options: Any, name: str) -> str:
-    found = options.get(name)
-    return str(found.get()) if found.isDefined() else ""
+    option = options.get(name)
+    return str(option.get()) if option.isDefined() else ""
 
 
-# -- spark execution --------------------------------------------------------------------------
-# One run of a query, read through its ``StreamExecution``.
-#
-# Private, but stable in Spark 3.5 to 4.3.
+# -- one run ----------------------------------------------------------------------------------
 
 
 _ASYNC_CLASS = "AsyncProgressTrackingMicroBatchExecution"
 _UNKNOWN_ERROR = "UnknownError"
 
 
-class SparkExecution:
-    """Reads one run; ``java`` still answers after the run has ended."""
+class SparkRun:
+    """One run; ``last`` is its newest poll, kept when a poll fails.
 
-    def __init__(self, java: Any, jvm: Any, details: OptionalCalls, *, has_context: bool) -> None:
-        self.java = java
+    Raises:
+        Exception: ``run_id`` is empty, and Spark refuses it.
+
+    """
+
+    def __init__(
+        self,
+        java: Any,
+        jvm: Any,
+        details: OptionalCalls,
+        query_id: str,
+        run_id: str,
+        *,
+        has_context: bool,
+    ) -> None:
+        self._java = java
         self._jvm = jvm
         self._has_context = has_context
         self._ask = details.ask
+        self.facts = self._facts(query_id, run_id or str(java.runId().toString()))
+        self.last = ProbedRun(self.facts, active=True)
+        self._session: int | None = None
+        self._busy_since: float | None = None
+        self._polled_closely_at = 0.0
+        self._idle_progress = IdleProgress()
 
-    def facts(self, query_id: str, run_id: str) -> RunFacts:
-        """The facts that never change; ``run_id`` is empty if it must be read.
+    def is_over(self, reported: Reported) -> bool:
+        """Whether its query now reports another run, or this run has ended."""
+        if reported.run_id:
+            return reported.run_id != self.facts.run_id
+        return self._ask("is_active", self._has_ended, False)
+
+    def current(self, reported: Reported | None) -> LivingRun | None:
+        """The current status, from ``reported`` or from the run itself; None when it has ended.
 
         Raises:
-            Exception: the run id must be read, and Spark refuses it.
+            Exception: the run must be polled on its own, and Spark refuses to answer.
 
         """
-        java, ask = self.java, self._ask
+        listed = reported is not None and reported.run_id in ("", self.facts.run_id)
+        if listed and isinstance(reported, LivingRun):
+            return reported if reported.active else None
+        # A run that Spark no longer lists has ended if it refuses to answer.
+        if not listed and self._ask("is_active", self._has_ended, True):
+            return None
+        return self._living_run()
+
+    def poll(self, reported: LivingRun, now: float, closer_after: float, work: PolledWork) -> None:
+        """Apply the status; also poll jobs and stacks once it is busy with one batch for long."""
+        # For a continuous query the id is the epoch begun, which does not show commits.
+        seen = ProbedRun(
+            facts=self.facts,
+            active=True,
+            message=reported.message,
+            trigger_active=reported.trigger_active,
+            data_available=reported.data_available,
+            stopping=reported.stopping,
+            batch_id=reported.batch_id,
+            committed_offsets=reported.offsets or self.last.committed_offsets,
+        )
+        self._session = self._session if reported.session is None else reported.session
+        idle_progress = self._idle_progress.poll(seen, reported.idle_progress)
+        seen = replace(seen, idle_progress=idle_progress)
+        self.last = self._poll_closer(seen, now, closer_after, work, reported.cpu_seconds)
+
+    def final_poll(self) -> ProbedRun:
+        """The poll of a run that has ended: why, and in which batch.
+
+        If Spark refuses the exception, it is an unknown error, so that no failure is lost.
+        """
+        unknown: tuple[str | None, str | None] = (_UNKNOWN_ERROR, None)
+        exception, error_class = self._ask("death", self._death, unknown)
+        batch_id, committed, available = self.last.batch_id, self.last.committed_offsets, ""
+        if not self.facts.trigger.is_continuous:
+            # The last poll may show an earlier batch than the one that failed.
+            batch_id = self._ask("batch_id", self._batch_id, batch_id)
+            committed = self._committed_offsets() or committed
+            available = self._available_offsets()
+        return replace(
+            self.last,
+            active=False,
+            batch_id=batch_id,
+            committed_offsets=committed,
+            available_offsets=available,
+            trigger_active=False,
+            stopping=False,
+            idle_progress=None,
+            exception=exception,
+            error_class=error_class,
+        )
+
+    def _poll_closer(
+        self,
+        seen: ProbedRun,
+        now: float,
+        closer_after: float,
+        work: PolledWork,
+        cpu_seconds: float | None,
+    ) -> ProbedRun:
+        busy = seen.planning or seen.processing
+        if not busy or seen.batch_id != self.last.batch_id:
+            self._busy_since = now if busy else None
+            return seen
+        if self._busy_since is None:
+            self._busy_since = now
+        closer, mark = self.last.work, self.last.last_progress_mark
+        available = self.last.available_offsets
+        overdue = now - self._busy_since >= closer_after
+        if overdue and now - self._polled_closely_at >= closer_after / 2:
+            self._polled_closely_at = now
+            if self._session is None:
+                self._session = work.session_of(self._java)
+            details = work.of(self._java, self.facts, self._session)
+            closer = replace(details, jvm_cpu_seconds=cpu_seconds)
+            mark = self._ask("last_progress", self._last_progress_mark, mark)
+            if not self.facts.trigger.is_continuous:
+                available = self._available_offsets()
+        return replace(seen, work=closer, last_progress_mark=mark, available_offsets=available)
+
+    def _facts(self, query_id: str, run_id: str) -> RunFacts:
+        java, ask = self._java, self._ask
         nameless: str | None = None
         trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
-        run_id = run_id or str(java.runId().toString())
         sink = ask("sink", lambda: str(java.sink().toString()), "")
         return RunFacts(
             query_id=query_id,
@@ -277,98 +301,76 @@ class SparkExecution:
 
     def _plan(self, sink: str) -> PlanPlaces:
         nothing = PlanPlaces()
-        plan = self._ask("plan", lambda: plan_places(self.java), nothing)
+        plan = self._ask("plan", lambda: plan_places(self._java), nothing)
         if "KafkaTable" not in sink:
             return plan
-        written = self._ask("sink_topic", lambda: kafka_sink(self.java), nothing)
+        written = self._ask("sink_topic", lambda: kafka_sink(self._java), nothing)
         return replace(plan, writes=written.writes)
 
-    def is_over(self) -> bool:
-        """Whether the run has ended: its thread has, or an exception will end it.
+    def _is_async(self) -> bool:
+        return bool(self._java.getClass().getSimpleName() == _ASYNC_CLASS)
 
-        ``isActive`` is false as soon as ``stop()`` begins.
+    def _log_interval(self) -> float:
+        """``asyncProgressTrackingCheckpointIntervalMs``."""
+        return int(self._java.asyncProgressTrackingCheckpointingIntervalMs()) / 1000
 
-        Raises:
-            Exception: Spark refuses to answer.
-
-        """
-        java = self.java
+    def _has_ended(self) -> bool:
+        """Its thread has, or an exception will end it: ``stop()`` only begins the end."""
+        java = self._java
         if java.isActive():
             return False
         return bool(java.exception().isDefined()) or not java.queryExecutionThread().isAlive()
 
-    def living_run(self, facts: RunFacts, batch_id: int | None) -> LivingRun | None:
-        """The current status; None when it has ended. ``batch_id`` is used if Spark has none.
-
-        Raises:
-            Exception: Spark refuses to answer.
-
-        """
-        if self.is_over():
+    def _living_run(self) -> LivingRun | None:
+        if self._has_ended():
             return None
-        if not facts.trigger.is_continuous:
-            batch_id = self.batch_id(batch_id)
+        status = msgspec.json.decode(self._java.status().json())
+        batch_id = self.last.batch_id
+        if not self.facts.trigger.is_continuous:
+            batch_id = self._ask("batch_id", self._batch_id, batch_id)
         return LivingRun(
-            run_id=facts.run_id,
+            run_id=self.facts.run_id,
             active=True,
-            status=parse_status(self.java.status().json()),
+            message=status["message"],
+            data_available=status["isDataAvailable"],
+            trigger_active=status["isTriggerActive"],
             batch_id=batch_id,
-            offsets=self.committed_offsets(),
+            offsets=self._committed_offsets(),
             idle_progress=self._ask("idle_progress", self._last_progress_json, ""),
-            stopping=not self.java.isActive(),
+            stopping=not self._java.isActive(),
         )
 
-    def available_offsets(self) -> str:
-        """Where the planned batch ends; without one, where the last batch ended."""
-        return self._ask("end_offsets", lambda: str(self.java.availableOffsets().toString()), "")
-
-    def committed_offsets(self) -> str:
-        """Where the last committed batch ended."""
-        return self._ask("offsets", lambda: str(self.java.committedOffsets().toString()), "")
-
-    def batch_id(self, default: int | None) -> int | None:
+    def _batch_id(self) -> int:
         """The batch in flight, or the next one. Never call this for a continuous query."""
-        return self._ask("batch_id", self._batch_id, default)
+        if self._has_context:
+            return int(self._java.getLatestExecutionContext().batchId())
+        return int(self._java.currentBatchId())
 
-    def last_progress_mark(self, default: str) -> str:
+    def _committed_offsets(self) -> str:
+        """Where the last committed batch ended."""
+        return self._ask("offsets", lambda: str(self._java.committedOffsets().toString()), "")
+
+    def _available_offsets(self) -> str:
+        """Where the planned batch ends; without one, where the last batch ended."""
+        return self._ask("end_offsets", lambda: str(self._java.availableOffsets().toString()), "")
+
+    def _last_progress_mark(self) -> str:
         """When the newest recorded trigger began; grows with every record."""
-        return self._ask("last_progress", self._last_progress_mark, default)
+        progress = self._java.lastProgress()
+        return "" if progress is None else str(progress.timestamp())
 
-    def death(self) -> tuple[str | None, str | None]:
-        """The exception that ended it, with all its causes, and Spark's error class.
-
-        If Spark refuses the answer, this returns an unknown error, so that no failure is lost.
-        """
-        unknown: tuple[str | None, str | None] = (_UNKNOWN_ERROR, None)
-        return self._ask("death", self._death, unknown)
+    def _last_progress_json(self) -> str:
+        progress = self._java.lastProgress()
+        return "" if progress is None else str(progress.json())
 
     def _death(self) -> tuple[str | None, str | None]:
-        option = self.java.exception()
+        """The exception that ended it, with all its causes, and Spark's error class."""
+        option = self._java.exception()
         if not option.isDefined():
             return None, None
         cause = option.get().cause()
         text = self._ask("exception", lambda: self._text_of(cause), _UNKNOWN_ERROR)
         return text, _error_class(cause)
-
-    def _is_async(self) -> bool:
-        return bool(self.java.getClass().getSimpleName() == _ASYNC_CLASS)
-
-    def _log_interval(self) -> float:
-        """``asyncProgressTrackingCheckpointIntervalMs``."""
-        return int(self.java.asyncProgressTrackingCheckpointingIntervalMs()) / 1000
-
-    def _batch_id(self) -> int:
-        if self._has_context:
-            return int(self.java.getLatestExecutionContext().batchId())
-        return int(self.java.currentBatchId())
-
-    def _last_progress_mark(self) -> str:
-        progress = self.java.lastProgress()
-        return "" if progress is None else str(progress.timestamp())
-
-    def _last_progress_json(self) -> str:
-        progress = self.java.lastProgress()
-        return "" if progress is None else str(progress.json())
 
     def _text_of(self, cause: Any) -> str:
         text = getattr(self._jvm, "org.apache.spark.util.Utils").exceptionString(cause)

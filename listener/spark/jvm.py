@@ -16,13 +16,8 @@ from pyspark.errors import PySparkException
 
 from ...core.redaction import redact
 from ..commit_log import short_reason
-from ..probe import Context, Probe, ProbeReport
 
 log = logging.getLogger("querypulse")
-
-
-# -- jvm --------------------------------------------------------------------------------------
-# Detects whether the driver's JVM has ended.
 
 
 NETWORK_ERRORS = (Py4JNetworkError, ConnectionError, EOFError)
@@ -51,66 +46,6 @@ def is_gone(gateway: Any) -> bool:
         return False
 
 
-class ProbeOfLivingJvm:
-    """Polls through ``probe``, and reports the end of the JVM once it has ended.
-
-    ``context`` returns whether the application had stopped its SparkContext, ``terminated``
-    whether the JVM reported that a signal ends it. A JVM that has ended is not polled again.
-    """
-
-    def __init__(
-        self,
-        probe: Probe,
-        gone: Callable[[], bool],
-        context: Callable[[], Context],
-        terminated: Callable[[], bool] = lambda: False,
-    ) -> None:
-        self._probe = probe
-        self._gone = gone
-        self._context = context
-        self._terminated = terminated
-        self._seen = Context.RUNNING
-        self._last: Context | None = None
-
-    @property
-    def ended(self) -> bool:
-        """Whether the JVM is known to have ended."""
-        return self._last is not None
-
-    def poll(self, clock: Callable[[], float]) -> ProbeReport:
-        """Poll.
-
-        Raises:
-            Py4JNetworkError: the JVM does not answer but may not have ended.
-
-        """
-        began_at = clock()
-        if self._last is None:
-            try:
-                report = self._probe.poll(clock)
-            except NETWORK_ERRORS:
-                if not self._gone():
-                    raise
-                self._last = self._context_at_end()
-            else:
-                self._seen = report.context
-                return report
-        return ProbeReport(began_at, clock(), runs=(), context=self._last)
-
-    def _context_at_end(self) -> Context:
-        try:
-            if self._context() is Context.STOPPED_BY_APPLICATION:
-                return Context.STOPPED_BY_APPLICATION
-        except NETWORK_ERRORS:
-            pass
-        terminated = self._seen is Context.TERMINATED or self._terminated()
-        return Context.TERMINATED if terminated else Context.JVM_GONE
-
-
-# -- java errors ------------------------------------------------------------------------------
-# Converts Java's exceptions into errors of ours with a short reason.
-
-
 # PySpark converts some Java exceptions, such as an IllegalArgumentException, into its own. A lost
 # connection (Py4JNetworkError) is included: Py4J drops it when a file system lacks a class.
 THROWN = (Py4JError, PySparkException)
@@ -128,10 +63,6 @@ def java_errors(of: type[Exception]) -> Iterator[None]:
         yield
     except THROWN as error:
         raise of(reason_of(error)) from error
-
-
-# -- optional calls ---------------------------------------------------------------------------
-# Calls Spark for details that are not available in every version, sink or state.
 
 
 T = TypeVar("T")

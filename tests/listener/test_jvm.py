@@ -11,14 +11,9 @@ from contextlib import closing, contextmanager
 from types import SimpleNamespace
 
 import pytest
-from py4j.protocol import Py4JError, Py4JNetworkError
-from support.clock import Clock
 
-from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.spark import jvm
 from querypulse.listener.spark.jvm import (
-    NETWORK_ERRORS,
-    ProbeOfLivingJvm,
     UnsupportedSparkError,
     has_execution_context,
     is_gone,
@@ -99,98 +94,6 @@ def test_other_connection_errors_prove_nothing(monkeypatch, error):
     monkeypatch.setattr(socket, "create_connection", refuse)
 
     assert not is_gone(gateway(1))
-
-
-# -- reports of the probe -------------------------------------------------------------------------
-
-
-class AnsweringProbe:
-    """Returns the given report, or raises the given error."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def poll(self, clock):
-        clock.now += 2.0
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-
-def poll(answer, *, gone=False, context=Context.RUNNING):
-    """One poll on a clock that starts at 100 s; ``context`` may be an error."""
-
-    def ask():
-        if isinstance(context, Exception):
-            raise context
-        return context
-
-    return ProbeOfLivingJvm(AnsweringProbe(answer), lambda: gone, ask).poll(Clock(100.0))
-
-
-def test_report_of_the_probe_is_passed_on():
-    report = ProbeReport(1.0, 2.0, runs=())
-
-    assert poll(report, gone=True) is report
-
-
-@pytest.mark.parametrize("lost", NETWORK_ERRORS)
-def test_end_of_the_jvm_is_a_report(lost):
-    report = poll(lost("no answer"), gone=True, context=lost("no answer"))
-
-    assert report == ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE)
-
-
-def test_ended_jvm_is_not_polled_again():
-    clock, gone = Clock(100.0), iter([True])
-    living = ProbeOfLivingJvm(
-        AnsweringProbe(Py4JNetworkError()), lambda: next(gone), lambda: Context.JVM_GONE
-    )
-    reports = [living.poll(clock) for _ in range(2)]
-
-    assert reports == [
-        ProbeReport(100.0, 102.0, runs=(), context=Context.JVM_GONE),
-        ProbeReport(102.0, 102.0, runs=(), context=Context.JVM_GONE),
-    ]
-    assert living.ended
-
-
-@pytest.mark.parametrize("lost", NETWORK_ERRORS)
-def test_unresponsive_jvm_gives_no_report(lost):
-    with pytest.raises(lost, match="no answer"):
-        poll(lost("no answer"), gone=False)
-
-
-STOPPED, TERMINATED = Context.STOPPED_BY_APPLICATION, Context.TERMINATED
-
-
-@pytest.mark.parametrize(
-    ("seen", "asked", "announced", "end"),
-    [
-        (Context.RUNNING, STOPPED, False, STOPPED),
-        (Context.RUNNING, Context.RUNNING, True, TERMINATED),
-        (TERMINATED, Context.RUNNING, False, TERMINATED),
-        (TERMINATED, STOPPED, True, STOPPED),
-        (Context.RUNNING, Context.RUNNING, False, Context.JVM_GONE),
-    ],
-    ids=["stopped", "a signal was announced", "a poll saw a signal", "both", "neither"],
-)
-def test_end_of_the_jvm_is_what_was_seen_of_it_before(seen, asked, announced, end):
-    probe = AnsweringProbe(ProbeReport(1.0, 2.0, runs=(), context=seen))
-    living = ProbeOfLivingJvm(probe, lambda: True, lambda: asked, lambda: announced)
-    living.poll(Clock(100.0))
-    probe.answer = Py4JNetworkError()
-
-    assert living.poll(Clock(100.0)).context is end
-
-
-@pytest.mark.parametrize("error", [Py4JError("refused"), RuntimeError("the probe was released")])
-def test_error_other_than_a_lost_connection_does_not_check_the_jvm(error):
-    def unexpected():
-        raise AssertionError
-
-    with pytest.raises(type(error), match=str(error)):
-        ProbeOfLivingJvm(AnsweringProbe(error), unexpected, unexpected).poll(Clock())
 
 
 # -- versions -------------------------------------------------------------------------------------

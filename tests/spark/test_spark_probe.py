@@ -7,10 +7,10 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from support.fake_spark import FIELD, FakeChannel, FakeSpark, fake_probe, poll, query_id
 
-from querypulse.listener.probe import Context
+from querypulse.listener.probe import Context, ProbeReport
 from querypulse.listener.spark import jvm
-from querypulse.listener.spark.execution import RETRY_SECONDS
-from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS
+from querypulse.listener.spark.jvm import NETWORK_ERRORS
+from querypulse.listener.spark.probe import KEEP_REPORTED, KEEP_SECONDS, RETRY_SECONDS
 
 BAD_UTF8 = UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte")
 ODD = [
@@ -45,7 +45,7 @@ def test_poll_of_all_runs_is_one_command(spark):
     spark.commands.clear()
 
     assert set(poll(probe)) == {"query 1", "query 2", "query 3"}
-    assert spark.commands == ["ask"]
+    assert (spark.commands, spark.cook.call_count) == (["ask"], 1)
 
 
 @pytest.mark.parametrize("version", ["dbr-16.4", "v4.0.0", "next", ""])
@@ -81,6 +81,43 @@ def test_run_that_throws_is_polled_on_its_own(spark):
     assert after["query 2"] is not before["query 2"]
     assert after["query 2"].batch_id == 3
     assert (spark.commands.count("ask"), spark.commands.count("status")) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("answers", "stopping", "batch_id"),
+    [
+        ({}, False, 3),
+        ({"isActive": False, "queryExecutionThread": {"isAlive": True}}, True, 3),
+        ({"trigger": {"toString": "ContinuousTrigger(1000)"}}, False, None),
+    ],
+    ids=["active", "stopped, and its thread works", "continuous, without batches"],
+)
+def test_run_is_polled_on_its_own_as_in_the_answer_for_all(spark, answers, stopping, batch_id):
+    execution = undescribed(spark, 2)
+    for name, answer in answers.items():
+        execution.answers[name] = spark.java(**answer) if isinstance(answer, dict) else answer
+    run = poll(fake_probe(spark))["query 2"]
+
+    assert (run.active, run.stopping, run.batch_id) == (True, stopping, batch_id)
+    assert (run.message, run.committed_offsets) == ("Waiting for data to arrive", "{}")
+
+
+@pytest.mark.parametrize(
+    ("name", "is_async", "seconds"),
+    [
+        ("AsyncProgressTrackingMicroBatchExecution", True, 12),
+        ("MicroBatchExecution", False, 0),
+        ("ContinuousExecution", False, 0),
+    ],
+)
+def test_execution_class_shows_async_progress_tracking(spark, name, is_async, seconds):
+    spark.executions[query_id(2)].answers |= {
+        "getClass": spark.text(name),
+        "asyncProgressTrackingCheckpointingIntervalMs": 12_000,
+    }
+    facts = poll(fake_probe(spark))["query 2"].facts
+
+    assert (facts.async_progress, facts.log_interval_seconds) == (is_async, seconds)
 
 
 def test_unreadable_line_affects_only_its_run(spark):
@@ -198,6 +235,61 @@ def test_failure_missing_from_a_report_is_in_the_next_one(spark):
     assert poll(probe, at=2)["query 2"].exception == "Boom"
 
 
+# -- the end of the JVM -----------------------------------------------------------------------
+
+
+def lose_jvm(spark, error, *, ended):
+    """From now on no command is answered."""
+    spark.refuse_all, spark.ended = error, ended
+    spark.sparkContext._jsc.answers["sc"] = error
+
+
+@pytest.mark.parametrize("lost", NETWORK_ERRORS)
+def test_end_of_the_jvm_is_a_report_and_it_is_not_polled_again(spark, lost):
+    probe = fake_probe(spark)
+    lose_jvm(spark, lost("no answer"), ended=True)
+    report = ProbeReport(7.0, 7.0, runs=(), context=Context.JVM_GONE)
+    assert not probe.ended
+    assert probe.poll(lambda: 7.0) == report
+
+    spark.commands.clear()
+    assert probe.poll(lambda: 7.0) == report
+    assert (probe.ended, spark.commands) == (True, [])
+
+
+@pytest.mark.parametrize("lost", NETWORK_ERRORS)
+def test_unresponsive_jvm_gives_no_report(spark, lost):
+    probe = fake_probe(spark)
+    lose_jvm(spark, lost("no answer"), ended=False)
+    with pytest.raises(lost, match="no answer"):
+        poll(probe)
+    assert not probe.ended
+
+
+@pytest.mark.parametrize(
+    ("seen", "dropped", "announced", "end"),
+    [
+        (False, True, False, Context.STOPPED_BY_APPLICATION),
+        (False, False, True, Context.TERMINATED),
+        (True, False, False, Context.TERMINATED),
+        (True, True, True, Context.STOPPED_BY_APPLICATION),
+        (False, False, False, Context.JVM_GONE),
+    ],
+    ids=["stopped", "a signal was announced", "a poll saw a signal", "both", "neither"],
+)
+def test_end_of_the_jvm_is_what_was_seen_of_it_before(spark, seen, dropped, announced, end):
+    channel = FakeChannel()
+    channel.terminated = announced
+    probe = fake_probe(spark, channel)
+    spark.stopped = spark.shutting_down = seen
+    poll(probe)
+    lose_jvm(spark, Py4JNetworkError(), ended=True)
+    if dropped:
+        spark.sparkContext._jsc = None
+
+    assert probe.poll(lambda: 1.0).context is end
+
+
 # -- the SparkContext -------------------------------------------------------------------------
 
 
@@ -252,7 +344,7 @@ def test_stop_by_the_application_takes_precedence_over_a_signal(spark):
 
 def test_unknown_shutdown_state_counts_as_stopped(spark):
     probe = fake_probe(spark)
-    probe._context._hooks.answers["inShutdown"] = Py4JError("refused")
+    spark.hooks.answers["inShutdown"] = Py4JError("refused")
     spark.stopped = True
 
     assert probe.context() is Context.STOPPED
@@ -285,7 +377,6 @@ def test_released_probe_holds_no_spark_objects(spark, refuse):
 
     assert channel.released == 1
     assert probe._queries is None
-    assert probe._context._java is None
     assert probe.context() is Context.RUNNING
     spark.stopped = True
     assert probe.context() is Context.STOPPED

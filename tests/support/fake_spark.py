@@ -51,6 +51,7 @@ class FakeChannel:
         self.counted = 0
         self.released = 0
         self.refuse = None
+        self.terminated = False
 
     def check(self, now):
         return ListenerHealth(registered=True)
@@ -80,6 +81,8 @@ class FakeSpark:
         self.executions = {}
         self.stopped = False
         self.shutting_down = False
+        self.ended = False
+        """Whether the JVM's process has ended."""
         self.refuse_all = None
         self.lines = {}
         self.jobs = {}
@@ -92,7 +95,10 @@ class FakeSpark:
         """Stage -> number of its running tasks, as the task scheduler counts them."""
         self.slots = 4
         """The number of tasks that its executors can run at once."""
-        self.sparkContext = SimpleNamespace(_jvm=self._jvm(), _jsc=self._java_context())
+        self.hooks = self.java(inShutdown=lambda: self.shutting_down)
+        self.sparkContext = SimpleNamespace(
+            _jvm=self._jvm(), _jsc=self._java_context(), _gateway=self._gateway()
+        )
         self._jsparkSession = self.java(sharedState=self.java(activeStreamingQueries=self._map()))
 
     def java(self, **answers):
@@ -115,6 +121,7 @@ class FakeSpark:
             committedOffsets=self.text("{}"),
             availableOffsets=self.text("{}"),
             lastProgress=None,
+            exception=self.java(isDefined=False),
             getClass=self.text("MicroBatchExecution"),
             trigger=self.text("ProcessingTimeTrigger(0)"),
             sink=self.text("NoopTable"),
@@ -187,6 +194,12 @@ class FakeSpark:
         running = self.scheduled_tasks.get(stage)
         return self.java(isDefined=running is not None, get=self.java(runningTasks=running))
 
+    def _gateway(self):
+        process = SimpleNamespace(poll=lambda: 1 if self.ended else None)
+        # Nothing refuses a connection to this address, and nothing accepts it.
+        parameters = SimpleNamespace(address="255.255.255.255", port=9)
+        return SimpleNamespace(proc=process, gateway_parameters=parameters)
+
     def _jvm(self):
         jvm = MagicMock()
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
@@ -197,9 +210,7 @@ class FakeSpark:
         classes = {
             "java.util.UUID": self.java(fromString=lambda text: text),
             "java.util.Arrays": self.java(toString=str),
-            "org.apache.spark.util.ShutdownHookManager": self.java(
-                inShutdown=lambda: self.shutting_down
-            ),
+            "org.apache.spark.util.ShutdownHookManager": self.hooks,
             "java.lang.System": self.java(identityHashCode=lambda java: java.answers["hash"]),
             "java.lang.Throwable": lambda: self.java(setStackTrace=None),
             "org.apache.spark.util.Utils": self.java(exceptionString=str),
