@@ -103,7 +103,9 @@ def _numbered(value: dict[str, Any]) -> dict[str, Position] | None:
     if len(names) != 1 or not names.isdisjoint(value):
         return None
     positions = {key: _integer(position) for key, position in value.items()}
-    numbers = {key: number for key, number in positions.items() if number is not None}
+    numbers: dict[str, Position] = {
+        key: number for key, number in positions.items() if number is not None
+    }
     return numbers if len(numbers) == len(value) else None
 
 
