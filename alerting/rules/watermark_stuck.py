@@ -1,14 +1,15 @@
 """StreamingWatermarkStuck: the watermark does not advance although newer event times were read.
 
 State then grows and results are never emitted. A watermark in the future is stuck until the clock
-reaches it, and all honest rows are late. A join with no rows on one side does not fire: Spark's
-watermark is that of the slowest source.
+reaches it, and all honest rows are late. Spark's watermark is that of the slowest source: a join
+with no rows on one side does not fire, nor one that waits for a side as it did before.
 """
 
 from __future__ import annotations
 
 from ...core.states import QueryState
 from ...core.text import duration, utc
+from ...listener.events import Progress
 from ...listener.state.trends import Watermark
 from ..evidence import report
 from ..finding import Finding, Severity
@@ -28,9 +29,13 @@ def check(context: RuleContext) -> Finding | None:
     if watermark.since is None or watermark.batches < MIN_BATCHES:
         return None
     seconds = context.watched_since(watermark.since)
-    if seconds <= context.trend_seconds or len(watermark.fed) < len(progress.sources):
+    if seconds <= context.trend_seconds or not _all_come(watermark, progress, context):
         return None
     ahead = watermark.timestamp - (progress.timestamp or watermark.timestamp)
+    # That of several sources may wait for one of them, as it did before.
+    may_wait = len(progress.sources) > 1 and watermark.timestamp > 0 >= ahead
+    if may_wait and seconds <= sum(watermark.stood):
+        return None
     reason = _in_future(watermark, ahead) if ahead > 0 else _does_not_advance(watermark, seconds)
     return report(
         context,
@@ -39,6 +44,13 @@ def check(context: RuleContext) -> Finding | None:
         QueryState.WATERMARK_STUCK,
         reason,
         does="makes no event-time progress",
+    )
+
+
+def _all_come(watermark: Watermark, progress: Progress, context: RuleContext) -> bool:
+    """Whether every source had rows within the trend window."""
+    return len(watermark.fed) == len(progress.sources) and all(
+        context.watched_since(at) <= context.trend_seconds for at in watermark.fed.values()
     )
 
 

@@ -25,7 +25,8 @@ LATE_SHARE = 0.001
 LONGEST_DELAY_SECONDS = 365 * 86_400.0
 """No watermark is so far behind the rows: one that is 0 has never advanced."""
 UNKNOWN_CLOCKS_SECONDS = 3600.0
-"""A row that came before we watched may have been so far ahead of the first one that we saw."""
+"""A row that came before we watched may have been so far ahead of the first one that we saw; and
+so long a watermark may have been the same."""
 LONG_BATCH_SECONDS = 60.0
 """Where a trigger has no interval, the next batch begins at once: a longer one reads older data."""
 _LAG = attrgetter("lag")
@@ -85,20 +86,25 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
 class Watermark(msgspec.Struct, frozen=True, gc=False):
     """A watermark, and what shows that it should have advanced, or is ahead of all rows.
 
-    Since ``since``, which is None while nothing shows it, ``batches`` batches with rows from the
-    sources ``fed`` have come. A watermark is the newest event time of all batches before, less a
-    ``delay``, which is known once it has advanced. So it rightly waits for a row beyond
-    ``highest``: with event times of the hour, for an hour. ``first`` is the newest event time of
-    the first batch.
+    Since ``since``, which is None while nothing shows it, ``batches`` batches with rows have come.
+    A watermark is the newest event time of all batches before, less a ``delay``, which is known
+    once it has advanced. So it rightly waits for a row beyond ``highest``: with event times of the
+    hour, for an hour. ``first`` is the newest event time of the first batch.
+
+    The watermark of several sources is that of the one that is furthest behind, and it waits for
+    that one: ``fed`` is when each source had its last rows, ``stood`` for how many seconds the two
+    watermarks before were the same, and ``began`` when this one was first seen.
     """
 
     timestamp: float
+    began: float
+    stood: tuple[float, float] = (UNKNOWN_CLOCKS_SECONDS, UNKNOWN_CLOCKS_SECONDS)
     first: float | None = None
     highest: float | None = None
     delay: float | None = None
     since: float | None = None
     batches: int = 0
-    fed: frozenset[int] = frozenset()
+    fed: dict[int, float] = {}
     late_rows: int = 0
 
     def should_advance(self, newest: float | None) -> bool:
@@ -325,11 +331,12 @@ def _watermark(known: Watermark | None, progress: Progress, at: float) -> Waterm
     if timestamp is None:
         return None
     if known is None:
-        known = Watermark(timestamp)
+        known = Watermark(timestamp, at)
     elif known.timestamp != timestamp:
         delay = known.delay if known.highest is None else known.highest - timestamp
-        known = Watermark(timestamp, known.first, known.highest, delay)
-    fed = frozenset(i for i, source in enumerate(progress.sources) if source.input_rows)
+        stood = (known.stood[1], at - known.began)
+        known = Watermark(timestamp, at, stood, known.first, known.highest, delay)
+    fed = {index: at for index, source in enumerate(progress.sources) if source.input_rows}
     if not fed:
         return known
     if known.since is None and (known.should_advance(newest) or _is_ahead(progress)):
@@ -340,7 +347,7 @@ def _watermark(known: Watermark | None, progress: Progress, at: float) -> Waterm
         first=newest if known.first is None else known.first,
         highest=max(seen, default=None),
         batches=known.batches + (known.since is not None),
-        fed=known.fed | fed,
+        fed={**known.fed, **fed},
         late_rows=known.late_rows + progress.late_rows,
     )
 

@@ -384,7 +384,7 @@ def watermarks(
     """Query a commits every minute: one watermark per batch, a number of rows per source.
 
     ``newest`` is the newest event time, ``clock`` Spark's clock and ``late`` the rows dropped, of all
-    batches or by batch. If it ``loops``, each batch has a run of its own (availableNow).
+    batches or by batch, as ``rows`` is. If it ``loops``, each batch has a run of its own (availableNow).
     """
     story = Story() if loops else Story().started(at=0)
     for number, mark in enumerate(marks):
@@ -392,7 +392,8 @@ def watermarks(
         if loops:
             finite = run(number=run_number, trigger=AVAILABLE_NOW, batch=number)
             story.started(run=run_number, at=began).probe(finite, at=began + 1)
-        fed = tuple(source(number, None, rows=count) for count in rows)
+        counts = rows[number] if isinstance(rows, list) else rows
+        fed = tuple(source(number, None, rows=count) for count in counts)
         said = {"event_time_max": newest, "timestamp": clock, "late_rows": late}
         story.commit(
             run=run_number,
@@ -400,7 +401,7 @@ def watermarks(
             at=first + number * every,
             watermark_timestamp=mark,
             sources=fed,
-            input_rows=sum(rows),
+            input_rows=sum(counts),
             state_rows=state,
             **{
                 name: each[number] if isinstance(each, list) else each
@@ -410,6 +411,21 @@ def watermarks(
         if loops:
             story.ended(run=run_number, at=began + 4)
     return story
+
+
+def of_the_hour(until, *, since=0, late=1800, ends=2**40, idles=2**40):
+    """Event times of the hour of two sources, each five minutes; the second is ``late``.
+
+    From ``ends`` on its event times are the same, from ``idles`` on it has no rows.
+    """
+    times, year = range(since, until, 300), 3600 * 300_000
+    second = [year + (min(at, ends, idles) - late) // 3600 * 3600 for at in times]
+    return watermarks(
+        *(event_time - 600.0 for event_time in (second[0], *second[:-1])),
+        newest=[year + at // 3600 * 3600.0 for at in times],
+        rows=[(10, 10 * (at < idles)) for at in times],
+        every=300,
+    )
 
 
 def dying(*times, batch=None, query="a", alive_after=False):
@@ -609,6 +625,7 @@ def gone_back(batch):
 
 
 NEWER = [600.0 + 60 * number for number in range(9)]
+SLOWLY = {"stall_floor_seconds": 400.0}
 STEADY = [500.0 + 60 * number for number in range(8)]
 INPUT = {"expected_input_seconds": 600.0}
 ALLOWED = {"lag_allowed_offsets": 1e9, "lag_allowed_seconds": 60.0}
@@ -1308,6 +1325,15 @@ def cases() -> tuple[Case, ...]:
         ("the watermark advances", watermarks(*(500.0 + n for n in range(9)), newest=NEWER), 492, {}, None, "running"),
         ("a join waits for its other side", watermarks(440.0, *[500.0] * 8, rows=(10, 0), newest=NEWER), 492, {}, None, "running"),
         ("no rows, only no-data batches", watermarks(440.0, *[500.0] * 8, rows=(0,), newest=NEWER), 492, {}, None, "running"),
+        ("two sources, and the event times of one end", watermarks(*STEADY, *[920.0] * 8, newest=[600.0 + 60 * n for n in range(16)], rows=(10, 10)),
+         912, {}, "StreamingWatermarkStuck", "watermark_stuck"),
+        ("event times of the hour, and those of the second source end", of_the_hour(21_600, ends=7200), 21_602, SLOWLY, "StreamingWatermarkStuck", "watermark_stuck"),
+        *((f"event times of the hour, and those of the second source come {late // 60} minutes later, since minute {since // 60}",
+           of_the_hour(until, late=late, since=since), until - since + 2, SLOWLY, None, "running")
+          for late in (600, 1800, 3300) for since in (1500, 3000, late - 300) for until in (3600 + late, 7200 + late, 14_400 + late)),
+        ("event times of the hour, and the second source has no rows since the third hour", of_the_hour(36_000, idles=9600), 36_002, SLOWLY, None, "running"),
+        ("two sources, and one has no rows any more", watermarks(*STEADY, *[920.0] * 8, newest=[600.0 + 60 * n for n in range(16)], rows=[(10, 10)] * 9 + [(10, 0)] * 7),
+         912, {}, None, "running"),
         ("a query without a watermark", watermarks(*[None] * 9, newest=NEWER), 492, {}, None, "running"),
         ("the watermark does not advance, not for the window yet", watermarks(440.0, *[500.0] * 5, newest=NEWER), 312, {}, None, "running"),
         ("the watermark was stuck, then it advanced", watermarks(440.0, *[500.0] * 7, 501.0, newest=NEWER), 492, {}, None, "running"),
