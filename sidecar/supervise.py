@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Iterable, Mapping
+from random import random
 from typing import Any
 
 import msgspec
-import tenacity
 from msgspec.structs import replace
 
 from ..alerting.finding import WHOLE_DRIVER
 from ..alerting.policy import Limits
-from ..alerting.retries import nth_wait
 from ..alerting.rules import driver_down, query_stopped
 from ..alerting.rules.query_flapping import poison_batch
 from ..core.redaction import redact
@@ -35,9 +33,8 @@ log = logging.getLogger("querypulse")
 
 Starts = Mapping[str, Callable[[], Any]]
 
-FIRST_PAUSE_SECONDS = 1.0
-JITTER = tenacity.wait_random(0.0, 1.0)
-"""Queries that fail together are not started together."""
+ENDS = {Context.JVM_GONE: driver_down.ENDED, Context.STOPPED: query_stopped.CONTEXT_GONE}
+"""The ends of Spark that the application did not ask for, and what each is called."""
 ROUND_SECONDS = 1.0
 UNSEEN_SECONDS = 10.0
 """After this time without any signal of a new run, Spark is asked whether it is active."""
@@ -63,7 +60,7 @@ class RestartTerms(msgspec.Struct, frozen=True):
         allowed = {
             "restarts": (self.restarts, 0, 1000),
             "within_seconds": (self.within_seconds, 1, float("inf")),
-            "max_pause_seconds": (self.max_pause_seconds, FIRST_PAUSE_SECONDS, 86400),
+            "max_pause_seconds": (self.max_pause_seconds, 1, 86400),
             "same_batch_failures": (self.same_batch_failures, 2, 16),
         }
         for name, (value, least, most) in allowed.items():
@@ -71,10 +68,11 @@ class RestartTerms(msgspec.Struct, frozen=True):
                 raise ValueError(f"supervise: {name} must be {least:g} to {most:g}, given {value}")
 
     def pause(self, failures: int) -> float:
-        """Seconds until the next start, after so many failures: 1, 2, 4, 8 ... and jitter."""
-        longest = self.max_pause_seconds
-        wait = tenacity.wait_exponential(multiplier=FIRST_PAUSE_SECONDS, max=longest)
-        return nth_wait(wait + JITTER, failures)
+        """Seconds until the next start: 1, 2, 4, 8 ..., and at random up to one more.
+
+        So queries that fail together are not started together.
+        """
+        return min(2.0 ** min(failures - 1, 17), self.max_pause_seconds) + random()  # noqa: S311
 
 
 class Indexed(msgspec.Struct, frozen=True):
@@ -97,15 +95,6 @@ class Indexed(msgspec.Struct, frozen=True):
         """The query of this label; None if another process on this JVM has started it."""
         query = self.by_label.get(label)
         return query if query is not None and self.ownership.is_own(query.session) else None
-
-
-class SupervisionEnd(str, Enum):
-    """Why a query is not supervised any more."""
-
-    COMPLETED = "completed"
-    STOPPED = "stopped"
-    GIVEN_UP = "given up"
-    FORGOTTEN = "forgotten"
 
 
 class Supervision(msgspec.Struct, frozen=True):
@@ -131,14 +120,16 @@ class Supervision(msgspec.Struct, frozen=True):
     in_a_row: int = 0
     """The failures since it last committed or was idle."""
     failure: str = ""
-    end: SupervisionEnd | None = None
+    is_over: bool = False
+    """Whether it is not started any more: completed, stopped, forgotten or given up."""
+    is_given_up: bool = False
 
     def may_start(self, seen: Indexed, now: float) -> bool:
         """Whether its start is due, and the probe has seen Spark running since its last failure.
 
         A query that ended with its SparkContext must not be started again.
         """
-        if self.end is not None or self.due_at is None or now < self.due_at:
+        if self.is_over or self.due_at is None or now < self.due_at:
             return False
         polled_at = seen.polled_at
         return not self.failed_at or (polled_at is not None and polled_at > self.failed_at[-1])
@@ -146,7 +137,7 @@ class Supervision(msgspec.Struct, frozen=True):
     def runs_again(self, seen: Indexed) -> bool:
         """Whether somebody started it after it was given up, and that run works or has worked."""
         query = seen.own(self.label)
-        if self.end is not SupervisionEnd.GIVEN_UP or query is None or query.run_id == self.run_id:
+        if not self.is_given_up or query is None or query.run_id == self.run_id:
             return False
         is_later = self.started_at is not None and query.started_at > self.started_at
         return query.activity_seen and (query.alive or is_later)
@@ -157,7 +148,7 @@ class Supervision(msgspec.Struct, frozen=True):
         It is not overdue while those starts advance.
         """
         due_at = None if self.due_at is None else max(self.due_at, advanced_at)
-        given_up = self.failure if self.end is SupervisionEnd.GIVEN_UP else ""
+        given_up = self.failure if self.is_given_up else ""
         return SupervisedQuery(
             self.restarts, due_at, self.failure, given_up, started_at=self.started_at
         )
@@ -173,11 +164,11 @@ class Supervision(msgspec.Struct, frozen=True):
 
     def give_up(self, why: str) -> Supervision:
         """It is not started again."""
-        return replace(self, due_at=None, failure=why, end=SupervisionEnd.GIVEN_UP)
+        return replace(self.leave(), failure=why, is_given_up=True)
 
-    def forget(self) -> Supervision:
-        """The application says that it will not come back."""
-        return replace(self, due_at=None, end=SupervisionEnd.FORGOTTEN)
+    def leave(self) -> Supervision:
+        """It has ended as intended, or the application says that it will not come back."""
+        return replace(self, due_at=None, is_over=True, is_given_up=False)
 
     def observe(self, seen: Indexed, now: float) -> Supervision:
         """What the newest snapshot says about its run.
@@ -186,16 +177,15 @@ class Supervision(msgspec.Struct, frozen=True):
         here, but not one that another process on the same JVM has started.
         """
         query = self._query(seen)
-        if self.end is not None or query is None:
+        if self.is_over or query is None:
             return self
         after = replace(self, run_id=query.run_id, label=query.label, seen=True)
         if query.alive:
             in_a_row = 0 if query.activity_seen else self.in_a_row
             return replace(after, due_at=None, in_a_row=in_a_row)
-        if query.stop_expected:
-            return replace(after, due_at=None, end=SupervisionEnd.STOPPED)
-        if query.ended is not None and query.ended.outcome is Outcome.COMPLETED:
-            return replace(after, due_at=None, end=SupervisionEnd.COMPLETED)
+        is_completed = query.ended is not None and query.ended.outcome is Outcome.COMPLETED
+        if query.stop_expected or is_completed:
+            return after.leave()
         return after if after.due_at is not None else after.fail_run(query, now)
 
     def _query(self, seen: Indexed) -> Query | None:
@@ -240,13 +230,16 @@ class Supervision(msgspec.Struct, frozen=True):
 class _Call:
     """One call of ``supervise``, whose thread starts its queries one after the other."""
 
-    def __init__(self, starts: Starts, now: float) -> None:
+    def __init__(self, starts: Starts, terms: RestartTerms, now: float) -> None:
         self.starts = starts
-        self.news = threading.Event()
+        self.queries = {
+            name: Supervision(name, base_label(name), terms, due_at=now) for name in starts
+        }
         self.handles: dict[str, Any] = {}
         """What the start functions returned last."""
         self.advanced_at = now
         """When a start function was last called or last returned."""
+        self.news = threading.Event()
 
 
 class Supervisor:
@@ -269,38 +262,53 @@ class Supervisor:
         self._redact_ours = redact_ours
         self._clock = clock
         self._lock = threading.RLock()
-        self._known: dict[str, Supervision] = {}
-        """By name: what is supervised, and what was given up."""
-        self._calls: dict[str, _Call] = {}
-        """By name: the call that is responsible for it."""
+        self._calls: list[_Call] = []
+        self._given_up: dict[str, Supervision] = {}
+        """By name: what calls that have ended gave up. Its alert stays until somebody fixes it."""
 
     def publish(self) -> Mapping[str, SupervisedQuery]:
         """By label: what rules and readers see; what was given up ends once it runs again."""
-        self._drop_recovered()
-        published = {}
         with self._lock:
-            for query in self._known.values():
-                if query.end in {SupervisionEnd.GIVEN_UP, None}:
-                    call = self._calls.get(query.name)
-                    published[query.label] = query.published(call.advanced_at if call else 0.0)
+            self._drop_recovered()
+            published = {query.label: query.published(0.0) for query in self._given_up.values()}
+            for call in self._calls:
+                for query in call.queries.values():
+                    if query.is_given_up or not query.is_over:
+                        published[query.label] = query.published(call.advanced_at)
         return published
+
+    def _drop_recovered(self) -> None:
+        """Drop each query that was given up and now runs again, so that it can be supervised."""
+        all_queries = [self._given_up, *(call.queries for call in self._calls)]
+        given_up = [
+            (queries, query)
+            for queries in all_queries
+            for query in queries.values()
+            if query.is_given_up
+        ]
+        seen = Indexed.of(self._snapshot()) if given_up else None
+        for queries, query in given_up:
+            if seen is not None and query.runs_again(seen):
+                del queries[query.name]
 
     def wake(self) -> None:
         """Signal a new evaluation, or the end; never blocks."""
-        for call in list(self._calls.values()):
+        for call in list(self._calls):
             call.news.set()
 
     def forget(self, name: str) -> bool:
         """Drop a query that is not running; whether it was supervised or given up."""
         with self._lock:
-            queries = [query for query in self._known.values() if name in (query.name, query.label)]
-            for query in queries:
-                if query.name in self._calls:
-                    self._known[query.name] = query.forget()
-                else:
-                    del self._known[query.name]
+            given_up = _called(name, self._given_up)
+            for query in given_up:
+                del self._given_up[query.name]
+            supervised = [
+                (call, query) for call in self._calls for query in _called(name, call.queries)
+            ]
+            for call, query in supervised:
+                call.queries[query.name] = query.leave()
         self.wake()
-        return bool(queries)
+        return bool(given_up or supervised)
 
     def supervise(self, starts: Starts, terms: RestartTerms) -> None:
         """Start each query, and start it again after a failure, until none is left.
@@ -310,73 +318,25 @@ class Supervisor:
             QueryFailure: a query was given up, and no other is left; or Spark has ended.
 
         """
-        call = self._begin(starts, terms)
-        try:
-            while True:
-                call.news.clear()
-                snapshot = self._snapshot()
-                if self._closed() or snapshot.context.is_on_purpose:
-                    return
-                if not self._has_left(call, snapshot):
-                    return
-        finally:
-            self._end(call)
-
-    def _begin(self, starts: Starts, terms: RestartTerms) -> _Call:
-        now = self._clock()
-        call = _Call(starts, now)
+        call = _Call(starts, terms, self._clock())
         with self._lock:
-            twice = sorted(set(self._calls).intersection(starts))
+            twice = sorted(name for other in self._calls for name in other.queries.keys() & starts)
             if twice:
                 raise ValueError(f"supervise: already supervised: {', '.join(twice)}")
             for name in starts:
-                self._known[name] = Supervision(name, base_label(name), terms, due_at=now)
-                self._calls[name] = call
-        return call
+                self._given_up.pop(name, None)
+            self._calls.append(call)
+        try:
+            while self._has_left(call):
+                pass
+        finally:
+            with self._lock:
+                self._calls.remove(call)
+                self._given_up |= {
+                    name: query for name, query in call.queries.items() if query.is_given_up
+                }
 
-    def _end(self, call: _Call) -> None:
-        """Leave only what was given up, so that its alert stays until somebody fixes it."""
-        with self._lock:
-            for query in self._queries(call):
-                del self._calls[query.name]
-                if query.end is not SupervisionEnd.GIVEN_UP:
-                    del self._known[query.name]
-
-    def _queries(self, call: _Call) -> list[Supervision]:
-        with self._lock:
-            return [self._known[name] for name in call.starts if self._calls.get(name) is call]
-
-    def _drop_recovered(self) -> None:
-        """Drop each query that was given up and now runs again, so that it can be supervised."""
-        queries = list(self._known.values())
-        given_up = [query for query in queries if query.end is SupervisionEnd.GIVEN_UP]
-        if not given_up:
-            return
-        seen = Indexed.of(self._snapshot())
-        with self._lock:
-            for query in given_up:
-                if query.runs_again(seen) and self._known.get(query.name) is query:
-                    del self._known[query.name]
-                    self._calls.pop(query.name, None)
-
-    def _change(self, name: str, change: Callable[[Supervision], Supervision]) -> None:
-        """Change one query; what has ended stays as it is."""
-        with self._lock:
-            before = self._known.get(name)
-            if before is None or before.end is not None:
-                return
-            after = change(before)
-            if after == before:
-                return
-            after = replace(after, failure=self._redact_ours(after.failure))
-            self._known[name] = after
-        if after.end is SupervisionEnd.GIVEN_UP:
-            log.error("querypulse: %s is not restarted any more: %s", name, after.failure)
-        elif after.due_at is not None and after.failed_at != before.failed_at:
-            pause = after.due_at - self._clock()
-            log.warning("querypulse: %s restarts in %.0f s: %s", name, pause, after.failure)
-
-    def _has_left(self, call: _Call, snapshot: Snapshot) -> bool:
+    def _has_left(self, call: _Call) -> bool:
         """One round: follow what the snapshot says, start what is due, else wait for news.
 
         Returns whether a query is left to supervise.
@@ -385,24 +345,25 @@ class Supervisor:
             QueryFailure: as ``supervise``.
 
         """
-        if snapshot.context is Context.JVM_GONE:
-            raise QueryFailure(WHOLE_DRIVER, driver_down.ENDED)
-        if snapshot.context is Context.STOPPED:
-            raise QueryFailure(WHOLE_DRIVER, query_stopped.CONTEXT_GONE)
+        call.news.clear()
+        snapshot = self._snapshot()
+        if self._closed() or snapshot.context.is_on_purpose:
+            return False
+        if snapshot.context in ENDS:
+            raise QueryFailure(WHOLE_DRIVER, ENDS[snapshot.context])
         seen = Indexed.of(snapshot)
-        for query in self._queries(call):
+        for query in list(call.queries.values()):
             self._follow(call, query, seen)
-        queries = self._queries(call)
-        if all(query.end is not None for query in queries):
+        queries, now = list(call.queries.values()), self._clock()
+        if all(query.is_over for query in queries):
             for query in queries:
-                if query.end is SupervisionEnd.GIVEN_UP:
+                if query.is_given_up:
                     raise QueryFailure(query.label, query.failure)
             return False
-        now = self._clock()
+        # What disappeared from a poll may be active after all.
         due = [
             query
             for query in queries
-            # What disappeared from a poll may be active after all.
             if query.may_start(seen, now) and not _is_active(call.handles.get(query.name))
         ]
         self._start_in_turn(call, due, snapshot)
@@ -413,44 +374,58 @@ class Supervisor:
 
     def _follow(self, call: _Call, query: Supervision, seen: Indexed) -> None:
         """Change what is known of one query as the newest snapshot says."""
-        now, at = self._clock(), query.started_at
-        is_unseen = not query.seen and query.due_at is None and query.end is None
-        is_late = is_unseen and at is not None and now - at > UNSEEN_SECONDS
-        is_lost = is_late and not _is_active(call.handles.get(query.name))
+        now = self._clock()
+        after = query.observe(seen, now)
+        is_unseen = not after.seen and after.due_at is None and not after.is_over
+        is_late = query.started_at is not None and now - query.started_at > UNSEEN_SECONDS
+        if is_unseen and is_late and not _is_active(call.handles.get(query.name)):
+            after = after.fail("it ended, and no signal has shown its run", now)
+        self._change(call, query, after)
 
-        def observe(before: Supervision) -> Supervision:
-            after = before.observe(seen, now)
-            if not is_lost or after.seen:
-                return after
-            return after.fail("it ended, and no signal has shown its run", now)
-
-        self._change(query.name, observe)
-
-    def _start_in_turn(self, call: _Call, due: Sequence[Supervision], snapshot: Snapshot) -> None:
+    def _start_in_turn(self, call: _Call, due: Iterable[Supervision], snapshot: Snapshot) -> None:
         """Start what is due, until a newer snapshot says more about it."""
         for query in sorted(due, key=lambda query: query.due_at or 0.0):
-            if self._known.get(query.name) is query:  # else it was forgotten
-                self._start(call, query.name)
+            if call.queries.get(query.name) is query:  # else it was forgotten
+                self._start(call, query)
             if self._closed() or self._snapshot() is not snapshot:
                 return
 
-    def _start(self, call: _Call, name: str) -> None:
+    def _start(self, call: _Call, query: Supervision) -> None:
         """Call the start function, without any lock: it may take as long as it likes."""
-        call.advanced_at = self._clock()
+        name, call.advanced_at = query.name, self._clock()
         try:
             handle = call.starts[name]()
             run_id, started_name = str(handle.runId), handle.name
         except Exception as error:  # noqa: BLE001 - a start function may raise anything
-            why, now = describe_error(error, self._redact_ours), self._clock()
-            self._change(name, lambda query: query.fail_start(why, now))
+            why = describe_error(error, self._redact_ours)
+            self._change(call, query, query.fail_start(why, self._clock()))
             return
         finally:
             call.advanced_at = self._clock()
         call.handles[name] = handle
-        self._change(name, lambda query: query.start(run_id, self._clock()))
+        after = query.start(run_id, self._clock())
         if started_name != name:
-            why = f"its start function started a query named {started_name!r}"
-            self._change(name, lambda query: query.give_up(why))
+            after = after.give_up(f"its start function started a query named {started_name!r}")
+        self._change(call, query, after)
+
+    def _change(self, call: _Call, before: Supervision, after: Supervision) -> None:
+        """Change one query, unless it was forgotten meanwhile."""
+        if after == before:
+            return
+        name, after = before.name, replace(after, failure=self._redact_ours(after.failure))
+        with self._lock:
+            if call.queries.get(name) is not before:
+                return
+            call.queries[name] = after
+        if after.is_given_up:
+            log.error("querypulse: %s is not restarted any more: %s", name, after.failure)
+        elif after.due_at is not None and after.failed_at != before.failed_at:
+            pause = after.due_at - self._clock()
+            log.warning("querypulse: %s restarts in %.0f s: %s", name, pause, after.failure)
+
+
+def _called(name: str, queries: Mapping[str, Supervision]) -> list[Supervision]:
+    return [query for query in queries.values() if name in (query.name, query.label)]
 
 
 def check_starts(starts: Starts) -> None:

@@ -17,8 +17,8 @@ from support.queries import Trap, commits, offsets_of, start, until
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka, pytest.mark.thorough]
 
-KEEPS_SECONDS = 120.0
-"""A busy machine has a quarter of it from the alert to the first loss."""
+KEEPS_SECONDS = 80.0
+"""A busy machine has a third of it from the alert to the first loss."""
 QUICK = {
     "log.retention.check.interval.ms": "200",
     "log.initial.task.delay.ms": "200",
@@ -29,7 +29,7 @@ SETTINGS = {
     "stall_floor_seconds": 6.0,
     "trend_window_seconds": 5.0,
     "start_grace_seconds": 20.0,
-    "data_loss_warning_ratio": 0.25,
+    "data_loss_warning_ratio": 0.05,
 }
 
 

@@ -18,7 +18,6 @@ from querypulse.sidecar.supervise import (
     Indexed,
     RestartTerms,
     Supervision,
-    SupervisionEnd,
     Supervisor,
     check_starts,
     run_unwatched,
@@ -81,10 +80,10 @@ def test_pauses_double_up_to_the_limit_and_vary():
 
 
 def test_failures_beyond_the_restarts_of_a_period_are_the_end():
-    assert failing([10, 20, 30], restarts=3, same_batch_failures=16).end is None
+    assert not failing([10, 20, 30], restarts=3, same_batch_failures=16).is_over
     query = failing([10, 20, 30, 40], restarts=3, same_batch_failures=16)
 
-    assert query.end is SupervisionEnd.GIVEN_UP
+    assert query.is_given_up
     assert query.failure.startswith("4 failures within 3600 s, the last: ConcurrentAppendException")
     assert query.published(0).given_up == query.failure
 
@@ -99,7 +98,7 @@ def test_failures_of_earlier_periods_do_not_count_if_it_committed_since():
         story.ended(run=number, at=at + 20, exception=CONFLICT)
         query = follow(query, story, at + 20)
 
-    assert query.end is None
+    assert not query.is_over
 
 
 def test_query_that_never_commits_is_given_up_however_long_its_pauses_are():
@@ -111,7 +110,7 @@ def test_query_that_never_commits_is_given_up_however_long_its_pauses_are():
 def test_same_batch_that_fails_again_and_again_is_given_up():
     story, query = Story(), due(same_batch_failures=3)
     for number in range(1, 4):
-        assert query.end is None
+        assert not query.is_over
         query = query.start(f"a-{number}", number * 10)
         story.started(run=number, at=number * 10)
         story.probe(processing("a", number, batch=7), at=number * 10 + 1)
@@ -126,7 +125,7 @@ def test_start_function_that_raises_counts_as_a_failure():
     for number in range(3):
         query = query.fail_start("ValueError: no", float(number))
 
-    assert query.end is SupervisionEnd.GIVEN_UP
+    assert query.is_given_up
     assert query.failure.endswith("the last: its start failed: ValueError: no")
     assert query.restarts == 2
 
@@ -142,11 +141,11 @@ def test_end_on_purpose_is_no_failure():
         "availableNow completes": follow(running(), completes, 10),
     }
 
-    assert {name: (query.end, query.due_at) for name, query in ends.items()} == {
-        "announced stop": (SupervisionEnd.STOPPED, None),
-        "failure after it": (SupervisionEnd.STOPPED, None),
-        "availableNow completes": (SupervisionEnd.COMPLETED, None),
-    }
+    assert {
+        name: query
+        for name, query in ends.items()
+        if not query.is_over or query.is_given_up or query.due_at is not None
+    } == {}
 
 
 def test_run_that_somebody_else_started_is_supervised_and_not_started_twice():
@@ -200,7 +199,7 @@ def test_given_up_query_that_works_again_is_noticed():
     story = Story().started(at=0).ended(at=1, exception=CONFLICT)
     query = follow(running(restarts=0), story, 2)
 
-    assert query.end is SupervisionEnd.GIVEN_UP
+    assert query.is_given_up
     assert not runs_again(query, story, 5)
     assert not runs_again(query, story.started(run=2, at=10), 11)
     assert runs_again(query, story.commit(run=2, batch=1, at=20), 21)
