@@ -14,11 +14,10 @@ from ..core.guard import Guard
 from ..core.states import FAILED, OUTCOMES, DeliveryOutcome
 from ..core.threads import Deadline, Loop
 from .alert import Incident
-from .failure_history import Remembering
 from .heartbeat import Heartbeat, QueryHeartbeats, ping_of
 from .outbox import Outbox, OutboxRow
 from .receivers.receiver import DeliveryError, Receiver, Route
-from .spool import LOAD_SECONDS, Spool
+from .spool import LOAD_SECONDS, Remembering, Spool
 
 log = logging.getLogger("querypulse")
 

@@ -443,7 +443,7 @@ class Lifecycle:
                 continue
             recently = (
                 recovery is not None
-                and update.health.lasted(recovery) < self._terms.resolve_after_seconds
+                and update.health.watched_since(recovery.since) < self._terms.resolve_after_seconds
             )
             is_silenced = why_muted(alert, update.silences, update.wall)
             if (other.is_found or recently) and not is_silenced:

@@ -6,7 +6,6 @@ again. Times are monotonic seconds.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import msgspec
@@ -58,7 +57,7 @@ class DriverHealth:
         self.now = now
         self.queries = snapshot.labels()
         self._health = evaluation.health
-        self._listed = {label for one in evaluation.findings for label in one.members}
+        self._listed = {label for finding in evaluation.findings for label in finding.members}
         self._snapshot = snapshot
 
     @property
@@ -72,13 +71,8 @@ class DriverHealth:
 
     def knows(self, label: str) -> bool:
         """Whether the query, or any that the label covers, was seen."""
-        known = bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
-        return known or bool(self._members(label))
-
-    def is_unnamed(self, label: str) -> bool:
-        """Whether this is the label of a query without a name."""
-        query = self.queries.get(label)
-        return query is not None and query.is_unnamed
+        is_here = bool(self.queries) if label == WHOLE_DRIVER else label in self.queries
+        return is_here or bool(self._members(label))
 
     def recovery(
         self, label: str, severity: str, before: RecoveryWindow | None
@@ -105,7 +99,7 @@ class DriverHealth:
         was stopped, is ignored or has been forgotten, nor for the whole driver. If the label covers
         several queries, each that runs must have been active.
         """
-        if self.lasted(recovery) < seconds:
+        if self.watched_since(recovery.since) < seconds:
             return False
         if (members := self._members(label)) or label == UNNAMED:
             return all(map(partial(self._was_active, recovery), members))
@@ -150,10 +144,11 @@ class DriverHealth:
         decides which of them has the name itself as its label.
         """
         if label == UNNAMED:
-            return [one for one in self.queries if self.is_unnamed(one)]
+            return [label for label, query in self.queries.items() if query.is_unnamed]
         if label in self.queries:
             return []
-        same = [one.label for one in self.queries.values() if is_of_namesake(label, one.name)]
+        queries = self.queries.values()
+        same = [query.label for query in queries if is_of_namesake(label, query.name)]
         return same if len(same) > 1 else []
 
     def _was_active(self, recovery: RecoveryWindow, label: str) -> bool:
@@ -167,24 +162,29 @@ class DriverHealth:
         self, label: str, severity: str, before: RecoveryWindow | None
     ) -> RecoveryWindow | None:
         """None while a member is unhealthy and, without a name, not listed by another alert."""
-        own = self._members(label)
+        members = self._members(label)
         listed = self._listed if label == UNNAMED else frozenset()
-        if any(one not in listed and self._is_unhealthy(one, severity) for one in own):
+        if any(self._is_unhealthy(own, severity) for own in members if own not in listed):
             return None
-        if any(map(self._is_unseen_in_batch, own)):
+        if any(map(self._is_unseen_in_batch, members)):
             return None
-        states = {self._health[one].state for one in own if one in self._health}
+        states = {self._health[own].state for own in members if own in self._health}
         if QueryState.STARTING in states:
             return before if label == UNNAMED else None
         return before or RecoveryWindow(self.now, 0)
 
     def _is_unhealthy(self, label: str, severity: str) -> bool:
         query, health = self.queries.get(label), self._health.get(label)
-        return health is not None and _is_unhealthy(query, health, severity, self._snapshot.context)
-
-    def lasted(self, recovery: RecoveryWindow) -> float:
-        """Seconds of ``recovery``, without the time in which querypulse was paused."""
-        return self.watched_since(recovery.since)
+        if health is None:
+            return False
+        if health.is_unknown or health.ignored:
+            return health.is_unknown
+        states = UNHEALTHY if severity == WARNING else _critical_states(health)
+        if health.state in states or query is None:
+            # Without a query: it is expected, but has not been seen yet.
+            return True
+        is_stopped = health.state is QueryState.STOPPED
+        return is_stopped and not _on_purpose(query, self._snapshot.context)
 
     def watched_since(self, at: float) -> float:
         """Seconds since then, without the time in which querypulse was paused."""
@@ -216,20 +216,6 @@ def _continues(before: RecoveryWindow, query: Query | None) -> bool:
         # Fewer commits than before: another query has this name now.
         return totals.commits > before.commits
     return before.active or (totals.restarts == before.restarts and not query.alive)
-
-
-def _is_unhealthy(
-    query: Query | None, health: QueryHealth, severity: str, context: Context
-) -> bool:
-    if health.is_unknown:
-        return True
-    if health.ignored:
-        return False
-    states = UNHEALTHY if severity == Severity.WARNING.value else _critical_states(health)
-    if health.state in states or query is None:
-        # Without a query: it is expected, but has not been seen yet.
-        return True
-    return health.state is QueryState.STOPPED and not _on_purpose(query, context)
 
 
 def _critical_states(health: QueryHealth) -> frozenset[QueryState]:
@@ -267,48 +253,29 @@ class FirstHealth:
         """Severity and label of what has been healthy for ``seconds`` now, ``*`` if all are."""
         if self._is_generic:
             return []
-        self._windows = {
-            key: window for key, window in self._recoveries(health) if window is not None
+        windows = {
+            key: health.recovery(label, severity, self._windows.get(key))
+            for label in health.queries
+            for severity in (CRITICAL, WARNING)
+            if (key := (severity, label)) not in self._healthy
         }
+        self._windows = {key: window for key, window in windows.items() if window is not None}
         proven = [
             (severity, label)
             for (severity, label), window in self._windows.items()
             if health.has_recovered(label, window, seconds)
         ]
         self._healthy.update(dict.fromkeys(proven))
-        news = [(severity, label) for severity, label in proven if not health.is_unnamed(label)]
+        news = [key for key in proven if not health.queries[key[1]].is_unnamed]
         if proven:
             news += self._shared(health)
         while len(self._healthy) > MAX_REMEMBERED:
             del self._healthy[next(iter(self._healthy))]
         return sorted(news, key=lambda key: key[0] == WARNING)
 
-    def _recoveries(
-        self, health: DriverHealth
-    ) -> Iterator[tuple[tuple[str, str], RecoveryWindow | None]]:
-        """The recoveries of queries that were not healthy yet, each asked for once if possible."""
-        for label in health.queries:
-            warning, critical = (WARNING, label), (CRITICAL, label)
-            if warning in self._healthy:
-                continue
-            before, before_critical = self._windows.get(warning), self._windows.get(critical)
-            is_waiting = critical not in self._healthy
-            if before is None and is_waiting:
-                window = health.recovery(label, CRITICAL, before_critical)
-                if window is None:
-                    continue  # what keeps a critical alert open keeps a warning open
-                yield critical, window
-                is_waiting = False
-            window = health.recovery(label, WARNING, before)
-            yield warning, window
-            if is_waiting and window is not None and window is before:
-                yield critical, before_critical or window
-            elif is_waiting:
-                yield critical, health.recovery(label, CRITICAL, before_critical)
-
     def _shared(self, health: DriverHealth) -> list[tuple[str, str]]:
         """The labels that cover several queries, if all of those are healthy now."""
-        unnamed = [label for label in health.queries if health.is_unnamed(label)]
+        unnamed = [label for label, query in health.queries.items() if query.is_unnamed]
         news = [
             (severity, shared)
             for severity in (CRITICAL, WARNING)

@@ -1,4 +1,4 @@
-"""Keeps outboxes, failures and when alerts opened on disk, so that they outlive the driver."""
+"""What outlives a driver, on disk: outboxes, failures of queries, and when alerts opened."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import errno
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 from typing import Literal
@@ -16,14 +16,24 @@ from msgspec.structs import replace
 
 from ..core.files import HangDetector, write_whole
 from ..core.guard import Guard, Problem
-from ..core.threads import Loop
-from ..listener.past_failures import FailedQuery
-from .lifecycle import Opened
+from ..core.threads import Deadline, Loop
+from ..listener.past_failures import (
+    KEEP_SECONDS,
+    MAX_KEPT,
+    FailedQuery,
+    PastFailures,
+    mark_of,
+    shifted,
+)
+from ..listener.state.query import Query
+from ..listener.state.snapshot import Snapshot
+from ..listener.state.state import State
+from .lifecycle import Lifecycle, Opened
 from .outbox import OutboxRow, essence
+from .policy import RESTART_WINDOW_SECONDS
+from .rules.query_flapping import is_committed, repeated
 
-# -- spool lock -------------------------------------------------------------------------------
-# The lock of a spool: only one running process, and one spool of it, may write the file.
-
+# -- file -------------------------------------------------------------------------------------
 
 HELD_BY_ANOTHER = frozenset({errno.EACCES, errno.EAGAIN})
 """The errors that POSIX allows ``fcntl`` if another process has the lock."""
@@ -33,9 +43,10 @@ _held: set[Path] = set()
 
 
 class SpoolLock:
-    """A POSIX record lock on a side file; it is released when its process ends in any way.
+    """Only one running process, and one spool of it, may write a spool's file.
 
-    A forked child does not inherit it, so a child that outlives its driver blocks no process.
+    It is a POSIX record lock on a side file, released when its process ends in any way. A forked
+    child does not inherit it, so a child that outlives its driver blocks no process.
     """
 
     def __init__(self, path: Path) -> None:
@@ -75,9 +86,6 @@ class SpoolLock:
             os.close(self._descriptor)
             self._descriptor = None
             _held.discard(self._path.resolve())
-
-
-# -- spool file -------------------------------------------------------------------------------
 
 
 APP_CHARACTERS = 16
@@ -225,10 +233,6 @@ class Spool:
         hangs = self._hang.problem
         return f"{self._file.path}: {hangs}" if hangs else self._problem.text
 
-    def start(self) -> None:
-        """Start the thread."""
-        self._loop.start()
-
     def load(self, timeout: float = LOAD_SECONDS) -> Kept | None:
         """Start, and return what an earlier process left, once.
 
@@ -239,19 +243,18 @@ class Spool:
         with self._changed:
             self._changed.wait_for(lambda: self._is_open or self._fails, timeout)
             left, self._left = self._left, None
-            if left is None:
-                return None
-            # What was offered before does not include it; the next offers will.
-            self._newest = left
-            self._changed.notify_all()
+            if left is not None:
+                # What was offered before does not include it; the next offers will.
+                self._newest = left
+                self._changed.notify_all()
             return left
 
     def offer_rows(self, receiver: str, rows: tuple[OutboxRow, ...]) -> None:
         """Store exactly these rows of one receiver; never waits for the disk."""
         with self._changed:
-            others = {name: kept for name, kept in self._newest.rows.items() if name != receiver}
-            all_rows = others | {receiver: rows} if rows else others
-            self._replace(replace(self._newest, rows=all_rows))
+            by_receiver = {**self._newest.rows, receiver: rows}
+            by_receiver = {name: kept for name, kept in by_receiver.items() if kept}
+            self._replace(replace(self._newest, rows=by_receiver))
 
     def offer_history(self, failures: tuple[FailedQuery, ...], opened: tuple[Opened, ...]) -> None:
         """Store exactly these failures and opened alerts; never waits for the disk."""
@@ -275,14 +278,14 @@ class Spool:
 
     def close(self, timeout: float) -> None:
         """Write what is pending if there is time, and release the file."""
-        began = time.monotonic()
+        deadline = Deadline(timeout)
         # Without a running thread, nothing will be written.
         if not self._fails and self._left is None and not self._loop.join(0.0):
             self.flush(timeout)
         self._loop.stop()
         with self._changed:
             self._changed.notify_all()
-        self._loop.join(timeout - (time.monotonic() - began))
+        self._loop.join(deadline.left)
 
     def _replace(self, newest: Kept) -> None:
         if newest != self._newest:
@@ -297,19 +300,16 @@ class Spool:
                 self._write_newest()
             else:
                 self._open()
-                self.is_taken = False
         except SpoolBusyError as error:
             self.is_taken = True
-            self._problem.note(str(error))
-            self._wait()
+            self._fail(str(error))
         except OSError as error:
             self._guard.report("spool", error)
-            self._problem.note(f"{self._file.path}: {error}")
             if isinstance(error, FileNotFoundError):
                 # The folder is gone, and our lock with it.
                 self._file.close()
                 self._is_open = False
-            self._wait()
+            self._fail(f"{self._file.path}: {error}")
 
     def _open(self) -> None:
         with self._hang:
@@ -317,7 +317,7 @@ class Spool:
         with self._changed:
             self._left = left
             self._on_disk = () if left is None else _essence(left)
-            self._is_open = True
+            self._is_open, self.is_taken = True, False
             self._offered += 1
             self._changed.notify_all()
 
@@ -339,7 +339,8 @@ class Spool:
             self._changed.notify_all()
         self._problem.note(self._file.mishap)
 
-    def _wait(self) -> None:
+    def _fail(self, problem: str) -> None:
+        self._problem.note(problem)
         with self._changed:
             self._fails = True
             self._changed.notify_all()
@@ -350,3 +351,110 @@ def _essence(kept: Kept) -> tuple[object, ...]:
     """The parts that are worth a write: not the texts of rows, which change with every poll."""
     rows = [(name, *map(essence, held)) for name, held in sorted(kept.rows.items())]
     return (rows, kept.failures, kept.opened)
+
+
+# -- what the rules and the lifecycle need --------------------------------------------------------
+
+
+def kept_failures(
+    queries: Iterable[Query], unmet: Iterable[FailedQuery], now: float
+) -> tuple[FailedQuery, ...]:
+    """For each query, the failures within its window and those that may show a poison batch.
+
+    ``unmet`` are queries of earlier processes that this process has not seen. Queries with the same
+    name are kept without failures: their own id shows that they do not continue a failed one.
+    """
+    queries = tuple(queries)
+    failures = [_trimmed(failed, now) for failed in unmet]
+    failures += [_trimmed(_failed(query), now) for query in queries if query.deaths]
+    failed = [query for query in failures if query.deaths]
+    failed.sort(key=lambda query: query.deaths[-1].at)
+    kept = {query.query_id: query for query in failed[-MAX_KEPT:]}
+    marks = {query.mark for query in kept.values() if query.mark}
+    namesakes = [_nameless(query) for query in queries if marks and mark_of(query.name) in marks]
+    namesakes += [query for query in failures if query.mark in marks]
+    for query in namesakes[: MAX_KEPT - len(kept)]:
+        kept.setdefault(query.query_id, query)
+    return tuple(kept.values())
+
+
+def _failed(query: Query) -> FailedQuery:
+    is_open = query.unrecovered_deaths > 0 and not is_committed(query, query.deaths[-1])
+    unrecovered = query.unrecovered_deaths if is_open else 0
+    return replace(_nameless(query), deaths=query.deaths, unrecovered_deaths=unrecovered)
+
+
+def _nameless(query: Query) -> FailedQuery:
+    return FailedQuery(query.query_id, mark_of(query.name), gone_at=query.gone_at)
+
+
+def _trimmed(failed: FailedQuery, now: float) -> FailedQuery:
+    fresh = sum(now - died.at <= RESTART_WINDOW_SECONDS for died in failed.deaths)
+    young = [died for died in failed.deaths if now - died.at <= KEEP_SECONDS]
+    same = repeated(young) if failed.unrecovered_deaths else 0
+    deaths = failed.deaths[len(failed.deaths) - max(fresh, same) :]
+    unrecovered = min(failed.unrecovered_deaths, len(deaths))
+    return replace(failed, deaths=deaths, unrecovered_deaths=unrecovered)
+
+
+CLOCK_SET_SECONDS = 5.0
+"""A larger step against the monotonic clock means that the wall clock was set."""
+
+
+class Remembering:
+    """Restores and keeps failures, and when alerts opened. Without a spool it does nothing.
+
+    Only the worker uses it. ``left`` is what an earlier process left, until ``restore`` applies it.
+    ``redact`` cleans the error classes before they are kept.
+    """
+
+    def __init__(self, spool: Spool | None = None, redact: Callable[[str], str] = str) -> None:
+        self.left: Kept | None = None
+        self._spool = spool
+        self._redact = redact
+        self._past = PastFailures()
+        self._wall_of_zero: float | None = None
+        self._offered: tuple[object, ...] = ()
+
+    def restore(self, state: State, lifecycle: Lifecycle, now: float, wall: float) -> None:
+        """Apply what was left, also to the queries that have appeared since the last call."""
+        left, self.left = self.left, None
+        if left is not None:
+            self._past.add(left.failures, now=now, wall=wall, began_at=state.began_at)
+            lifecycle.restore_opened([_shifted(record, now - wall) for record in left.opened], now)
+            self._offered = ()
+        state.restore(self._past)
+
+    def keep(self, snapshot: Snapshot, lifecycle: Lifecycle, wall: float) -> None:
+        """Store what the next process needs."""
+        if self._spool is None:
+            return
+        failures = kept_failures(snapshot.queries, self._past.unmet, snapshot.at)
+        opened, seconds = lifecycle.opened, self._clock(snapshot.at, wall)
+        if (failures, opened, seconds) != self._offered:
+            self._offered = failures, opened, seconds
+            self._spool.offer_history(
+                tuple(self._written(failed, seconds) for failed in failures),
+                tuple(_shifted(record, seconds) for record in opened),
+            )
+
+    def _written(self, failed: FailedQuery, seconds: float) -> FailedQuery:
+        deaths = tuple(
+            replace(died, error_class=self._redact(died.error_class)) for died in failed.deaths
+        )
+        return shifted(replace(failed, deaths=deaths), seconds)
+
+    def _clock(self, now: float, wall: float) -> float:
+        """The wall-clock time at monotonic 0.
+
+        It is constant until the clock is set, so that each failure is written once.
+        """
+        before, newest = self._wall_of_zero, wall - now
+        if before is None or abs(newest - before) > CLOCK_SET_SECONDS:
+            before = self._wall_of_zero = newest
+        return before
+
+
+def _shifted(record: Opened, seconds: float) -> Opened:
+    """The record on a clock that is ``seconds`` ahead."""
+    return replace(record, at=tuple(at + seconds for at in record.at))

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 from ..alerting.alert import Silence
 from ..alerting.delivery import Notifier
 from ..alerting.evaluate import Evaluation, evaluate, retired, with_main_thread
-from ..alerting.failure_history import Remembering
 from ..alerting.lifecycle import Evaluated, Lifecycle
 from ..alerting.policy import Policy
+from ..alerting.spool import Remembering
 from ..listener.commit_log import LogReport
 from ..listener.event_reader import Ending, ExpectStop, Forget, Inbox, Item, Marker
 from ..listener.events import Terminated

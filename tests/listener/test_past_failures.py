@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.story import CONFLICT, Story, processing
 
-from querypulse.alerting.failure_history import kept_failures
+from querypulse.alerting.spool import kept_failures
 from querypulse.listener.events import Started, Terminated
 from querypulse.listener.past_failures import (
     KEEP_SECONDS,

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from querypulse.alerting import (
     evidence,
-    failure_history,
     lifecycle,
     recovery,
     retries,
@@ -208,7 +207,7 @@ def _never_again(*_: Any) -> float:
 
 
 def _resolve_at_once(self: DriverHealth, label: str, recovery: Any, seconds: float) -> bool:
-    return bool(self.lasted(recovery) >= seconds / 10.0)
+    return bool(self.watched_since(recovery.since) >= seconds / 10.0)
 
 
 def _poll_and_never_vanish(self: state.State, report: Any) -> None:
@@ -318,7 +317,7 @@ def _starting_is_calm(
 def _calm_while_one_starts(
     self: DriverHealth, label: str, severity: str, before: RecoveryWindow | None
 ) -> RecoveryWindow | None:
-    own = [label for label in self.queries if self.is_unnamed(label)]
+    own = [label for label, query in self.queries.items() if query.is_unnamed]
     if any(label not in self._listed and self._is_unhealthy(label, severity) for label in own):
         return None
     return before or RecoveryWindow(self.now, 0)
@@ -579,11 +578,11 @@ LOOPS = (
     Mutation("the age of the failing batch is not read", "P9",
              evidence, "unfinished", lambda _: None, plan=plan_of("a batch fails after two minutes in process after process, without a spool")),
     Mutation("the next process knows no earlier failure, and counts from zero", "P9",
-             failure_history.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
+             spool.Remembering, "restore", lambda *_: None, plan=plan_of("a job commits and fails after 85 s, in process after process, with a spool"), essential=True),
     Mutation("the batch in which a process failed is not kept", "P9",
-             failure_history.Remembering, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
+             spool.Remembering, "keep", lambda *_: None, plan=plan_of("a batch fails in process after process, with a spool: it is named")),
     Mutation("a failure keeps its time although the clock was set since", "P9",
-             failure_history, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
+             spool, "CLOCK_SET_SECONDS", 1e9, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
     Mutation("a failure with a time in the future does not count", "P9",
              past_failures, "CLOCKS_DIFFER_SECONDS", 0.0, plan=plan_of("a job commits and fails after 85 s in each process, and the clock is set in between")),
 )  # fmt: skip

@@ -10,9 +10,9 @@ from support.story import progress
 from querypulse.alerting.alert import Incident, Silence
 from querypulse.alerting.alert_text import Guidance
 from querypulse.alerting.evaluate import Evaluation
-from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Evaluated, Lifecycle, LifecycleSettings
 from querypulse.alerting.policy import Limits, Policy
+from querypulse.alerting.spool import Remembering
 from querypulse.listener.event_reader import Marker
 from querypulse.listener.events import Event, Started, Terminated
 from querypulse.listener.mailbox import Arrived, Mailbox

@@ -42,7 +42,7 @@ BUDGET = {
     "core": (1198, 10),
     "listener": (9472, 40),
     "exporter": (2587, 9),
-    "alerting": (8820, 45),
+    "alerting": (8759, 44),
     "settings": (1938, 9),
     "sidecar": (2425, 8),
     "watch": (1800, 7),

@@ -97,19 +97,6 @@ def test_rows_no_longer_offered_are_deleted_and_those_of_silent_receivers_stay(s
     assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(2),)}
 
 
-def test_entries_not_yet_loaded_are_not_overwritten(spool):
-    """They arrive late, and the worker has not loaded them yet."""
-    written(spool(), pager=(entry(1),)).close(PATIENCE_SECONDS)
-    successor = spool()
-    successor.start()
-    until(lambda: successor._is_open, "it has read the file")
-    successor.offer_rows("pager", ())
-    assert successor.flush(0.1) is False
-
-    successor.close(PATIENCE_SECONDS)
-    assert spool().load(PATIENCE_SECONDS).rows == {"pager": (entry(1),)}
-
-
 def test_changed_annotations_alone_cause_no_write(spool, folder):
     """Annotations change four times per second; writing each change would only load the disk."""
     kept = written(spool(), pager=(entry(1, size=10),))

@@ -8,8 +8,8 @@ from support.spooling import entry
 from support.story import CONFLICT
 from support.worker_harness import WALL, WorkerHarness
 
-from querypulse.alerting.failure_history import Remembering
 from querypulse.alerting.lifecycle import Opened
+from querypulse.alerting.spool import Remembering
 from querypulse.listener.past_failures import FailedQuery, mark_of
 from querypulse.listener.state.query import Died
 from querypulse.sidecar.worker import TICK_SECONDS
