@@ -42,9 +42,13 @@ def check(context: RuleContext) -> Finding | None:
     longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
     if longest is not None:
         return _report(context, *_seconds(context, longest))
-    for rise in context.query.trends.rises.values():
-        began, newest = _beginning(rise, context), rise[-1]
+    # Only the end of a run of a loop shows what it leaves unread.
+    until = context.query.loop_began if context.is_running else None
+    for points in context.query.trends.rises.values():
+        rise = tuple(point for point in points if until is None or point.at < until)
+        began = _beginning(rise, context)
         if began is not None and _rises(rise, began, context):
+            newest = rise[-1]
             reason = (
                 f"lag rose from {began.lag:.0f} to {newest.lag:.0f} {newest.unit} in "
                 f"{context.watched_since(began.at):.0f} s and never fell "
@@ -127,8 +131,10 @@ def _behind_transactions(context: RuleContext) -> str:
 
 def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
     """The first point above the limit, if it is older than the trend window."""
+    if len(rise) < MIN_POINTS:
+        return None
     allowed = _allowed(rise[-1].unit, context)
-    if len(rise) < MIN_POINTS or rise[-1].lag <= allowed:
+    if rise[-1].lag <= allowed:
         return None
     first = next(point for point in rise if point.lag > allowed)
     return first if context.watched_since(first.at) >= context.trend_seconds else None

@@ -77,9 +77,8 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
     at: float
     lag: float
     noise: float = 0.0
-    committed: int | None = None
-    """The sum of the committed offsets, which grows with each commit that brought rows; None for a
-    figure of Spark's."""
+    committed: int = 0
+    """The sum of the committed offsets; 0 where they are no numbers."""
     unit: str = "offsets"
 
 
@@ -172,8 +171,7 @@ def follow(
 ) -> Trends:
     """Apply one executed batch; the lag in offsets of sources with ``polls`` comes from these.
 
-    ``loop_began`` is when this run of a query began that ends by itself and is started again: of
-    each of its runs only the last batch shows whether the lag grows.
+    ``loop_began`` is when the run of a query began that ends by itself and is started again.
     """
     return Trends(
         sources=tuple(
@@ -209,9 +207,9 @@ def follow_polls(
         noise=float(inflow(before, polls)),
         committed=committed,
     )
-    if rise and committed <= (rise[-1].committed or 0):
+    if rise and committed <= rise[-1].committed:
         return trends
-    return replace(trends, rises={**trends.rises, POLLED: _grown(_before(rise, loop_began), point)})
+    return replace(trends, rises={**trends.rises, POLLED: _grown(rise, point, loop_began)})
 
 
 def carry_over(trends: Trends, *, loops: bool) -> Trends:
@@ -284,11 +282,6 @@ def _at(offsets: Offsets | None, partition: str) -> Position | None:
     return offsets.get(partition) if isinstance(offsets, dict) else None
 
 
-def _before(rise: tuple[LagPoint, ...], began: float | None) -> tuple[LagPoint, ...]:
-    """The rise without a point of the run that began then, which a later one replaces."""
-    return rise[:-1] if began is not None and rise and rise[-1].at >= began else rise
-
-
 def _rises(
     rises: Mapping[str, tuple[LagPoint, ...]],
     progress: Progress,
@@ -297,7 +290,7 @@ def _rises(
     loop_began: float | None,
 ) -> dict[str, tuple[LagPoint, ...]]:
     """The lags that the sources report, by unit; batches without rows do not count."""
-    lags: dict[str, list[float]] = {}
+    lags: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
         poll = polls.get(index)
         is_polled = poll is not None and poll.lag_offsets is not None
@@ -308,18 +301,29 @@ def _rises(
         }
         # A source may report its lag in several units, the most exact one first.
         for unit, lag in [(unit, lag) for unit, lag in figures.items() if lag is not None][:1]:
-            lags.setdefault(unit, []).append(lag)
-    return {
-        unit: _grown(
-            _before(rises.get(unit, ()), loop_began),
-            LagPoint(at, max(figures) if unit == "s" else sum(figures), unit=unit),
-        )
-        for unit, figures in lags.items()
-    }
+            ends = source.end.values() if isinstance(source.end, dict) else ()
+            read = sum(end for end in ends if isinstance(end, int))
+            lags.setdefault(unit, []).append((lag, read))
+    grown = {}
+    for unit, figures in lags.items():
+        lag = max(figures)[0] if unit == "s" else sum(lag for lag, _ in figures)
+        point = LagPoint(at, lag, committed=sum(read for _, read in figures), unit=unit)
+        grown[unit] = _grown(rises.get(unit, ()), point, loop_began)
+    return grown
 
 
-def _grown(rise: tuple[LagPoint, ...], point: LagPoint) -> tuple[LagPoint, ...]:
-    """Add a point; a fall within the noise removes only higher points."""
+def _grown(
+    rise: tuple[LagPoint, ...], point: LagPoint, loop_began: float | None
+) -> tuple[LagPoint, ...]:
+    """Add a point; a fall within the noise removes only higher points.
+
+    Of each run in a loop the last point counts, unless the run has read, or may have, all that the
+    run before it left unread: then it keeps up, however much has arrived meanwhile.
+    """
+    if loop_began is not None:
+        rise = tuple(earlier for earlier in rise if earlier.at < loop_began)
+        if rise and (not point.committed or point.committed - rise[-1].committed >= rise[-1].lag):
+            rise = ()
     fell = bool(rise) and point.lag < rise[-1].lag - point.noise
     # No earlier point is higher than a later one.
     lower = () if fell else rise[: bisect_right(rise, point.lag, key=_LAG)]

@@ -301,10 +301,11 @@ def reporting(unit, *figures, every=60, kafka="", unread=0, story=None):
     return story
 
 
-def looping(*lags, every=60, lasts=5, rows=10, batches=1):
+def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=False):
     """Query a runs for five seconds of each minute (availableNow), with these lags after each run.
 
-    Each of its ``batches`` in a run halves the lag that it found.
+    Each of its ``batches`` in a run halves the lag that it found, and the run ``reads`` so many
+    offsets. With ``files`` its source reports files instead.
     """
     story, number = Story(), 0
     for count, lag in enumerate(lags, 1):
@@ -312,9 +313,12 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1):
         story.started(run=count, at=began)
         story.probe(run(number=count, trigger=AVAILABLE_NOW, batch=number), at=began + 1)
         for left in range(batches - 1, -1, -1):
-            found = source(topic(number * 1000), topic(number * 1000 + lag * 2**left), rows=rows)
+            end, unread = number * reads // batches, lag * 2**left
+            seen = source(topic(end), topic(end + unread), rows=rows)
+            if files:
+                seen = source({"seqNum": number, "path": "/in"}, rows=rows, backlog_files=unread)
             at = began + lasts - 1 - left / 2
-            story.commit(run=count, batch=number, at=at, sources=(found,), input_rows=rows)
+            story.commit(run=count, batch=number, at=at, sources=(seen,), input_rows=rows)
             number += 1
         story.ended(run=count, at=began + lasts)
     return story
@@ -1131,6 +1135,15 @@ def cases() -> tuple[Case, ...]:
         ("availableNow in a loop: the lag after each run grows", looping(*range(2000, 9000, 1000)), 365, {}, "StreamingQueryLagging", "lagging"),
         ("availableNow in a loop: several batches in each run, and the lag after each run grows",
          looping(*range(2000, 9000, 1000), batches=3), 366, {}, "StreamingQueryLagging", "lagging"),
+        ("availableNow in a loop, hourly: the lag after each run grows, and no run reads what the one before left",
+         looping(*range(2000, 9000, 1000), every=3600, lasts=60), 21_665, {}, "StreamingQueryLagging", "lagging"),
+        ("availableNow in a loop: each run reads all that was there, and more arrives each time", looping(*range(2000, 9000, 1000), reads=9000), 365, {}, None, "completed"),
+        ("availableNow in a loop, hourly: each run reads all that was there, and more arrives each time (a morning)",
+         looping(2000, 2000, 5000, 8000, 12_000, every=3600, lasts=120, reads=100_000), 14_525, {}, None, "completed"),
+        ("availableNow in a loop, hourly: the same of files", looping(200, 200, 500, 800, 1200, every=3600, lasts=120, files=True), 14_525, {}, None, "completed"),
+        ("availableNow in a loop: the next run begins far behind",
+         looping(*[2000] * 7).started(run=8, at=420).probe(run(number=8, trigger=AVAILABLE_NOW, batch=7), at=421)
+         .commit(run=8, batch=7, at=424, sources=(source(topic(7500), topic(90_000)),)), 425, {}, None, "running"),
         ("availableNow in a loop: the lag falls", looping(*range(9000, 2000, -1000)), 365, {}, None, "completed"),
         ("availableNow in a loop: each run begins far behind and ends as the one before", looping(*[2000] * 7, batches=3), 366, {}, None, "completed"),
         ("availableNow in a loop: four runs", looping(*range(2000, 6000, 1000)), 186, {}, None, "completed"),
