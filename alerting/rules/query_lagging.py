@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.source_polls import Wait
-from ...listener.state.trends import LagPoint
+from ...listener.state.trends import POLLED, LagPoint
 from ..evidence import report
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
@@ -42,17 +42,12 @@ def check(context: RuleContext) -> Finding | None:
     longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
     if longest is not None:
         return _report(context, *_seconds(context, longest))
-    # Only the end of a run of a loop shows what it leaves unread.
-    until = context.query.loop_began if context.is_running else None
-    for points in context.query.trends.rises.values():
-        rise = tuple(point for point in points if until is None or point.at < until)
-        began = _beginning(rise, context)
-        if began is not None and _rises(rise, began, context):
-            newest = rise[-1]
+    for unit, allowed in _allowed(context).items():
+        rise = rising(context, unit, allowed)
+        if rise:
             reason = (
-                f"lag rose from {began.lag:.0f} to {newest.lag:.0f} {newest.unit} in "
-                f"{context.watched_since(began.at):.0f} s and never fell "
-                f"({_allowed(newest.unit, context):.0f} allowed)"
+                f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit} in "
+                f"{context.watched_since(rise[0].at):.0f} s and never fell ({allowed:.0f} allowed)"
             )
             return _report(context, reason, Severity.WARNING)
     return None
@@ -94,22 +89,33 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
     return any(one.is_least for one in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
-def _rises(rise: tuple[LagPoint, ...], began: LagPoint, context: RuleContext) -> bool:
-    """Whether lag rises notably, also in the second half of the window, and the data is recent."""
-    newest = rise[-1]
-    half = (began.at + newest.at) / 2
-    middle = [point for point in rise if point.at <= half][-1]
-    notable = newest.lag >= began.lag * NOTABLE_RISE
+def rising(context: RuleContext, unit: str, allowed: float) -> tuple[LagPoint, ...]:
+    """The lag above the limit, if it has risen notably for the trend window, and still does."""
+    # Only the end of a run of a loop shows what it leaves unread.
+    until = context.query.loop_began if context.is_running else None
+    points = context.query.trends.rises.get(unit, ())
+    points = tuple(point for point in points if until is None or point.at < until)
+    rise = tuple(point for point in points if point.lag > allowed)
+    if len(points) < MIN_POINTS or not rise:
+        return ()
+    first, newest = rise[0], rise[-1]
+    middle = [point for point in rise if point.at <= (first.at + newest.at) / 2][-1]
+    lasts = context.watched_since(first.at) >= context.trend_seconds
+    is_recent = context.watched_since(newest.at) <= context.trend_seconds / 2
     continues = newest.lag - middle.lag > max(middle.noise, newest.noise)
-    return notable and continues and context.watched_since(newest.at) <= context.trend_seconds / 2
+    notable = newest.lag >= first.lag * NOTABLE_RISE
+    return rise if lasts and is_recent and continues and notable else ()
 
 
-def _allowed(unit: str, context: RuleContext) -> float:
-    """The limit of a lag in this unit; a lag in seconds has its own rule where one is set."""
-    if unit == "s":
-        return context.limits.lag_allowed_seconds or context.trend_seconds
-    allowed = context.limits.lag_allowed_offsets
-    return allowed / OFFSETS_PER_FILE if unit == "files" else allowed
+def _allowed(context: RuleContext) -> dict[str, float]:
+    """The limit of each lag; a lag in seconds has its own rule where one is set."""
+    limits = context.limits
+    return {
+        POLLED: limits.lag_allowed_offsets,
+        "offsets": limits.lag_allowed_offsets,
+        "files": limits.lag_allowed_offsets / OFFSETS_PER_FILE,
+        "s": limits.lag_allowed_seconds or context.trend_seconds,
+    }
 
 
 def _behind_transactions(context: RuleContext) -> str:
@@ -127,14 +133,3 @@ def _behind_transactions(context: RuleContext) -> str:
     others = f"; {len(held)} partitions in total" if len(held) > 1 else ""
     wait = f"{records} records wait behind an open transaction"
     return f"{partition}: {wait}, for {seconds:.0f} s{others}"
-
-
-def _beginning(rise: tuple[LagPoint, ...], context: RuleContext) -> LagPoint | None:
-    """The first point above the limit, if it is older than the trend window."""
-    if len(rise) < MIN_POINTS:
-        return None
-    allowed = _allowed(rise[-1].unit, context)
-    if rise[-1].lag <= allowed:
-        return None
-    first = next(point for point in rise if point.lag > allowed)
-    return first if context.watched_since(first.at) >= context.trend_seconds else None

@@ -30,8 +30,8 @@ so long a watermark may have been the same."""
 LONG_BATCH_SECONDS = 60.0
 """Where a trigger has no interval, the next batch begins at once: a longer one reads older data."""
 _LAG = attrgetter("lag")
-POLLED = "polled"
-"""The lag in offsets that the polls show."""
+POLLED = "offsets at the source"
+"""The unit of the lag that the polls show."""
 
 
 class StuckPartition(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +68,7 @@ class SourceTrend(msgspec.Struct, frozen=True, gc=False):
 
 
 class LagPoint(msgspec.Struct, frozen=True, gc=False):
-    """The lag at one moment after a commit, in ``unit``: "offsets", "files", or "s" for seconds.
+    """The lag at one moment after a commit.
 
     ``noise`` is how many offsets arrived between the two polls that measured the lag; so many may
     have arrived since the commit. Spark's own figure is from planning time and has no noise.
@@ -79,7 +79,6 @@ class LagPoint(msgspec.Struct, frozen=True, gc=False):
     noise: float = 0.0
     committed: int = 0
     """The sum of the committed offsets; 0 where they are no numbers."""
-    unit: str = "offsets"
 
 
 class Watermark(msgspec.Struct, frozen=True, gc=False):
@@ -140,7 +139,11 @@ class LongBatches(msgspec.Struct, frozen=True, gc=False):
 
 
 class Trends(msgspec.Struct, frozen=True, gc=False):
-    """All trends of one query; ``rises`` are its lags since each last fell, by unit."""
+    """All trends of one query.
+
+    ``rises`` are its lags since each last fell, by unit: "offsets", "files", "s" for seconds, and
+    ``POLLED``.
+    """
 
     sources: tuple[SourceTrend, ...] = ()
     rises: dict[str, tuple[LagPoint, ...]] = {}
@@ -307,7 +310,7 @@ def _rises(
     grown = {}
     for unit, figures in lags.items():
         lag = max(figures)[0] if unit == "s" else sum(lag for lag, _ in figures)
-        point = LagPoint(at, lag, committed=sum(read for _, read in figures), unit=unit)
+        point = LagPoint(at, lag, committed=sum(read for _, read in figures))
         grown[unit] = _grown(rises.get(unit, ()), point, loop_began)
     return grown
 
