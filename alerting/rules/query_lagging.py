@@ -32,9 +32,7 @@ def check(context: RuleContext) -> Finding | None:
     """Fire when the lag was above its limit for the trend window and did not fall in it."""
     held = _behind_transactions(context) if context.is_running else ""
     if held:
-        return report(
-            context, NAME, Severity.WARNING, QueryState.LAGGING, held, does="waits for a commit"
-        )
+        return _report(context, held, does="waits for a commit")
     if not context.commits:
         return None
     unread = context.query.unread
@@ -49,23 +47,26 @@ def check(context: RuleContext) -> Finding | None:
                 f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit} in "
                 f"{context.watched_since(rise[0].at):.0f} s and never fell ({allowed:.0f} allowed)"
             )
-            return _report(context, reason, Severity.WARNING)
+            return _report(context, reason)
     return None
 
 
-def _report(context: RuleContext, reason: str, severity: Severity) -> Finding:
-    return report(context, NAME, severity, QueryState.LAGGING, reason, does="falls behind")
+def _report(
+    context: RuleContext,
+    reason: str,
+    severity: Severity = Severity.WARNING,
+    does: str = "falls behind",
+) -> Finding:
+    return report(context, NAME, severity, QueryState.LAGGING, reason, does=does)
 
 
 def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:
     allowed = context.limits.lag_allowed_seconds or 0.0
     where = f" of {wait.partition}" if wait.partition else ""
-    reason = (
-        f"the first unread record{where} has waited for {wait.seconds:.0f} s "
-        f"({allowed:.0f} s allowed)"
-    )
+    waited = f"the first unread record{where} has waited for {wait.seconds:.0f} s"
     critical = wait.seconds > CRITICAL_FACTOR * allowed
-    return reason, Severity.CRITICAL if critical else Severity.WARNING
+    severity = Severity.CRITICAL if critical else Severity.WARNING
+    return f"{waited} ({allowed:.0f} s allowed)", severity
 
 
 def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
@@ -75,7 +76,7 @@ def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
         return None
     before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
     within = waits[max(0, len(before) - 1) :]
-    if not before or len(within) < MIN_POINTS or any(one.seconds <= allowed for one in within):
+    if not before or len(within) < MIN_POINTS or any(wait.seconds <= allowed for wait in within):
         return None
     is_old = context.watched_since(within[-1].at) > context.trend_seconds / 2
     return None if is_old or _catches_up(within) else within[-1]
@@ -86,7 +87,7 @@ def _catches_up(waits: tuple[Wait, ...]) -> bool:
     first, newest = waits[0], waits[-1]
     if first.seconds - newest.seconds > max(first.seconds * NOTABLE_FALL, newest.noise):
         return True
-    return any(one.is_least for one in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
+    return any(wait.is_least for wait in waits) and newest.lag < first.lag * (1 - NOTABLE_FALL)
 
 
 def rising(context: RuleContext, unit: str, allowed: float) -> tuple[LagPoint, ...]:
