@@ -30,56 +30,49 @@ CRITICAL_FACTOR = 3.0
 
 def check(context: RuleContext) -> Finding | None:
     """Fire when the lag was above its limit for the trend window and did not fall in it."""
-    held = _behind_transactions(context) if context.is_running else ""
-    if held:
-        return _report(context, held, does="waits for a commit")
-    if not context.commits:
+    does, severity = "falls behind", Severity.WARNING
+    reason = _behind_transactions(context) if context.is_running else ""
+    if reason:
+        does = "waits for a commit"
+    elif context.commits:
+        unread, allowed = context.query.unread, context.limits.lag_allowed_seconds or 0.0
+        waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
+        longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
+        if longest is not None:
+            where = f" of {longest.partition}" if longest.partition else ""
+            waited = f"the first unread record{where} has waited for {longest.seconds:.0f} s"
+            reason = f"{waited} ({allowed:.0f} s allowed)"
+            if longest.seconds > CRITICAL_FACTOR * allowed:
+                severity = Severity.CRITICAL
+        else:
+            reason = _risen(context)
+    if not reason:
         return None
-    unread = context.query.unread
-    waits = [_too_long(context, unread.waits), _too_long(context, unread.reported)]
-    longest = max(filter(None, waits), key=lambda wait: wait.seconds, default=None)
-    if longest is not None:
-        return _report(context, *_seconds(context, longest))
-    for unit, allowed in _allowed(context).items():
-        rise = rising(context, unit, allowed)
-        if rise:
-            reason = (
-                f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit} in "
-                f"{context.watched_since(rise[0].at):.0f} s and never fell ({allowed:.0f} allowed)"
-            )
-            return _report(context, reason)
-    return None
-
-
-def _report(
-    context: RuleContext,
-    reason: str,
-    severity: Severity = Severity.WARNING,
-    does: str = "falls behind",
-) -> Finding:
     return report(context, NAME, severity, QueryState.LAGGING, reason, does=does)
 
 
-def _seconds(context: RuleContext, wait: Wait) -> tuple[str, Severity]:
-    allowed = context.limits.lag_allowed_seconds or 0.0
-    where = f" of {wait.partition}" if wait.partition else ""
-    waited = f"the first unread record{where} has waited for {wait.seconds:.0f} s"
-    critical = wait.seconds > CRITICAL_FACTOR * allowed
-    severity = Severity.CRITICAL if critical else Severity.WARNING
-    return f"{waited} ({allowed:.0f} s allowed)", severity
+def _risen(context: RuleContext) -> str:
+    """The first lag above its limit that rises."""
+    for unit, allowed in _allowed(context).items():
+        rise = rising(context, unit, allowed)
+        if rise:
+            lags = f"lag rose from {rise[0].lag:.0f} to {rise[-1].lag:.0f} {unit}"
+            seconds = context.watched_since(rise[0].at)
+            return f"{lags} in {seconds:.0f} s and never fell ({allowed:.0f} allowed)"
+    return ""
 
 
 def _too_long(context: RuleContext, waits: tuple[Wait, ...]) -> Wait | None:
     """The newest wait, if all waits in the trend window were too long and did not fall."""
     allowed = context.limits.lag_allowed_seconds
-    if allowed is None:
-        return None
     before = [wait for wait in waits if context.watched_since(wait.at) >= context.trend_seconds]
     within = waits[max(0, len(before) - 1) :]
-    if not before or len(within) < MIN_POINTS or any(wait.seconds <= allowed for wait in within):
+    if allowed is None or not before or len(within) < MIN_POINTS:
+        return None
+    if any(wait.seconds <= allowed for wait in within) or _catches_up(within):
         return None
     is_old = context.watched_since(within[-1].at) > context.trend_seconds / 2
-    return None if is_old or _catches_up(within) else within[-1]
+    return None if is_old else within[-1]
 
 
 def _catches_up(waits: tuple[Wait, ...]) -> bool:
