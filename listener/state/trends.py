@@ -293,22 +293,21 @@ def _rises(
     loop_began: float | None,
 ) -> dict[str, tuple[LagPoint, ...]]:
     """The lags that the sources report, by unit; batches without rows do not count."""
-    lags: dict[str, list[tuple[float, int]]] = {}
+    reported: dict[str, list[tuple[float, int]]] = {}
     for index, source in enumerate(progress.sources if progress.input_rows else ()):
-        poll = polls.get(index)
-        is_polled = poll is not None and poll.lag_offsets is not None
-        figures = {
+        is_polled = index in polls and polls[index].lag_offsets is not None
+        lags = {
             "offsets": None if is_polled else source.lag_offsets,
             "files": source.backlog_files,
             "s": source.behind_seconds,
         }
+        ends = source.end.values() if isinstance(source.end, dict) else ()
+        read = sum(end for end in ends if isinstance(end, int))
         # A source may report its lag in several units, the most exact one first.
-        for unit, lag in [(unit, lag) for unit, lag in figures.items() if lag is not None][:1]:
-            ends = source.end.values() if isinstance(source.end, dict) else ()
-            read = sum(end for end in ends if isinstance(end, int))
-            lags.setdefault(unit, []).append((lag, read))
+        for unit, lag in [(unit, lag) for unit, lag in lags.items() if lag is not None][:1]:
+            reported.setdefault(unit, []).append((lag, read))
     grown = {}
-    for unit, figures in lags.items():
+    for unit, figures in reported.items():
         lag = max(figures)[0] if unit == "s" else sum(lag for lag, _ in figures)
         point = LagPoint(at, lag, committed=sum(read for _, read in figures))
         grown[unit] = _grown(rises.get(unit, ()), point, loop_began)
