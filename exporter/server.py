@@ -20,6 +20,7 @@ import ssl
 import weakref
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
 from contextlib import ExitStack, asynccontextmanager, nullcontext, suppress
 from functools import partial
 from hashlib import sha256
@@ -127,18 +128,10 @@ def is_own_name(host: str, own: str) -> bool:
     """
     try:
         name = (urlsplit(f"//{host.strip()}").hostname or "").rstrip(".")
+        is_own = name in {own.lower(), socket.gethostname().lower()}
+        return is_own or name.rpartition(".")[2] in LOCAL_NAMES or bool(ip_address(name))
     except ValueError:
         return False
-    if (
-        name in {own.lower(), socket.gethostname().lower()}
-        or name.rpartition(".")[2] in LOCAL_NAMES
-    ):
-        return True
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 # -- requests ---------------------------------------------------------------------------------
@@ -214,7 +207,7 @@ class Connection:
 # -- server -----------------------------------------------------------------------------------
 
 
-Job = tuple[Callable[[], object], "asyncio.Future[None] | None"]
+Job = tuple[Callable[[], object], "Future[None]"]
 """What the other thread does, and what is set when it is done."""
 
 
@@ -344,7 +337,7 @@ class HttpServer:
 
     def _stop_pages(self) -> None:
         self._pages_loop.stop()
-        self._jobs.put((lambda: None, None))
+        self._jobs.put((lambda: None, Future()))
 
     def _run(self) -> None:
         self._events.run_until_complete(self._serve())
@@ -504,18 +497,15 @@ class HttpServer:
 
     async def _apart(self, job: Callable[[], object]) -> None:
         """Wait until the other thread has done this."""
-        done: asyncio.Future[None] = self._events.create_future()
+        done: Future[None] = Future()
         self._jobs.put((job, done))
-        await done
+        await asyncio.wrap_future(done, loop=self._events)
 
     def _work(self) -> None:
         job, done = self._jobs.get()
-        try:
+        if done.set_running_or_notify_cancel():
             self._guard.attempt("exporter", job)
-        finally:
-            if done is not None:
-                with suppress(RuntimeError):  # the event loop is closed
-                    self._events.call_soon_threadsafe(_set_done, done)
+            done.set_result(None)
 
     def _refusal(self, request: Request) -> Reply | None:
         host = request.headers.get("Host")
@@ -556,11 +546,6 @@ class HttpServer:
         return right and scheme.lower() == "bearer"
 
 
-def _set_done(done: asyncio.Future[None]) -> None:
-    if not done.done():
-        done.set_result(None)
-
-
 def _is_same(given: bytes, wanted: bytes) -> bool:
     """Compare in a time that shows neither content nor length of ``wanted``."""
     return compare_digest(sha256(given).digest(), sha256(wanted).digest())
@@ -581,28 +566,22 @@ def _listening(host: str, port: int) -> socket.socket:
     """A socket that listens at this port, or at the next free one."""
     last = min(port + MAX_RETRIES, MAX_PORT) if port else 0
     while True:
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        address: Any
+        family, _, _, _, address = addresses[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
         try:
-            return _listening_at(host, port)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+            listener.setblocking(False)
         except OSError as error:
+            listener.close()
             if error.errno != errno.EADDRINUSE or port >= last:
                 raise
+        else:
+            return listener
         port += 1
-
-
-def _listening_at(host: str, port: int) -> socket.socket:
-    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    address: Any
-    family, _, _, _, address = addresses[0]
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-        listener.setblocking(False)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
 
 
 def _leave(server: HttpServer | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,8 @@ GONE = {
     "stall_tolerance": "set 'stall_floor_seconds'",
 }
 """What settings that are gone say."""
+_Row = tuple[str, Any, str]
+"""The name of a setting, what was given for it, and where."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -81,19 +83,22 @@ def load_settings(
     values: dict[str, object] = {}
     origins: dict[str, str] = {}
     problems = []
-    for name, value, origin in _from_file(environment.get(CONFIG_VARIABLE)):
+
+    def take(name: str, value: object, origin: str) -> None:
         values[name], origins[name] = _checked(name, value, origin), origin
-    for name, value, origin in _from_spark(spark_conf):
-        values[name], origins[name] = _checked(name, value, origin), origin
+
+    for row in _from_file(environment.get(CONFIG_VARIABLE)):
+        take(*row)
+    for name, text, origin in _from_spark(spark_conf):
+        take(name, text, origin)
         refuse_secret(name, values[name], origin)
-    for name, value, origin in _from_environment(environment):
-        checked, problem = _tried(name, value, origin)
-        if problem:
-            problems.append(problem)
-        else:
-            values[name], origins[name] = checked, origin
-    for name, value in check_arguments(arguments).items():
-        values[name], origins[name] = value, f"argument {name}"
+    for row in _from_environment(environment):
+        try:
+            take(*row)
+        except SettingsError as error:  # noqa: PERF203 - there are few of them
+            problems.append(str(error))
+    for name, value in arguments.items():
+        take(name, value, f"argument {name}")
     settings = Settings(**values)  # type: ignore[arg-type] # checked one by one above
     return Loaded(settings, origins, tuple(problems))
 
@@ -151,15 +156,7 @@ def _checked(name: str, value: object, origin: str) -> object:
     return check_value(name, value, origin)
 
 
-def _tried(name: str, value: object, origin: str) -> tuple[object, str]:
-    """The value and an empty text, or None and what is wrong with it."""
-    try:
-        return _checked(name, value, origin), ""
-    except SettingsError as error:
-        return None, str(error)
-
-
-def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
+def _from_file(path: str | None) -> list[_Row]:
     if not path:
         return []
     origin = f"file {path}"
@@ -170,7 +167,7 @@ def _from_file(path: str | None) -> list[tuple[str, Any, str]]:
     return [(name, value, origin) for name, value in content.items()]
 
 
-def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+def _from_spark(conf: Mapping[str, str]) -> list[_Row]:
     return [
         (name := key.removeprefix(SPARK_PREFIX), parse_text(name, text), f"Spark conf {key}")
         for key, text in sorted(conf.items())
@@ -178,15 +175,13 @@ def _from_spark(conf: Mapping[str, str]) -> list[tuple[str, Any, str]]:
     ]
 
 
-def _from_environment(environment: Mapping[str, str]) -> list[tuple[str, Any, str]]:
-    rows = []
+def _from_environment(environment: Mapping[str, str]) -> Iterator[_Row]:
     for key, text in sorted(environment.items()):
         ours = key.startswith(ENVIRONMENT_PREFIX) and key not in NO_SETTINGS
         if ours and not is_service_link(key, text):
             name = key.removeprefix(ENVIRONMENT_PREFIX).lower()
             origin = f"environment variable {encodable(key)}"
-            rows.append((encodable(name), parse_text(name, text), origin))
-    return rows
+            yield encodable(name), parse_text(name, text), origin
 
 
 def is_service_link(key: str, text: str) -> bool:

@@ -104,9 +104,7 @@ class Worker:
         self._note_pause(now)
         for item in items:
             self._take(item)
-        polled = self._take_report()
-        self._take_log()
-        self._take_sources()
+        polled = self._take_reports()
         urgent = bool(self._waiting) or polled or any(_is_urgent(item) for item in items)
         due = urgent or now - self._evaluated_at >= TICK_SECONDS
         if due and not self._must_poll_again(now):
@@ -145,25 +143,20 @@ class Worker:
         expected = tuple(name for name in self.policy.expected if name in self.state.expected)
         self.policy = replace(self.policy, expected=expected)
 
-    def _take_log(self) -> None:
-        log = self._inputs.log()
+    def _take_reports(self) -> bool:
+        """Apply the newest reports; returns whether the probe has polled since the last round."""
+        report, log, sources = self._inputs.report(), self._inputs.log(), self._inputs.sources()
+        polled = report is not None and report is not self._report
+        if report is not None and polled:
+            self._report = report
+            self.state.apply_probe(report)
         if log is not None and log is not self._log:
             self._log = log
             self.state.apply_commit_log(log)
-
-    def _take_sources(self) -> None:
-        sources = self._inputs.sources()
         if sources is not None and sources is not self._sources:
             self._sources = sources
             self.state.apply_sources(sources)
-
-    def _take_report(self) -> bool:
-        report = self._inputs.report()
-        if report is None or report is self._report:
-            return False
-        self._report = report
-        self.state.apply_probe(report)
-        return True
+        return polled
 
     def _evaluate(self, now: float) -> None:
         self.state.supervised = self._inputs.supervised()

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import pytest
-from prometheus_client import REGISTRY, generate_latest
-from support.exporter_exposition import of_query, om_text, samples, text, values
-from support.published_states import full_published, published
+from support.exporter_exposition import of_query, samples, text, values
+from support.published_states import published
 from support.story import CONFLICT, Story, progress
 
-from querypulse.core.states import STATES
 from querypulse.exporter.published_state import Monitor
 from querypulse.listener.state.query import BUCKETS
 
@@ -33,12 +31,6 @@ def test_topic_with_unknown_retention_has_no_series():
     shown = published(Story().started(at=0).ask(at=60, committed=5))
 
     assert values(shown, "spark_streaming_topic_retention_used_ratio") == {}
-
-
-def test_every_state_has_a_series_and_exactly_one_is_1():
-    for query, state in (("busy", "running"), ("dead", "failed"), ("absent", "starting")):
-        shown = of_query(full_published(), query, "state")
-        assert shown == {(name,): float(name == state) for name in STATES}
 
 
 def test_batch_histogram_is_cumulative_up_to_infinity():
@@ -87,18 +79,3 @@ def test_values_that_are_not_numbers_are_omitted():
     assert "NaN" not in text(shown)
     for name in ("state_rows", "input_rows_per_second", "processed_rows_per_second"):
         assert of_query(shown, "a", name) == {}
-
-
-@pytest.mark.parametrize("render", [text, om_text])
-def test_no_created_series_and_no_duplicates(render):
-    lines = [line for line in render(full_published()).splitlines() if not line.startswith("#")]
-    assert not [line for line in lines if "_created" in line]
-    series = [line.rpartition(" ")[0] for line in lines]
-    assert len(series) == len(set(series))
-
-
-def test_process_wide_registry_is_left_alone():
-    before = generate_latest(REGISTRY)
-    text(full_published())
-    assert b"querypulse" not in generate_latest(REGISTRY)
-    assert b"querypulse" not in before

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
 import pytest
 from msgspec.structs import replace
 from support.exporter_exposition import samples, values
@@ -111,9 +109,3 @@ def test_alert_of_the_whole_driver_has_a_star_as_query():
     assert values(shown, "spark_streaming_query_alert") == {
         ("QuerypulseEventsMissing", "etl", "*", "warning"): 1
     }
-
-
-def test_only_build_info_is_exported_before_the_first_evaluation():
-    (sample,) = samples(None)
-    assert (sample.name, sample.value) == ("querypulse_build_info", 1)
-    assert sample.labels == {"version": version("querypulse")}

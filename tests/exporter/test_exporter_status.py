@@ -15,17 +15,6 @@ from querypulse.core.states import STATES, QueryState
 from querypulse.exporter.published_state import process_of
 from querypulse.exporter.status import UNREADY, Reason, readiness, status
 
-CONTRACT = [
-    "name", "id", "run_id", "state", "reason", "last_commit_batch", "last_commit_age_seconds",
-    "window_seconds", "batch_in_flight_seconds", "lag_offsets", "error_class",
-]  # fmt: skip
-ADDED = [
-    "expected", "ignored", "started_at", "restarts", "trigger", "sink", "batch_in_flight",
-    "last_idle_age_seconds", "recent_batch_seconds", "input_rows_per_second",
-    "processed_rows_per_second", "lag_seconds", "last_input_age_seconds", "checkpoint_problem",
-    "upstream", "downstream", "end_to_end_age_seconds", "supervised",
-]  # fmt: skip
-
 
 def queries(shown):
     return {query.name: query for query in status(shown).queries}
@@ -38,23 +27,6 @@ def as_json(shown):
 def with_health(shown, label, state, reason=""):
     health = {**shown.health, label: QueryHealth(QueryState(state), reason)}
     return msgspec.structs.replace(shown, health=health)
-
-
-def test_json_has_the_documented_fields():
-    shown = as_json(full_published())
-    assert list(shown) == [
-        "app",
-        "labels",
-        "spark_version",
-        "process",
-        "queries",
-        "alerts",
-        "monitor",
-        "at",
-        "suppressed",
-    ]
-    assert all(list(query) == CONTRACT + ADDED for query in shown["queries"])
-    assert (shown["app"], shown["spark_version"]) == ("shop", "4.0.0")
 
 
 def test_process_has_an_id_of_its_own_and_its_start():
@@ -103,13 +75,6 @@ def test_polling_for_offsets_is_not_a_batch_in_flight():
     assert queries(published(story))["a"].batch_in_flight_seconds is None
 
 
-def test_expected_query_is_shown_before_it_is_seen():
-    absent = queries(full_published())["absent"]
-    assert (absent.id, absent.run_id, absent.last_commit_batch) == (None, None, None)
-    assert (absent.state, absent.reason) == ("starting", "expected, not seen yet")
-    assert queries(full_published(now=500.0))["absent"].state == "missing"
-
-
 def test_unnamed_query_is_shown_by_its_short_id():
     story = Story()
     story.probe(run(None), at=1)
@@ -127,18 +92,6 @@ def test_each_state_is_ready_or_unready():
     assert {state: answer.reasons for state, answer in answers.items()} == {
         state: (Reason("a", state, "because"),) if state in unready else () for state in STATES
     }
-
-
-def test_readiness_covers_expected_queries_and_all_others():
-    answer = readiness(full_published())
-    assert [(reason.query, reason.state) for reason in answer.reasons] == [
-        ("dead", "failed"),
-        ("absent", "starting"),
-    ]
-
-
-def test_nothing_is_ready_before_the_first_evaluation():
-    assert readiness(None).ready is False
 
 
 def test_expected_query_that_was_never_evaluated_is_not_ready():

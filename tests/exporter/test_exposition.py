@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from itertools import accumulate
 
@@ -100,18 +99,6 @@ def test_any_families_are_written_as_the_library_writes_them(ours, theirs, made)
 def test_our_metrics_are_written_as_the_library_writes_them(ours, theirs):
     for shown in (None, published(), full_published()):
         assert ours(all_families(shown)) == theirs(Collector(shown))
-
-
-def test_values_are_written_as_go_writes_them():
-    def both(value):
-        family = Family("a", "")
-        family.samples.append(("a", (), (), value))
-        return as_text([family]), generate_latest(
-            Made(core.GaugeMetricFamily("a", "", value=value))
-        )
-
-    written = [both(value) for value in (math.inf, -math.inf, math.nan, 0, 1e21, 1234567.0, 1e-9)]
-    assert [(ours, theirs) for ours, theirs in written if ours != theirs] == []
 
 
 def test_our_names_need_no_escaping():

@@ -41,10 +41,10 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1198, 10),
     "listener": (9472, 40),
-    "exporter": (2587, 9),
+    "exporter": (2566, 9),
     "alerting": (8759, 44),
-    "settings": (1938, 9),
-    "sidecar": (2425, 8),
+    "settings": (1933, 9),
+    "sidecar": (2418, 8),
     "watch": (1800, 7),
     "replay": (1150, 7),
     "launch": (520, 8),
