@@ -5,6 +5,7 @@ They are screenshots of the status page during the incident of ``querypulse demo
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import signal
@@ -27,8 +28,8 @@ ADDRESS = re.compile(r"status page: (\S+)")
 INCIDENT = "text=7 of 8 queries are healthy; alert_resolution has failed."
 REPORTED = "#receivers td:text-is('1')"
 WINDOWS: dict[str, dict[str, Any]] = {
-    "status-page-light": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"},
-    "status-page-dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
+    "status-page-light": {"viewport": {"width": 1280, "height": 1110}, "color_scheme": "light"},
+    "status-page-dark": {"viewport": {"width": 1280, "height": 1110}, "color_scheme": "dark"},
     "status-page-phone": {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 1.5},
 }
 
@@ -41,7 +42,7 @@ def take(folder: Path) -> None:
             page.wait_for_selector(INCIDENT)
             page.wait_for_selector(REPORTED)
             path = folder / f"{name}.png"
-            page.screenshot(path=path, full_page="phone" not in name, animations="disabled")
+            page.screenshot(path=path, animations="disabled")
             _check_size(path)
 
 
@@ -55,12 +56,16 @@ def _open(browser: Browser, address: str, options: dict[str, Any]) -> Page:
 @contextmanager
 def _demo() -> Iterator[str]:
     command = [sys.executable, "-Iuc", DEMO, "demo", "--after", str(AFTER_SECONDS)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:  # noqa: S603 - our own
+    labels = {"QUERYPULSE_LABELS": "{env = 'prod', team = 'fleet'}"}
+    with subprocess.Popen(  # noqa: S603 - our own
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **labels}
+    ) as process:
         try:
             yield _address(process.stdout)
         finally:
             # Like Ctrl-C: the demo stops its queries and its JVM gracefully.
             process.send_signal(signal.SIGINT)
+            process.communicate()
 
 
 def _address(output: IO[str] | None) -> str:
