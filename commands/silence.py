@@ -33,29 +33,209 @@ from ..settings.silencing import (
     written,
 )
 
-# -- silence drivers --------------------------------------------------------------------------
-# ``querypulse silence --url``: sends silences to running drivers, without a shared disk.
+LONGEST = timedelta(days=366)
+_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
 
 
-SECONDS = 10.0
+class SilenceRequest(msgspec.Struct, frozen=True):
+    """The arguments of the command line; without any, the command lists all silences."""
+
+    queries: str | None = None
+    lasting: timedelta | None = None
+    end: str | None = None
+    alertname: str = "*"
+    app: str | None = None
+    reason: str = ""
+    file: str | None = None
+    urls: Sequence[str] = ()
+    token_file: str | None = None
+    alertmanager: str | None = None
+    ca_file: str | None = None
+    allow_http: bool = False
 
 
-def require_private(urls: Iterable[str], *, allow_http: bool) -> None:
-    """Refuse to send the token where anybody on the network can read it, unless that is allowed.
+HELP = {
+    "queries": "which queries, such as 'bronze*'; without it and --end, silences are listed",
+    "--for": "how long, such as 90s, 30m, 2h, 1d12h",
+    "--alertname": "only alerts of this name",
+    "--app": "which app (default: the setting app_name); '*' is all apps",
+    "--reason": "shown with the silence",
+    "--end": "end the silences of exactly this pattern; --app limits it to an app",
+    "--file": "use this file, not the setting silence_file",
+    "--url": "a driver to silence until it ends, such as https://HOST:9719; may be repeated",
+    "--token-file": "the token of the drivers",
+    "--alertmanager": "an Alertmanager to silence, for alerts from Prometheus, too",
+    "--ca-file": "the CA certificates that verify the servers",
+    "--allow-http": "send the token to another machine over http://: the network can read it",
+}
+
+
+def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments: the fields of a ``SilenceRequest``."""
+
+    def add(name: str, **options: Any) -> None:
+        parser.add_argument(name, help=HELP[name], **options)
+
+    add("queries", nargs="?", metavar="PATTERN")
+    add("--for", type=_duration, dest="lasting", metavar="TIME")
+    add("--alertname", default="*", metavar="PATTERN")
+    add("--app", metavar="PATTERN")
+    add("--reason", default="")
+    add("--end", metavar="PATTERN")
+    add("--file")
+    add("--url", action="append", default=[], dest="urls", metavar="URL")
+    add("--token-file", metavar="FILE")
+    add("--alertmanager", metavar="URL")
+    add("--ca-file", metavar="FILE")
+    add("--allow-http", action="store_true")
+
+
+def _duration(text: str) -> timedelta:
+    match = _DURATION.fullmatch(text)
+    days, hours, minutes, seconds = (
+        (int(part or 0) for part in match.groups()) if match else [0] * 4
+    )
+    lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    if not timedelta() < lasting <= LONGEST:
+        raise argparse.ArgumentTypeError(f"such as 90s, 30m, 2h or 1d12h, given {text!r}")
+    return lasting
+
+
+def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
+    """Add, end or list silences, in each place that is named; 1 when a driver refused, or there
+    was none to end.
 
     Raises:
-        SettingsError: a URL of another machine has no TLS.
+        SettingsError: the arguments contradict each other, or a place cannot be used.
 
     """
-    readable = [url for url in urls if is_readable(url)]
-    if readable and not allow_http:
+    _require_consistent(request)
+    now, settings = time.time(), load_strictly({}, environment).settings
+    file = request.file or settings.silence_file
+    if file is None and not request.urls and request.alertmanager is None:
+        raise SettingsError(
+            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
+        )
+    path = None if file is None else Path(file)
+    if request.end is not None:
+        return _end(request, request.end, path, now)
+    if request.queries is None:
+        return _list(request, path, now)
+    needs_app = path is not None or request.alertmanager is not None
+    # A driver that gets a silence over HTTP knows its own app.
+    app = _app(request, settings) if needs_app else request.app or "*"
+    until = int(now) + (request.lasting or timedelta()).total_seconds()
+    silence = Silence(request.queries, until, request.alertname, request.reason, app)
+    # The query names are not known here.
+    if note := unmatched(silence, None):
+        sys.stderr.write(f"querypulse: {note}\n")
+    if path is not None:
+        with _file_errors():
+            add_silence(path, silence, now)
+    if request.alertmanager is not None:
+        _silence_alertmanager(request, silence)
+    if needs_app:
+        _print((silence,), now)
+    return _silence_drivers(request, silence)
+
+
+def _require_consistent(request: SilenceRequest) -> None:
+    if request.end is not None and (request.queries is not None or request.lasting is not None):
+        raise SettingsError("silence: --end takes its own pattern and nothing else")
+    if (request.queries is None) != (request.lasting is None):
+        raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
+    readable = [url for url in request.urls if is_readable(url)]
+    if readable and not request.allow_http:
         raise SettingsError(
             f"silence: {', '.join(readable)}: the token of another machine needs https://; "
             "--allow-http sends it over plain http:// where the network is trusted"
         )
 
 
-def _ask_drivers(request: SilenceRequest, body: bytes | None = None) -> list[Any]:
+def _app(request: SilenceRequest, settings: Settings) -> str:
+    """The pattern of --app, else exactly the app of the settings."""
+    if app := request.app or escape(settings.app_name or ""):
+        return app
+    raise SettingsError(
+        "silence: name the app with --app or the setting 'app_name': several drivers may "
+        "read the file; --app '*' is all apps"
+    )
+
+
+@contextmanager
+def _file_errors() -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"silence: {error}") from None
+
+
+def _end(request: SilenceRequest, queries: str, path: Path | None, now: float) -> int:
+    app, ended = request.app, 0
+    if path is not None:
+        with _file_errors():
+            ended += len(end_silences(path, queries, now, app))
+    for silence in _alertmanager_silences(request):
+        is_meant = matcher("query", queries) in silence.matchers
+        if is_meant and (app is None or matcher("app", app) in silence.matchers):
+            _ask_alertmanager(request, "DELETE", f"silence/{silence.id}")
+            ended += 1
+    answers = _ask_drivers(request, {"end": queries})
+    ended += sum(answer["ended"] for answer in answers if answer is not None)
+    if not ended:
+        whose = f" of app {app!r}" if app is not None else ""
+        others = _outside_drivers(request, path, now)
+        names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
+        sys.stderr.write(f"querypulse: no silence of {queries!r}{whose}; there are: {names}\n")
+        return 1
+    sys.stdout.write(f"ended: {ended} of {queries}\n")
+    return 0
+
+
+def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
+    silences = _outside_drivers(request, path, now)
+    answers = _ask_drivers(request)
+    for silence in (silence for answer in answers for silence in answer or ()):
+        until = msgspec.convert(silence["until"], datetime).timestamp()
+        silences.append(msgspec.convert(silence | {"until": until}, Silence))
+    if not silences and None not in answers:
+        sys.stdout.write("nothing is silenced\n")
+    _print(silences, now)
+    return 1 if None in answers else 0
+
+
+def _outside_drivers(request: SilenceRequest, path: Path | None, now: float) -> list[Silence]:
+    """The silences in force of the file and of Alertmanager."""
+    with _file_errors():
+        of_file = () if path is None else in_force(read_silences(path), now)
+    return [*of_file, *(silence.as_ours() for silence in _alertmanager_silences(request))]
+
+
+def _print(silences: Iterable[Silence], now: float) -> None:
+    for silence in silences:
+        left = timedelta(seconds=round(silence.until - now))
+        why = f": {silence.reason}" if silence.reason else ""
+        patterns = f"{silence.app}  {silence.queries}  {silence.alertname}"
+        sys.stdout.write(f"{patterns}  until {end_text(silence.until)} ({left} left){why}\n")
+
+
+# -- drivers ----------------------------------------------------------------------------------
+
+
+SECONDS = 10.0
+
+
+def _silence_drivers(request: SilenceRequest, silence: Silence) -> int:
+    """Send the silence to each driver and print its answer; 1 when one did not accept it."""
+    answers = _ask_drivers(request, written(silence))
+    for url, answer in zip(request.urls, answers, strict=True):
+        if answer is not None:
+            note = f": {answer['note']}" if answer.get("note") else ""
+            sys.stdout.write(f"{url.rstrip('/')}: silenced{note}\n")
+    return 1 if None in answers else 0
+
+
+def _ask_drivers(request: SilenceRequest, body: dict[str, str] | None = None) -> list[Any]:
     """The JSON answer of each driver to a POST of ``body``, or to a GET; None where it refuses.
 
     Raises:
@@ -78,26 +258,12 @@ def _ask_drivers(request: SilenceRequest, body: bytes | None = None) -> list[Any
         return [_ask_driver(session, url, body) for url in request.urls]
 
 
-def silence_drivers(request: SilenceRequest, silence: Silence) -> int:
-    """Send the silence to each driver and print its answer; 1 when one did not accept it.
-
-    Raises:
-        SettingsError: there is no token, or a file cannot be read.
-
-    """
-    answers = _ask_drivers(request, msgspec.json.encode(written(silence)))
-    for url, answer in zip(request.urls, answers, strict=True):
-        if answer is not None:
-            note = f": {answer['note']}" if answer.get("note") else ""
-            sys.stdout.write(f"{url.rstrip('/')}: silenced{note}\n")
-    return 1 if None in answers else 0
-
-
-def _ask_driver(session: requests.Session, url: str, body: bytes | None) -> Any:
+def _ask_driver(session: requests.Session, url: str, body: dict[str, str] | None) -> Any:
     method = "GET" if body is None else "POST"
+    data = None if body is None else msgspec.json.encode(body)
     address = f"{url.rstrip('/')}/silences"
     try:
-        answer = session.request(method, address, data=body, timeout=SECONDS, allow_redirects=False)
+        answer = session.request(method, address, data=data, timeout=SECONDS, allow_redirects=False)
         content = msgspec.json.decode(answer.content or b"null")
     except msgspec.DecodeError:
         content = None
@@ -111,8 +277,8 @@ def _ask_driver(session: requests.Session, url: str, body: bytes | None) -> Any:
     return None
 
 
-# -- silence Alertmanager ---------------------------------------------------------------------
-# ``--alertmanager``: https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
+# -- Alertmanager -----------------------------------------------------------------------------
+# https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
 
 CREATOR = "querypulse"
@@ -159,13 +325,8 @@ def matcher(label: str, pattern: str) -> Matcher:
     return Matcher(label, ".+" if pattern == "*" else "".join(parts), is_regex=True)
 
 
-def silence_alertmanager(url: str, silence: Silence, ca_file: str | None) -> None:
-    """Silence the alerts of ``silence``, from all senders, until it ends.
-
-    Raises:
-        SettingsError: Alertmanager did not accept it.
-
-    """
+def _silence_alertmanager(request: SilenceRequest, silence: Silence) -> None:
+    """Silence the alerts of ``silence``, from all senders, until it ends."""
     patterns = {"app": silence.app, "query": silence.queries, "alertname": silence.alertname}
     body = {
         "matchers": [
@@ -178,16 +339,18 @@ def silence_alertmanager(url: str, silence: Silence, ca_file: str | None) -> Non
         "createdBy": CREATOR,
         "comment": silence.reason or "querypulse silence",
     }
-    _ask_alertmanager("POST", url, "silences", ca_file, body)
+    _ask_alertmanager(request, "POST", "silences", body)
 
 
-def _alertmanager_silences(url: str, ca_file: str | None) -> list[_AlertmanagerSilence]:
-    """Those of this command that have not ended."""
-    answer = _ask_alertmanager("GET", url, "silences", ca_file)
+def _alertmanager_silences(request: SilenceRequest) -> list[_AlertmanagerSilence]:
+    """Those of this command that have not ended; none without an Alertmanager."""
+    if request.alertmanager is None:
+        return []
+    answer = _ask_alertmanager(request, "GET", "silences")
     try:
         silences = msgspec.json.decode(answer, type=list[_AlertmanagerSilence])
     except msgspec.DecodeError as error:
-        shown = _without_secrets(url)
+        shown = _without_secrets(request.alertmanager)
         raise SettingsError(f"silence: {shown} is no Alertmanager (API v2): {error}") from None
     return [
         silence
@@ -197,8 +360,9 @@ def _alertmanager_silences(url: str, ca_file: str | None) -> list[_AlertmanagerS
 
 
 def _ask_alertmanager(
-    method: str, url: str, path: str, ca_file: str | None, body: object = None
+    request: SilenceRequest, method: str, path: str, body: object = None
 ) -> bytes:
+    url = request.alertmanager or ""
     shown = _without_secrets(url)
     try:
         answer = requests.request(
@@ -207,7 +371,7 @@ def _ask_alertmanager(
             data=None if body is None else msgspec.json.encode(body),
             headers={"Content-Type": "application/json"},
             timeout=SECONDS,
-            verify=ca_file or True,
+            verify=request.ca_file or True,
         )
     except (requests.RequestException, ValueError) as error:
         raise SettingsError(f"silence: {shown}: {type(error).__name__}: no answer") from None
@@ -221,221 +385,3 @@ def _ask_alertmanager(
 def _without_secrets(url: str) -> str:
     with as_settings_error("silence: "):
         return public_part(url, setting="--alertmanager", allow_http=True)
-
-
-# -- silence command --------------------------------------------------------------------------
-
-
-_DURATION = re.compile(r"(?:(\d{1,4})d)?(?:(\d{1,5})h)?(?:(\d{1,6})m)?(?:(\d{1,7})s)?", re.ASCII)
-LONGEST = timedelta(days=366)
-
-
-class SilenceRequest(msgspec.Struct, frozen=True):
-    """The arguments of the command line; without any, the command lists all silences."""
-
-    queries: str | None = None
-    lasting: timedelta | None = None
-    end: str | None = None
-    alertname: str = "*"
-    app: str | None = None
-    reason: str = ""
-    file: str | None = None
-    urls: Sequence[str] = ()
-    token_file: str | None = None
-    alertmanager: str | None = None
-    ca_file: str | None = None
-    allow_http: bool = False
-
-
-def add_silence_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments: the fields of a ``SilenceRequest``."""
-    parser.add_argument(
-        "queries",
-        nargs="?",
-        metavar="PATTERN",
-        help="which queries, such as 'bronze*'; without it and --end, silences are listed",
-    )
-    parser.add_argument(
-        "--for",
-        type=_duration,
-        dest="lasting",
-        metavar="TIME",
-        help="how long, such as 90s, 30m, 2h, 1d12h",
-    )
-    parser.add_argument(
-        "--alertname", default="*", metavar="PATTERN", help="only alerts of this name"
-    )
-    parser.add_argument(
-        "--app",
-        metavar="PATTERN",
-        help="which app (default: the setting app_name); '*' is all apps",
-    )
-    parser.add_argument("--reason", default="", help="shown with the silence")
-    parser.add_argument(
-        "--end",
-        metavar="PATTERN",
-        help="end the silences of exactly this pattern; --app limits it to an app",
-    )
-    parser.add_argument("--file", help="use this file, not the setting silence_file")
-    parser.add_argument(
-        "--url",
-        action="append",
-        default=[],
-        dest="urls",
-        metavar="URL",
-        help="a driver to silence until it ends, such as https://HOST:9719; may be repeated",
-    )
-    parser.add_argument("--token-file", metavar="FILE", help="the token of the drivers")
-    parser.add_argument(
-        "--alertmanager",
-        metavar="URL",
-        help="an Alertmanager to silence, for alerts from Prometheus, too",
-    )
-    parser.add_argument(
-        "--ca-file", metavar="FILE", help="the CA certificates that verify the servers"
-    )
-    parser.add_argument(
-        "--allow-http",
-        action="store_true",
-        help="send the token to another machine over http://: the network can read it",
-    )
-
-
-def silence(request: SilenceRequest, environment: Mapping[str, str]) -> int:
-    """Add, end or list silences, in each place that is named; 1 when a driver refused, or there
-    was none to end.
-
-    Raises:
-        SettingsError: the arguments contradict each other, or a place cannot be used.
-
-    """
-    _require_consistent(request)
-    require_private(request.urls, allow_http=request.allow_http)
-    now, settings = time.time(), load_strictly({}, environment).settings
-    path = _path(request, settings)
-    if request.queries is None:
-        return _end(request, path, now) if request.end is not None else _list(request, path, now)
-    needs_app = path is not None or request.alertmanager is not None
-    # A driver that gets a silence over HTTP knows its own app.
-    silence = _requested(request, now, _app(request, settings) if needs_app else request.app or "*")
-    # The query names are not known here.
-    if note := unmatched(silence, None):
-        sys.stderr.write(f"querypulse: {note}\n")
-    if path is not None:
-        with _file_errors():
-            add_silence(path, silence, now)
-    if request.alertmanager is not None:
-        silence_alertmanager(request.alertmanager, silence, request.ca_file)
-    if needs_app:
-        _print((silence,), now)
-    return silence_drivers(request, silence)
-
-
-def _require_consistent(request: SilenceRequest) -> None:
-    if request.end is not None and (request.queries is not None or request.lasting is not None):
-        raise SettingsError("silence: --end takes its own pattern and nothing else")
-    if (request.queries is None) != (request.lasting is None):
-        raise SettingsError("silence: PATTERN and --for go together: every silence has an end")
-
-
-@contextmanager
-def _file_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"silence: {error}") from None
-
-
-def _requested(request: SilenceRequest, now: float, app: str) -> Silence:
-    until = int(now) + (request.lasting or timedelta()).total_seconds()
-    return Silence(request.queries or "", until, request.alertname, request.reason, app)
-
-
-def _path(request: SilenceRequest, settings: Settings) -> Path | None:
-    """The silence file; None if another place is named and the settings name no file."""
-    file = request.file or settings.silence_file
-    if file is None and not request.urls and request.alertmanager is None:
-        raise SettingsError(
-            "silence: name a place: --url, --alertmanager, --file or the setting 'silence_file'"
-        )
-    return None if file is None else Path(file)
-
-
-def _app(request: SilenceRequest, settings: Settings) -> str:
-    """The pattern of --app, else exactly the app of the settings."""
-    if app := request.app or escape(settings.app_name or ""):
-        return app
-    raise SettingsError(
-        "silence: name the app with --app or the setting 'app_name': several drivers may "
-        "read the file; --app '*' is all apps"
-    )
-
-
-def _end(request: SilenceRequest, path: Path | None, now: float) -> int:
-    queries, app = request.end or "", request.app
-    ended, others = 0, list[Silence]()
-    if path is not None:
-        with _file_errors():
-            ended += len(end_silences(path, queries, now, app))
-            others += in_force(read_silences(path), now)
-    if request.alertmanager is not None:
-        ca_file = request.ca_file
-        for silence in _alertmanager_silences(request.alertmanager, ca_file):
-            is_meant = matcher("query", queries) in silence.matchers
-            if is_meant and (app is None or matcher("app", app) in silence.matchers):
-                _ask_alertmanager("DELETE", request.alertmanager, f"silence/{silence.id}", ca_file)
-                ended += 1
-            else:
-                others.append(silence.as_ours())
-    answers = _ask_drivers(request, msgspec.json.encode({"end": queries}))
-    ended += sum(answer["ended"] for answer in answers if answer is not None)
-    if not ended:
-        whose = f" of app {app!r}" if app is not None else ""
-        names = sorted({f"{silence.app}/{silence.queries}" for silence in others})
-        sys.stderr.write(f"querypulse: no silence of {queries!r}{whose}; there are: {names}\n")
-        return 1
-    sys.stdout.write(f"ended: {ended} of {queries}\n")
-    return 0
-
-
-def _list(request: SilenceRequest, path: Path | None, now: float) -> int:
-    silences: list[Silence] = []
-    if path is not None:
-        with _file_errors():
-            silences += in_force(read_silences(path), now)
-    if request.alertmanager is not None:
-        silences += [
-            silence.as_ours()
-            for silence in _alertmanager_silences(request.alertmanager, request.ca_file)
-        ]
-    answers = _ask_drivers(request)
-    silences += [_from_driver(silence) for answer in answers for silence in answer or ()]
-    if not silences and None not in answers:
-        sys.stdout.write("nothing is silenced\n")
-    _print(silences, now)
-    return 1 if None in answers else 0
-
-
-def _from_driver(silence: dict[str, str]) -> Silence:
-    until = msgspec.convert(silence["until"], datetime).timestamp()
-    return msgspec.convert(silence | {"until": until}, Silence)
-
-
-def _print(silences: Iterable[Silence], now: float) -> None:
-    for silence in silences:
-        left = timedelta(seconds=round(silence.until - now))
-        why = f": {silence.reason}" if silence.reason else ""
-        until = end_text(silence.until)
-        patterns = f"{silence.app}  {silence.queries}  {silence.alertname}"
-        sys.stdout.write(f"{patterns}  until {until} ({left} left){why}\n")
-
-
-def _duration(text: str) -> timedelta:
-    match = _DURATION.fullmatch(text)
-    days, hours, minutes, seconds = (
-        (int(part or 0) for part in match.groups()) if match else [0] * 4
-    )
-    lasting = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    if not timedelta() < lasting <= LONGEST:
-        raise argparse.ArgumentTypeError(f"such as 90s, 30m, 2h or 1d12h, given {text!r}")
-    return lasting
