@@ -91,14 +91,16 @@ def add_watch_arguments(parser: argparse.ArgumentParser) -> None:
     for name, (least, text) in TIMES.items():
         parser.add_argument(
             f"--{name.replace('_', '-')}",
-            type=_seconds(least),
+            type=seconds_from(least),
             default=getattr(defaults, name),
             metavar="SECONDS",
             help=f"{text} (%(default)g)",
         )
 
 
-def _seconds(least: float) -> Callable[[str], float]:
+def seconds_from(least: float) -> Callable[[str], float]:
+    """The type of an argument in seconds, ``least`` or more."""
+
     def seconds(text: str) -> float:
         try:
             value = float(text)

@@ -21,12 +21,13 @@ import msgspec
 
 from ...alerting.alert_text import says
 from ...core.text import listed
+from ...exporter.published_state import Monitor
 from ...exporter.status import QueryStatus
 from ...sidecar.failure import QueryFailure
 from ...sidecar.sidecar import Sidecar, attach
 from ..exit_code import INTERRUPTED
 from .pipeline import ALERTS, BRONZE, POLL_SECONDS, FilePipeline, Pipeline
-from .scenarios import SCENARIOS, DemoSettings
+from .scenarios import SCENARIOS, DemoSettings, Scenario
 
 
 class ReceivedAlert(msgspec.Struct, frozen=True):
@@ -42,18 +43,14 @@ class PageReceiver:
     """A webhook on a free loopback port, from construction to ``close``; keeps what it gets."""
 
     def __init__(self) -> None:
-        self.pages: list[ReceivedAlert] = []
-        pages = self.pages
+        self.pages = pages = list[ReceivedAlert]()
 
         class PageHandler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                pages.extend(
-                    ReceivedAlert(
-                        time.time(), alert["status"], alert["labels"], alert["annotations"]
-                    )
-                    for alert in json.loads(body)["alerts"]
-                )
+                for alert in json.loads(body)["alerts"]:
+                    received = {**alert, "arrived_at": time.time()}
+                    pages.append(msgspec.convert(received, ReceivedAlert))
                 self.send_response(200)
                 self.send_header("Content-Length", "0")
                 self.end_headers()
@@ -61,11 +58,9 @@ class PageReceiver:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name
                 """Log nothing: the terminal is for the demo's own output."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}/pages"
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="demo-pages", daemon=True
-        )
+        self._server = server = ThreadingHTTPServer(("127.0.0.1", 0), PageHandler)
+        self.url = f"http://127.0.0.1:{server.server_port}/pages"
+        self._thread = threading.Thread(target=server.serve_forever, name="demo-pages", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -78,14 +73,8 @@ class PageReceiver:
 _HEALTHY = frozenset({"running", "idle", "waiting", "slow", "lagging"})
 _FEW = 2
 _SHOWN = (
-    "summary",
-    "reason",
-    "python_line",
-    "siblings",
-    "downstream",
-    "last_commit",
-    "window",
-    "tasks",
+    *("summary", "reason", "python_line", "siblings", "downstream"),
+    *("last_commit", "window", "tasks"),
 )
 
 
@@ -120,8 +109,7 @@ class DemoOutput:
             self.say(annotations["summary"])
             return
         self.say(f"a page arrives, {seconds:.2f} s later")
-        rows = [("alertname", labels["alertname"]), ("query", labels["query"])]
-        rows += [("severity", labels["severity"])]
+        rows = [(name, labels[name]) for name in ("alertname", "query", "severity")]
         redundant = says(annotations.get("summary", ""), annotations.get("reason", ""))
         shown = [name for name in _SHOWN if name != "reason" or not redundant]
         rows += [(name, annotations[name]) for name in shown if annotations.get(name)]
@@ -199,33 +187,32 @@ OTHERS_SECONDS = 60.0
 """How long it may take until every other query has committed once more."""
 
 
-class DemoRun:
+class DemoRun(msgspec.Struct, eq=False):
     """Waits as the job does, while the scenario runs in a thread, and checks what is reported."""
 
-    def __init__(
-        self,
-        settings: DemoSettings,
-        sidecar: Sidecar,
-        pipeline: Pipeline,
-        receiver: PageReceiver,
-        output: DemoOutput,
-        *,
-        interrupted: threading.Event,
-    ) -> None:
-        self.as_expected = False
-        """Whether exactly the expected alerts were reported."""
-        self._settings = settings
-        self._scenario = SCENARIOS[settings.scenario]
-        self._sidecar = sidecar
-        self._pipeline = pipeline
-        self._receiver = receiver
-        self._output = output
-        self._interrupted = interrupted
-        self._over = threading.Event()  # the job has ended by itself, after sending its alerts
-        self._awaited = ALERTS if self._scenario.query == BRONZE else BRONZE
-        self._pages: list[ReceivedAlert] = []
-        self._struck_at = 0.0
-        self._commits_before: dict[str | None, int | None] = {}
+    settings: DemoSettings
+    sidecar: Sidecar
+    pipeline: Pipeline
+    receiver: PageReceiver
+    output: DemoOutput
+    interrupted: threading.Event
+    over: threading.Event = msgspec.field(default_factory=threading.Event)
+    """Set when the job has ended by itself, after sending its alerts."""
+    as_expected: bool = False
+    """Whether exactly the expected alerts were reported."""
+    pages: list[ReceivedAlert] = []
+    struck_at: float = 0.0
+    commits_before: dict[str, int | None] = {}
+
+    @property
+    def scenario(self) -> Scenario:
+        """What is played."""
+        return SCENARIOS[self.settings.scenario]
+
+    @property
+    def awaited(self) -> Any:
+        """The query for which an unsupervised job waits."""
+        return self.pipeline.queries[ALERTS if self.scenario.query == BRONZE else BRONZE]
 
     def wait_with_job(self, spark: Any) -> QueryFailure | None:
         """Start the job and wait as its main thread does, until the scenario is over.
@@ -234,21 +221,21 @@ class DemoRun:
         """
         thread = threading.Thread(target=self._run, name="demo-run", daemon=True)
         thread.start()
-        self._pipeline.start(spark)
+        self.pipeline.start(spark)
         failure = self._wait()
         if failure is not None:
-            self._output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
-            self._over.set()
+            self.output.say(f"await_any_failure() raises QueryFailure: {failure.reason}")
+            self.over.set()
         thread.join()
         return failure
 
     def _wait(self) -> QueryFailure | None:
         """Wait for any failure, or for one query, which is the trap of the incident."""
-        if not self._settings.supervised:
-            self._pipeline.queries[self._awaited].awaitTermination()
-            return None
         try:
-            self._sidecar.await_any_failure()
+            if self.settings.supervised:
+                self.sidecar.await_any_failure()
+            else:
+                self.awaited.awaitTermination()
         except QueryFailure as failure:
             return failure
         return None
@@ -258,59 +245,40 @@ class DemoRun:
         try:
             self._play()
         finally:
-            self._pipeline.is_free.set()
-            if self._settings.supervised:
-                self._sidecar.close()
+            self.pipeline.is_free.set()
+            if self.settings.supervised:
+                self.sidecar.close()
             else:
-                self._pipeline.queries[self._awaited].stop()
+                self.awaited.stop()
 
     def _play(self) -> None:
-        if not self._watch(self._pipeline.startup_seconds, self._all_committing):
-            if not self._interrupted.is_set():
-                self._output.say("not every query has committed")
+        if not self._watch(self.pipeline.startup_seconds, self._all_have_committed):
+            if not self.interrupted.is_set():
+                self.output.say("not every query has committed")
             return
         began = time.monotonic()
-        self._watch(self._settings.after, self._over.is_set)
-        if self._interrupted.is_set():
+        self._watch(self.settings.after, self.over.is_set)
+        if self.interrupted.is_set():
             return
-        self._output.say(f"now {self._scenario.description}")
-        self._struck_at = self._scenario.strike(self._pipeline) or time.time()
-        self._commits_before = self._commits()
-        self._watch(self._patience(), self._is_paged)
-        self._watch(OUTAGE_SECONDS, lambda: not self._is_sending())
-        self._watch(OTHERS_SECONDS, lambda: self._over.is_set() or self._others_went_on())
-        left = (self._settings.duration or 0.0) - (time.monotonic() - began)
-        self._watch(max(AFTERMATH_SECONDS, left), self._over.is_set)
-        self.as_expected = self._reported_as_expected()
-        self._output.facts(self._facts())
-
-    def _reported_as_expected(self) -> bool:
-        fired = [(page.labels["alertname"], page.labels["query"]) for page in self._firing()]
-        alertname = self._scenario.alertname
-        ended = self._settings.supervised and self._scenario.ends_supervised
-        reported = fired == ([] if alertname is None else [(alertname, self._scenario.query)])
-        return reported and self._over.is_set() == ended
-
-    def _starving(self) -> set[str]:
-        """The queries that are idle because bronze failed."""
-        reason = f"upstream {BRONZE} failed"
-        queries = self._sidecar.snapshot().queries
-        return {query.name for query in queries if (query.state, query.reason) == ("idle", reason)}
-
-    def _firing(self) -> list[ReceivedAlert]:
-        return [page for page in self._pages if page.status == "firing"]
-
-    def _is_paged(self) -> bool:
-        return bool(self._firing())
+        self.output.say(f"now {self.scenario.description}")
+        self.struck_at = self.scenario.strike(self.pipeline) or time.time()
+        self.commits_before = self._commits()
+        self._watch(self._patience(), lambda: bool(self._firing()))
+        self._watch(OUTAGE_SECONDS, lambda: not any(self._monitor().outbox_pending.values()))
+        self._watch(OTHERS_SECONDS, lambda: self.over.is_set() or self._others_have_gone_on())
+        left = (self.settings.duration or 0.0) - (time.monotonic() - began)
+        self._watch(max(AFTERMATH_SECONDS, left), self.over.is_set)
+        self.as_expected = self._is_as_expected()
+        self.output.facts(self._facts())
 
     def _watch(self, seconds: float, done: Callable[[], bool]) -> bool:
         """Print what happens until ``done()``; False when ``seconds`` passed before."""
         deadline = time.monotonic() + seconds
-        while not self._interrupted.is_set():
-            self._output.queries(self._sidecar.snapshot().queries)
-            for page in self._receiver.pages[len(self._pages) :]:
-                self._pages.append(page)
-                self._output.page(page, page.arrived_at - self._struck_at)
+        while not self.interrupted.is_set():
+            self.output.queries(self.sidecar.snapshot().queries)
+            for page in self.receiver.pages[len(self.pages) :]:
+                self.pages.append(page)
+                self.output.page(page, page.arrived_at - self.struck_at)
             if done():
                 return True
             if time.monotonic() >= deadline:
@@ -318,54 +286,69 @@ class DemoRun:
             time.sleep(POLL_SECONDS)
         return False
 
-    def _all_committing(self) -> bool:
-        committing = {name for name, batch in self._commits().items() if batch is not None}
-        return committing >= set(self._pipeline.names)
-
-    def _commits(self) -> dict[str | None, int | None]:
-        """The last batch that each query has committed."""
-        queries = self._sidecar.snapshot().queries
-        return {query.name: query.last_commit_batch for query in queries}
-
-    def _went_on(self) -> set[str | None]:
-        """The queries that have committed since the scenario began."""
-        after = self._commits()
-        return {name for name in after if after[name] != self._commits_before.get(name)}
-
-    def _others_went_on(self) -> bool:
-        others = set(self._pipeline.names) - {self._scenario.query}
-        return (self._starving() if self._scenario.query == BRONZE else self._went_on()) >= others
-
     def _patience(self) -> float:
-        if self._scenario.alertname is not None:
-            return self._scenario.within_seconds
-        return max(0.0, (self._settings.duration or HEALTHY_SECONDS) - self._settings.after)
+        if self.scenario.alertname is not None:
+            return self.scenario.within_seconds
+        return max(0.0, (self.settings.duration or HEALTHY_SECONDS) - self.settings.after)
 
-    def _is_sending(self) -> bool:
-        return any(self._sidecar.snapshot().monitor.outbox_pending.values())
+    def _firing(self) -> list[ReceivedAlert]:
+        return [page for page in self.pages if page.status == "firing"]
+
+    def _is_as_expected(self) -> bool:
+        scenario = self.scenario
+        fired = [(page.labels["alertname"], page.labels["query"]) for page in self._firing()]
+        ended = self.settings.supervised and scenario.ends_supervised
+        expected = [] if scenario.alertname is None else [(scenario.alertname, scenario.query)]
+        return fired == expected and self.over.is_set() == ended
+
+    def _commits(self) -> dict[str, int | None]:
+        """The last batch that each query has committed."""
+        return {query.name: query.last_commit_batch for query in self.sidecar.snapshot().queries}
+
+    def _all_have_committed(self) -> bool:
+        commits = self._commits()
+        return all(commits.get(name) is not None for name in self.pipeline.names)
+
+    def _gone_on(self) -> set[str]:
+        """The queries that have committed since the scenario began."""
+        return {name for name, _ in self._commits().items() - self.commits_before.items()}
+
+    def _starving(self) -> set[str]:
+        """The queries that are idle because bronze failed."""
+        starving = ("idle", f"upstream {BRONZE} failed")
+        queries = self.sidecar.snapshot().queries
+        return {query.name for query in queries if (query.state, query.reason) == starving}
+
+    def _others_have_gone_on(self) -> bool:
+        others = set(self.pipeline.names) - {self.scenario.query}
+        return (self._starving() if self.scenario.query == BRONZE else self._gone_on()) >= others
+
+    def _monitor(self) -> Monitor:
+        return self.sidecar.snapshot().monitor
 
     def _facts(self) -> dict[str, str]:
-        facts = {"scenario": f"{self._scenario.name}: {self._scenario.description}", "page": "none"}
+        facts = {"scenario": f"{self.scenario.name}: {self.scenario.description}", "page": "none"}
         for page in self._firing()[:1]:
-            seconds = page.arrived_at - self._struck_at
+            seconds = page.arrived_at - self.struck_at
             facts["page"] = f"{page.labels['alertname']} for {page.labels['query']}"
-            facts[f"{self._scenario.event} to webhook"] = f"{seconds:.2f} s"
+            facts[f"{self.scenario.event} to webhook"] = f"{seconds:.2f} s"
         facts["job"] = self._job()
-        facts["committed since"] = f"{len(self._went_on())} of {len(self._pipeline.names)} queries"
-        if self._scenario.query == BRONZE:
+        facts["committed since"] = f"{len(self._gone_on())} of {len(self.pipeline.names)} queries"
+        if self.scenario.query == BRONZE:
             facts["starving"] = listed(sorted(self._starving())) or "none"
-        facts["events received"] = str(sum(self._sidecar.snapshot().monitor.events.values()))
+        facts["events received"] = str(sum(self._monitor().events.values()))
         facts["result"] = "as expected" if self.as_expected else "NOT as expected"
         return facts
 
     def _job(self) -> str:
         """The state of the job, without its queries: what a scheduler would see."""
-        call = "await_any_failure" if self._settings.supervised else "awaitTermination"
-        if self._over.is_set():
+        if self.over.is_set():
             return "ended by its own await_any_failure()"
-        active = sum(query.isActive for query in self._pipeline.queries.values())
+        call = "await_any_failure" if self.settings.supervised else "awaitTermination"
+        queries = self.pipeline.queries
+        active = sum(query.isActive for query in queries.values())
         return (
-            f"RUNNING all the time, {active} of {len(self._pipeline.queries)} queries active; "
+            f"RUNNING all the time, {active} of {len(queries)} queries active; "
             f"Python waits in {call}()"
         )
 
@@ -392,8 +375,11 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: interrupted.set())
         try:
-            sidecar = _attach(settings, spark, pipeline, receiver, output)
-            demo = DemoRun(settings, sidecar, pipeline, receiver, output, interrupted=interrupted)
+            sidecar = _attach(settings, spark, pipeline, receiver)
+            output.say(f"Spark {spark.version}")
+            if sidecar.url is not None:
+                output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
+            demo = DemoRun(settings, sidecar, pipeline, receiver, output, interrupted)
             try:
                 failure = demo.wait_with_job(spark)
             finally:
@@ -412,13 +398,9 @@ def run(settings: DemoSettings, kind: type[Pipeline] = FilePipeline) -> int:
 
 
 def _attach(
-    settings: DemoSettings,
-    spark: Any,
-    pipeline: Pipeline,
-    receiver: PageReceiver,
-    output: DemoOutput,
+    settings: DemoSettings, spark: Any, pipeline: Pipeline, receiver: PageReceiver
 ) -> Sidecar:
-    sidecar = attach(
+    return attach(
         spark,
         webhook_url=settings.webhook_url,
         receivers=[{"type": "webhook", "name": "demo", "url": receiver.url}],
@@ -426,7 +408,3 @@ def _attach(
         stall_floor_seconds=pipeline.stall_floor_seconds,
         gone_grace_seconds=GONE_GRACE_SECONDS,
     )
-    output.say(f"Spark {spark.version}")
-    if sidecar.url is not None:
-        output.say(f"status page: {sidecar.url}/  metrics: {sidecar.url}/metrics")
-    return sidecar

@@ -5,10 +5,8 @@ Subclasses contain what depends on the storage.
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +22,13 @@ class ConcurrentAppendException(Exception):  # noqa: N818 - Delta's name for it
 
 
 class AlertTable:
-    """Alert id -> ``open`` or ``resolved``, with optimistic concurrency, without Delta Lake.
+    """Alert id -> ``open`` or ``resolved``, with optimistic concurrency as in Delta Lake."""
 
-    Each commit is a file ``<version>.json`` that only one writer can create, as in Delta's log.
-    """
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
+        self.version = 0
+        self.rows: Rows = {}
         self.rival: Callable[[], None] = lambda: None
         """Called between reading and committing, so that another writer can commit."""
-        self._folder = folder
 
     def merge(self, rows: Rows) -> None:
         """Read the newest version, merge ``rows`` into it, commit the next.
@@ -41,41 +37,18 @@ class AlertTable:
             ConcurrentAppendException: another writer was faster.
 
         """
-        version, table = self.read()
+        read = self.version
         self.rival()
-        self.commit(version + 1, {**table, **rows})
-
-    def read(self) -> tuple[int, Rows]:
-        """The newest version and its rows; version -1 of an empty table."""
-        versions = sorted(self._folder.glob("[0-9]*.json"))
-        if not versions:
-            return -1, {}
-        rows: Rows = json.loads(versions[-1].read_text())
-        return int(versions[-1].stem), rows
-
-    def commit(self, version: int, rows: Rows) -> None:
-        """Write one version atomically: a reader sees all of it or nothing.
-
-        Raises:
-            ConcurrentAppendException: it exists already.
-
-        """
-        draft = self._folder / f".{uuid.uuid4().hex}"
-        draft.write_text(json.dumps(rows))
-        try:
-            (self._folder / f"{version:08}.json").hardlink_to(draft)
-        except FileExistsError:
+        if self.version != read:
             raise ConcurrentAppendException(
                 f"Files were added to table alert_resolution by a concurrent update: "
-                f"version {version} was committed by another writer. Please try again."
-            ) from None
-        finally:
-            draft.unlink()
+                f"version {read + 1} was committed by another writer. Please try again."
+            )
+        self.version, self.rows = read + 1, {**self.rows, **rows}
 
     def compact(self) -> None:
-        """Write the newest version again, as the next one."""
-        version, rows = self.read()
-        self.commit(version + 1, rows)
+        """Commit the newest version again, as the next one."""
+        self.version += 1
 
 
 # -- pipeline ---------------------------------------------------------------------------------
@@ -128,19 +101,15 @@ class Pipeline(ABC):
         Returns the Unix time of the failure, without waiting for the writer's last commit.
 
         Raises:
-            TimeoutError: the query does not fail, or the writer does.
+            TimeoutError: the query does not fail.
 
         """
-        self._second_writer = writer = threading.Thread(
+        self._second_writer = threading.Thread(
             target=self._commit_often, name="demo-second-writer", daemon=True
         )
-        writer.start()
-        deadline = time.monotonic() + CONFLICT_SECONDS
-        while not self._failed.wait(POLL_SECONDS):
-            # It also ends because the query has failed meanwhile.
-            broke = not writer.is_alive() and not self._failed.is_set()
-            if broke or time.monotonic() > deadline:
-                raise TimeoutError("the demo's second writer caused no conflict")
+        self._second_writer.start()
+        if not self._failed.wait(CONFLICT_SECONDS):
+            raise TimeoutError("the demo's second writer caused no conflict")
         return self._failed_at
 
     def block_commits(self, name: str) -> None:
@@ -157,7 +126,7 @@ class Pipeline(ABC):
         """
         query, deadline = self.queries[name], time.monotonic() + PATIENCE_SECONDS
         while name == ALERTS and query.status["isTriggerActive"] and time.monotonic() < deadline:
-            time.sleep(0.05)
+            time.sleep(POLL_SECONDS)
         query.stop()
 
     def stop(self) -> None:
@@ -234,8 +203,6 @@ def make_folder(folder: Path) -> Path:
 
 
 STATUS = {"CREATE": "open", "RESOLVE": "resolved"}
-
-
 READINGS = (
     "concat('vehicle-', value % 12) AS vehicle",
     f"element_at(array{(*KINDS, 'alert')}, int(value % 7) + 1) AS kind",
@@ -253,7 +220,7 @@ class FilePipeline(Pipeline):
 
     def __init__(self, folder: Path, queries: int, say: Callable[[str], None]) -> None:
         super().__init__(folder, queries, say)
-        self.table = AlertTable(make_folder(folder / "tables" / ALERTS))
+        self.table = AlertTable()
         self._bronze = make_folder(folder / "tables" / BRONZE)
 
     def start(self, spark: Any) -> None:
@@ -263,7 +230,7 @@ class FilePipeline(Pipeline):
         rows = spark.readStream.schema(SCHEMA).parquet(str(self._bronze))
         for name in self.names[1:-1]:
             own = rows.where(f"kind = '{kind_of(name)}'")
-            self._write(name, own, "parquet", make_folder(self._folder / "tables" / name))
+            self._write(name, own, "parquet", self._folder / "tables" / name)
         self._write_alerts(rows.where("kind = 'alert'"))
 
     def _commit_as_another(self) -> None:

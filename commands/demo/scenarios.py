@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 
 import msgspec
 
+from ...watch.command import seconds_from
 from .pipeline import ALERTS, BRONZE, Pipeline
 
 NONE = "healthy"
@@ -95,11 +95,11 @@ class DemoSettings(msgspec.Struct, frozen=True):
 
 def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
     """Declare what ``DemoSettings`` contains."""
-    add = demo.add_argument
+    add, defaults = demo.add_argument, DemoSettings()
     add(
         "--scenario",
         choices=tuple(SCENARIOS),
-        default="failure",
+        default=defaults.scenario,
         help="what happens to query 8, or to bronze, which the others read (%(default)s)",
     )
     add(
@@ -107,30 +107,19 @@ def add_demo_arguments(demo: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with 3 when a query fails, so that a scheduler restarts the job",
     )
-    add("--queries", type=_query_count, default=8, metavar="N")
-    add("--after", type=_seconds, default=20.0, metavar="SECONDS", help="how long all are healthy")
-    add(
-        "--duration",
-        type=_seconds,
-        default=None,
-        metavar="SECONDS",
-        help="the shortest time that the demo runs",
-    )
-    add("--webhook-url", default=None)
-    add("--http-port", type=int, default=0)
+    add("--queries", type=_query_count, default=defaults.queries, metavar="N")
+    times = {
+        "after": "how long all are healthy",
+        "duration": "the shortest time that the demo runs",
+    }
+    for name, text in times.items():
+        default = getattr(defaults, name)
+        add(f"--{name}", type=seconds_from(0), default=default, metavar="SECONDS", help=text)
+    add("--webhook-url")
+    add("--http-port", type=int, default=defaults.http_port)
 
 
 def _query_count(text: str) -> int:
     if not text.isdecimal() or int(text) < MIN_QUERIES:
         raise argparse.ArgumentTypeError(f"{MIN_QUERIES} queries or more, given {text!r}")
     return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise argparse.ArgumentTypeError(f"seconds, 0 or more, given {text!r}")
-    return seconds

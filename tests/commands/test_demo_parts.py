@@ -61,17 +61,16 @@ def test_bronze_starts_first_and_the_failing_query_last(tmp_path, kind):
     assert domain_names(8)[5:] == ["tire_status", "position_status_1", "battery_status_1"]
 
 
-def test_second_writer_fails_the_merge_and_keeps_its_own_rows(tmp_path):
-    table = AlertTable(tmp_path)
-    assert table.read() == (-1, {})
+def test_second_writer_fails_the_merge_and_keeps_its_own_rows():
+    table = AlertTable()
     table.merge({"a": "open"})
     table.rival = table.compact
-    with pytest.raises(ConcurrentAppendException, match="version 1 was committed by another"):
+    with pytest.raises(ConcurrentAppendException, match="version 2 was committed by another"):
         table.merge({"b": "open"})
     table.rival = lambda: None
     table.merge({"a": "resolved", "b": "open"})
 
-    assert table.read() == (2, {"a": "resolved", "b": "open"})
+    assert (table.version, table.rows) == (3, {"a": "resolved", "b": "open"})
 
 
 def test_page_receiver_keeps_each_alert_of_a_message():
@@ -135,6 +134,8 @@ def test_page_shows_what_the_person_on_call_needs(capsys):
 
 class QueryAndSidecar:
     """A query and a sidecar in one; the demo waits for either."""
+
+    url = None
 
     def __init__(self, failure=None):
         self.failure = failure
@@ -204,7 +205,8 @@ def test_exit_code_shows_the_result_and_whether_the_job_failed(
         demo.as_expected = as_expected
         return QueryFailure("alerts", "boom") if failure else None
 
-    monkeypatch.setattr(demo_module, "local_spark", lambda *_: SimpleNamespace(stop=lambda: None))
+    spark = SimpleNamespace(stop=lambda: None, version="4.1.0")
+    monkeypatch.setattr(demo_module, "local_spark", lambda *_: spark)
     monkeypatch.setattr(demo_module, "_attach", lambda *_: QueryAndSidecar())
     monkeypatch.setattr(demo_module.signal, "signal", lambda *_: None)
     monkeypatch.setattr(DemoRun, "wait_with_job", wait)
@@ -268,7 +270,7 @@ def test_failure_scenario_causes_one_conflict_with_a_second_writer(pipeline):
 
     assert before <= failed_at <= time.time()
     assert len(pipeline.queries[ALERTS].failures) == 1
-    assert pipeline.table.read()[1]["a"] == "open"
+    assert pipeline.table.rows["a"] == "open"
 
 
 def test_failure_scenario_without_a_conflict_is_an_error(pipeline, monkeypatch):
@@ -295,7 +297,7 @@ def test_hang_scenario_blocks_the_query_until_the_table_is_free(pipeline):
     pipeline.is_free = Noted()
     SCENARIOS["hang"].strike(pipeline)
     assert pipeline.is_free.is_awaited.wait(PATIENCE_SECONDS)
-    stuck_at, _ = pipeline.table.read()
+    stuck_at = pipeline.table.version
     pipeline.is_free.set()
 
-    until(lambda: pipeline.table.read()[0] > stuck_at, "the query goes on")
+    until(lambda: pipeline.table.version > stuck_at, "the query goes on")
