@@ -105,15 +105,12 @@ def line(fault: Fault, test: str, ran: list[Case]) -> str:
 
 def described(files: Iterable[Path]) -> str:
     """When the results were found."""
-    stamps = [suite.get("timestamp", "") for file in files for suite in _suites(file)]
-    dates = sorted({stamp[:10] for stamp in stamps})
+    # Written by pytest, here.
+    suites = (suite for file in files for suite in ET.parse(file).iter("testsuite"))  # noqa: S314
+    dates = sorted({suite.get("timestamp", "")[:10] for suite in suites})
     if not dates:
         return "Nothing has run."
     return f"Runs of {dates[0]}." if len(dates) == 1 else f"Runs from {dates[0]} to {dates[-1]}."
-
-
-def _suites(file: Path) -> Iterator[ET.Element]:
-    return ET.parse(file).iter("testsuite")  # noqa: S314 - written by pytest, here
 
 
 def main() -> None:

@@ -108,9 +108,9 @@ def problems() -> Iterator[str]:
 
 def main() -> int:
     """Check all links; 1 if one is broken."""
-    found = list(problems())
-    sys.stdout.writelines(f"{line}\n" for line in found)
-    return 1 if found else 0
+    lines = list(problems())
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

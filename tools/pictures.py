@@ -71,9 +71,8 @@ def _demo() -> Iterator[str]:
 def _address(output: IO[str] | None) -> str:
     """The address of the status page in the demo's output."""
     for line in output or ():
-        found = ADDRESS.search(line)
-        if found is not None:
-            return found[1]
+        if match := ADDRESS.search(line):
+            return match[1]
     raise SystemExit("the demo ended before it printed the address of its status page")
 
 

@@ -374,7 +374,7 @@ def test_page_of_settings_has_each_of_them_once_with_a_valid_example():
 
 def test_generated_page_of_settings_is_current(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT))
-    from tools.settings.__main__ import page
+    from tools.settings import page
 
     assert page() == pages()["docs/settings.md"]
 

@@ -18,7 +18,7 @@ from msgspec import Meta
 from querypulse.alerting.policy import LimitSettings
 from querypulse.settings.settings import QuerySettings, Settings
 
-PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
+PAGE = Path(__file__).parents[1] / "docs" / "settings.md"
 GROUPS = (
     "The job",
     "Receivers",
@@ -177,8 +177,8 @@ def _allowed_in(kind: Any) -> str:
 
 
 def _bounds(meta: Meta) -> str:
-    found = ((words, getattr(meta, sign)) for sign, words in SIGNS)
-    return ", ".join(words.format(bound) for words, bound in found if bound is not None)
+    bounds = ((words, getattr(meta, sign)) for sign, words in SIGNS)
+    return ", ".join(words.format(bound) for words, bound in bounds if bound is not None)
 
 
 if __name__ == "__main__":

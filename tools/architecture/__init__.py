@@ -1,1 +1,0 @@
-"""Checks the layout of the product, and reports what could be simpler."""

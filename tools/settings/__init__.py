@@ -1,1 +1,0 @@
-"""Writes ``docs/settings.md`` from the settings record."""
