@@ -17,28 +17,23 @@ from ..spark.jvm import java_errors
 from ..spark.storage import HadoopFolder
 from .source import SourceError, committed_in
 
-# -- delta log --------------------------------------------------------------------------------
-# Finds the newest version in a Delta table's log with as few storage calls as possible.
-#
-# Each commit is one file ``<version, 20 digits>.json`` in ``_delta_log``; versions have no gaps,
-# and only old ones are removed (``logRetentionDuration``). Delta protocol, "Delta Log Entries".
-
-
 END_INDEX = 2**62
 """A file's index beyond any real one: the version is read (``DeltaSourceOffset.END_INDEX``)."""
 _COMMIT = re.compile(r"/(\d{20})(?:\.[0-9a-f-]{36})?\.json(?=, |\)$)", re.ASCII)
 
 
-def end_of(log: StoredLog, known: int) -> int:
-    """The version of the next commit, searched from ``known`` on.
+def end_of(log: StoredLog, start: int) -> int:
+    """The version of the next commit, searched from ``start`` on.
 
-    Costs two calls if nothing has changed, about ``2 log n`` calls after ``n`` new versions. A
-    log that ends before ``known`` is listed, because its table has been replaced.
+    Each commit is one file; versions have no gaps, and only old ones are removed
+    (``logRetentionDuration``; Delta protocol, "Delta Log Entries"). Costs two calls if nothing has
+    changed, about ``2 log n`` calls after ``n`` new versions. A log that ends before ``start`` is
+    listed, because its table has been replaced.
     """
-    if log.has(known):
-        return _first_missing(log, known)
-    if known and log.has(known - 1):
-        return known
+    if log.has(start):
+        return _first_missing(log, start)
+    if start and log.has(start - 1):
+        return start
     return max(log.versions(), default=-1) + 1
 
 
@@ -63,19 +58,16 @@ def versions_in(listing: str) -> list[int]:
     return [int(version) for version in _COMMIT.findall(listing)]
 
 
-def _first_missing(log: StoredLog, there: int) -> int:
+def _first_missing(log: StoredLog, present: int) -> int:
     step = 1
-    while log.has(there + step):
-        there += step
+    while log.has(present + step):
+        present += step
         step *= 2
-    missing = there + step
-    while missing - there > 1:
-        middle = (there + missing) // 2
-        there, missing = (middle, missing) if log.has(middle) else (there, middle)
+    missing = present + step
+    while missing - present > 1:
+        middle = (present + missing) // 2
+        present, missing = (middle, missing) if log.has(middle) else (present, middle)
     return missing
-
-
-# -- delta source -----------------------------------------------------------------------------
 
 
 STAGED = "_staged_commits"

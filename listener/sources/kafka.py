@@ -21,12 +21,8 @@ from py4j.protocol import Py4JError
 
 from ..commit_log import short_reason
 from ..source_polls import SourcePoll, topic_of
-from ..spark.jvm import THROWN, reason_of
+from ..spark.jvm import THROWN, private_field, reason_of
 from .source import SourceError, SourceSilentError, committed_in
-
-# -- kafka java -------------------------------------------------------------------------------
-# The Kafka Java client of Spark's connector, through Py4J.
-
 
 API_SECONDS = 4
 _SILENCE = ("TimeoutException", "No resolvable bootstrap", "DisconnectException")
@@ -41,9 +37,9 @@ class KafkaJava:
         self._package = "org.apache.kafka"
         self._seconds = self.java("java.util.concurrent.TimeUnit").SECONDS
 
-    def use_package_of(self, client: Any) -> None:
-        """Use the package of a client's class for all classes: a vendor may have moved them."""
-        self._package = str(client.getClass().getName()).partition(".clients.")[0]
+    def use_package_of(self, params: Any) -> None:
+        """Use the package of a query's deserializer for all classes: a vendor may move them."""
+        self._package = str(params.get("key.deserializer")).partition(".common.")[0]
 
     def kafka(self, name: str) -> Any:
         """A class by its name within Kafka's packages."""
@@ -70,40 +66,17 @@ class KafkaJava:
         return str(future.get(API_SECONDS + 1, self._seconds).toString())
 
 
-def private_field(java: Any, name: str) -> Any:
-    """The value of a private field, declared in the object's class or a superclass.
-
-    Raises:
-        SourceError: there is no such field.
-
-    """
-    declaring = java.getClass()
-    while declaring is not None:
-        if name in [field.getName() for field in declaring.getDeclaredFields()]:
-            field = declaring.getDeclaredField(name)
-            field.setAccessible(True)
-            return field.get(java)
-        declaring = declaring.getSuperclass()
-    raise SourceError(f"{java.getClass().getName()} has no {name}")
-
-
 @contextmanager
 def java_errors() -> Iterator[None]:
     """Raise Java exceptions as ``SourceError``, timeouts as ``SourceSilentError``."""
     try:
         yield
-    except THROWN as error:
+    except (*THROWN, LookupError) as error:
         silent = any(word in str(error) for word in _SILENCE)
         raise (SourceSilentError if silent else SourceError)(reason_of(error)) from error
 
 
-# -- kafka texts ------------------------------------------------------------------------------
-# Parses the text of Kafka's Java records: one text for many partitions.
-#
-# One text costs one Py4J command; reading the fields of each partition's record costs several
-# commands per partition.
-
-
+# Kafka's records are read from their text: one Py4J command for all partitions.
 # {orders-0=ListOffsetsResultInfo(offset=7, timestamp=-1, leaderEpoch=Optional[0]), ...}
 _OFFSET = re.compile(r"([\w.-]+)-(\d+)=\w+\(offset=(-?\d+),")
 # (name=orders, internal=false, partitions=(partition=0, leader=host:9092 (id: 1 ...
@@ -160,45 +133,19 @@ def _by_name(name: re.Pattern[str], text: str) -> list[tuple[str, str]]:
     return list(zip(parts[::2], parts[1::2], strict=True))
 
 
-# -- kafka admin ------------------------------------------------------------------------------
-# Reads offsets and retention of a query's partitions through a Kafka admin client.
-
-
 CONFIG_EVERY_SECONDS = 300.0
 UNCOMMITTED = "read_uncommitted"
-CONSUMERS_ONLY = (
-    "allow.auto.create.topics",
-    "auto.commit.interval.ms",
-    "auto.offset.reset",
-    "check.crcs",
-    "client.id",
-    "client.rack",
-    "enable.auto.commit",
-    "exclude.internal.topics",
-    "fetch.max.bytes",
-    "fetch.max.wait.ms",
-    "fetch.min.bytes",
-    "group.id",
-    "group.instance.id",
-    "heartbeat.interval.ms",
-    "interceptor.classes",
-    "isolation.level",
-    "key.deserializer",
-    "max.partition.fetch.bytes",
-    "max.poll.interval.ms",
-    "max.poll.records",
-    "partition.assignment.strategy",
-    "session.timeout.ms",
-    "value.deserializer",
-)
-"""Options that admin clients ignore (``ConsumerConfig``), and the client's name, which we set."""
 
 
 def admin_config(java: KafkaJava, params: Any) -> Any:
     """A query's options for an admin client; sources with equal maps may share a client."""
-    config = java.java("java.util.HashMap")(params)
-    for name in CONSUMERS_ONLY:
-        config.remove(name)
+    new = java.java
+    ignored = new("java.util.HashSet")(java.kafka("clients.consumer.ConsumerConfig").configNames())
+    ignored.removeAll(java.kafka("clients.admin.AdminClientConfig").configNames())
+    # The name, which we set.
+    ignored.add("client.id")
+    config = new("java.util.HashMap")(params)
+    config.keySet().removeAll(ignored)
     return config
 
 
@@ -246,7 +193,7 @@ class SharedClients:
 
     def lease(self, config: Any) -> SharedClient:
         """The configuration's client, for one more user."""
-        client = next((known for known in self._clients if known.config.equals(config)), None)
+        client = next((client for client in self._clients if client.config.equals(config)), None)
         if client is None:
             self._made += 1
             client = SharedClient(config, f"{self._name}-{self._made}", self._close)
@@ -268,7 +215,6 @@ class KafkaAdmin:
     def __init__(self, java: KafkaJava, client: Callable[[], Any], isolation: str) -> None:
         self._java = java
         self._client = client
-        java.use_package_of(client())
         levels = java.kafka("common.IsolationLevel")
         options = java.kafka("clients.admin.ListOffsetsOptions")
         self._options = options(levels.valueOf(isolation.upper()))
@@ -354,22 +300,16 @@ class KafkaAdmin:
         return self._java.text(self._client().describeConfigs(asked).all())
 
 
-# -- waiting ----------------------------------------------------------------------------------
-# Plans the searches for each partition's first unread record, and keeps the results.
-#
-# Not every offset holds a record: transactions leave markers, aborted transactions leave invisible
-# records, and compaction removes records. So the record itself is searched for, in a few partitions
-# at a time, once for each committed offset.
-
-
 MAX_PARTITIONS = 16
 """How many partitions are searched in one poll."""
 
 
-class Found(msgspec.Struct, frozen=True):
+class FirstUnread(msgspec.Struct, frozen=True):
     """A search from ``committed``: no record before ``offset``; the record there is of ``since``.
 
-    ``since`` is Unix seconds; None if no record has been found yet.
+    Not every offset holds a record: transactions leave markers, aborted transactions leave
+    invisible records, and compaction removes records. ``since`` is Unix seconds; None if no record
+    has been found yet.
     """
 
     committed: int
@@ -386,33 +326,27 @@ class Search(msgspec.Struct, frozen=True):
     end: int
 
 
-def still_true(known: Mapping[str, Found], poll: SourcePoll) -> dict[str, Found]:
+def still_true(results: Mapping[str, FirstUnread], poll: SourcePoll) -> dict[str, FirstUnread]:
     """The results still valid: not passed by the query, not deleted, the topic not recreated."""
     return {
-        partition: found
-        for partition, found in known.items()
+        partition: first
+        for partition, first in results.items()
         if partition in poll.latest
-        and found.committed <= poll.committed.get(partition, -1) <= found.offset
-        and poll.earliest.get(partition, 0) <= found.offset <= poll.latest[partition]
+        and first.committed <= poll.committed.get(partition, -1) <= first.offset
+        and poll.earliest.get(partition, 0) <= first.offset <= poll.latest[partition]
     }
 
 
-def searches(known: Mapping[str, Found], poll: SourcePoll) -> list[Search]:
+def searches(results: Mapping[str, FirstUnread], poll: SourcePoll) -> list[Search]:
     """The searches to make now: partitions without a result, the most unread offsets first."""
     wanted = []
     for partition, committed in poll.committed.items():
-        found = known.get(partition, Found(committed, committed))
-        if found.since is None:
-            start = max(committed, poll.earliest.get(partition, 0), found.offset)
-            wanted.append(Search(partition, committed, start, poll.latest.get(partition, 0)))
-    wanted = [search for search in wanted if search.start < search.end]
+        first = results.get(partition, FirstUnread(committed, committed))
+        start = max(committed, poll.earliest.get(partition, 0), first.offset)
+        end = poll.latest.get(partition, 0)
+        if first.since is None and start < end:
+            wanted.append(Search(partition, committed, start, end))
     return sorted(wanted, key=lambda search: search.start - search.end)[:MAX_PARTITIONS]
-
-
-# -- kafka records ----------------------------------------------------------------------------
-# Reads the first unread record of a partition, through a consumer without a group.
-#
-# The consumer uses ``assign`` and ``seek``, reads one record and commits nothing.
 
 
 SEARCH_SECONDS = 2.0
@@ -431,7 +365,7 @@ OF_GROUPS = ("group.id", "group.instance.id", "interceptor.classes")
 
 
 class KafkaRecords:
-    """One consumer, created when first needed; used by one thread at a time."""
+    """One consumer without a group, which commits nothing; used by one thread at a time."""
 
     def __init__(self, java: KafkaJava, params: Any, client_id: str) -> None:
         self._java = java
@@ -442,22 +376,22 @@ class KafkaRecords:
             params.put(name, value)
         self._consumer = java.kafka("clients.consumer.KafkaConsumer")(params)
 
-    def find(self, searches: Iterable[Search]) -> dict[str, Found]:
+    def find(self, searches: Iterable[Search]) -> dict[str, FirstUnread]:
         """Find the first record of each search, within ``SEARCH_SECONDS`` in total."""
         until = time.monotonic() + SEARCH_SECONDS
-        found = {}
+        results = {}
         for search in searches:
             if time.monotonic() >= until:
                 break
-            found[search.partition] = self._find(search, until)
+            results[search.partition] = self._find(search, until)
         self._consumer.unsubscribe()
-        return found
+        return results
 
     def close(self) -> None:
         """Drop the connections at once."""
         self._consumer.close(self._java.millis(0))
 
-    def _find(self, search: Search, until: float) -> Found:
+    def _find(self, search: Search, until: float) -> FirstUnread:
         partition = self._java.partition(search.partition)
         self._consumer.assign(self._java.array_list(partition))
         self._consumer.seek(partition, search.start)
@@ -467,18 +401,15 @@ class KafkaRecords:
             if not records.isEmpty():
                 return _first(search, records.iterator().next())
             position = int(self._consumer.position(partition, self._java.millis(POLL_SECONDS)))
-        return Found(search.committed, min(position, search.end))
+        return FirstUnread(search.committed, min(position, search.end))
 
 
-def _first(search: Search, record: Any) -> Found:
+def _first(search: Search, record: Any) -> FirstUnread:
     """The result for a record; records of old formats have no timestamp (-1)."""
     millis, offset = int(record.timestamp()), int(record.offset())
     if offset >= search.end:
-        return Found(search.committed, search.end)
-    return Found(search.committed, offset, millis / 1000 if millis > 0 else None)
-
-
-# -- kafka source -----------------------------------------------------------------------------
+        return FirstUnread(search.committed, search.end)
+    return FirstUnread(search.committed, offset, millis / 1000 if millis > 0 else None)
 
 
 REQUEST_SECONDS = 3
@@ -515,13 +446,14 @@ class KafkaSource:
         self._strategy = private_field(reader, "consumerStrategy")
         self._client_id = name
         self._params = java.java("java.util.HashMap")(reader.driverKafkaParams())
+        java.use_package_of(self._params)
         for option, value in ADMIN_OPTIONS.items():
             self._params.put(option, value)
         self.address = str(self._params.get("bootstrap.servers"))
         self._shared: SharedClient | None = None
         self._admin: KafkaAdmin | None = None
         self._records: KafkaRecords | None = None
-        self._found: dict[str, Found] = {}
+        self._results: dict[str, FirstUnread] = {}
 
     def poll(self) -> SourcePoll:
         """Poll the cluster.
@@ -589,21 +521,21 @@ class KafkaSource:
 
     def _with_records(self, poll: SourcePoll) -> SourcePoll:
         """Add since when data is unread; an error here does not affect the rest of the poll."""
-        self._found = still_true(self._found, poll)
-        wanted = searches(self._found, poll)
+        self._results = still_true(self._results, poll)
+        wanted = searches(self._results, poll)
         try:
             with java_errors():
                 if wanted:
-                    self._found |= self._read().find(wanted)
+                    self._results |= self._read().find(wanted)
         except SourceError as error:
             poll = replace(
                 poll, missing_reason="; ".join(filter(None, (poll.missing_reason, str(error))))
             )
-        found = self._found.items()
+        results = self._results.items()
         return replace(
             poll,
-            first_waiting={partition: one.offset for partition, one in found},
-            waiting_since={key: one.since for key, one in found if one.since is not None},
+            first_waiting={partition: first.offset for partition, first in results},
+            waiting_since={key: first.since for key, first in results if first.since is not None},
         )
 
     def _read(self) -> KafkaRecords:

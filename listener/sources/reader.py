@@ -26,12 +26,20 @@ log = logging.getLogger("querypulse")
 Source = DeltaSource | KafkaSource
 
 
-# -- polled run -------------------------------------------------------------------------------
-# The sources of one run: when each is due, its last poll, and its last error.
+FIND_EVERY_SECONDS = 1.0
+MAX_DEAD_RUNS = 100
+"""Spark's objects of a failed run stay in the driver's memory for as long as it is polled."""
+RETRY_INTERVALS = 2
+"""A source that does not answer is not polled for this many intervals."""
+_OFFSET_READERS = {
+    "KafkaMicroBatchStream": "kafkaOffsetReader",
+    "KafkaContinuousStream": "offsetReader",
+}
+"""By the simple name of the stream's class: the method whose result holds the consumer options."""
 
 
 class PolledSource:
-    """One source of a run."""
+    """One source of a run: when it is due, its last poll, and its last error."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -41,43 +49,41 @@ class PolledSource:
 
 
 class PolledRun:
-    """The sources of one run, once they are found."""
+    """The sources of one run, once Spark shows them."""
 
     query: Query
 
     def __init__(self) -> None:
         self.sources: dict[int, PolledSource] = {}
-        self._found = False
-        self._find_at = 0.0
+        self._is_open = False
+        self._open_at = 0.0
         self._refusal = ""
         self._logged = False
 
     @property
     def polls(self) -> dict[int, SourcePoll]:
         """The newest poll of each source."""
-        return {index: one.last for index, one in self.sources.items() if one.last is not None}
+        return {
+            index: polled.last for index, polled in self.sources.items() if polled.last is not None
+        }
 
     @property
     def trouble(self) -> str:
         """Why some sources have not answered; empty when all have."""
-        troubles = [self._refusal, *(one.trouble for one in self.sources.values())]
-        return "; ".join(dict.fromkeys(text for text in troubles if text))
+        troubles = [self._refusal, *(polled.trouble for polled in self.sources.values())]
+        return "; ".join(dict.fromkeys(filter(None, troubles)))
 
-    def due(self, now: float) -> list[PolledSource]:
-        """The sources to poll now."""
-        return [one for one in self.sources.values() if one.due_at <= now]
-
-    def find(self, sources: SparkSources, now: float, retry: float) -> None:
-        """Find the sources once; a failed run without sources will never have any."""
-        if self._found or now < self._find_at:
+    def open(self, sources: SparkSources, now: float, retry: float) -> None:
+        """Open the sources once; a failed run without sources will never have any."""
+        if self._is_open or now < self._open_at:
             return
         try:
-            found, self._refusal = sources.open(self.query), ""
+            opened, self._refusal = sources.open(self.query), ""
         except SourceError as error:
-            self._refusal, self._find_at = str(error), now + retry
+            self._refusal, self._open_at = str(error), now + retry
             return
-        self._found = found is not None or not self.query.alive
-        self.sources = {index: PolledSource(source) for index, source in (found or {}).items()}
+        self._is_open = opened is not None or not self.query.alive
+        self.sources = {index: PolledSource(source) for index, source in (opened or {}).items()}
 
     def note_trouble(self) -> None:
         """Log once when a source does not answer; log again only after all have answered."""
@@ -88,19 +94,8 @@ class PolledRun:
 
     def close(self) -> None:
         """Close all sources."""
-        for one in self.sources.values():
-            one.source.close()
-
-
-# -- reader -----------------------------------------------------------------------------------
-
-
-FIND_EVERY_SECONDS = 1.0
-MAX_DEAD_RUNS = 100
-"""Spark's objects of a failed run stay in the driver's memory for as long as it is polled."""
-RETRY_INTERVALS = 2
-"""A source that does not answer is not polled for this many intervals."""
-LEFT_OUT = f"not asked: more than {MAX_DEAD_RUNS} dead queries"
+        for polled in self.sources.values():
+            polled.source.close()
 
 
 class SourceReader:
@@ -130,9 +125,7 @@ class SourceReader:
         self._find_every = min(find_every_seconds, interval_seconds)
         self._clock = clock
         self._runs: dict[str, PolledRun] = {}
-        self._left_out: dict[str, str] = {}
         self._silent: dict[str, tuple[float, str]] = {}
-        self._logged_left_out = False
         self._rests_until = 0.0
         self._stopping = threading.Event()
 
@@ -142,7 +135,7 @@ class SourceReader:
         try:
             self._choose()
             for run in self._runs.values():
-                run.find(self._sources, self._clock(), self._retry)
+                run.open(self._sources, self._clock(), self._retry)
                 if began >= self._rests_until:
                     self._poll(run)
                 run.note_trouble()
@@ -164,13 +157,8 @@ class SourceReader:
 
     def _choose(self) -> None:
         """Keep the runs to be polled and release all others."""
-        wanted, left_out = runs_to_ask(self._latest_snapshot())
-        self._left_out = {query.run_id: LEFT_OUT for query in left_out}
-        if left_out and not self._logged_left_out:
-            log.warning("querypulse: the sources of some queries are %s", LEFT_OUT)
-        self._logged_left_out = bool(left_out)
-        chosen = {query.run_id: query for query in wanted}
-        for run_id in [run_id for run_id in self._runs if run_id not in chosen]:
+        chosen = {query.run_id: query for query in queries_to_poll(self._latest_snapshot())}
+        for run_id in self._runs.keys() - chosen.keys():
             self._release(run_id)
         for run_id, query in chosen.items():
             self._runs.setdefault(run_id, PolledRun()).query = query
@@ -181,75 +169,62 @@ class SourceReader:
 
     def _poll(self, run: PolledRun) -> None:
         """Poll a run's due sources, except those of systems that do not answer."""
-        for one in run.due(self._clock()):
+        for polled in run.sources.values():
             now = self._clock()
             if self._stopping.is_set():
                 return
-            retry_at, reason = self._silent.get(one.source.address, (now, ""))
-            if now < retry_at:
-                one.trouble, one.due_at = reason, retry_at
+            if polled.due_at > now:
                 continue
-            one.due_at = now + self._interval
-            self._poll_source(one)
+            retry_at, reason = self._silent.get(polled.source.address, (now, ""))
+            if now < retry_at:
+                polled.trouble, polled.due_at = reason, retry_at
+            else:
+                polled.due_at = now + self._interval
+                self._poll_source(polled)
 
-    def _poll_source(self, one: PolledSource) -> None:
+    def _poll_source(self, polled: PolledSource) -> None:
         try:
-            one.last, one.trouble = one.source.poll(), ""
+            polled.last, polled.trouble = polled.source.poll(), ""
         except SourceError as error:
-            one.trouble, one.due_at = str(error), self._clock() + self._retry
+            polled.trouble, polled.due_at = str(error), self._clock() + self._retry
             if isinstance(error, SourceSilentError):
-                self._silent[one.source.address] = one.due_at, one.trouble
+                self._silent[polled.source.address] = polled.due_at, polled.trouble
 
     def _report(self) -> None:
-        troubles = {run_id: run.trouble for run_id, run in self._runs.items()}
         report = SourceReport(
             at=self._clock(),
-            polls={key: polls for key, run in self._runs.items() if (polls := run.polls)},
-            unreadable=self._left_out | {key: text for key, text in troubles.items() if text},
+            polls={run_id: run.polls for run_id, run in self._runs.items() if run.polls},
+            unreadable={run_id: run.trouble for run_id, run in self._runs.items() if run.trouble},
         )
-        known = self.latest or SourceReport(report.at)
-        if (report.polls, report.unreadable) != (known.polls, known.unreadable):
+        last = self.latest or SourceReport(report.at)
+        if (report.polls, report.unreadable) != (last.polls, last.unreadable):
             self.latest = report
             self._on_report()
 
 
-def runs_to_ask(snapshot: Snapshot) -> tuple[list[Query], list[Query]]:
-    """The queries whose current run is active or has failed, and those left out.
+def queries_to_poll(snapshot: Snapshot) -> list[Query]:
+    """The queries whose run is active, and the newest ``MAX_DEAD_RUNS`` whose run has failed.
 
-    A stopped or completed run needs no polls. Of the failed runs only the newest
-    ``MAX_DEAD_RUNS`` are polled.
+    A stopped or completed run needs no polls.
     """
     if snapshot.context is not Context.RUNNING:
-        return [], []
+        return []
     living = [query for query in snapshot.queries if query.alive]
-    dead = [query for query in snapshot.queries if not query.alive and _died(query)]
-    dead.sort(key=lambda query: -(query.gone_at or 0.0))
-    return living + dead[:MAX_DEAD_RUNS], dead[MAX_DEAD_RUNS:]
+    failed = [query for query in snapshot.queries if not query.alive and _has_failed(query)]
+    failed.sort(key=lambda query: -(query.gone_at or 0.0))
+    return living + failed[:MAX_DEAD_RUNS]
 
 
-def _died(query: Query) -> bool:
+def _has_failed(query: Query) -> bool:
     return query.ended is None or query.ended.outcome is Outcome.FAILED
-
-
-# -- spark sources ----------------------------------------------------------------------------
-# Finds the sources of a run whose systems can be polled without Spark.
-#
-# ``StreamExecution.sources`` is private, but stable in Spark 3.5 to 4.3. It is empty until the run
-# has planned its query, and still answers after the run has ended.
-
-
-_OFFSET_READERS = {
-    "KafkaMicroBatchStream": "kafkaOffsetReader",
-    "KafkaContinuousStream": "offsetReader",
-}
-"""By the simple name of the stream's class: the method whose result holds the consumer options."""
 
 
 class SparkSources:
     """The sources of all queries of one classic SparkContext; used by one thread.
 
     A run's ``StreamExecution`` is held from the start until its sources are known or the run is
-    released, because Spark lists only active runs.
+    released, because Spark lists only active runs. ``StreamExecution.sources`` is private, but
+    stable in Spark 3.5 to 4.3; it is empty until the run has planned its query.
     """
 
     def __init__(self, spark: Any) -> None:

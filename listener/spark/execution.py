@@ -15,7 +15,7 @@ from ...core.redaction import MAX_CHARACTERS, redact
 from ..probe import UNKNOWN_TRIGGER, IdleProgress, ProbedRun, RunFacts, parse_trigger, short_sink
 from ..state.flow import TABLE, TOPIC, Place, PlanPlaces, brokers_of
 from .jobs import PolledWork
-from .jvm import FIELD, RECORD, OptionalCalls, is_connection_lost, parse_flag
+from .jvm import FIELD, RECORD, OptionalCalls, is_connection_lost, parse_flag, private_field
 
 # -- all active runs at once ------------------------------------------------------------------
 
@@ -132,18 +132,9 @@ def kafka_sink(java: Any) -> PlanPlaces:
         Exception: Spark refuses to show it.
 
     """
-    options = _sink_options(java)
+    options = private_field(java, "extraOptions")
     topic, servers = _option(options, "topic"), _option(options, _SERVERS)
     return PlanPlaces(writes=(Place(TOPIC, topic, brokers_of(servers)),) if topic else ())
-
-
-def _sink_options(java: Any) -> Any:
-    declaring = java.getClass()
-    while str(declaring.getSimpleName()) not in ("MicroBatchExecution", "ContinuousExecution"):
-        declaring = declaring.getSuperclass()
-    field = declaring.getDeclaredField("extraOptions")
-    field.setAccessible(True)
-    return field.get(java)
 
 
 def _option(options: Any, name: str) -> str:

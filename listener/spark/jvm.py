@@ -6,12 +6,12 @@ import logging
 import re
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import files
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from py4j.protocol import Py4JError, Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from ...core.redaction import redact
@@ -49,6 +49,23 @@ def is_gone(gateway: Any) -> bool:
 # PySpark converts some Java exceptions, such as an IllegalArgumentException, into its own. A lost
 # connection (Py4JNetworkError) is included: Py4J drops it when a file system lacks a class.
 THROWN = (Py4JError, PySparkException)
+
+
+def private_field(java: Any, name: str) -> Any:
+    """The value of a private field, declared in the object's class or a superclass.
+
+    Raises:
+        LookupError: there is no such field.
+
+    """
+    declaring = java.getClass()
+    while declaring is not None:
+        with suppress(Py4JJavaError):
+            field = declaring.getDeclaredField(name)
+            field.setAccessible(True)
+            return field.get(java)
+        declaring = declaring.getSuperclass()
+    raise LookupError(f"{java.getClass().getName()} has no {name}")
 
 
 def reason_of(error: Exception) -> str:
@@ -109,12 +126,6 @@ def _first_lines(error: Exception) -> str:
     return redact(" ".join(str(error).splitlines()[:2]))[:300]
 
 
-# -- driver class -----------------------------------------------------------------------------
-# Compiles a small Java class of ours in Spark's driver, with the compiler that Spark includes.
-#
-# Spark compiles its generated code with Janino, so every driver has it. Our sources use Java 8.
-
-
 _IMPORT = re.compile(r"^import .*;$", re.MULTILINE)
 COMPILER = "org.codehaus.janino.SimpleCompiler"
 
@@ -122,7 +133,8 @@ COMPILER = "org.codehaus.janino.SimpleCompiler"
 def compile_in_driver(jvm: Any, *names: str) -> Any:
     """Compile this package's ``.java`` files of these names; return the first one's ``Class``.
 
-    The classes and their loader can be collected once nothing refers to them.
+    Spark compiles its generated code with Janino, so every driver has it. The classes and their
+    loader can be collected once nothing refers to them.
 
     Raises:
         OSError: a source is missing, for example in a package shipped without its data.
@@ -175,13 +187,8 @@ def parse_flag(text: str) -> bool:
     return text == "true"
 
 
-# -- spark versions ---------------------------------------------------------------------------
-# The Spark versions that querypulse runs on.
-#
 # What differs between supported versions is found by trying, because vendors backport: the classes
 # in Java call methods by name, and each path of events has a fallback.
-
-
 OLDEST = (3, 5)
 """The first with ``onQueryIdle`` and with a listener API that PySpark supports on every path."""
 WITH_EXECUTION_CONTEXT = 4
@@ -200,8 +207,8 @@ def require_supported(version: str) -> None:
         UnsupportedSparkError: it is older than ``OLDEST``.
 
     """
-    found = _NUMBERS.match(version)
-    if found is not None and (int(found[1]), int(found[2])) < OLDEST:
+    numbers = _NUMBERS.match(version)
+    if numbers is not None and (int(numbers[1]), int(numbers[2])) < OLDEST:
         oldest = ".".join(map(str, OLDEST))
         raise UnsupportedSparkError(
             f"Spark {version} is too old: querypulse needs {oldest} or newer"
@@ -213,5 +220,5 @@ def has_execution_context(version: str) -> bool:
 
     True where the version is not understood.
     """
-    found = _MAJOR.match(version)
-    return found is None or int(found[1]) >= WITH_EXECUTION_CONTEXT
+    major = _MAJOR.match(version)
+    return major is None or int(major[1]) >= WITH_EXECUTION_CONTEXT

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from unittest.mock import MagicMock
+
 import pytest
+from py4j.java_gateway import JavaObject
+from py4j.protocol import Py4JJavaError
 from support.fake_spark import FakeSpark
 from support.story import progress, source
 
@@ -191,8 +195,8 @@ def sink_of(**options):
     absent = spark.java(isDefined=False)
     found = spark.java(get=lambda name: given.get(name, absent))
     field = spark.java(setAccessible=None, get=found)
-    declaring = spark.java(getSimpleName="MicroBatchExecution", getDeclaredField=field)
-    own = spark.java(getSimpleName="AsyncProgress", getSuperclass=declaring)
+    absent = Py4JJavaError("NoSuchFieldException", JavaObject("o1", MagicMock()))
+    own = spark.java(getDeclaredField=absent, getSuperclass=spark.java(getDeclaredField=field))
     return kafka_sink(spark.java(getClass=own))
 
 

@@ -9,7 +9,7 @@ from support.story import poll
 from querypulse.listener.source_polls import SourcePoll, inflow
 from querypulse.listener.sources.kafka import (
     MAX_PARTITIONS,
-    Found,
+    FirstUnread,
     Kept,
     Search,
     kept_in,
@@ -95,7 +95,7 @@ def test_first_unread_record_is_searched_in_partitions_with_lag():
         earliest={"t/0": 0, "t/1": 0, "t/2": 6, "t/3": 0},
         latest={"t/0": 5, "t/1": 8, "t/2": 20, "t/3": 30},
     )
-    known = {"t/3": Found(5, 7, 100.0)}
+    known = {"t/3": FirstUnread(5, 7, 100.0)}
 
     assert searches(known, one) == [Search("t/2", 5, 6, 20), Search("t/1", 5, 5, 8)]
 
@@ -103,8 +103,8 @@ def test_first_unread_record_is_searched_in_partitions_with_lag():
 def test_search_without_a_result_continues_where_it_ended():
     one = poll(at=0, committed=5, latest=30)
 
-    assert searches({"t/0": Found(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
-    assert searches({"t/0": Found(5, 30)}, one) == []
+    assert searches({"t/0": FirstUnread(5, 20)}, one) == [Search("t/0", 5, 20, 30)]
+    assert searches({"t/0": FirstUnread(5, 30)}, one) == []
 
 
 def test_poll_searches_the_partitions_with_the_largest_lag():
@@ -116,7 +116,7 @@ def test_poll_searches_the_partitions_with_the_largest_lag():
 
 
 def test_found_record_is_valid_until_it_is_read_or_gone():
-    found = {"t/0": Found(5, 7, 100.0)}
+    found = {"t/0": FirstUnread(5, 7, 100.0)}
     kept = {
         "unchanged": ({"committed": 5, "latest": 30}, found),
         "read up to it": ({"committed": 7, "latest": 30}, found),
