@@ -58,11 +58,7 @@ class Alert(msgspec.Struct, frozen=True):
     @property
     def goes_on(self) -> bool:
         """Whether it has ended in this incident only, and goes on in another."""
-        return self.annotations.get("superseded_by") in {
-            OF_CRITICAL,
-            OF_WARNING,
-            OF_ANOTHER,
-        }
+        return self.annotations.get("superseded_by") in {OF_CRITICAL, OF_WARNING, OF_ANOTHER}
 
     def ended(self, wall: float, **notes: str) -> Alert:
         """The alert, ended at Unix time ``wall``, with annotations that say how."""

@@ -6,6 +6,7 @@ import msgspec
 
 from ..core.states import QueryState
 from ..core.text import duration
+from ..listener.failure import Failure
 from ..listener.probe import JobActivity, JobCounts, ProbedRun
 from ..listener.state.query import Query
 from .finding import Finding, Severity
@@ -75,6 +76,16 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
             **(_work(probed.work) if query.alive else {}),
         }
     return {name: text for name, text in facts.items() if text}
+
+
+def failure_facts(failure: Failure) -> dict[str, str]:
+    """What a failure says, and where it was raised."""
+    return {
+        "error_class": failure.error_class,
+        "table": failure.table,
+        "python_line": failure.raised_at.line,
+        "traceback": failure.raised_at.traceback,
+    }
 
 
 def _last_commit(context: RuleContext) -> str:

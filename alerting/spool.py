@@ -199,12 +199,7 @@ class Spool:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        app: str,
-        guard: Guard,
-        *,
-        wall: Callable[[], float] = time.time,
+        self, folder: Path, app: str, guard: Guard, *, wall: Callable[[], float] = time.time
     ) -> None:
         self._problem = Problem("querypulse: the alerts' spool: %s")
         self._hang = HangDetector()

@@ -76,14 +76,11 @@ def not_committed(context: RuleContext, flight: InFlight) -> str:
     A planned stop in the middle of a batch leaves the same files as a crash. So an old plan counts
     only after the run has had its window, which follows the batches in its checkpoint.
     """
-    found = unfinished(context)
-    if (
-        found is None
-        or flight.batch_id != found.batch_id
-        or found.age_seconds <= slow_limit(context)
-    ):
+    batch = unfinished(context)
+    if batch is None or flight.batch_id != batch.batch_id:
         return ""
-    return str(found) if lasted(context, flight) > context.batch_window.seconds else ""
+    is_old = batch.age_seconds > slow_limit(context)
+    return str(batch) if is_old and lasted(context, flight) > context.batch_window.seconds else ""
 
 
 def stall_severity(context: RuleContext, flight: InFlight) -> Severity:
@@ -147,9 +144,8 @@ def to_page(context: RuleContext, flight: InFlight) -> str:
 
 def _holds_since(holder: Query, flight: InFlight) -> bool:
     """Whether one batch of the holder has been in flight while the other batch stood still."""
-    return (
-        holder.in_flight is not None and holder.in_flight.since <= flight.moved_at + SAMPLE_SECONDS
-    )
+    held = holder.in_flight
+    return held is not None and held.since <= flight.moved_at + SAMPLE_SECONDS
 
 
 def python_line(context: RuleContext) -> str:
@@ -233,7 +229,7 @@ def _called(context: RuleContext, query_id: str) -> str:
 
 
 def _query_of(context: RuleContext, query_id: str) -> Query | None:
-    return next((one for one in context.snapshot.queries if one.query_id == query_id), None)
+    return next((query for query in context.snapshot.queries if query.query_id == query_id), None)
 
 
 def retries_text(context: RuleContext, flight: InFlight) -> str:

@@ -389,10 +389,7 @@ class HttpReceiver:
         )
 
     def post(
-        self,
-        full: bytes,
-        less: bytes,
-        headers: Callable[[bytes], Mapping[str, str]] = lambda _: {},
+        self, full: bytes, less: bytes, headers: Callable[[bytes], Mapping[str, str]] = lambda _: {}
     ) -> None:
         """Post ``full``; if the body is refused and ``less`` differs, post ``less``.
 

@@ -8,16 +8,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from functools import cache
 from ipaddress import ip_address
-from typing import (
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    Protocol,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, ClassVar, Literal, Protocol, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit
 
 import msgspec

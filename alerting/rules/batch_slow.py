@@ -52,16 +52,8 @@ def check(context: RuleContext) -> Finding | None:
         reason = f"not_committed: {reason}, {never_committed}"
     reason = stuck_batch.with_stop(reason, context)
     facts = stuck_batch.batch_evidence(context, flight, severity)
-    return report(
-        context,
-        NAME,
-        severity,
-        QueryState.SLOW,
-        reason,
-        does="is slow",
-        says=code_last(reason),
-        facts=facts,
-    )
+    does, says, state = "is slow", code_last(reason), QueryState.SLOW
+    return report(context, NAME, severity, state, reason, does=does, says=says, facts=facts)
 
 
 def _is_slow(context: RuleContext, flight: InFlight) -> bool:

@@ -59,13 +59,13 @@ def _risks(context: RuleContext) -> Iterator[_Risk]:
     if not _should_read(context):
         return
     for index, poll in query.polls.items():
-        known = query.retention.get(index)
-        if known is None or _committed_since(context, poll):
+        retention = query.retention.get(index)
+        if retention is None or _committed_since(context, poll):
             continue
-        for exposure in known.exposures.values():
+        for exposure in retention.exposures.values():
             if exposure.used(context.now) < allowed:
                 continue
-            edge = known.edges[exposure.partition]
+            edge = retention.edges[exposure.partition]
             danger = _danger(context, exposure, edge, poll)
             used = danger.used(context.now) if danger is not None else 0.0
             if danger is not None and used >= allowed:
@@ -119,7 +119,7 @@ def _is_stuck(context: RuleContext) -> bool:
 def _window_ago(context: RuleContext, edge: Edge) -> EdgePoint | None:
     """The newest poll before the window began; there has been unread data since then."""
     begin = context.now - context.window.seconds
-    point = next((one for one in reversed(edge.points) if one.at <= begin), None)
+    point = next((point for point in reversed(edge.points) if point.at <= begin), None)
     watched = point is not None and context.watched_since(point.at) >= context.window.seconds
     return point if watched else None
 

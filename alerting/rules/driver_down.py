@@ -33,15 +33,9 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
     count = f"{len(died)} streaming {'query' if len(died) == 1 else 'queries'}"
     ended = f"{ENDED}, and {count} with it" if died else f"{ENDED}; no query was running"
     reason = f"{ended}: {listed(died, MAX_NAMED)}" if died else ended
-    return Finding(
-        alertname=NAME,
-        query=WHOLE_DRIVER,
-        severity=Severity.CRITICAL,
-        state=QueryState.MISSING,
-        reason=reason,
-        summary=f"driver is down: {reason}",
-        evidence={},
-    )
+    summary = f"driver is down: {reason}"
+    critical, state = Severity.CRITICAL, QueryState.MISSING
+    return Finding(NAME, WHOLE_DRIVER, critical, state, reason, summary, {})
 
 
 def _died(snapshot: Snapshot, policy: Policy) -> Iterator[str]:

@@ -24,15 +24,10 @@ def check(snapshot: Snapshot, now: float, policy: Policy) -> Finding | None:
     reason = "; ".join(text for text in texts if text)
     if not reason:
         return None
-    return Finding(
-        alertname=NAME,
-        query=WHOLE_DRIVER,
-        severity=Severity.WARNING,
-        state=QueryState.RUNNING,
-        reason=reason,
-        summary=f"querypulse does not receive Spark's events: {reason}",
-        evidence={"listener_registered": _registered(snapshot)},
-    )
+    summary = f"querypulse does not receive Spark's events: {reason}"
+    facts = {"listener_registered": _registered(snapshot)}
+    warning, state = Severity.WARNING, QueryState.RUNNING
+    return Finding(NAME, WHOLE_DRIVER, warning, state, reason, summary, facts)
 
 
 def _unreported(snapshot: Snapshot, now: float, window: float) -> str:

@@ -39,15 +39,9 @@ def _failed(failed_rules: tuple[str, ...]) -> str:
 
 
 def _finding(reason: str) -> Finding:
-    return Finding(
-        alertname=NAME,
-        query=WHOLE_DRIVER,
-        severity=Severity.WARNING,
-        state=QueryState.RUNNING,
-        reason=reason,
-        summary=f"querypulse cannot see every query: {reason}",
-        evidence={},
-    )
+    summary = f"querypulse cannot see every query: {reason}"
+    warning, state = Severity.WARNING, QueryState.RUNNING
+    return Finding(NAME, WHOLE_DRIVER, warning, state, reason, summary, {})
 
 
 def _probe(snapshot: Snapshot, now: float, policy: Policy) -> str:

@@ -13,7 +13,7 @@ from ...core.states import QueryState
 from ...listener.failure import Failure
 from ...listener.state.query import Ended
 from ..alert_text import NEXT_STEPS
-from ..evidence import evidence, on_restart, report, unfinished, with_age
+from ..evidence import evidence, failure_facts, on_restart, report, unfinished, with_age
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext, is_restarted
 
@@ -75,11 +75,8 @@ def check(context: RuleContext) -> Finding | None:
     facts = {
         **evidence(context),
         **on_restart(context.query),
-        "error_class": failure.error_class,
+        **failure_facts(failure),
         "exception": "" if failure.exception == failure.error_class else failure.exception,
-        "table": failure.table,
-        "python_line": failure.raised_at.line,
-        "traceback": failure.raised_at.traceback,
         "error_message": "" if failure.reason.endswith(failure.message) else failure.message,
         "seen_by": ended.signal,
         NEXT_STEPS: _next_steps(failure),

@@ -32,16 +32,8 @@ def check(context: RuleContext) -> Finding | None:
     severity = Severity.WARNING if is_handled(context) else Severity.CRITICAL
     facts = {**evidence(context), "deaths": _deaths(context)}
     state, reason = QueryState.FLAPPING, _reason(context)
-    return report(
-        context,
-        NAME,
-        severity,
-        state,
-        reason,
-        does="keeps failing",
-        says=code_last(reason),
-        facts=facts,
-    )
+    does, says = "keeps failing", code_last(reason)
+    return report(context, NAME, severity, state, reason, does=does, says=says, facts=facts)
 
 
 def batch_of(reason: str) -> str:

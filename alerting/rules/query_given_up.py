@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...core.states import QueryState
 from ...listener.state.snapshot import SupervisedQuery
-from ..evidence import evidence, on_restart
+from ..evidence import evidence, failure_facts, on_restart
 from ..finding import Finding, Severity
 from ..rule_context import RuleContext
 
@@ -17,15 +17,9 @@ def check(context: RuleContext) -> Finding | None:
     if supervised is None or not supervised.given_up or context.query.alive:
         return None
     ended = context.query.failure
-    failure = ended.failure if ended is not None else None
-    facts = {**evidence(context), **on_restart(context.query)}
-    if failure is not None:
-        facts |= {
-            "error_class": failure.error_class,
-            "table": failure.table,
-            "python_line": failure.raised_at.line,
-            "traceback": failure.raised_at.traceback,
-        }
+    facts = evidence(context) | on_restart(context.query)
+    if ended is not None and ended.failure is not None:
+        facts |= failure_facts(ended.failure)
     return _finding(context.label, supervised, {name: text for name, text in facts.items() if text})
 
 
@@ -36,12 +30,6 @@ def check_absent(label: str, supervised: SupervisedQuery) -> Finding | None:
 
 def _finding(label: str, supervised: SupervisedQuery, facts: dict[str, str]) -> Finding:
     reason = supervised.given_up
-    return Finding(
-        alertname=NAME,
-        query=label,
-        severity=Severity.CRITICAL,
-        state=QueryState.FAILED,
-        reason=reason,
-        summary=f"{label} is not restarted any more: {reason}",
-        evidence={"restarts": str(supervised.restarts), **facts},
-    )
+    summary = f"{label} is not restarted any more: {reason}"
+    facts = {"restarts": str(supervised.restarts), **facts}
+    return Finding(NAME, label, Severity.CRITICAL, QueryState.FAILED, reason, summary, facts)

@@ -55,13 +55,6 @@ def check_not_started(
     return _finding(label, f"its start has been due for {waited:.0f} s", {})
 
 
-def _finding(label: str, reason: str, evidence_: dict[str, str]) -> Finding:
-    return Finding(
-        alertname=NAME,
-        query=label,
-        severity=Severity.CRITICAL,
-        state=QueryState.MISSING,
-        reason=reason,
-        summary=f"{label} is missing: {reason}",
-        evidence=evidence_,
-    )
+def _finding(label: str, reason: str, facts: dict[str, str]) -> Finding:
+    summary = f"{label} is missing: {reason}"
+    return Finding(NAME, label, Severity.CRITICAL, QueryState.MISSING, reason, summary, facts)

@@ -69,16 +69,11 @@ def _finding(
     severity: Severity = Severity.CRITICAL,
     facts: dict[str, str] | None = None,
 ) -> Finding:
+    facts = (evidence(context) if facts is None else facts) | on_restart(context.query)
+    cause = SHARED_SILENCE if context.driver_is_silent else ""
+    does, says, state = "is stalled", code_last(reason), QueryState.STALLED
     return report(
-        context,
-        NAME,
-        severity,
-        QueryState.STALLED,
-        reason,
-        does="is stalled",
-        says=code_last(reason),
-        facts=(evidence(context) if facts is None else facts) | on_restart(context.query),
-        cause=SHARED_SILENCE if context.driver_is_silent else "",
+        context, NAME, severity, state, reason, does=does, says=says, facts=facts, cause=cause
     )
 
 
