@@ -13,15 +13,11 @@ from .alert import FIRING, INCIDENT, RESOLVED, Alert, Incident
 from .finding import WHOLE_DRIVER, Finding
 
 # -- headline ---------------------------------------------------------------------------------
-# The headline of an alert or an incident: job, query and cause in one line.
-#
 # ``[orders] billing failed: ValueError: negative amount`` while it fires, and
 # ``Resolved: [orders] billing commits again after 4 min`` when it has ended.
 
 
 MAX_CAUSE_CHARACTERS = 200
-
-
 _DO = {
     "StreamingQueryFailed": "failed",
     "StreamingQueryGivenUp": "are not restarted any more",
@@ -107,9 +103,15 @@ def several_do(alertname: str, cause: str, names: Sequence[str]) -> str:
 
 def code_last(reason: str) -> str:
     """Move a code to the end: ``batch_hung: no task done`` -> ``no task done (batch_hung)``."""
-    code, colon, text = reason.partition(": ")
-    is_code = bool(colon) and code.replace("_", "").isalpha() and code == code.lower()
-    return f"{text} ({code})" if is_code and " " not in code else reason
+    code = code_of(reason)
+    return f"{reason.removeprefix(f'{code}: ')} ({code})" if code else reason
+
+
+def code_of(reason: str) -> str:
+    """The code with which a reason begins, such as ``batch_hung``; empty without one."""
+    code, colon, _ = reason.partition(": ")
+    is_code = code.replace("_", "").isalpha() and code == code.lower()
+    return code if colon and is_code else ""
 
 
 def called(query: str) -> str:
@@ -133,9 +135,8 @@ def queries(incident: Incident) -> list[str]:
 def cut(text: str) -> str:
     """The first line of a cause, cut to the length that a headline allows."""
     line = text.partition("\n")[0]
-    if len(line) <= MAX_CAUSE_CHARACTERS:
-        return line
-    return line[: MAX_CAUSE_CHARACTERS - 1].rstrip() + "…"
+    is_short = len(line) <= MAX_CAUSE_CHARACTERS
+    return line if is_short else line[: MAX_CAUSE_CHARACTERS - 1].rstrip() + "…"
 
 
 def _resolved(alerts: Sequence[Alert]) -> str:
@@ -180,7 +181,7 @@ def _subject(alerts: Sequence[Alert]) -> str:
 
 def _common_cause(alerts: Sequence[Alert]) -> str:
     """The reason that all firing alerts share, or else the beginning that all reasons share."""
-    reasons = {one.annotations.get("reason", "") for one in alerts if one.ends_at is None}
+    reasons = {alert.annotations.get("reason", "") for alert in alerts if alert.ends_at is None}
     if len(reasons) == 1:
         return cut(code_last(reasons.pop()))
     begins = {reason.partition(": ")[0] for reason in reasons if ": " in reason}
@@ -257,18 +258,15 @@ _BETWEEN = 500
 
 def ordered(evidence: Mapping[str, str]) -> dict[str, str]:
     """The evidence, the most useful first."""
-    return {
-        name: evidence[name] for name in sorted(evidence, key=lambda one: _RANKS.get(one, _BETWEEN))
-    }
+    return dict(sorted(evidence.items(), key=lambda fact: _RANKS.get(fact[0], _BETWEEN)))
 
 
 def details(alert: Alert) -> dict[str, str]:
     """What the headline does not say; for a resolved alert, what it was about."""
-    known = alert.annotations
+    notes = alert.annotations
     if alert.ends_at is not None:
-        was = known.get("summary", "")
-        return {"was": was} if was else {}
-    return _not_shown(summary_of(alert), known.get("reason", ""), known)
+        return {"was": notes["summary"]} if notes.get("summary") else {}
+    return _not_shown(summary_of(alert), notes.get("reason", ""), notes)
 
 
 def facts(incident: Incident) -> dict[str, str]:
@@ -304,16 +302,14 @@ def others(incident: Incident) -> dict[str, str]:
 
 def by_difference(alerts: Sequence[Alert]) -> dict[str, Alert]:
     """Alerts by what distinguishes them: their names, their queries, or both."""
-    called_by: dict[str, Alert] = {}
-    is_of_one_query = len({alert.query for alert in alerts}) == 1
-    is_of_one_name = len({alert.name for alert in alerts}) == 1
+    by_name: dict[str, Alert] = {}
+    has_one_query = len({alert.query for alert in alerts}) == 1
+    has_one_name = len({alert.name for alert in alerts}) == 1
     for alert in alerts:
         query = called(alert.query)
-        name = alert.name if is_of_one_query else query
-        if not is_of_one_query and not is_of_one_name:
-            name = f"{alert.name} of {query}"
-        called_by.setdefault(name, alert)
-    return called_by
+        other = query if has_one_name else f"{alert.name} of {query}"
+        by_name.setdefault(alert.name if has_one_query else other, alert)
+    return by_name
 
 
 def line(name: str, reason: str) -> str:
@@ -329,32 +325,30 @@ def more_labels(incident: Incident) -> dict[str, str]:
 def description(headline: str, reason: str, evidence: Mapping[str, str]) -> str:
     """The details as one text, line by line, without those that only an investigation needs."""
     facts = _not_shown(headline, reason, evidence)
-    return _text({name: text for name, text in facts.items() if name not in LAST}) or reason
+    return as_lines({name: text for name, text in facts.items() if name not in LAST}) or reason
 
 
 def shown_annotations(alert: Alert) -> dict[str, str]:
     """The annotations for receivers of whole alerts; a resolved one says that it ended."""
     if alert.ends_at is None:
         return alert.annotations
-    words = {"summary": summary_of(alert), "description": _text(details(alert))}
+    words = {"summary": summary_of(alert), "description": as_lines(details(alert))}
     return {**alert.annotations, **words}
 
 
 def links(alert: Alert, external_url: str = "") -> dict[str, str]:
     """The links, that of the status page last: the title of each, and its URL."""
-    found = {text: alert.annotations.get(name, "") for name, text in LINKS.items()}
-    return {text: url for text, url in {**found, STATUS_PAGE: external_url}.items() if url}
+    urls = {title: alert.annotations.get(name, "") for name, title in LINKS.items()}
+    return {title: url for title, url in {**urls, STATUS_PAGE: external_url}.items() if url}
 
 
 def _not_shown(headline: str, reason: str, annotations: Mapping[str, str]) -> dict[str, str]:
     """The reason if the headline does not contain it, and the evidence that neither contains."""
     shown = {} if not reason or says(headline, reason) else {"reason": reason}
-    known = (headline, reason)
-    evidence = {name: text for name, text in annotations.items() if name not in WORDS}
     return shown | {
         name: text
-        for name, text in ordered(evidence).items()
-        if name not in REPEATED or not any(text in one for one in known)
+        for name, text in ordered(annotations).items()
+        if name not in WORDS and not (name in REPEATED and (text in headline or text in reason))
     }
 
 
@@ -366,7 +360,8 @@ def says(headline: str, reason: str) -> bool:
     return bool(rest) and begin in headline and (rest in headline or code_last(rest) in headline)
 
 
-def _text(facts: Mapping[str, str]) -> str:
+def as_lines(facts: Mapping[str, str]) -> str:
+    """The facts, line by line."""
     return "\n".join(f"{name}: {text}" for name, text in facts.items())
 
 
@@ -392,12 +387,12 @@ class Guidance(msgspec.Struct, frozen=True):
     def links(self, alertname: str, app: str, query: str) -> dict[str, str]:
         """The annotations that are links."""
         names = {"app": app, "query": ALL_QUERIES if query in RESERVED else query}
-        found = {
+        urls = {
             "runbook_url": _filled(self.runbook_url, {"alertname": alertname}),
             "dashboard_url": _filled(self.dashboard_url, names),
             "spark_ui_url": self.spark_ui_url,
         }
-        return {name: url for name, url in found.items() if url}
+        return {name: url for name, url in urls.items() if url}
 
 
 def _filled(template: str, names: Mapping[str, str]) -> str:

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
     from .lifecycle import Evaluated
 
 
-# -- heartbeat ping ---------------------------------------------------------------------------
-# When to ping a dead man's switch, and what to say.
-#
+# -- ping -------------------------------------------------------------------------------------
 # https://healthchecks.io/docs/http_api/ describes the paths; a check takes 5 pings a minute.
-
 
 LEAST_SECONDS = 12.5
 """Between two pings: a little less than 5 a minute."""
@@ -80,10 +77,10 @@ def ping_url(url: str, path: str, run: str) -> str:
 
 
 # -- heartbeat --------------------------------------------------------------------------------
-# Pings a dead man's switch while the worker evaluates: if the pings stop, the switch alerts.
 
 NAME = "heartbeat"
 RETRY_SECONDS = 15.0
+DELIVERED = DeliveryOutcome.DELIVERED.value
 PLAIN_TEXT = {"Content-Type": "text/plain; charset=utf-8"}
 
 
@@ -139,12 +136,9 @@ class Heartbeat:
         The ping is one for the check's log: it changes no state.
         """
         try:
-            self._send(TEST)
-        except DeliveryError as error:
-            return error
+            return self._send(TEST)
         finally:
             self._poster.close()
-        return None
 
     def offer(self, ping: Ping) -> None:
         """Send this ping if one is due, else drop it: by then the worker may hang. Never waits."""
@@ -185,39 +179,42 @@ class Heartbeat:
     def _send_last(self) -> None:
         if not self._announces and self._next is not None:
             self._ping(self._next)
-        elif self._announces and self.outcomes[DeliveryOutcome.DELIVERED.value]:
+        elif self._announces and self.outcomes[DELIVERED]:
             self._ping(STOPPED)
 
-    def _send(self, ping: Ping) -> None:
-        self._poster.post(
-            ping.text.encode("utf-8", "replace"),
-            PLAIN_TEXT,
-            address=lambda url: ping_url(url, ping.path, self._run),
-        )
+    def _send(self, ping: Ping) -> DeliveryError | None:
+        """Why the ping was not taken; None if it was."""
+        try:
+            self._poster.post(
+                ping.text.encode("utf-8", "replace"),
+                PLAIN_TEXT,
+                address=lambda url: ping_url(url, ping.path, self._run),
+            )
+        except DeliveryError as error:
+            return error
+        return None
 
     def _ping(self, ping: Ping) -> None:
         """Ping, and record the outcome, and how long to pause after an error."""
-        outcome, problem, pause = FAILED, "", 0.0
+        outcome, error, pause = FAILED, None, 0.0
         try:
-            self._send(ping)
-            outcome = DeliveryOutcome.DELIVERED.value
-        except DeliveryError as error:
-            outcome, problem, pause = error.answer.value, str(error), self._interval
-            if error.answer is DeliveryOutcome.TRANSIENT:
+            error = self._send(ping)
+            outcome = DELIVERED if error is None else error.answer.value
+            if error is not None:
+                pause = self._interval
+            if error is not None and error.answer is DeliveryOutcome.TRANSIENT:
                 pause = max(min(RETRY_SECONDS, self._interval), error.retry_after or 0.0)
         finally:
             with self._changed:
                 self.outcomes[outcome] += 1
-                is_delivered = outcome == DeliveryOutcome.DELIVERED.value
-                self.last = ping if is_delivered else None
+                self.last = ping if outcome == DELIVERED else None
                 self._not_before = self._clock() + pause
-                if is_delivered and self._loop.stopping.is_set():
+                if outcome == DELIVERED and self._loop.stopping.is_set():
                     self._next = None
-        self._problem.note(problem)
+        self._problem.note("" if error is None else str(error))
 
 
-# -- query heartbeats -------------------------------------------------------------------------
-# A dead man's switch for each query, pinged when the query commits or completes.
+# -- heartbeats of queries ----------------------------------------------------------------------
 
 
 class QueryHeartbeats:
@@ -227,7 +224,7 @@ class QueryHeartbeats:
     failed, is missing or stalled. Used by the worker; separate threads send the pings.
     """
 
-    def __init__(self, heartbeats: Mapping[str, Heartbeat]) -> None:
+    def __init__(self, heartbeats: dict[str, Heartbeat]) -> None:
         self._heartbeats = heartbeats
         self._done: dict[str, int] = {}
         """How many commits and completed runs each query has made."""
@@ -257,10 +254,8 @@ class QueryHeartbeats:
                 unhealthy.add(pattern)
             self._done[label] = query.totals.commits + query.totals.completed
             if pattern and self._done[label] > before.get(label, 0):
-                done = (
-                    "completed" if not query.alive else f"batch {query.last_commit_batch} committed"
-                )
-                self._owed[pattern] = Ping("", f"{label}: {done}")
+                batch = f"batch {query.last_commit_batch} committed"
+                self._owed[pattern] = Ping("", f"{label}: {batch if query.alive else 'completed'}")
         for pattern, ping in list(self._owed.items()):
             if pattern in unhealthy or self._heartbeats[pattern].last is ping:
                 del self._owed[pattern]
@@ -276,5 +271,5 @@ class QueryHeartbeats:
             heartbeat.close(deadline.left)
 
     def _pattern(self, query: Query) -> str:
-        patterns = [one for one in self._heartbeats if fnmatchcase(query.base_name, one)]
-        return patterns[-1] if patterns else ""
+        name = query.base_name
+        return next((glob for glob in reversed(self._heartbeats) if fnmatchcase(name, glob)), "")

@@ -37,7 +37,7 @@ from .alert import (
     incident_labels,
     why_muted,
 )
-from .alert_text import UNSEEN, Guidance, alert_of
+from .alert_text import UNSEEN, Guidance, alert_of, code_of
 from .evaluate import Evaluation, Stages
 from .finding import WHOLE_DRIVER, Finding
 from .recovery import DriverHealth, FirstHealth, RecoveryWindow
@@ -170,9 +170,7 @@ class Tracked(msgspec.Struct, frozen=True):
 
 def cause_of(finding: Finding) -> str:
     """What findings of one name must share to be one incident: an error class, or a code."""
-    code, _, _ = finding.reason.partition(": ")
-    is_code = code.replace("_", "").isalpha() and code == code.lower()
-    return finding.cause or finding.evidence.get("error_class", "") or (code if is_code else "")
+    return finding.cause or finding.evidence.get("error_class", "") or code_of(finding.reason)
 
 
 # -- alerts that keep coming back ---------------------------------------------------------------
@@ -583,9 +581,9 @@ class Lifecycle:
 
     def _stale(self, health: DriverHealth, shown: Collection[str]) -> tuple[Incident, ...]:
         """Ends of what earlier processes may have left open, critical ones first."""
-        found = self._first_health.update(health, self._terms.resolve_after_seconds)
+        healthy = self._first_health.update(health, self._terms.resolve_after_seconds)
         incidents = (
-            self._incident(subject, OpenIncident(severity), ()) for severity, subject in found
+            self._incident(query, OpenIncident(severity), ()) for severity, query in healthy
         )
         return tuple(incident for incident in incidents if incident.key not in shown)
 

@@ -30,9 +30,7 @@ from .receiver import (
 log = logging.getLogger("querypulse")
 
 
-# -- alertmanager alerts ----------------------------------------------------------------------
-# The alerts of Alertmanager's API v2: ``POST /api/v2/alerts``.
-#
+# -- alerts -----------------------------------------------------------------------------------
 # https://github.com/prometheus/alertmanager/blob/main/api/v2/openapi.yaml
 
 
@@ -54,11 +52,6 @@ OF_AN_ALERT = frozenset({"alertname", "severity"})
 """The labels that an alert has beyond those of its incident."""
 
 
-def alerts_url(base: str) -> str:
-    """The URL where one Alertmanager takes alerts; ``base`` may contain a path."""
-    return base.rstrip("/") + PATH
-
-
 def open_alerts_url(url: str, labels: Mapping[str, str]) -> str:
     """The URL where an Alertmanager that takes alerts at ``url`` lists those with these labels."""
     filters = [
@@ -75,16 +68,6 @@ class Shown(msgspec.Struct, frozen=True):
     annotations: dict[str, str]
     startsAt: datetime  # noqa: N815 - the API's name
     updatedAt: datetime  # noqa: N815 - as above
-
-
-def shown(body: bytes) -> tuple[Shown, ...]:
-    """The alerts in the answer to a ``GET``.
-
-    Raises:
-        msgspec.MsgspecError, UnicodeDecodeError, RecursionError: it is not a list of alerts.
-
-    """
-    return msgspec.json.decode(body, type=tuple[Shown, ...])
 
 
 def left_open(alerts: Iterable[Shown], labels: Mapping[str, str], wall: float) -> list[Alert]:
@@ -109,18 +92,18 @@ def api_alerts(
 
     One that goes on in another incident has the same labels there: its end would end both.
     """
-    return [_api_alert(alert, wall, external_url) for alert in alerts if not alert.goes_on]
-
-
-def _api_alert(alert: Alert, wall: float, external_url: str) -> dict[str, Any]:
     link = {"generatorURL": external_url} if external_url else {}
-    return {
-        "labels": alert.labels,
-        "annotations": shown_annotations(alert),
-        "startsAt": rfc3339(alert.starts_at),
-        "endsAt": rfc3339(_ends_at(alert, wall)),
-        **link,
-    }
+    return [
+        {
+            "labels": alert.labels,
+            "annotations": shown_annotations(alert),
+            "startsAt": rfc3339(alert.starts_at),
+            "endsAt": rfc3339(_ends_at(alert, wall)),
+            **link,
+        }
+        for alert in alerts
+        if not alert.goes_on
+    ]
 
 
 def _ends_at(alert: Alert, wall: float) -> float:
@@ -179,7 +162,7 @@ class Alertmanager:
         self._external_url = context.external_url
         self._members = [
             HttpPoster(
-                Secret(alerts_url(url)),
+                Secret(url.rstrip("/") + PATH),
                 setting="alertmanager_urls",
                 http=context.http,
                 total_seconds=max(LEAST_SECONDS, TOTAL_SECONDS / len(given.urls)),
@@ -231,7 +214,7 @@ def _get(member: HttpPoster, labels: Mapping[str, str]) -> tuple[Shown, ...]:
     """The open alerts with these labels at one member."""
     answer = member.post(None, method="GET", address=lambda url: open_alerts_url(url, labels))
     try:
-        return shown(answer)
+        return msgspec.json.decode(answer, type=tuple[Shown, ...])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         text = f"{member.place}: no list of alerts"
         raise DeliveryError(text, DeliveryOutcome.TRANSIENT) from None

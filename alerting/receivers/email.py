@@ -7,7 +7,7 @@ import smtplib
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from email.message import EmailMessage
 from email.utils import formatdate, getaddresses
@@ -22,7 +22,7 @@ from ...core.socket_deadline import SocketDeadline, limiting
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten
 from ..alert import Incident
-from ..alert_text import facts, headline_of, line, links, more_labels, others, status
+from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others, status
 from .http import diagnose
 from .receiver import (
     DeliveryError,
@@ -38,9 +38,7 @@ from .receiver import (
 log = logging.getLogger("querypulse")
 
 
-# -- email message ----------------------------------------------------------------------------
-# An incident as an e-mail.
-
+# -- message ----------------------------------------------------------------------------------
 
 MAX_SUBJECT_CHARACTERS = 200
 MAX_TEXT_CHARACTERS = 20_000
@@ -78,21 +76,17 @@ def email_message(
 def _text(incident: Incident, headline: str, external_url: str) -> str:
     own = ", ".join(f"{name}={value}" for name, value in more_labels(incident).items())
     since = f"{incident.alerts[0].name} since {formatdate(incident.starts_at)}"
-    ways = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
-    listed = "\n".join(line(name, reason) for name, reason in others(incident).items())
-    known = "\n".join(filter(None, [listed, _lines(facts(incident))]))
-    parts = [headline, known, _lines(ways), since + (f" ({own})" if own else "")]
-    return "\n\n".join(filter(None, parts))
-
-
-def _lines(known: Mapping[str, str]) -> str:
-    return "\n".join(f"{name}: {text}" for name, text in known.items())
+    urls = links(incident.alerts[0], external_url) if incident.ends_at is None else {}
+    details = [line(name, reason) for name, reason in others(incident).items()]
+    details.append(as_lines(facts(incident)))
+    parts = [headline, "\n".join(filter(None, details)), as_lines(urls)]
+    return "\n\n".join(filter(None, [*parts, f"{since} ({own})" if own else since]))
 
 
 def _clean(text: str) -> str:
     """Without control characters, and without lone surrogates of a broken exception."""
     plain = text.encode("utf-8", "replace").decode()
-    return "".join(one for one in plain if one in "\n\t" or one.isprintable())
+    return "".join(letter for letter in plain if letter in "\n\t" or letter.isprintable())
 
 
 def _message_id(incident: Incident, which: str) -> str:
@@ -101,9 +95,7 @@ def _message_id(incident: Incident, which: str) -> str:
     return f"<{sha256(what.encode('utf-8', 'replace')).hexdigest()[:32]}@querypulse.invalid>"
 
 
-# -- smtp connection --------------------------------------------------------------------------
-# A connection to an SMTP server whose whole dialogue has one deadline.
-
+# -- connection -------------------------------------------------------------------------------
 
 READY = 220
 """The server's greeting (RFC 5321, 4.2.3)."""
@@ -116,7 +108,9 @@ class SmtpConnection(smtplib.SMTP):
 
     def __init__(self, exchange: SocketDeadline) -> None:
         # Without a name, smtplib asks DNS for one, which may take longer than the deadline.
-        super().__init__(local_hostname=_own_name())
+        name = socket.gethostname()
+        is_full = "." in name and name.isascii()
+        super().__init__(local_hostname=name if is_full else "[127.0.0.1]")
         self._exchange = exchange
         self._tls: ssl.SSLContext | None = None
         self.has_data = False
@@ -134,11 +128,6 @@ class SmtpConnection(smtplib.SMTP):
             self.starttls(context=limiting(context))
             self._exchange.bind(self.sock)
 
-    def leave(self) -> None:
-        """Say goodbye; the message has been accepted, so nothing that happens now matters."""
-        with suppress(smtplib.SMTPException, OSError):
-            self.quit()
-
     def getreply(self) -> tuple[int, bytes]:
         """Read an answer."""
         code, text = super().getreply()
@@ -150,14 +139,7 @@ class SmtpConnection(smtplib.SMTP):
         return made if self._tls is None else self._exchange.secure(made, self._tls, host)
 
 
-def _own_name() -> str:
-    name = socket.gethostname()
-    return name if "." in name and name.isascii() else "[127.0.0.1]"
-
-
-# -- smtp failure -----------------------------------------------------------------------------
-# Why an e-mail was not accepted, and what that means for the alert.
-
+# -- failure ----------------------------------------------------------------------------------
 
 PERMANENT = 500
 """From this code on a refusal is permanent, from 400 on temporary (RFC 5321, 4.2.1)."""
@@ -173,10 +155,10 @@ def diagnose_smtp(error: Exception) -> tuple[str, DeliveryOutcome]:
     if isinstance(error, smtplib.SMTPRecipientsRefused):
         codes = sorted(code for code, _ in error.recipients.values())
         return f"refused every recipient: {codes[0]}", _by_code(codes[0])
-    if isinstance(error, smtplib.SMTPDataError):
-        return f"refused the message: {error.smtp_code}", _by_code(error.smtp_code)
     if isinstance(error, smtplib.SMTPResponseException):
-        return f"answered {error.smtp_code}", _by_code(error.smtp_code)
+        is_of_the_text = isinstance(error, smtplib.SMTPDataError)
+        does = "refused the message:" if is_of_the_text else "answered"
+        return f"{does} {error.smtp_code}", _by_code(error.smtp_code)
     for kind, text in UNUSABLE.items():
         if isinstance(error, kind):
             return text, DeliveryOutcome.MISCONFIGURED
@@ -189,8 +171,7 @@ def _by_code(code: int) -> DeliveryOutcome:
     return DeliveryOutcome.MISCONFIGURED if code >= PERMANENT else DeliveryOutcome.TRANSIENT
 
 
-# -- smtp -------------------------------------------------------------------------------------
-
+# -- receiver ---------------------------------------------------------------------------------
 
 TOTAL_SECONDS = 10.0
 PORTS = {"starttls": 587, "implicit": 465, "none": 25}
@@ -308,7 +289,9 @@ class Email:
         refused = server.send_message(message, self._sender, self._to)
         for address, (code, _) in refused.items():
             log.warning("querypulse: %s refused the recipient %s: %d", self._place, address, code)
-        server.leave()
+        # The message has been accepted, so nothing that happens now matters.
+        with suppress(smtplib.SMTPException, OSError):
+            server.quit()
 
 
 def _password(given: EmailSettings, context: ReceiverContext) -> Secret | None:
@@ -327,10 +310,10 @@ def _password(given: EmailSettings, context: ReceiverContext) -> Secret | None:
 
 def _address(setting: str, text: str) -> str:
     """The bare address in ``Name <address>``; exactly one, in ASCII."""
-    found = [address for _, address in getaddresses([text])]
-    bare = found[0] if len(found) == 1 else ""
+    addresses = [address for _, address in getaddresses([text])]
+    bare = addresses[0] if len(addresses) == 1 else ""
     name, domain = bare.rpartition("@")[::2]
-    odd = bare not in text or not bare.isascii() or not text.isprintable()
-    if not name or not domain or odd or any(one in bare for one in " ,;<>") or ";" in text:
+    is_odd = bare not in text or not bare.isascii() or not text.isprintable()
+    if not name or not domain or is_odd or not set(" ,;<>").isdisjoint(bare) or ";" in text:
         raise ValueError(f"{setting} must be one e-mail address in ASCII (given: {text!r})")
     return bare

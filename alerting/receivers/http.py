@@ -31,8 +31,7 @@ from .receiver import (
     public_part,
 )
 
-# -- answer -----------------------------------------------------------------------------------
-# What an HTTP answer means for an alert.
+# -- what an answer means -----------------------------------------------------------------------
 
 TOO_MANY_REQUESTS = 429
 TRY_AGAIN = frozenset({408, 425, TOO_MANY_REQUESTS})
@@ -127,8 +126,7 @@ def _wait(state: tenacity.RetryCallState) -> float:
     return max(JITTER(state), getattr(error, "retry_after", None) or 0.0)
 
 
-# -- transport failure ------------------------------------------------------------------------
-# Why a request got no answer, and what that means for an alert.
+# -- why there is no answer ---------------------------------------------------------------------
 
 AT_THE_PROXY = (ProxyError, requests.exceptions.ProxyError)
 NOTHING_LEFT = (NewConnectionError, *AT_THE_PROXY)
@@ -242,7 +240,9 @@ class HttpPoster:
         self._url = url
         self._setting = setting
         self._http = http or HttpOptions()
-        self.place = self._place(url.reveal())
+        self.place = ""
+        """What may be shown of the URL."""
+        self._check(url.reveal())
         self._total_seconds = total_seconds
         self._wire = DeadlineAdapter()
         self._closing = threading.Event()
@@ -265,7 +265,12 @@ class HttpPoster:
 
         """
         self._wire.deadline = time.monotonic() + self._total_seconds
-        url = address(self._present_url())
+        url = self._url.reveal()
+        try:
+            self._check(url)  # a file may have changed it since the last post
+        except ValueError as error:
+            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
+        url = address(url)
         doubt = False
 
         def attempt() -> bytes:
@@ -286,17 +291,8 @@ class HttpPoster:
         self._closing.set()
         self._wire.cut()
 
-    def _place(self, url: str) -> str:
-        return public_part(url, setting=self._setting, allow_http=self._http.allow_http)
-
-    def _present_url(self) -> str:
-        """The URL, which a file may have changed since the last post."""
-        url = self._url.reveal()
-        try:
-            self.place = self._place(url)
-        except ValueError as error:
-            raise DeliveryError(str(error), DeliveryOutcome.MISCONFIGURED) from None
-        return url
+    def _check(self, url: str) -> None:
+        self.place = public_part(url, setting=self._setting, allow_http=self._http.allow_http)
 
     def _attempt(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -401,17 +397,14 @@ class HttpReceiver:
         """
         try:
             self.check(self.poster.post(full, headers(full)))
-        except DeliveryError as error:
-            if less == full or error.status not in BODY_DISLIKED:
+        except DeliveryError as refusal:
+            if less == full or refusal.status not in BODY_DISLIKED:
                 raise
-            doubt = error.may_have_arrived
-        else:
-            return
-        try:
-            self.check(self.poster.post(less, headers(less)))
-        except DeliveryError as error:
-            error.may_have_arrived = error.may_have_arrived or doubt
-            raise
+            try:
+                self.check(self.poster.post(less, headers(less)))
+            except DeliveryError as error:
+                error.may_have_arrived |= refusal.may_have_arrived
+                raise
 
     def check(self, answer: bytes) -> None:
         """Raise ``DeliveryError`` for the body of a 2xx answer that is not from the receiver."""

@@ -36,8 +36,6 @@ from .receiver import (
 )
 
 # -- pagerduty event --------------------------------------------------------------------------
-# PagerDuty's Events API v2: events and their limits.
-#
 # https://developer.pagerduty.com/docs/send-alert-event gives the fields and limits.
 
 
@@ -82,9 +80,9 @@ def trigger_event(
     event["client"] = "querypulse"
     if client_url:
         event["client_url"] = client_url
-    found = links(incident.alerts[0])
-    if found:
-        event["links"] = [{"href": href, "text": text} for text, href in found.items()]
+    urls = links(incident.alerts[0])
+    if urls:
+        event["links"] = [{"href": url, "text": title} for title, url in urls.items()]
     return event
 
 
@@ -113,8 +111,8 @@ def _members(incident: Incident) -> dict[str, Alert]:
 def _member(alert: Alert, headline: str, shared: Mapping[str, str]) -> dict[str, str]:
     reason = alert.annotations.get("reason", "")
     said = alert.ends_at is not None or says(headline, reason)
-    known = {"status": status(alert)} | ({} if said else {"reason": reason})
-    return known | {
+    own = {"status": status(alert)} | ({} if said else {"reason": reason})
+    return own | {
         name: text for name, text in details(alert).items() if name not in {"reason", *shared}
     }
 

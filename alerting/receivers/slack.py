@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
 from typing import Any, ClassVar
 from urllib.parse import quote
 
 from ...core.states import DeliveryOutcome
 from ...core.text import shorten, to_json, utc
-from ..alert import Alert, Incident
-from ..alert_text import STATUS_PAGE, facts, headline_of, line, links, more_labels, others
+from ..alert import Incident
+from ..alert_text import STATUS_PAGE, as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
 from .receiver import DeliveryError, ReceiverContext, UrlReceiverSettings
 
 # -- slack message ----------------------------------------------------------------------------
-# An incident as a Slack message.
-#
 # https://docs.slack.dev/reference/block-kit/blocks gives the limits; a message beyond them is
 # refused whole. https://docs.slack.dev/messaging/formatting-message-text gives the marks.
 
@@ -48,7 +47,7 @@ def slack_message(incident: Incident, external_url: str = "") -> dict[str, Any]:
     ]
     texts.append(_as_code(facts(incident)))
     if incident.ends_at is None:
-        texts.append(" · ".join(_links(alerts[0])))
+        texts.append(" · ".join(filter(None, starmap(_link, links(alerts[0]).items()))))
     blocks = [_section(f"*{title}*"), *(_section(text) for text in texts if text)]
     return {"text": title, "blocks": [*blocks, _context(incident, external_url)]}
 
@@ -72,28 +71,23 @@ def _title(incident: Incident) -> str:
     return f"{SIGNS.get(incident.severity, ':grey_question:')} {incident.severity}: {words}"
 
 
-def _as_code(known: Mapping[str, str]) -> str:
-    """What the headline does not say, line by line."""
-    lines = escape("\n".join(f"{name}: {text}" for name, text in known.items()))
+def _as_code(details: Mapping[str, str]) -> str:
+    lines = escape(as_lines(details))
     return f"```{shorten(lines, MAX_EVIDENCE_CHARACTERS)}```" if lines else ""
 
 
-def _links(alert: Alert) -> list[str]:
-    return [text for words, url in links(alert).items() if (text := _link(url, words))]
-
-
-def _link(url: str, words: str) -> str:
+def _link(title: str, url: str) -> str:
     """The link; empty if the URL is absent or would be cut."""
     target = quote(url, safe=URL_MARKS, errors="replace").replace("&", "&amp;")
     if not target or len(target) > MAX_FIELD_CHARACTERS:
         return ""
-    return f"<{target}|{words}>"
+    return f"<{target}|{title}>"
 
 
 def _context(incident: Incident, external_url: str) -> dict[str, Any]:
     own = (_plain(f"{name}={value}") for name, value in more_labels(incident).items())
     parts = [incident.alerts[0].name, *own, f"since {utc(incident.starts_at)}"]
-    parts.append(_link(external_url, STATUS_PAGE))
+    parts.append(_link(STATUS_PAGE, external_url))
     text = " · ".join(filter(None, parts))
     return {"type": "context", "elements": [{"type": "mrkdwn", "text": text}]}
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...core.text import shorten, to_json, utc
 from ..alert import Incident
-from ..alert_text import facts, headline_of, line, links, more_labels, others
+from ..alert_text import as_lines, facts, headline_of, line, links, more_labels, others
 from .http import HttpReceiver
 from .receiver import ReceiverContext, UrlReceiverSettings
 
@@ -94,9 +94,9 @@ def _title(incident: Incident, most: int) -> dict[str, Any]:
     return _text(text, weight="Bolder", color=color)
 
 
-def _facts(known: Mapping[str, str]) -> list[dict[str, Any]]:
-    text = "\n".join(f"{name}: {text}" for name, text in known.items())
-    lines = [line for line in shorten(text, MAX_EVIDENCE_CHARACTERS).splitlines() if line.strip()]
+def _facts(details: Mapping[str, str]) -> list[dict[str, Any]]:
+    text = shorten(as_lines(details), MAX_EVIDENCE_CHARACTERS)
+    lines = [line for line in text.splitlines() if line.strip()]
     return [_text(line, fontType="Monospace", size="Small") for line in lines[:MAX_LINES]]
 
 

@@ -23,8 +23,6 @@ from .receiver import (
 )
 
 # -- alertmanager message ---------------------------------------------------------------------
-# Alertmanager's webhook JSON, version 4.
-#
 # The shape was captured from Alertmanager 0.25;
 # https://prometheus.io/docs/alerting/latest/configuration/#webhook_config describes it. Some 45
 # receivers understand it.
@@ -109,9 +107,7 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-# -- standard webhooks ------------------------------------------------------------------------
-# Signatures by Standard Webhooks 1.0.0.
-#
+# -- signatures -------------------------------------------------------------------------------
 # https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 
 
