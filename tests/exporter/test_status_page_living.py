@@ -242,6 +242,3 @@ def test_page_asks_for_the_token_of_a_driver(windows):
         page.wait_for_selector("#queries .query")
         other = windows.open(server.url)
         other.wait_for_selector("#token", state="visible")
-
-
-# -- many queries -----------------------------------------------------------------------------

@@ -147,9 +147,6 @@ def test_spark_without_ui_is_no_error(context, url):
     assert spark_ui_url(SimpleNamespace(sparkContext=context)) == url
 
 
-# -- receivers --------------------------------------------------------------------------------------
-
-
 # -- runbooks ---------------------------------------------------------------------------------------
 
 

@@ -47,16 +47,6 @@ def send(**settings):
 # -- which receivers are created ----------------------------------------------------------------
 
 
-def test_each_short_setting_creates_its_receiver(file):
-    assert names(webhook_url=HOOK) == ["webhook"]
-    assert names(webhook_url_file=file(HOOK + "\n")) == ["webhook"]
-    assert names(pagerduty_routing_key=KEY) == ["pagerduty"]
-    assert names(pagerduty_routing_key_file=file(KEY + "\n")) == ["pagerduty"]
-    assert names(alertmanager_urls=["https://am1", "https://am2"]) == ["alertmanager"]
-    assert names(slack_webhook_url=HOOK) == ["slack"]
-    assert names(slack_webhook_url_file=file(HOOK)) == ["slack"]
-
-
 def test_receiver_tables_create_any_number_of_receivers(file):
     tables = [
         {"type": "webhook", "name": "a", "url": HOOK},
@@ -104,15 +94,6 @@ def test_receiver_inherits_transport_settings_unless_it_sets_its_own():
     assert names(receivers=[{**table, "allow_http": True}]) == ["a"]
     message = refused(receivers=[{**table, "allow_http": False}], allow_http=True)
     assert message.startswith("receiver 'a': url must be https")
-
-
-def test_other_hosts_need_allow_http_for_plain_http():
-    url = "http://alerts.example.com/hidden-path"
-
-    assert names(webhook_url=url, allow_http=True) == ["webhook"]
-    message = refused(webhook_url=url)
-    assert "webhook_url" in message
-    assert "hidden-path" not in message
 
 
 def test_certificates_are_validated_at_the_start(file):
@@ -203,9 +184,6 @@ def test_error_names_the_secret_file_of_a_receiver_table():
     for field, table in fields.items():
         message = refused(receivers=[{"name": "a", **table}])
         assert message.startswith(f"receiver 'a': {field}: cannot read /nowhere")
-
-
-# -- routes -------------------------------------------------------------------------------------
 
 
 # -- the heartbeat ------------------------------------------------------------------------------

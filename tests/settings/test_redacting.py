@@ -139,7 +139,8 @@ def test_userinfo_and_tokens_of_a_url_are_secret():
         HOOK: {f"/services/{TOKEN}", TOKEN},
         "https://t0ken:word@h/x": {"t0ken", "word"},
         "https://t0ken:w%2Ford@h/x": {"t0ken", "w%2Ford", "w/ord"},
-        f"https://h/x?a={TOKEN}": {TOKEN},
+        f"https://h/x?a={TOKEN}&v=1": {TOKEN},
+        "https://h/4c1d9a7e2b": {"4c1d9a7e2b", "/4c1d9a7e2b"},
         "https://[": {"https://["},
         "a=bc12,Auth=Basic%20xyz9": {
             "a=bc12,Auth=Basic%20xyz9",

@@ -314,17 +314,6 @@ def test_older_spark_is_refused_in_one_sentence_and_the_job_continues(driver, ca
     assert driver.waits == [(2.0,)]
 
 
-@pytest.mark.contains_errors
-def test_failed_start_is_logged_without_secrets(driver, caplog):
-    driver.java_errors["probe"] = RuntimeError("password=hunter2hunter")
-    with caplog.at_level(logging.WARNING, "querypulse"):
-        attach(driver, **QUIET)
-    logged = "\n".join(record.getMessage() for record in caplog.records)
-
-    assert "this job is not monitored" in logged
-    assert "hunter2hunter" not in logged
-
-
 def test_interrupt_while_the_listener_is_added_leaves_nothing_behind(driver, monkeypatch):
     def waits():
         frame = sys._current_frames()[threading.main_thread().ident]

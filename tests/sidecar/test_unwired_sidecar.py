@@ -61,14 +61,6 @@ def test_expect_stop_of_an_unknown_query_raises():
         Sidecar(Settings(http_port=-1)).expect_stop("bronse")
 
 
-def test_close_may_be_called_twice():
-    sidecar = Sidecar(Settings())
-    sidecar.close()
-    sidecar.close()
-
-    assert sidecar.closed
-
-
 def test_closed_sidecar_does_not_start_when_its_listener_is_removed(jvm):
     """PySpark also reads the JVM listener in order to remove it."""
     driver = FakeDriver()
@@ -147,22 +139,6 @@ def test_settings_come_from_arguments_environment_and_file(config, monkeypatch):
 
     settings = Sidecar(http_port=-1).settings
     assert settings == Settings(app_name="of the file", stall_floor_seconds=22.0, http_port=-1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "environment", "named"),
-    [
-        ({"webhok_url": HOOK}, {}, "argument webhok_url.*did you mean 'webhook_url'"),
-        ({"http_port": "x"}, {}, "argument http_port"),
-        ({}, {"QUERYPULSE_CONFIG": "/nowhere.toml"}, "QUERYPULSE_CONFIG"),
-    ],
-)
-def test_error_in_any_origin_names_it(monkeypatch, arguments, environment, named):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-
-    with pytest.raises(SettingsError, match=named):
-        Sidecar(**arguments)
 
 
 # -- the registry ---------------------------------------------------------------------------------

@@ -192,9 +192,6 @@ def test_a_query_stopped_within_its_grace_is_not_reported_when_the_process_close
     assert harness.reported == []
 
 
-# -- the probe --------------------------------------------------------------------------------
-
-
 # -- markers ----------------------------------------------------------------------------------
 
 
