@@ -27,6 +27,7 @@ class ReplayError(Exception):
 # are for recordings that users compress themselves.
 
 
+READABLE = ("zstd", "zst", "gz")
 ONLY_SPARK_READS = ("lz4", "snappy", "lzf")
 """Codecs whose streams have a format of their own in Java."""
 AFTER_THE_CODEC = (".inprogress", ".compact")
@@ -34,12 +35,8 @@ UNPACKED_BYTES = 256 * 1024
 """The size of one decompressed piece: Python's usual 8 KB takes twice as long."""
 
 
-Stream = tuple[BinaryIO, tuple[type[Exception], ...]]
-"""A file's decompressed content, and the errors that its codec raises for damaged data."""
-
-
-def decompressed(raw: BinaryIO, path: Path) -> Stream:
-    """The decompressed content of ``raw``, the opened file ``path``, read piece by piece.
+def decompressed(raw: BinaryIO, path: Path) -> tuple[BinaryIO, type[Exception]]:
+    """The content of ``raw``, the opened file ``path``, and its codec's error for damaged data.
 
     Raises:
         NotInstalledError: its codec needs a package that is not installed.
@@ -52,18 +49,24 @@ def decompressed(raw: BinaryIO, path: Path) -> Stream:
             f"{path}: the codec {codec} is not supported; unpack the log with Spark as "
             "docs/replay.md shows, or set spark.eventLog.compression.codec=zstd for new ones"
         )
+    if not codec:
+        return raw, OSError
+    if codec == "gz":
+        return io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES), zlib.error
     try:
-        return _STREAMS[codec](raw)
+        import zstandard
     except ModuleNotFoundError as error:
         raise NotInstalledError(
             f"reading {path} needs the package {error.name}: pip install {error.name}"
         ) from None
+    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
+    return io.BufferedReader(reader, UNPACKED_BYTES), zstandard.ZstdError
 
 
 def codec_of(path: Path) -> str:
     """The codec in a log's name, such as ``zstd``; empty for a plain file."""
     codec = Path(_without_state(path)).suffix.removeprefix(".")
-    return codec if codec in (*_STREAMS, *ONLY_SPARK_READS) else ""
+    return codec if codec in (*READABLE, *ONLY_SPARK_READS) else ""
 
 
 def _without_state(path: Path) -> str:
@@ -71,26 +74,6 @@ def _without_state(path: Path) -> str:
     for suffix in AFTER_THE_CODEC:
         name = name.removesuffix(suffix)
     return name
-
-
-def _zstd(raw: BinaryIO) -> Stream:
-    import zstandard
-
-    reader = zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True)
-    return io.BufferedReader(reader, UNPACKED_BYTES), (zstandard.ZstdError,)
-
-
-def _gzip(raw: BinaryIO) -> Stream:
-    unpacked = io.BufferedReader(gzip.GzipFile(fileobj=raw), UNPACKED_BYTES)
-    return unpacked, (zlib.error, gzip.BadGzipFile)
-
-
-_STREAMS: dict[str, Callable[[BinaryIO], Stream]] = {
-    "": lambda raw: (raw, ()),
-    "zstd": _zstd,
-    "zst": _zstd,
-    "gz": _gzip,
-}
 
 
 # -- applications -----------------------------------------------------------------------------
@@ -207,16 +190,15 @@ def read_lines(path: Path, on_read: Callable[[int], object]) -> Iterator[bytes]:
         ReplayError: the file cannot be opened, or its content is damaged.
 
     """
-    damage: tuple[type[Exception], ...] = (OSError,)
+    damage: type[Exception] = OSError
     try:
         with io.BufferedReader(_CountingFile(path, on_read), BUFFER_BYTES) as raw:
-            lines, of_codec = decompressed(raw, path)
-            damage += of_codec
+            lines, damage = decompressed(raw, path)
             yield from lines
     except EOFError:
         # gzip raises this for a truncated file, such as one whose writer was killed.
         return
-    except damage as error:
+    except (OSError, damage) as error:
         raise ReplayError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
