@@ -67,8 +67,8 @@ def report(name: str, title: str | None, rows: Sequence[Row], samples: Any) -> N
     """
     question = (title or name).splitlines()[0].rstrip(".")
     RESULTS.mkdir(parents=True, exist_ok=True)
-    found = {"title": question, "rows": [row._asdict() for row in rows], "samples": samples}
-    (RESULTS / f"{name}.json").write_text(json.dumps(found))
+    result = {"title": question, "rows": [row._asdict() for row in rows], "samples": samples}
+    (RESULTS / f"{name}.json").write_text(json.dumps(result))
     print_rows(question, rows)
 
 

@@ -56,8 +56,8 @@ def _sections() -> Iterator[tuple[str, list[Row]]]:
     """The question of each benchmark that has run, and its rows."""
     for file in (RESULTS / f"{name}.json" for name in NAMES):
         if file.exists():
-            found = json.loads(file.read_text())
-            yield found["title"], [Row(**row) for row in found["rows"]]
+            result = json.loads(file.read_text())
+            yield result["title"], [Row(**row) for row in result["rows"]]
 
 
 def _write_page() -> None:

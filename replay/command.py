@@ -55,9 +55,9 @@ def _parsed(choice: str) -> dict[str, Any]:
 def _merge(values: dict[str, Any], more: dict[str, Any]) -> None:
     """Merge tables recursively, so that ``queries."a".ignore=true`` and ``queries."b"...`` add."""
     for name, value in more.items():
-        known = values.get(name)
-        if isinstance(known, dict) and isinstance(value, dict):
-            _merge(known, value)
+        earlier = values.get(name)
+        if isinstance(earlier, dict) and isinstance(value, dict):
+            _merge(earlier, value)
         else:
             values[name] = value
 

@@ -128,8 +128,8 @@ class ReplayEngine:
             replace(snapshot, queries=(query,)), self.now, replace(self._policy, expected=expected)
         )
         shown = UNNAMED if query.is_unnamed else query.label
-        known = {alertname for alertname, label in self._firing if label == shown}
-        return known != {finding.alertname for finding in evaluation.findings}
+        before = {alertname for alertname, label in self._firing if label == shown}
+        return before != {finding.alertname for finding in evaluation.findings}
 
     def _evaluate(self, end: int) -> list[Change]:
         """Evaluate the last pending tick and, if it shows a change, search the others."""
@@ -161,8 +161,10 @@ class ReplayEngine:
     def _forget(self) -> None:
         self._forgot_at = self.now
         self._state.forget(self.now)
-        known = {query.query_id for query in self._state.snapshot(self.now).queries}
-        self._last_received = {key: at for key, at in self._last_received.items() if key in known}
+        query_ids = {query.query_id for query in self._state.snapshot(self.now).queries}
+        self._last_received = {
+            key: at for key, at in self._last_received.items() if key in query_ids
+        }
 
     def _report(self, evaluation: Evaluation, now: float) -> Iterator[Change]:
         """The alerts that opened or resolved since the last evaluation.

@@ -67,10 +67,10 @@ def as_text(change: Change) -> str:
 
 def complaints(replayed: Replayed) -> list[str]:
     """Messages about what could not be read."""
-    found = [replayed.error] if replayed.error is not None else []
+    messages = [replayed.error] if replayed.error is not None else []
     if replayed.unread and replayed.error is None:
-        found.append(f"{replayed.path}: {replayed.unread} lines were not understood")
-    return found
+        messages.append(f"{replayed.path}: {replayed.unread} lines were not understood")
+    return messages
 
 
 def summary(replays: Sequence[Replayed]) -> str:

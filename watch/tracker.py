@@ -338,7 +338,9 @@ class TargetTracker:
         if unnamed is not None and not unnamed.app:
             unnamed.app = app
             return
-        for key in [key for key, one in self.drivers.items() if key[0] == url and one.is_stopped]:
+        for key in [
+            key for key, driver in self.drivers.items() if key[0] == url and driver.is_stopped
+        ]:
             del self.drivers[key]
         self.drivers[url, app] = WatchedDriver(endpoint, app)
 

@@ -52,7 +52,7 @@ class IvyTalk:
     def trouble(self) -> str:
         """The lines with errors, else the last line."""
         errors = dict.fromkeys(
-            found.group() for found in map(_TROUBLE.search, self._lines) if found
+            match.group() for match in map(_TROUBLE.search, self._lines) if match
         )
         return "; ".join(list(errors)[-_MAX_ERRORS:]) or (
             self._lines[-1] if self._lines else "there was no output"

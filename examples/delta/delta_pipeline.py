@@ -273,12 +273,12 @@ def iceberg(spark: str) -> list[Packages]:
     return [Packages((f"org.apache.iceberg:iceberg-spark-runtime-{series}_2.13:{_ICEBERG}",))]
 
 
-def _series(spark: str, known: tuple[str, ...], what: str) -> str:
+def _series(spark: str, supported: tuple[str, ...], what: str) -> str:
     series = ".".join(spark.split(".")[:2])
-    if series not in known:
+    if series not in supported:
         raise ArtifactsError(
-            f"no {what} connector is known for Spark {spark}, only for {', '.join(known)}: "
-            f"install one of these (pip install 'pyspark=={known[-1]}.*')"
+            f"no {what} connector is known for Spark {spark}, only for {', '.join(supported)}: "
+            f"install one of these (pip install 'pyspark=={supported[-1]}.*')"
         )
     return series
 

@@ -39,17 +39,17 @@ def texts(value, keys, under=None):
 
 def shipped_queries():
     """Place -> what dashboards and rules ask for."""
-    found = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in grafana().items()}
-    found["prometheus"] = "\n".join(rule["expr"] for rule in prometheus_rules())
-    return found
+    queries = {f"grafana/{name}": queries_of(dashboard) for name, dashboard in grafana().items()}
+    queries["prometheus"] = "\n".join(rule["expr"] for rule in prometheus_rules())
+    return queries
 
 
 def used_metrics():
     """Place -> the names of our metrics that are queried there."""
-    found = shipped_queries()
+    queries = shipped_queries()
     for name, text in runbooks().items():
-        found[f"runbooks/{name}.md"] = "\n".join(fenced(text, "promql"))
-    return {where: metrics_in(text) for where, text in found.items()}
+        queries[f"runbooks/{name}.md"] = "\n".join(fenced(text, "promql"))
+    return {where: metrics_in(text) for where, text in queries.items()}
 
 
 def test_every_queried_metric_is_exported():
@@ -70,9 +70,9 @@ def test_labels_in_selectors_are_labels_of_the_metric():
     for where, text in selectors().items():
         for name, inner in re.findall(r"\b(\w+)\{([^{}]*)\}", text):
             if name in series():
-                known = {*labels_of(families()[series()[name]]), "job", "instance", "le"}
+                labels = {*labels_of(families()[series()[name]]), "job", "instance", "le"}
                 given = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', inner)))
-                wrong |= {(where, name, label) for label in given - known}
+                wrong |= {(where, name, label) for label in given - labels}
 
     assert wrong == set()
 

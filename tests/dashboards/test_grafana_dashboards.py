@@ -41,11 +41,11 @@ def strings(value):
 def values_of(value, key):
     """Every value under ``key`` in a piece of JSON."""
     if isinstance(value, list):
-        return [found for part in value for found in values_of(part, key)]
+        return [inner for part in value for inner in values_of(part, key)]
     if not isinstance(value, dict):
         return []
     here = [value[key]] if key in value else []
-    return here + [found for part in value.values() for found in values_of(part, key)]
+    return here + [inner for part in value.values() for inner in values_of(part, key)]
 
 
 @each_dashboard
@@ -132,8 +132,10 @@ def test_every_state_has_its_name_and_the_worst_has_the_highest_number(name):
 
 def test_query_for_a_state_as_a_number_has_every_state():
     numbered = r'(\d+) \* spark_streaming_query_state{[^}]*state="(\w+)"}'
-    found = [dict(re.findall(numbered, expression)) for expression in every_expression().values()]
-    with_states = [states for states in found if states]
+    states_shown = [
+        dict(re.findall(numbered, expression)) for expression in every_expression().values()
+    ]
+    with_states = [states for states in states_shown if states]
 
     assert with_states == [WORST_FIRST] * len(with_states) != []
 
@@ -158,10 +160,10 @@ def has_target(url):
 
 @each_dashboard
 def test_every_link_has_a_target(name):
-    found = urls(DASHBOARDS[name])
+    links = urls(DASHBOARDS[name])
 
-    assert len(found) > 8
-    assert [url for url in found if not has_target(url)] == []
+    assert len(links) > 8
+    assert [url for url in links if not has_target(url)] == []
 
 
 @each_dashboard
@@ -169,7 +171,7 @@ def test_link_to_a_dashboard_keeps_the_selected_variables(name):
     inside = [url for url in urls(DASHBOARDS[name]) if url.startswith("/d/")]
 
     for url in inside:
-        assert all(f"${{{each}:queryparam}}" in url for each in ("datasource", "job", "instance"))
+        assert all(f"${{{label}:queryparam}}" in url for label in ("datasource", "job", "instance"))
         assert "${app:queryparam}" in url or ":percentencode}" in url
 
 
@@ -224,10 +226,12 @@ def lost(ours, theirs, path=""):
     if isinstance(ours, dict) and isinstance(theirs, dict):
         gone = [f"{path}/{key}" for key in ours if key not in theirs]
         kept = [key for key in ours if key in theirs]
-        return gone + [one for key in kept for one in lost(ours[key], theirs[key], f"{path}/{key}")]
+        return gone + [
+            entry for key in kept for entry in lost(ours[key], theirs[key], f"{path}/{key}")
+        ]
     if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         pairs = enumerate(zip(ours, theirs, strict=True))
-        return [one for place, pair in pairs for one in lost(*pair, f"{path}/{place}")]
+        return [entry for place, pair in pairs for entry in lost(*pair, f"{path}/{place}")]
     return [] if ours == theirs else [f"{path}: {ours!r} became {theirs!r}"]
 
 
@@ -244,10 +248,10 @@ def test_no_key_is_lost(name):
 def test_grafana_knows_every_unit(name):
     from grafana_foundation_sdk.models import units
 
-    known = {value for value in vars(units).values() if isinstance(value, str)}
+    grafana_units = {value for value in vars(units).values() if isinstance(value, str)}
     used = {unit for unit in values_of(DASHBOARDS[name], "unit") if isinstance(unit, str)}
     overrides = values_of(DASHBOARDS[name], "properties")
-    used |= {one["value"] for part in overrides for one in part if one["id"] == "unit"}
+    used |= {entry["value"] for part in overrides for entry in part if entry["id"] == "unit"}
 
     assert {"s", "none"} <= used
-    assert used <= known
+    assert used <= grafana_units

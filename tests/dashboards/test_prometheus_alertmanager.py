@@ -76,7 +76,9 @@ def arrived(real, app):
     """Name, query, severity and environment of each alert of an app that arrived."""
     labels = [reported["labels"] for reported in real.reported.reported]
     names = ("alertname", "query", "severity", "env")
-    return [tuple(one.get(name) for name in names) for one in labels if one.get("app", "") == app]
+    return [
+        tuple(alert.get(name) for name in names) for alert in labels if alert.get("app", "") == app
+    ]
 
 
 def wait_for(real, *alerts):
@@ -90,7 +92,7 @@ def settle(real):
     """Wait until what was sent before has arrived, unless it is inhibited.
 
     Alertmanager waits before it sends a new group, and for less long before it sends what joins an
-    open one: two new groups, one after the other, arrive later than all.
+    open alert: two new groups, one after the other, arrive later than all.
     """
     for _ in range(2):
         mark = alert(f"mark-{next(MARKS)}", "StreamingOffsetsRewound", severity="warning")
@@ -159,9 +161,9 @@ def test_alerts_of_one_query_share_a_group(real, app, first, second, groups):
         send(real, labels)
         wait_for(real, labels)
 
-    found = {
+    sent = {
         (reported["receiver"], *sorted(reported["group"].items()))
         for reported in real.reported.reported
         if reported["labels"].get("app") == app
     }
-    assert len(found) == groups
+    assert len(sent) == groups

@@ -88,12 +88,12 @@ def test_each_runbook_has_mitigation_and_silent_cases():
 
 def panels():
     """(dashboard title, panel title) of every Grafana panel."""
-    found = set()
+    names = set()
     for dashboard in grafana().values():
         name = dashboard["title"].rpartition(" ")[2].capitalize()
         for panel in dashboard["panels"]:
-            found |= {(name, inner["title"]) for inner in (panel, *panel.get("panels", []))}
-    return found
+            names |= {(name, inner["title"]) for inner in (panel, *panel.get("panels", []))}
+    return names
 
 
 def test_each_panel_named_in_a_runbook_exists():

@@ -80,7 +80,7 @@ def container_of(name):
 
 
 def environment(name):
-    return {one["name"]: one.get("value", "") for one in container_of(name)["env"]}
+    return {variable["name"]: variable.get("value", "") for variable in container_of(name)["env"]}
 
 
 def labels(name):
@@ -97,10 +97,10 @@ def labels(name):
 
 
 def test_every_manifest_is_valid():
-    found = {name: problems(manifest) for name, manifest in manifests().items()}
+    by_name = {name: problems(manifest) for name, manifest in manifests().items()}
 
-    assert {name: said for name, said in found.items() if said} == {}
-    assert len(found) > 5
+    assert {name: said for name, said in by_name.items() if said} == {}
+    assert len(by_name) > 5
     for name in (POD, SPARK):
         assert problems({**manifests()[name], "spec": {"colour": "red"}}) != []
 
@@ -112,7 +112,7 @@ def test_every_manifest_is_valid():
 def test_every_driver_is_selected_scraped_and_watched(name):
     monitor = manifests()["podmonitor/PodMonitor"]["spec"]
     watched = manifests()["watch/Service"]["spec"]["selector"]
-    ports = {one["name"]: one["containerPort"] for one in container_of(name)["ports"]}
+    ports = {port["name"]: port["containerPort"] for port in container_of(name)["ports"]}
 
     assert labels(name).items() >= monitor["selector"]["matchLabels"].items()
     assert labels(name).items() >= watched.items()
@@ -131,8 +131,12 @@ def test_secret_files_are_mounted_from_the_example_secret(name):
         (secret,) = container_of(name)["secrets"]
         assert (secret["name"], secret["path"]) == ("querypulse", MOUNT)
     else:
-        (mount,) = (one for one in container_of(name)["volumeMounts"] if one["mountPath"] == MOUNT)
-        (volume,) = (one for one in pod_of(name)[1]["volumes"] if one["name"] == mount["name"])
+        (mount,) = (
+            entry for entry in container_of(name)["volumeMounts"] if entry["mountPath"] == MOUNT
+        )
+        (volume,) = (
+            entry for entry in pod_of(name)[1]["volumes"] if entry["name"] == mount["name"]
+        )
         assert (volume["secret"]["secretName"], mount["readOnly"]) == ("querypulse", True)
 
 
@@ -164,8 +168,8 @@ def test_a_driver_has_time_to_end(name):
 def test_the_service_of_the_deployment_has_the_ports_of_its_command():
     (_, _, script) = container_of(DEPLOYMENT)["command"]
     ports = {
-        one["name"]: one["port"]
-        for one in manifests()["driver-deployment/Service"]["spec"]["ports"]
+        port["name"]: port["port"]
+        for port in manifests()["driver-deployment/Service"]["spec"]["ports"]
     }
 
     assert f"spark.driver.port={ports['driver']} " in script

@@ -131,8 +131,8 @@ def test_the_check_of_the_version_is_right(place):
     (code,) = re.findall(r"-c '(import sys; [^']*)'", SCRIPTS[place].read_text())
 
     for version, expected in [((3, 9, 18), True), ((3, 10, 0), False), ((3, 11, 2), False)]:
-        found = []
-        fake = type("sys", (), {"version_info": version, "exit": staticmethod(found.append)})
+        codes = []
+        fake = type("sys", (), {"version_info": version, "exit": staticmethod(codes.append)})
         exec(code.removeprefix("import sys; "), {"sys": fake})
-        assert found == [expected]
+        assert codes == [expected]
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

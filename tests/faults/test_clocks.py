@@ -80,8 +80,8 @@ class ClockedQuery:
     def alerts(self) -> set[tuple[str, str]]:
         return {
             (alert.name, alert.labels["query"])
-            for one in self.harness.published
-            for alert in one.alerts
+            for published in self.harness.published
+            for alert in published.alerts
         }
 
     @property

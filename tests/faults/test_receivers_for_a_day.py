@@ -49,13 +49,13 @@ class DayReceiver:
         self._clock = clock
         self._seconds = seconds
 
-    def send(self, one, wall):
+    def send(self, incident, wall):
         self.attempts += 1
         self.free_at = self._clock.now + self._seconds
         # An error that is raised twice would keep both tracebacks.
         if (make := next(self.outcomes)) is not None:
             raise make()
-        self.accepted.add(said(one)[0])
+        self.accepted.add(said(incident)[0])
 
     def close(self):
         """Nothing needs closing."""

@@ -98,7 +98,7 @@ def module(tmp_path, monkeypatch):
 
 def test_the_action_follows_the_import(module):
     name, seen = module("value = 1\n"), []
-    ImportHook({name: lambda found: seen.append(found.value)}).install()
+    ImportHook({name: lambda module: seen.append(module.value)}).install()
     assert seen == []
     imported = importlib.import_module(name)
 
@@ -128,7 +128,7 @@ def test_a_second_hook_is_not_installed(module):
 
 def test_an_action_that_fails_ends_no_import(module, capsys):
     name = module("value = 1\n")
-    ImportHook({name: lambda found: found.missing}).install()
+    ImportHook({name: lambda module: module.missing}).install()
 
     assert importlib.import_module(name).value == 1
     assert capsys.readouterr().err.count("\n") == 1

@@ -39,9 +39,9 @@ def log():
 
 @pytest.fixture(scope="module")
 def expected(log, tmp_path_factory):
-    found = changes(log.write(tmp_path_factory.mktemp("plain") / "log"))
-    assert len(found) == 4
-    return found
+    alerts = changes(log.write(tmp_path_factory.mktemp("plain") / "log"))
+    assert len(alerts) == 4
+    return alerts
 
 
 def written(path, content):
@@ -74,9 +74,9 @@ def test_truncated_log_is_read_as_far_as_it_goes(tmp_path, log, codec):
     packed = CODECS[codec](log.content)
 
     for end in (0, 2, 7, 8, 20, 21, len(packed) // 2, len(packed) - 1):
-        ((found, replay),) = replayed(written(tmp_path / f"log{codec}", packed[:end]))
+        ((alerts, replay),) = replayed(written(tmp_path / f"log{codec}", packed[:end]))
         assert replay.error is None
-        assert len(found) <= 4
+        assert len(alerts) <= 4
 
 
 @pytest.mark.parametrize("codec", [codec for codec in CODECS if codec])
@@ -85,9 +85,9 @@ def test_damaged_log_keeps_earlier_alerts_and_is_an_error(tmp_path, codec):
     later = b'{"Event":"SparkListenerEnvironmentUpdate"}\n' * 100_000
     packed = CODECS[codec](log.content + later)
     path = written(tmp_path / f"log{codec}", packed + b"\x13damaged" * 100)
-    ((found, replay),) = replayed(path)
+    ((alerts, replay),) = replayed(path)
 
-    assert [change.alertname for change in found] == ["StreamingQueryFailed"]
+    assert [change.alertname for change in alerts] == ["StreamingQueryFailed"]
     assert str(path) in replay.error
 
 
@@ -154,14 +154,14 @@ def test_each_application_in_a_folder_is_replayed_on_its_own(tmp_path, log, expe
     written(tmp_path / ".hidden" / "log", log.content)
     (tmp_path / "circle").symlink_to(tmp_path)
 
-    found = replayed(tmp_path)
-    assert [Path(replay.path).name for _, replay in found] == [
+    alerts = replayed(tmp_path)
+    assert [Path(replay.path).name for _, replay in alerts] == [
         "application_1_1",
         "eventlog_v2_application_2_1",
         "eventlog_v2_application_2_2",
         "local-1.zstd.inprogress",
     ]
-    assert all(one == expected for one, _ in found)
+    assert all(alert == expected for alert, _ in alerts)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_events_written_by_spark_decode_as_in_the_listener(spark, shape):
     entries, unread = read(*(text for _, text in texts))
 
     assert unread == 0
-    assert [one.event for one in entries] == [decode(kind, text) for kind, text in texts]
+    assert [entry.event for entry in entries] == [decode(kind, text) for kind, text in texts]
 
 
 def test_files_of_the_recorder_are_read():

@@ -26,8 +26,8 @@ def steady(until=300.0):
     return EventLog().started(at=1).commits(since=3, until=until)
 
 
-def firing(found):
-    return [(alertname, query) for status, alertname, query, _ in found if status == "firing"]
+def firing(alerts):
+    return [(alertname, query) for status, alertname, query, _ in alerts if status == "firing"]
 
 
 # -- logs that raise alerts ---------------------------------------------------------------------
@@ -73,9 +73,9 @@ def with_input(rows):
 
 
 def test_missing_input_is_reported_when_settings_expect_input(tmp_path):
-    found = reported(with_input(0), tmp_path, expected_input_seconds=120)
+    alerts = reported(with_input(0), tmp_path, expected_input_seconds=120)
 
-    assert found == [
+    assert alerts == [
         ("firing", "StreamingInputMissing", "a", pytest.approx(139.5, abs=TICK)),
         ("resolved", "StreamingInputMissing", "a", pytest.approx(400.5, abs=TICK)),
     ]
@@ -245,8 +245,8 @@ def test_applications_in_one_file_are_evaluated_separately(tmp_path):
     second.started("b", at=1000).commits("b", since=1002, until=1020).ended("b", exception=CONFLICT)
     first.lines = second.stopped(at=1030).lines + first.lines
 
-    ((found, replay),) = replayed(first.write(tmp_path / "log"))
-    assert [(one.app, one.alertname, one.query) for one in found] == [
+    ((alerts, replay),) = replayed(first.write(tmp_path / "log"))
+    assert [(alert.app, alert.alertname, alert.query) for alert in alerts] == [
         ("second", "StreamingQueryFailed", "b"),
         ("first", "StreamingQueryFailed", "a"),
     ]
@@ -334,19 +334,21 @@ def play(story, wanted, *, every_tick=False):
         0,
         dict.fromkeys("abc", 1),
     )
-    found = []
+    alerts = []
     for query, what, pause in [*story, ("a", None, 1000.0)]:
         second, now, batch = int(now - BEGAN), now + pause, batch + 1
         while every_tick and (second := second + 1) <= now - BEGAN:
-            found += engine.wait(BEGAN + second) + engine.evaluate()
+            alerts += engine.wait(BEGAN + second) + engine.evaluate()
         runs[query] += what == "started"
         if what is None:
-            found += engine.wait(now)
+            alerts += engine.wait(now)
         else:
-            found += engine.apply(event_of(query, runs[query], what, batch), now)
+            alerts += engine.apply(event_of(query, runs[query], what, batch), now)
     histories = {}
-    for one in found:
-        histories.setdefault((one.alertname, one.query), []).append((one.status, after(one.at)))
+    for alert in alerts:
+        histories.setdefault((alert.alertname, alert.query), []).append(
+            (alert.status, after(alert.at))
+        )
     return histories
 
 
@@ -381,17 +383,17 @@ def test_skipping_a_silent_stretch_equals_evaluating_every_tick(story, grace, fl
 @pytest.mark.parametrize("others", [0, 1, 20])
 def test_stall_that_ends_between_two_evaluations_is_reported(others):
     wanted = policy(Settings(stall_floor_seconds=60.0))
-    engine, found, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
-    found += engine.apply(progress("a", batch=0), BEGAN)
+    engine, alerts, now = ReplayEngine(wanted, "app", BEGAN), [], 0.0
+    alerts += engine.apply(progress("a", batch=0), BEGAN)
     while now < 61.5:
         now += 0.5
         for number in range(others):
             event = progress(f"other-{number}", batch=round(now * 2))
-            found += engine.apply(event, BEGAN + now)
-    found += engine.apply(progress("a", batch=1), BEGAN + 61.7)
-    found += engine.wait(BEGAN + 62.0) + engine.evaluate()
+            alerts += engine.apply(event, BEGAN + now)
+    alerts += engine.apply(progress("a", batch=1), BEGAN + 61.7)
+    alerts += engine.wait(BEGAN + 62.0) + engine.evaluate()
 
-    assert [(change.status, change.alertname) for change in found] == [
+    assert [(change.status, change.alertname) for change in alerts] == [
         ("firing", "StreamingQueryStalled"),
         ("resolved", "StreamingQueryStalled"),
     ]

@@ -223,7 +223,7 @@ def refused(monkeypatch, capsys, tmp_path):
     (tmp_path / "hook").write_text("http://127.0.0.1:1/hidden")
 
     def ask(*arguments):
-        arguments = [str(tmp_path / "hook") if one == "HOOK" else one for one in arguments]
+        arguments = [str(tmp_path / "hook") if word == "HOOK" else word for word in arguments]
         assert cli.main(["watch", *arguments]) == COULD_NOT_BEGIN
         return capsys.readouterr().err
 

@@ -128,7 +128,7 @@ def test_the_next_driver_after_a_graceful_shutdown_is_expected():
         server.close()
         with ServedDriver(port=address(server)[1]) as driver:
             until(
-                lambda: any(not one.is_stopped for one in reported.tracker.drivers.values()),
+                lambda: any(not driver.is_stopped for driver in reported.tracker.drivers.values()),
                 "seen again",
             )
             driver.signal(signal.SIGKILL)

@@ -61,17 +61,17 @@ def listening(backlog=8):
 
 def test_a_healthy_driver_reports_its_name_and_its_heartbeat():
     with serving(published=lambda: published_driver("etl", 1_600_000_000.0)) as server:
-        found = seen(server.url)
-    assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
-    assert found.unhealthy == {}
+        result = seen(server.url)
+    assert (result.said, result.app, result.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
+    assert result.unhealthy == {}
 
 
 def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
     shown = published_driver("etl", bronze="running", silver="stalled", gold="failed")
     with serving(published=lambda: shown) as server:
-        found = seen(server.url)
-    assert found.said is Said.HEALTHY
-    assert found.unhealthy == {"silver": "stalled", "gold": "failed"}
+        result = seen(server.url)
+    assert result.said is Said.HEALTHY
+    assert result.unhealthy == {"silver": "stalled", "gold": "failed"}
 
 
 def alert(alertname, query="*", severity="critical", **annotations):
@@ -122,14 +122,14 @@ def test_a_poll_shows_whether_the_driver_has_an_incident_of_its_own(alerts, hold
 
 def test_a_driver_before_its_first_evaluation_is_healthy_and_has_no_name():
     with serving(published=lambda: None) as server:
-        found = seen(server.url)
-    assert (found.said, found.app, found.heartbeat) == (Said.HEALTHY, "", None)
+        result = seen(server.url)
+    assert (result.said, result.app, result.heartbeat) == (Said.HEALTHY, "", None)
 
 
 def test_a_stuck_worker_is_detected():
     with serving(alive=lambda: False) as server:
-        found = seen(server.url)
-    assert (found.said, found.detail) == (Said.STUCK, "GET /livez answered 503")
+        result = seen(server.url)
+    assert (result.said, result.detail) == (Said.STUCK, "GET /livez answered 503")
 
 
 def test_the_token_grants_access():
@@ -145,9 +145,9 @@ def test_the_token_grants_access():
 def test_a_closed_port_is_refused():
     with listening() as url:
         pass
-    found = seen(url)
-    assert found.said is Said.REFUSED
-    assert found.detail.endswith("refused the connection")
+    result = seen(url)
+    assert result.said is Said.REFUSED
+    assert result.detail.endswith("refused the connection")
 
 
 @pytest.mark.usefixtures("short_polls")
@@ -166,9 +166,9 @@ def test_a_connection_that_is_not_accepted_is_unreachable():
 
 
 def test_an_unresolvable_name_is_unreachable():
-    found = seen("http://no-such-host.invalid:9719")
-    assert found.said is Said.UNREACHABLE
-    assert "cannot be resolved" in found.detail
+    result = seen("http://no-such-host.invalid:9719")
+    assert result.said is Said.UNREACHABLE
+    assert "cannot be resolved" in result.detail
 
 
 def test_a_network_without_a_route_is_unreachable(monkeypatch):
@@ -221,8 +221,8 @@ def test_a_driver_that_answers_byte_by_byte_is_silent():
 @pytest.mark.usefixtures("short_polls")
 def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
     with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
-        found = ended(lambda: seen(driver.url))
-    assert (found.said, found.app) == (Said.HEALTHY, "")
+        result = ended(lambda: seen(driver.url))
+    assert (result.said, result.app) == (Said.HEALTHY, "")
 
 
 @pytest.mark.parametrize(
@@ -239,8 +239,8 @@ def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
 )
 def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
-        found = seen(driver.url)
-    assert (found.said, found.app, found.unhealthy) == (Said.HEALTHY, "", {})
+        result = seen(driver.url)
+    assert (result.said, result.app, result.unhealthy) == (Said.HEALTHY, "", {})
 
 
 def test_labels_of_the_settings_are_read():
@@ -294,9 +294,9 @@ def trusting(authority):
 def test_a_certificate_is_checked(secured, authority):
     with secured() as server:
         assert seen(server.url, context=trusting(authority)).app == "etl"
-        found = seen(server.url)
-    assert found.said is Said.BARRED
-    assert "certificate was not accepted" in found.detail
+        result = seen(server.url)
+    assert result.said is Said.BARRED
+    assert "certificate was not accepted" in result.detail
 
 
 def test_a_driver_that_requires_a_client_certificate_gets_one(secured, authority):

@@ -12,15 +12,15 @@ from querypulse.watch.targets import Targets, endpoint_of
 @pytest.fixture
 def dns(monkeypatch):
     """DNS names that the test sets; other names cannot be resolved."""
-    known = {}
+    addresses = {}
 
     def resolve(host, port, **_):
-        if host not in known:
+        if host not in addresses:
             raise OSError("Name or service not known")
-        return [(2, 1, 6, "", (address, 0)) for address in known[host]]
+        return [(2, 1, 6, "", (address, 0)) for address in addresses[host]]
 
     monkeypatch.setattr(targets.socket, "getaddrinfo", resolve)
-    return known
+    return addresses
 
 
 # -- URLs -------------------------------------------------------------------------------------
