@@ -134,8 +134,8 @@ class EventReader:
         return marked
 
     def _read_all(self, received: list[Received]) -> None:
-        for one in received:
-            self._guard.attempt("reader", partial(self._read, one))
+        for event in received:
+            self._guard.attempt("reader", partial(self._read, event))
 
     def _read(self, received: Received) -> None:
         payload = received.payload

@@ -1,10 +1,21 @@
-"""The first signal: Spark's events about a query, and how their JSON is decoded."""
+"""The first signal: Spark's events about a query, and how their JSON is decoded.
+
+Times named ``*_at`` are monotonic seconds, as everywhere in this project; ``timestamp`` is Unix
+seconds of Spark's clock. Source: ``org.apache.spark.sql.streaming.StreamingQueryListener``.
+
+There may be thousands of these records and they hold no cycles, so the garbage collector does not
+track them (``gc=False``). That saves an eighth of the cost of an event.
+
+The JSON is read in every form that Spark 3.4 to 4.3 writes: absent keys, nulls, -1 rows, rates as
+"NaN" strings (event logs) and unknown fields are all normal.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from contextlib import suppress
 from datetime import datetime
 from enum import Enum
 from types import NoneType, UnionType
@@ -16,15 +27,6 @@ from msgspec.structs import fields, replace
 
 from ..core.redaction import redact
 from .offsets import Offsets, lag_between, parse_offsets
-
-# -- events -----------------------------------------------------------------------------------
-# Spark's events about a query, as frozen records.
-#
-# Times named ``*_at`` are monotonic seconds, as everywhere in this project; ``timestamp`` is
-# Unix seconds of Spark's clock. Source: ``org.apache.spark.sql.streaming.StreamingQueryListener``.
-#
-# There may be thousands of these records and they hold no cycles, so the garbage collector does
-# not track them (``gc=False``). That saves an eighth of the cost of an event.
 
 
 class EventKind(str, Enum):
@@ -132,13 +134,6 @@ KIND_OF: dict[type[Event], EventKind] = {
 }
 
 
-# -- decode -----------------------------------------------------------------------------------
-# Decodes Spark's JSON into event records, in every form that Spark 3.4 to 4.3 writes.
-#
-# Absent keys, nulls, -1 rows, rates as "NaN" strings (event logs) and unknown fields
-# are all normal. Source: ``org.apache.spark.sql.streaming.StreamingQueryProgress.json``.
-
-
 _Number = float | str | None
 # A larger number is not Spark's, and no float may be able to hold it.
 _Long = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -230,6 +225,14 @@ def decode(kind: EventKind, text: str | bytes) -> Event:
         return _decode(kind, text)
     except _UNREADABLE as error:
         raise DecodeError(f"not a {kind.value} event: {error}") from error
+
+
+def decode_progress(text: str) -> Progress | None:
+    """Decode ``StreamingQueryProgress.json``, which a poll has read; None if it is unreadable."""
+    with suppress(DecodeError):
+        event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
+        return event if isinstance(event, Progress) else None
+    return None
 
 
 def _decode(kind: EventKind, text: str | bytes) -> Event:

@@ -1,7 +1,8 @@
 """Finds the cause of a failure in Spark's exception text.
 
 A query that fails in a Python ``foreachBatch`` reports a Java exception that wraps a Python
-traceback, which may wrap another Java exception. The innermost one is the cause.
+traceback, which may wrap another Java exception. The innermost one is the cause. A UDF's traceback
+is in the message likewise.
 """
 
 from __future__ import annotations
@@ -13,13 +14,6 @@ import msgspec
 
 from ..core.redaction import redact
 from .python_frames import is_library
-
-# -- python traceback -------------------------------------------------------------------------
-# Where a Python exception was raised, read from the traceback in Spark's exception text.
-#
-# PySpark puts the traceback of a ``foreachBatch`` function or a Python UDF into the message of the
-# exception; the last of several tracebacks is the innermost.
-
 
 HEAD = "Traceback (most recent call last):"
 MAX_LINES = 8
@@ -86,9 +80,6 @@ def _shown(frames: Sequence[_Frame]) -> str:
     """The last lines of the frames, bounded and redacted."""
     lines = [line for frame in frames for line in frame.text][-MAX_LINES:]
     return redact("\n".join(lines))[-MAX_CHARACTERS:]
-
-
-# -- failure ----------------------------------------------------------------------------------
 
 
 NAME_CHARACTERS = 100
@@ -228,5 +219,5 @@ def table_from_error(message: str) -> str:
     catalog name is ``delta.`file:/path```. Spark quotes names: "The table or view `a`.`b` cannot be
     found".
     """
-    found = _NAMED.search(message)
-    return found.group(1) if found is not None else ""
+    table = _NAMED.search(message)
+    return table.group(1) if table is not None else ""

@@ -36,8 +36,10 @@ def parse_offsets(value: Any) -> Offsets | None:
             return None if value == "None" else str(value)
     if value is None:
         return None
-    known = _positions(value)
-    return known if known is not None else msgspec.json.encode(value, order="sorted").decode()
+    positions = _positions(value)
+    return (
+        positions if positions is not None else msgspec.json.encode(value, order="sorted").decode()
+    )
 
 
 def lag_between(end: Offsets | None, latest: Offsets | None) -> float | None:
@@ -62,12 +64,12 @@ def behind(end: Offsets | None, latest: Offsets | None) -> tuple[str, ...]:
     return tuple(key for key in end if key in latest and is_before(end[key], latest[key]))
 
 
-def is_before(one: Position, other: Position) -> bool:
+def is_before(first: Position, second: Position) -> bool:
     """Whether both positions are of one kind and the first is smaller."""
-    if isinstance(one, int) and isinstance(other, int):
-        return one < other
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return one < other
+    if isinstance(first, int) and isinstance(second, int):
+        return first < second
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        return first < second
     return False
 
 

@@ -13,12 +13,8 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from .events import DecodeError, EventKind, Progress, Terminated, decode
+from .events import Progress, Terminated, decode_progress
 from .state.flow import PlanPlaces
-
-# -- job counts -------------------------------------------------------------------------------
-# The Spark jobs and tasks of each query, as Spark's scheduler reports them.
-
 
 UNOWNED = ""
 """The key of jobs without a query id, such as jobs of thread pools in ``foreachBatch``."""
@@ -67,14 +63,6 @@ class SlotUse(msgspec.Struct, frozen=True, gc=False):
     """The id of the query that runs most of these; ``UNOWNED`` for jobs without a query id."""
     held: int = 0
     """How many tasks the holder runs."""
-
-
-CountJobs = Callable[[], CountedJobs | None]
-"""None where nothing counts them."""
-
-
-# -- probing ----------------------------------------------------------------------------------
-# Frozen records of what the second signal, the probe, shows; they hold no JVM objects.
 
 
 UNKNOWN_TRIGGER = "Unknown"
@@ -354,10 +342,6 @@ class Probe(Protocol):
         ...
 
 
-# -- idle progress ----------------------------------------------------------------------------
-# What a waiting run's triggers find: proof that it is idle, or that data is unread.
-
-
 class IdleProgress:
     """Keeps one run's newest progress without a batch, and returns it while the run waits.
 
@@ -365,7 +349,7 @@ class IdleProgress:
     """
 
     def __init__(self) -> None:
-        self._known: Progress | None = None
+        self._progress: Progress | None = None
         self._text = ""
         self._batch_id: int | None = None
 
@@ -375,24 +359,13 @@ class IdleProgress:
         ``text`` is the newest progress as JSON; empty when it has not changed.
         """
         if seen.batch_id != self._batch_id:
-            self._batch_id, self._known = seen.batch_id, None
+            self._batch_id, self._progress = seen.batch_id, None
         if text and text != self._text:
-            self._text, self._known = text, _without_batch(text)
+            progress = decode_progress(text)
+            has_batch = progress is None or progress.committed
+            self._text, self._progress = text, None if has_batch else progress
         waits = seen.message.startswith("Waiting for") and not seen.trigger_active
-        return self._known if waits else None
-
-
-def _without_batch(text: str) -> Progress | None:
-    """Decode a progress that Spark sent no event for; an unreadable one proves nothing."""
-    try:
-        event = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
-    except DecodeError:
-        return None
-    return event if isinstance(event, Progress) and not event.committed else None
-
-
-# -- prober -----------------------------------------------------------------------------------
-# Runs the probe in a thread of its own and keeps the newest report.
+        return self._progress if waits else None
 
 
 CALM_SECONDS = 1.0

@@ -14,10 +14,6 @@ from contextlib import closing
 from enum import Enum
 from typing import Any, TypeVar
 
-# -- call failure -----------------------------------------------------------------------------
-# What a failed call to a Spark Connect server means.
-
-
 _SESSION_CLOSED = ("INVALID_HANDLE.SESSION_CLOSED",)
 _SESSION_LOST = (
     "INVALID_HANDLE.SESSION_CHANGED",
@@ -74,9 +70,6 @@ class ServerSilentError(ConnectionError):
     def __init__(self, failure: CallFailure, details: str = "") -> None:
         super().__init__(f"the Spark Connect server does not answer ({failure.value}): {details}")
         self.failure = failure
-
-
-# -- client -----------------------------------------------------------------------------------
 
 
 T = TypeVar("T")

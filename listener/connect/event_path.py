@@ -106,10 +106,6 @@ class ConnectPath(EventPath):
         return answer
 
 
-# -- starts -----------------------------------------------------------------------------------
-# From Spark Connect's messages to what the rest of the listener reads.
-
-
 _UNITS = {"millisecond": 1, "second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 _QUANTITY = re.compile(r"(\d+) *(millisecond|second|minute|hour|day)s?")
 _FINITE = {"available_now": "AvailableNowTrigger", "once": "OneTimeTrigger"}
@@ -149,8 +145,9 @@ def trigger_text(start: Any) -> str:
     if kind in _FINITE:
         return _FINITE[kind]
     milliseconds = milliseconds_of(getattr(start, kind))
-    known = kind in _WITH_INTERVAL and milliseconds is not None
-    return f"{_WITH_INTERVAL[kind]}({milliseconds})" if known else ""
+    if kind not in _WITH_INTERVAL or milliseconds is None:
+        return ""
+    return f"{_WITH_INTERVAL[kind]}({milliseconds})"
 
 
 def milliseconds_of(interval: str) -> int | None:

@@ -8,12 +8,11 @@ import math
 import re
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
-from ..events import DecodeError, EventKind, Progress, decode
+from ..events import decode_progress
 from ..probe import (
     UNKNOWN_TRIGGER,
     Context,
@@ -30,10 +29,6 @@ from .client import CallFailure, ConnectCallError, ConnectClient, ServerSilentEr
 from .event_path import ConnectPath
 
 log = logging.getLogger("querypulse")
-
-
-# -- runs -------------------------------------------------------------------------------------
-# The runs of one Spark Connect session, as its public commands show them.
 
 
 _UNKNOWN_RUN = re.compile(r"Streaming query \S+ is not found|Run id mismatch for query id")
@@ -124,13 +119,13 @@ class ConnectRun:
         if not newest or newest[-1] == self._progress_text:
             return
         text, first = newest[-1], self._next_batch
-        progress = _decoded(text)
+        progress = decode_progress(text)
         if progress is not None:
             if first < progress.batch_id:
                 # Other batches ended since the last poll: the server keeps a run's newest 100.
                 newest = self._progresses(recent_progress=True)
             for event in newest:
-                batch = _decoded(event)
+                batch = decode_progress(event)
                 if batch is None or not batch.committed:
                     continue
                 if event == text or first <= batch.batch_id <= progress.batch_id:
@@ -141,13 +136,6 @@ class ConnectRun:
 
     def _progresses(self, **which: bool) -> list[str]:
         return list(self._client.query(self._key, **which).recent_progress.recent_progress_json)
-
-
-def _decoded(text: str) -> Progress | None:
-    with suppress(DecodeError):
-        progress = decode(EventKind.PROGRESS, f'{{"progress":{text}}}')
-        return progress if isinstance(progress, Progress) else None
-    return None
 
 
 class ConnectRuns:
@@ -228,10 +216,6 @@ class ConnectRuns:
         )
 
 
-# -- server state -----------------------------------------------------------------------------
-# Whether the Spark Connect server and the session live, from answers and failures.
-
-
 REFUSED_SECONDS = 5.0
 """A server that has refused connections for so long has ended; a proxy restarts faster."""
 
@@ -278,9 +262,6 @@ class ServerState:
     def _end(self, context: Context) -> None:
         if not self.is_final:
             self.is_final, self.context = True, context
-
-
-# -- probe ------------------------------------------------------------------------------------
 
 
 RETRY_SECONDS = 0.5

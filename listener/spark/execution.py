@@ -222,8 +222,7 @@ class SparkRun:
 
         If Spark refuses the exception, it is an unknown error, so that no failure is lost.
         """
-        unknown: tuple[str | None, str | None] = (_UNKNOWN_ERROR, None)
-        exception, error_class = self._ask("death", self._death, unknown)
+        exception, error_class = self._ask("death", self._death, (_UNKNOWN_ERROR, None))
         batch_id, committed, available = self.last.batch_id, self.last.committed_offsets, ""
         if not self.facts.trigger.is_continuous:
             # The last poll may show an earlier batch than the one that failed.
@@ -273,14 +272,13 @@ class SparkRun:
 
     def _facts(self, query_id: str, run_id: str) -> RunFacts:
         java, ask = self._java, self._ask
-        nameless: str | None = None
         trigger = ask("trigger", lambda: str(java.trigger().toString()), UNKNOWN_TRIGGER)
         is_async = ask("async_progress", self._is_async, False)
         sink = ask("sink", lambda: str(java.sink().toString()), "")
         return RunFacts(
             query_id=query_id,
             run_id=run_id,
-            name=ask("name", java.name, nameless),
+            name=ask("name", java.name, None),
             trigger=parse_trigger(trigger),
             sink=redact(short_sink(sink)),
             checkpoint=ask("checkpoint", java.resolvedCheckpointRoot, ""),

@@ -6,7 +6,7 @@ Jobs come from the event path's counts, or from Spark's status tracker.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +16,6 @@ from ..probe import (
     NO_JOB,
     UNOWNED,
     CountedJobs,
-    CountJobs,
     JobActivity,
     JobCounts,
     RunFacts,
@@ -43,7 +42,11 @@ class SparkWork:
     """
 
     def __init__(
-        self, java_context: Any, jvm: Any, count_jobs: CountJobs, details: OptionalCalls
+        self,
+        java_context: Any,
+        jvm: Any,
+        count_jobs: Callable[[], CountedJobs | None],
+        details: OptionalCalls,
     ) -> None:
         self.count_jobs = count_jobs
         self.ask = details.ask
@@ -67,14 +70,14 @@ class SparkWork:
         """The ids of a job group's jobs; Spark runs a query's jobs in the group of its run id."""
         return self._integers(self._tracker.getJobIdsForGroup(group))
 
-    def counts(self, known: Collection[int], active: Collection[int]) -> JobCounts:
-        """Count the tasks of active jobs; the highest known id counts the started ones."""
+    def counts(self, jobs: Collection[int], active: Collection[int]) -> JobCounts:
+        """Count the tasks of active jobs; the highest id of a job counts the started ones."""
         stages = list(self._stages(active))
         completed = sum(stage.numCompletedTasks() for _, stage in stages)
         running = sum(stage.numActiveTasks() for _, stage in stages)
         if stages and not running:
             running = self.ask("running_tasks", lambda: self._scheduled(stages), 0)
-        return JobCounts(max(known, default=-1) + 1, len(active), completed, running)
+        return JobCounts(max(jobs, default=-1) + 1, len(active), completed, running)
 
     def slots(self) -> int:
         """How many tasks all executors of the application can run at once; 0 without executors."""
@@ -130,8 +133,7 @@ class PolledWork:
     def of(self, execution: Any, facts: RunFacts, session: int | None) -> JobActivity:
         """The details of one run, a ``StreamExecution``; its batches run in ``session``."""
         call = None if session is None else self._calls.get(session)
-        no_stack: tuple[str, ...] = ()
-        stack = self._ask("stack", lambda: self._spark.stack(execution), no_stack)
+        stack = self._ask("stack", lambda: self._spark.stack(execution), ())
         activity = self._activity_of(facts)
         return replace(
             activity,
@@ -144,11 +146,8 @@ class PolledWork:
 
     def session_of(self, execution: Any) -> int | None:
         """The identity of the session that a run's batches run in; it never changes."""
-        unknown: int | None = None
         identity = self._spark.identity
-        return self._ask(
-            "batch_session", lambda: identity(execution.sparkSessionForStream()), unknown
-        )
+        return self._ask("batch_session", lambda: identity(execution.sparkSessionForStream()), None)
 
     def _activity_of(self, facts: RunFacts) -> JobActivity:
         """The jobs of one run and the jobs without a query id."""
@@ -184,8 +183,7 @@ class PolledWork:
 
     @cached_property
     def _slots(self) -> int | None:
-        unknown: int | None = None
-        return self._ask("slots", self._spark.slots, unknown)
+        return self._ask("slots", self._spark.slots, None)
 
     @cached_property
     def _counts(self) -> CountedJobs | None:
@@ -234,6 +232,5 @@ class PolledWork:
     def _frame_session(self, frame: Any) -> int | None:
         if frame is None:
             return None
-        unknown: int | None = None
         identity = self._spark.identity
-        return self._ask("python_line", lambda: identity(frame.sparkSession()), unknown)
+        return self._ask("python_line", lambda: identity(frame.sparkSession()), None)

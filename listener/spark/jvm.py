@@ -83,6 +83,7 @@ def java_errors(of: type[Exception]) -> Iterator[None]:
 
 
 T = TypeVar("T")
+D = TypeVar("D")
 
 
 class OptionalCalls:
@@ -91,7 +92,7 @@ class OptionalCalls:
     def __init__(self) -> None:
         self.missing: set[str] = set()
 
-    def ask(self, name: str, call: Callable[[], T], default: T) -> T:
+    def ask(self, name: str, call: Callable[[], T], default: D) -> T | D:
         """Return one detail; an error in the call affects only this detail.
 
         Raises:

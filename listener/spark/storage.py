@@ -12,9 +12,6 @@ from typing import Any
 from ..commit_log import StorageError, ids_in, short_reason, times_in
 from .jvm import java_errors
 
-# -- hadoop folder ----------------------------------------------------------------------------
-# A folder on any storage that Spark can open, through Hadoop's ``FileSystem`` in the JVM.
-
 
 class HadoopFolder:
     """Reads names below ``root``, a Hadoop ``Path``; Java's exceptions are passed on.
@@ -54,9 +51,6 @@ class HadoopFolder:
 
     def _at(self, name: str) -> Any:
         return self._path(self._root, name) if name else self._root
-
-
-# -- spark commit log -------------------------------------------------------------------------
 
 
 class SparkStorage:
@@ -119,11 +113,10 @@ class SparkCheckpoint:
         with java_errors(StorageError):
             listing = self._folder.statuses(log)
             times = times_in(listing) if listing is not None else {}
-            ids = self.ids(log) if not times else []
-            known: dict[int, float | None] = {**dict.fromkeys(ids), **times}
-            return known | {
-                one: self._folder.written_at(f"{log}/{one}") for one in sorted(ids)[-1:]
-            }
+            ids = [] if times else self.ids(log)
+            newest = sorted(ids)[-1:]
+            written = {batch: self._folder.written_at(f"{log}/{batch}") for batch in newest}
+            return {**dict.fromkeys(ids), **times, **written}
 
     def _nothing(self) -> list[int]:
         """An empty log, if the checkpoint folder is visible; otherwise an error."""

@@ -195,8 +195,8 @@ def sink_of(**options):
     absent = spark.java(isDefined=False)
     found = spark.java(get=lambda name: given.get(name, absent))
     field = spark.java(setAccessible=None, get=found)
-    absent = Py4JJavaError("NoSuchFieldException", JavaObject("o1", MagicMock()))
-    own = spark.java(getDeclaredField=absent, getSuperclass=spark.java(getDeclaredField=field))
+    missing = Py4JJavaError("NoSuchFieldException", JavaObject("o1", MagicMock()))
+    own = spark.java(getDeclaredField=missing, getSuperclass=spark.java(getDeclaredField=field))
     return kafka_sink(spark.java(getClass=own))
 
 
