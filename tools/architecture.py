@@ -45,7 +45,7 @@ BUDGET = {
     "alerting": (8759, 44),
     "settings": (1933, 9),
     "sidecar": (2418, 8),
-    "watch": (1716, 7),
+    "watch": (1718, 7),
     "replay": (1131, 7),
     "launch": (502, 7),
     "commands": (1787, 11),

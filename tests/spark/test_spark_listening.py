@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from py4j.clientserver import ClientServerConnection
+from support.driver import Driver
 from support.queries import SPARK_PATIENCE_SECONDS, Boom, Trap, commits, rate, shown, start, until
 
 from querypulse.listener.spark import event_paths
@@ -305,6 +306,74 @@ def test_queue_that_nobody_reads_leaves_the_bus_and_counts_what_it_misses(spark,
     assert second.java.busHealth().startswith("false")
     second.take(0.0)
     assert second.drops["lifecycle_queue_full"] + second.drops["progress_queue_full"] > 0
+
+
+# -- job counts -------------------------------------------------------------------------------
+
+OUTLIVED = """
+from pathlib import Path
+from querypulse.listener.spark.event_paths import EventQueue
+from querypulse.listener.spark.health_listener import HealthListener
+folder, context = Path(sys.argv[1]), spark.sparkContext
+queue = EventQueue(spark, HealthListener(capacity=1, start=object, start_on=list))
+bus = spark._jsc.sc().listenerBus()
+assert queue.java.listenOnBus(bus)
+
+def until(is_so):
+    while not is_so():
+        time.sleep(0.05)
+def hold(gate):
+    (folder / f"{gate}.began").touch()
+    until((folder / gate).exists)
+def counts():
+    bus.waitUntilEmpty()
+    return queue.job_counts().by_query[""]
+def run(job):
+    thread = threading.Thread(target=job, daemon=True)
+    thread.start()
+    return thread
+def tasks_run():
+    return sum(info.numRunningTasks() for info in spark._jsc.sc().statusTracker().getExecutorInfos())
+
+# The file that the first task needs is lost: its stage is retried beside its second task.
+rows = context.parallelize(range(2), 2).map(lambda n: (n, n)).partitionBy(2, lambda key: key)
+rows.count()
+next(folder.rglob("shuffle_0_0_0.data")).unlink()
+def second_is_held(partition, rows):
+    rows = list(rows)
+    if partition == 1:
+        attempt = int((folder / "attempt-0.began").exists())
+        hold(f"attempt-{attempt}")
+        assert attempt == 1
+    return rows
+job = run(lambda: rows.mapPartitionsWithIndex(second_is_held).collect())
+until(lambda: (folder / "attempt-0.began").exists() and (folder / "attempt-1.began").exists())
+beside = counts().tasks_active
+(folder / "attempt-0").touch()
+until(lambda: tasks_run() == 1)
+alone = counts().tasks_active
+(folder / "attempt-1").touch()
+job.join()
+say(f"retried: {beside} {alone} {counts().tasks_active}")
+
+def cancelled():
+    context.setJobGroup("held", "", interruptOnCancel=False)
+    context.parallelize(range(2), 2).foreach(lambda number: hold("never"))
+job = run(cancelled)
+until(lambda: counts().tasks_active == 2)
+context.cancelJobGroup("held")
+until(lambda: not counts().jobs_active)
+left = counts().tasks_active
+until(lambda: not tasks_run())
+say(f"cancelled: {left} {counts().tasks_active}")
+"""
+
+
+@pytest.mark.thorough
+def test_tasks_that_outlive_their_attempt_or_their_job_are_not_active(tmp_path):
+    with Driver(OUTLIVED, tmp_path, arguments=[tmp_path], SPARK_LOCAL_DIRS=str(tmp_path)) as driver:
+        assert driver.line("retried: ") == "retried: 1 1 0"
+        assert driver.line("cancelled: ") == "cancelled: 0 0"
 
 
 # -- the probe --------------------------------------------------------------------------------
