@@ -40,7 +40,9 @@ def check(environment: Mapping[str, str]) -> int:
         value = _text(mask(name, getattr(loaded.settings, name)))
         origin = loaded.origins.get(name, "default")
         sys.stdout.write(f"{name:<{width}}  {value:<34}  {origin}\n")
-    sys.stdout.write(_app_name_note(loaded.settings.app_name))
+    app_name = loaded.settings.app_name
+    note = UNNAMED_APP if app_name is None else problem_of(app_name)
+    sys.stdout.write(f"note: {note}\n" if note else "")
     sys.stdout.write(f"\n{_summary(loaded.settings)}\n")
     return 0
 
@@ -62,19 +64,15 @@ def require_usable(settings: Settings) -> None:
 
     """
     make_components(settings, Guard())
-    _require_silence_file(settings)
-    require_spool(settings)
-    refused = wiring.refused_address(settings)
-    if refused:
-        raise SettingsError(refused)
-
-
-def _require_silence_file(settings: Settings) -> None:
     if settings.silence_file is not None:
         try:
             read_silences(Path(settings.silence_file))
         except (OSError, ValueError) as error:
             raise SettingsError(f"setting 'silence_file': {error}") from None
+    require_spool(settings)
+    refused = wiring.refused_address(settings)
+    if refused:
+        raise SettingsError(refused)
 
 
 def require_spool(settings: Settings) -> None:
@@ -91,14 +89,6 @@ def require_spool(settings: Settings) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise SettingsError(f"setting 'spool_dir': {settings.spool_dir}: {reason}") from None
-
-
-def _app_name_note(app_name: str | None) -> str:
-    """A line about an app name that other drivers may share; empty for a specific name."""
-    if app_name is None:
-        return f"note: {UNNAMED_APP}\n"
-    problem = problem_of(app_name)
-    return f"note: {problem}\n" if problem else ""
 
 
 def _text(value: object) -> str:

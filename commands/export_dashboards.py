@@ -7,10 +7,10 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -87,12 +87,20 @@ def export_dashboards(request: ExportRequest, environment: Mapping[str, str]) ->
         if request.labels and path.suffix == ".json":
             shipped[path] = select_by_labels(content.decode(), request.labels).encode()
     try:
-        differing = [path for path, content in shipped.items() if _differs(folder, path, content)]
-        _require_consent([path for path in differing if path.exists()], folder, force=request.force)
+        for path in shipped:
+            _require_place(folder, path)
+        there = {path: path.read_bytes() for path in shipped if path.exists()}
+        differing = {path: shipped[path] for path in shipped if there.get(path) != shipped[path]}
+        names = [path.relative_to(folder).as_posix() for path in differing if path in there]
+        if names and not request.force:
+            raise ExportError(
+                f"dashboards export: these files below {folder} differ: {listed(names, NAMED)}; "
+                "nothing was written (--force overwrites them)"
+            )
         _require_writable(folder, differing)
     except OSError as error:
-        raise ExportError(_refused(error.filename, error.strerror)) from None
-    return _write(folder, {path: shipped[path] for path in differing}, len(shipped))
+        raise _refused(error.filename, error.strerror) from None
+    return _write(folder, differing, len(shipped))
 
 
 def _runbooks(settings: Settings) -> str:
@@ -124,22 +132,21 @@ def select_by_labels(dashboard: str, labels: Sequence[str]) -> str:
     text = _SELECTOR.sub(lambda match: f"{match[1]}{matchers}}}", dashboard)
     content = json.loads(text.replace(_PARAMETER, _PARAMETER + parameters))
     variables = content["templating"]["list"]
-    job = next(i for i, variable in enumerate(variables) if variable["name"] == "job")
-    for label in reversed(labels):
-        query = f"label_values(querypulse_build_info, {label})"
-        variables.insert(
-            job + 1,
-            variables[job]
-            | {
-                "name": label,
-                "label": label,
-                "query": {"query": query, "refId": f"variable-{label}"},
-                "definition": query,
-                # Targets without the label are part of "All".
-                "allValue": ".*",
-            },
-        )
+    place, job = next(entry for entry in enumerate(variables) if entry[1]["name"] == "job")
+    variables[place + 1 : place + 1] = [_variable(job, label) for label in labels]
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def _variable(job: dict[str, Any], label: str) -> dict[str, Any]:
+    query = f"label_values(querypulse_build_info, {label})"
+    return job | {
+        "name": label,
+        "label": label,
+        "query": {"query": query, "refId": f"variable-{label}"},
+        "definition": query,
+        # Targets without the label are part of "All".
+        "allValue": ".*",
+    }
 
 
 def _label(text: str) -> str:
@@ -159,53 +166,30 @@ def _below(place: Traversable, name: str) -> Iterator[tuple[str, bytes]]:
             yield path, child.read_bytes()
 
 
-def _differs(folder: Path, path: Path, content: bytes) -> bool:
-    """Whether ``path`` has to be written; raises when it, or a folder above it, is in the way."""
-    for parent in _between(folder, path):
-        _require(not parent.is_symlink(), parent, "is a symbolic link")
-    for parent in (folder, *_between(folder, path)):
-        _require(parent.is_dir() or not _is_there(parent), parent, "is not a folder")
-    _require(not path.is_symlink(), path, "is a symbolic link")
-    _require(path.is_file() or not path.exists(), path, "is not a file")
-    return not path.exists() or path.read_bytes() != content
+def _require_place(folder: Path, path: Path) -> None:
+    """Require that ``path`` can be a file, below real folders."""
+    for parent in (folder / name for name in reversed(path.relative_to(folder).parents)):
+        if parent != folder and parent.is_symlink():
+            raise _refused(parent, "is a symbolic link")
+        # A broken link does not exist, and is in the way.
+        if os.path.lexists(parent) and not parent.is_dir():
+            raise _refused(parent, "is not a folder")
+    if path.is_symlink():
+        raise _refused(path, "is a symbolic link")
+    if path.exists() and not path.is_file():
+        raise _refused(path, "is not a file")
 
 
-def _is_there(path: Path) -> bool:
-    """Whether anything exists at ``path``, a broken link included."""
-    return os.path.lexists(path)
-
-
-def _require(condition: bool, path: Path, problem: str) -> None:
-    if not condition:
-        raise ExportError(_refused(path, problem))
-
-
-def _refused(path: Path, problem: str | None) -> str:
-    return f"dashboards export: {path}: {problem}; nothing was written"
-
-
-def _between(folder: Path, path: Path) -> list[Path]:
-    """The folders below ``folder`` that lead to ``path``, outermost first."""
-    inner = path.relative_to(folder).parents
-    return [folder / parent for parent in reversed(inner) if parent != Path()]
-
-
-def _require_consent(overwritten: list[Path], folder: Path, *, force: bool) -> None:
-    if not overwritten or force:
-        return
-    shown = listed([path.relative_to(folder).as_posix() for path in overwritten], NAMED)
-    raise ExportError(
-        f"dashboards export: these files below {folder} differ: {shown}; "
-        "nothing was written (--force overwrites them)"
-    )
-
-
-def _require_writable(folder: Path, paths: list[Path]) -> None:
+def _require_writable(folder: Path, paths: Iterable[Path]) -> None:
     """Make the folder, and check that every target folder can be written to."""
     folder.mkdir(parents=True, exist_ok=True)
     for parent in sorted({folder, *(path.parent for path in paths)}):
-        usable = not parent.exists() or os.access(parent, os.W_OK | os.X_OK)
-        _require(usable, parent, "is not writable")
+        if parent.exists() and not os.access(parent, os.W_OK | os.X_OK):
+            raise _refused(parent, "is not writable")
+
+
+def _refused(path: object, problem: str | None) -> ExportError:
+    return ExportError(f"dashboards export: {path}: {problem}; nothing was written")
 
 
 def _write(folder: Path, contents: Mapping[Path, bytes], count: int) -> int:

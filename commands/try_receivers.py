@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import msgspec
 from msgspec.structs import replace
@@ -71,20 +72,19 @@ def try_receivers(request: TestRequest, environment: Mapping[str, str]) -> int:
         raise SettingsError("test-alert: no receiver is configured")
     require_spool(settings)
     incident = _incident(settings, request, time.time())
-    names = [*(receiver.name for receiver in receivers), *([heartbeat.name] if heartbeat else [])]
-    width = max(map(len, names))
-    problems = [
-        _report(receiver.name, width, _try(receiver, incident), TAKEN) for receiver in receivers
+    tries: list[tuple[str, Callable[[], str | None], str]] = [
+        (receiver.name, partial(_try, receiver, incident), TAKEN) for receiver in receivers
     ]
     if heartbeat is not None:
-        problems.append(_report(heartbeat.name, width, _try_heartbeat(heartbeat), PINGED))
-    return 1 if any(problems) else 0
-
-
-def _report(name: str, width: int, problem: str | None, success: str) -> str | None:
-    sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
-    sys.stdout.flush()
-    return problem
+        tries.append((heartbeat.name, partial(_try_heartbeat, heartbeat), PINGED))
+    width = max(len(name) for name, *_ in tries)
+    code = 0
+    for name, problem_of, success in tries:
+        problem = problem_of()
+        sys.stdout.write(f"{name:<{width}}  {problem or success}\n")
+        sys.stdout.flush()
+        code = 1 if problem else code
+    return code
 
 
 def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
@@ -95,12 +95,13 @@ def _try_heartbeat(heartbeat: Heartbeat) -> str | None:
 
 def _try(receiver: Receiver, incident: Incident) -> str | None:
     """What went wrong, in plain words; None when nothing did."""
-    resolved = _resolved(incident, time.time())
+    outcome = "test alert of querypulse has ended"
+    ends = tuple(alert.ended(time.time(), outcome=outcome) for alert in incident.alerts)
     try:
         error = _send(receiver, incident)
         if error is not None and not error.may_have_arrived:
             return f"did NOT accept the test alert: {_explain(error)}"
-        end_error = _send(receiver, resolved)
+        end_error = _send(receiver, replace(incident, alerts=ends))
     finally:
         receiver.close()
     if error is not None:
@@ -140,10 +141,3 @@ def _incident(settings: Settings, request: TestRequest, now: float) -> Incident:
     # A key of its own: the test must not resolve the open incident of the driver.
     key = incident_key({**labels, "alertname": TEST_NAME}, request.severity)
     return Incident(key, labels, request.severity, (alert,))
-
-
-def _resolved(incident: Incident, now: float) -> Incident:
-    outcome = "test alert of querypulse has ended"
-    return replace(
-        incident, alerts=tuple(alert.ended(now, outcome=outcome) for alert in incident.alerts)
-    )
