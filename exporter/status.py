@@ -1,16 +1,23 @@
-"""The status that ``/status`` serves and ``sidecar.snapshot()`` returns, and readiness."""
+"""The status that ``/status`` serves and ``sidecar.snapshot()`` returns, and what follows from it:
+readiness, and what a notebook shows.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from html import escape
 
 import msgspec
 
+from ..core.text import duration
 from ..listener.checkpoints import checkpoint_problem
 from .published_state import Monitor, PublishedState
 from .query_row import QueryRow, rows
 
+MAX_ROWS = 50
+"""How many queries a notebook's table shows."""
 UNREADY = frozenset(
     {"failed", "missing", "stopped_unexpectedly", "stalled", "flapping", "rewound", "starting"}
 )
@@ -224,3 +231,23 @@ def _supervised(row: QueryRow) -> SupervisedStatus | None:
 
 def _iso(unix: float) -> str:
     return datetime.fromtimestamp(unix, tz=timezone.utc).isoformat(timespec="milliseconds")
+
+
+def notebook_page(status: Status, url: str | None) -> str:
+    """The queries of a status, the unhealthy first, at most ``MAX_ROWS``; all text is escaped."""
+    alerts: dict[str, list[str]] = defaultdict(list)
+    for alert in status.alerts:
+        alerts[alert.labels["query"]].append(alert.labels["alertname"])
+    rows = [("query", "state", "reason", "last commit", "alerts")]
+    for query in sorted(status.queries, key=lambda query: query.name not in alerts):
+        age = query.last_commit_age_seconds
+        commit = "" if age is None else f"{duration(age)} ago"
+        own = ", ".join(alerts.pop(query.name, []))
+        rows.append((query.name, query.state, query.reason, commit, own))
+    left_out = len(rows) - 1 - MAX_ROWS
+    rows[1 + MAX_ROWS :] = [(f"and {left_out} more", "", "", "", "")] if left_out > 0 else []
+    rows += [(name, "", "", "", ", ".join(own)) for name, own in alerts.items()]
+    cells = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
+    table = "".join(f"<tr>{row}</tr>" for row in cells)
+    link = f' · <a href="{escape(url)}">{escape(url)}</a>' if url else ""
+    return f"<div><p><b>querypulse</b> {escape(status.app)}{link}</p><table>{table}</table></div>"

@@ -27,7 +27,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
-from enum import Enum
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -86,45 +85,37 @@ SILENT_SECONDS = 5.0
 """A JVM that has not answered for so long, as in endless garbage collection, has crashed."""
 
 
-class ProcessEnd(Enum):
-    """Decides which notice ``querypulse watch`` receives, and whether grace periods apply."""
-
-    CLOSED = "closed"
-    """By the application: nobody expects it back."""
-    TERMINATED = "terminated"
-    """By a signal: the sender is likely to start it again."""
-    CRASHED = "crashed"
-    """Everything else: problems are reported at once, and no planned end is announced."""
-
-
-def notice_of(end: ProcessEnd, alerts: Iterable[Alert], pending: Collection[int]) -> Notice | None:
-    """The notice for watchers; None if the process has crashed and that is news.
-
-    It is not if the receivers know of a critical alert; ``pending`` is what each has not taken.
-    """
-    if end is not ProcessEnd.CRASHED:
-        return Notice.STOPPED if end is ProcessEnd.CLOSED else Notice.TERMINATED
-    is_known = bool(pending) and not any(pending)
-    is_failed = any(alert.is_critical and not alert.muted for alert in alerts)
-    return Notice.FAILED if is_known and is_failed else None
-
-
 def end_of(
     context: Context,
     uncaught: type[BaseException] | None = None,
     silent_seconds: float = 0.0,
-) -> ProcessEnd:
+) -> Notice | None:
     """How a process ends, from its SparkContext's state and an uncaught Python exception.
 
+    ``STOPPED`` by the application, ``TERMINATED`` by a signal, None by a crash.
     ``silent_seconds``: for how long the JVM has not answered; 0 if it answered the last poll.
     """
     if context in (Context.JVM_GONE, Context.STOPPED):
-        return ProcessEnd.CRASHED
+        return None
     if context is Context.RUNNING and silent_seconds >= SILENT_SECONDS:
-        return ProcessEnd.CRASHED
+        return None
     if context is Context.TERMINATED or uncaught is KeyboardInterrupt:
-        return ProcessEnd.TERMINATED
-    return ProcessEnd.CLOSED if uncaught is None else ProcessEnd.CRASHED
+        return Notice.TERMINATED
+    return Notice.STOPPED if uncaught is None else None
+
+
+def notice_of(
+    end: Notice | None, alerts: Iterable[Alert], pending: Collection[int]
+) -> Notice | None:
+    """The notice for watchers; None if the process has crashed and that is news.
+
+    It is not if the receivers know of a critical alert; ``pending`` is what each has not taken.
+    """
+    if end is not None:
+        return end
+    is_known = bool(pending) and not any(pending)
+    is_failed = any(alert.is_critical and not alert.muted for alert in alerts)
+    return Notice.FAILED if is_known and is_failed else None
 
 
 def uncaught_exception() -> type[BaseException] | None:
@@ -274,7 +265,7 @@ class Runtime:
             self.stop(deadline, self._end)
 
     @property
-    def _end(self) -> ProcessEnd:
+    def _end(self) -> Notice | None:
         context, silent = self.evaluated.snapshot.context, self._observers.prober.silent_seconds
         return end_of(context, uncaught_exception(), silent)
 
@@ -282,7 +273,7 @@ class Runtime:
         """Report what still waits for a grace period: there is no later evaluation."""
         self._observers.prober.poll_now(deadline.left / 4)
         self._evaluate(deadline)
-        self._arrived.put(Ending(self._end is ProcessEnd.CRASHED), lifecycle=True)
+        self._arrived.put(Ending(self._end is None), lifecycle=True)
         # Some findings are reported only after two evaluations in a row.
         self._evaluate(deadline)
         self._evaluate(deadline)
@@ -294,14 +285,14 @@ class Runtime:
         self._observers.mark(marker)
         return marker.passed.wait(deadline.left / 3)
 
-    def stop(self, deadline: Deadline, end: ProcessEnd = ProcessEnd.CLOSED) -> None:
+    def stop(self, deadline: Deadline, end: Notice | None = Notice.STOPPED) -> None:
         """Stop every thread and close the port."""
         for loop in self._loops:
             loop.stop()
         self._arrived.wake()
         self._observers.hasten_end()
         for publisher in self._publishers:
-            publisher.stop(planned=end is not ProcessEnd.CRASHED)
+            publisher.stop(planned=end is not None)
         try:
             self._notifier.close(deadline)
         finally:

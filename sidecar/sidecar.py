@@ -14,21 +14,18 @@ import signal
 import threading
 import weakref
 from _thread import allocate_lock, start_new_thread
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from html import escape
 from typing import Any
 
 from ..alerting.alert import Alert
 from ..alerting.lifecycle import Evaluated
 from ..core.guard import Guard
 from ..core.redaction import RedactedLog
-from ..core.text import duration
 from ..core.threads import Deadline
-from ..exporter.status import Status, status
+from ..exporter.status import Status, notebook_page, status
 from ..listener.spark.event_paths import EventQueue
 from ..listener.spark.health_listener import HealthListener
 from ..listener.spark.jvm import THROWN, UnsupportedSparkError
@@ -56,8 +53,6 @@ log = logging.getLogger("querypulse")
 EXIT_SECONDS = 8.0
 ANNOUNCE_SECONDS = 1.5
 """How long the end by SIGTERM may wait for its announcement."""
-MAX_ROWS = 50
-"""How many queries a notebook's table shows."""
 
 
 class Sidecar:
@@ -616,23 +611,3 @@ def _is_replaced(present: Sidecar, arguments: Mapping[str, object]) -> bool:
             "close the first sidecar, or give all settings to the first call"
         )
     return bool(other)
-
-
-def notebook_page(status: Status, url: str | None) -> str:
-    """The queries of a status, the unhealthy first, at most ``MAX_ROWS``; all text is escaped."""
-    alerts: dict[str, list[str]] = defaultdict(list)
-    for alert in status.alerts:
-        alerts[alert.labels["query"]].append(alert.labels["alertname"])
-    rows = [("query", "state", "reason", "last commit", "alerts")]
-    for query in sorted(status.queries, key=lambda query: query.name not in alerts):
-        age = query.last_commit_age_seconds
-        commit = "" if age is None else f"{duration(age)} ago"
-        own = ", ".join(alerts.pop(query.name, []))
-        rows.append((query.name, query.state, query.reason, commit, own))
-    left_out = len(rows) - 1 - MAX_ROWS
-    rows[1 + MAX_ROWS :] = [(f"and {left_out} more", "", "", "", "")] if left_out > 0 else []
-    rows += [(name, "", "", "", ", ".join(own)) for name, own in alerts.items()]
-    cells = ("".join(f"<td>{escape(text)}</td>" for text in row) for row in rows)
-    table = "".join(f"<tr>{row}</tr>" for row in cells)
-    link = f' · <a href="{escape(url)}">{escape(url)}</a>' if url else ""
-    return f"<div><p><b>querypulse</b> {escape(status.app)}{link}</p><table>{table}</table></div>"

@@ -41,10 +41,10 @@ EXTRAS = {"opentelemetry", "zstandard"}
 BUDGET = {
     "core": (1198, 10),
     "listener": (9472, 40),
-    "exporter": (2566, 9),
+    "exporter": (2593, 9),
     "alerting": (8759, 44),
     "settings": (1933, 9),
-    "sidecar": (2418, 8),
+    "sidecar": (2384, 8),
     "watch": (1718, 7),
     "replay": (1131, 7),
     "launch": (502, 7),

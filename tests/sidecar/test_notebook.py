@@ -9,9 +9,8 @@ from msgspec.structs import replace
 from support.published_states import full_published, published
 from support.story import Story
 
-from querypulse.exporter.status import status
+from querypulse.exporter.status import MAX_ROWS, notebook_page, status
 from querypulse.sidecar import Settings, Sidecar
-from querypulse.sidecar.sidecar import MAX_ROWS, notebook_page
 
 
 def rows(shown, url=None):

@@ -12,7 +12,7 @@ from support.patience import PATIENCE_SECONDS
 from querypulse.alerting.alert import Alert
 from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
-from querypulse.sidecar.runtime import ProcessEnd, end_of, notice_of
+from querypulse.sidecar.runtime import end_of, notice_of
 
 RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 
@@ -20,18 +20,18 @@ RUNNING, STOPPED, GONE = Context.RUNNING, Context.STOPPED, Context.JVM_GONE
 def test_context_and_exception_decide_the_end_of_a_process():
     stopped_by_application, terminated = Context.STOPPED_BY_APPLICATION, Context.TERMINATED
     expected = {
-        (RUNNING, None): ProcessEnd.CLOSED,
-        (stopped_by_application, None): ProcessEnd.CLOSED,
-        (terminated, None): ProcessEnd.TERMINATED,
-        (RUNNING, KeyboardInterrupt): ProcessEnd.TERMINATED,
-        (stopped_by_application, KeyboardInterrupt): ProcessEnd.TERMINATED,
+        (RUNNING, None): Notice.STOPPED,
+        (stopped_by_application, None): Notice.STOPPED,
+        (terminated, None): Notice.TERMINATED,
+        (RUNNING, KeyboardInterrupt): Notice.TERMINATED,
+        (stopped_by_application, KeyboardInterrupt): Notice.TERMINATED,
         # Python raises this when the JVM goes away first.
-        (terminated, ConnectionRefusedError): ProcessEnd.TERMINATED,
-        (STOPPED, None): ProcessEnd.CRASHED,
-        (GONE, None): ProcessEnd.CRASHED,
-        (GONE, KeyboardInterrupt): ProcessEnd.CRASHED,
-        (RUNNING, ValueError): ProcessEnd.CRASHED,
-        (stopped_by_application, ValueError): ProcessEnd.CRASHED,
+        (terminated, ConnectionRefusedError): Notice.TERMINATED,
+        (STOPPED, None): None,
+        (GONE, None): None,
+        (GONE, KeyboardInterrupt): None,
+        (RUNNING, ValueError): None,
+        (stopped_by_application, ValueError): None,
     }
 
     assert {case: end_of(*case) for case in expected} == expected
@@ -45,15 +45,15 @@ def alert(severity="critical", **annotations):
 @pytest.mark.parametrize(
     ("end", "alerts", "pending", "notice"),
     [
-        (ProcessEnd.CLOSED, [], [], Notice.STOPPED),
-        (ProcessEnd.CLOSED, [alert()], [0], Notice.STOPPED),
-        (ProcessEnd.TERMINATED, [], [], Notice.TERMINATED),
-        (ProcessEnd.CRASHED, [alert()], [0, 0], Notice.FAILED),
-        (ProcessEnd.CRASHED, [alert()], [0, 1], None),
-        (ProcessEnd.CRASHED, [alert()], [], None),
-        (ProcessEnd.CRASHED, [alert("warning")], [0], None),
-        (ProcessEnd.CRASHED, [alert(muted="silenced")], [0], None),
-        (ProcessEnd.CRASHED, [], [0], None),
+        (Notice.STOPPED, [], [], Notice.STOPPED),
+        (Notice.STOPPED, [alert()], [0], Notice.STOPPED),
+        (Notice.TERMINATED, [], [], Notice.TERMINATED),
+        (None, [alert()], [0, 0], Notice.FAILED),
+        (None, [alert()], [0, 1], None),
+        (None, [alert()], [], None),
+        (None, [alert("warning")], [0], None),
+        (None, [alert(muted="silenced")], [0], None),
+        (None, [], [0], None),
     ],
 )
 def test_crash_has_a_notice_only_if_the_receivers_know_of_a_failure(end, alerts, pending, notice):

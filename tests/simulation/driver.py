@@ -27,7 +27,7 @@ from querypulse.listener.mailbox import Mailbox
 from querypulse.listener.past_failures import FailedQuery
 from querypulse.listener.probe import Context
 from querypulse.listener.state.identity import UNNAMED
-from querypulse.sidecar.runtime import ProcessEnd, Runtime, end_of
+from querypulse.sidecar.runtime import Runtime, end_of
 from querypulse.sidecar.worker import Inputs, Worker
 
 from .clock import Time
@@ -294,7 +294,7 @@ class SimDriver:
         self.attached = False
         self.attached_at = float("inf")
         self.announced: Notice | None = None
-        self.end: ProcessEnd | None = None
+        self.end: Notice | None = None
         self.closed_at: float | None = None
         self._closes = False
         self.asleep_since = float("inf")
@@ -475,7 +475,7 @@ class SimDriver:
         if not self.alive:
             return
         self.end = end = end_of(self.worker.evaluated.snapshot.context, uncaught)
-        for item in (Ending(end is ProcessEnd.CRASHED), Marker(), Marker()):
+        for item in (Ending(end is None), Marker(), Marker()):
             self.inbox.put(item, lifecycle=True)
             self.step()
         if not self.alive:
@@ -484,7 +484,7 @@ class SimDriver:
             self._spool.flush()
         Runtime.stop(self._as_parts(), Deadline(1.0), end)
         self.time.after(
-            1.0, lambda: self.kill(Health.STOPPED if end is ProcessEnd.CLOSED else Health.DOWN)
+            1.0, lambda: self.kill(Health.STOPPED if end is Notice.STOPPED else Health.DOWN)
         )
 
     def _as_parts(self) -> Runtime:

@@ -39,12 +39,12 @@ from querypulse.alerting.rules import (
     streaming_input_missing,
 )
 from querypulse.core.states import DeliveryOutcome
+from querypulse.exporter.pages import Notice
 from querypulse.listener import event_reader, past_failures, probe, source_polls
 from querypulse.listener.probe import Context
 from querypulse.listener.state import fold, identity, state, trends
 from querypulse.listener.state.query import Totals
 from querypulse.listener.state.snapshot import Snapshot
-from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch import alerts as alerts_module
 from querypulse.watch.tracker import TargetTracker, WatchedDriver
 
@@ -338,7 +338,7 @@ def _resolved_by_health(self: alerts_module.DriverAlerts, driver: WatchedDriver,
 
 OF_NOTIFYING = (
     Mutation("every end of a driver counts as planned", "P1",
-             driver, "end_of", lambda *_: ProcessEnd.CLOSED,
+             driver, "end_of", lambda *_: Notice.STOPPED,
              only(around=("context_dies",), around_share=1.0), 60, essential=True),
     Mutation("an alert of the whole driver suppresses a failure", "P4",
              lifecycle, "FACTS", frozenset(), plan=plan_of("a query that fails while it is stalled with all others"), essential=True),

@@ -12,8 +12,8 @@ from querypulse.alerting.rules import (
     query_flapping,
     query_stopped,
 )
+from querypulse.exporter.pages import Notice
 from querypulse.listener.probe import Context
-from querypulse.sidecar.runtime import ProcessEnd
 from querypulse.watch.tracker import TERMINATED_AFTER_SECONDS
 
 from .driver import WHOLE_DRIVER, SimDriver
@@ -416,7 +416,7 @@ class Reaching(Property):
         The watcher may not have seen a process that lived only for a moment after that.
         """
         may_restart = any(incident.is_critical for incident in driver.handing.open)
-        if driver.end is ProcessEnd.TERMINATED or may_restart:
+        if driver.end is Notice.TERMINATED or may_restart:
             self._terminated.add(driver.name)
         elif since - driver.attached_at > 2 * POLL_SECONDS:
             self._terminated.discard(driver.name)
