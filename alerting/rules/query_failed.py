@@ -21,7 +21,7 @@ NAME = "StreamingQueryFailed"
 EXPECTED_GRACE_SECONDS = 300.0
 """The grace of an expected error where ``failed_grace_seconds`` is 0."""
 STEPS_BY_ERROR = {
-    re.compile(pattern): steps
+    re.compile(rf"\b(?:{pattern})\b"): steps
     for pattern, steps in {
         "CONCURRENT_STREAM_LOG_UPDATE|CONCURRENT_QUERY"
         "|Multiple streaming (?:jobs|queries)|same id is already active": (
@@ -29,19 +29,19 @@ STEPS_BY_ERROR = {
             "2. Give each query a checkpoint of its own.\n"
             "3. Restart this query from the same checkpoint."
         ),
-        "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_SCHEMA_CHANGED|SCHEMA_EVOLUTION"
-        "|DeltaStreamingSchema": (
+        "UNKNOWN_FIELD_EXCEPTION|UnknownFieldException|DELTA_STREAMING_METADATA_EVOLUTION"
+        "|DELTA_SCHEMA_CHANGED(?:_WITH_VERSION|_WITH_STARTING_OPTIONS)?": (
             "1. The schema of the source has changed: restart the query to read the new one.\n"
             "2. If it fails again, the sink refuses new columns: allow them (mergeSchema).\n"
             "3. If that is part of the job's life, add its error class to expected_errors."
         ),
-        "OffsetOutOfRange|KAFKA_DATA_LOSS|KafkaDataLoss|VERSIONS_NOT_CONTIGUOUS"
+        "OffsetOutOfRangeException|KAFKA_DATA_LOSS|DELTA_VERSIONS_NOT_CONTIGUOUS"
         "|Some data may have been lost": (
             "1. The source has deleted data that the query had not read.\n"
             "2. Restore that data, or accept the loss: failOnDataLoss=false reads on behind it.\n"
             "3. Raise the retention of the source, or find out why the query was late."
         ),
-        "UNRELEASED_THREAD_ERROR|instance could not be acquired|STATE_STORE_LOCK": (
+        "UNRELEASED_THREAD_ERROR|instance could not be acquired": (
             "1. A task that hangs, or a second attempt of it, holds the lock of the state store.\n"
             "2. Restart the query; if the task hangs in the executor, restart the executor.\n"
             "3. Again and again: turn speculation off, look for stages that read the state twice."
