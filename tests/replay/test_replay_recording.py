@@ -26,31 +26,18 @@ def one(line):
 
 
 BARE = progress("a", 1, 7, 10.0, 2.5)
+ENDED = {**ids("a", 1), "exception": None, "errorClassOnException": None}
+STARTED = {**ids("a", 1), "name": "a", "timestamp": spark_time(1)}
+RECORDED = {"kind": "progress", "shape": "json", "text": json.dumps({"progress": BARE})}
 SHAPES = {
-    "started": ({**ids("a", 1), "name": "a", "timestamp": spark_time(1)}, Started, 1.0),
-    "started without a name": (
-        {**ids("a", 1), "name": None, "timestamp": spark_time(1)},
-        Started,
-        1.0,
-    ),
+    "started": (STARTED, Started, 1.0),
+    "started without a name": (STARTED | {"name": None}, Started, 1.0),
     "idle": ({**ids("a", 1), "timestamp": spark_time(2)}, Idle, 2.0),
     "progress of a listener": ({"progress": BARE}, Progress, 10.0),
     "progress of recentProgress": (BARE, Progress, 10.0),
-    "recorder": (
-        {"kind": "progress", "shape": "json", "text": json.dumps({"progress": BARE})},
-        Progress,
-        10.0,
-    ),
-    "failed": (
-        {**ids("a", 1), "exception": "x: y", "errorClassOnException": None},
-        Terminated,
-        None,
-    ),
-    "stopped": (
-        {**ids("a", 1), "exception": None, "errorClassOnException": None},
-        Terminated,
-        None,
-    ),
+    "recorder": (RECORDED, Progress, 10.0),
+    "failed": (ENDED | {"exception": "x: y"}, Terminated, None),
+    "stopped": (ENDED, Terminated, None),
     "stopped, as Spark 3.4 writes it": (ids("a", 1), Terminated, None),
 }
 

@@ -26,40 +26,29 @@ def steady(until=300.0):
     return EventLog().started(at=1).commits(since=3, until=until)
 
 
-def firing(alerts):
-    return [(alertname, query) for status, alertname, query, _ in alerts if status == "firing"]
-
-
 # -- logs that raise alerts ---------------------------------------------------------------------
 
 
-def test_failure_is_reported_at_the_newest_time_in_the_log(tmp_path):
-    log = steady(until=21).work(at=21.5).ended(exception=CONFLICT).work(at=400)
-
-    assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.5)]
+def about(second, within=TICK / 2):
+    return pytest.approx(second, abs=within)
 
 
-def test_commit_of_the_next_run_resolves_a_failure(tmp_path):
+def failed(at):
+    return ("firing", "StreamingQueryFailed", "a", at)
+
+
+def stalled(at, status="firing"):
+    return (status, "StreamingQueryStalled", "a", at)
+
+
+def next_run():
     log = steady(until=21).ended(exception=CONFLICT).started(run=2, at=100)
-    log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
-
-    assert reported(log, tmp_path) == [
-        ("firing", "StreamingQueryFailed", "a", 21.0),
-        ("resolved", "StreamingQueryFailed", "a", pytest.approx(110.5, abs=TICK / 2)),
-    ]
+    return log.commit(run=2, batch=10, at=110).commits(since=112, until=130, batch=11)
 
 
-def test_stall_fires_after_its_window_and_resolves_with_a_commit(tmp_path):
-    log = (
-        steady(until=101)
-        .commit(batch=50, at=725, seconds=620)
-        .commits(since=727, until=740, batch=51)
-    )
-
-    assert reported(log, tmp_path) == [
-        ("firing", "StreamingQueryStalled", "a", pytest.approx(161.5, abs=TICK / 2)),
-        ("resolved", "StreamingQueryStalled", "a", pytest.approx(725.5, abs=TICK / 2)),
-    ]
+def long_batch():
+    log = steady(until=101).commit(batch=50, at=725, seconds=620)
+    return log.commits(since=727, until=740, batch=51)
 
 
 def with_input(rows):
@@ -72,36 +61,51 @@ def with_input(rows):
     return log.commit(batch=99, at=400, rows=5).commit(batch=100, at=402, rows=5)
 
 
-def test_missing_input_is_reported_when_settings_expect_input(tmp_path):
-    alerts = reported(with_input(0), tmp_path, expected_input_seconds=120)
-
-    assert alerts == [
-        ("firing", "StreamingInputMissing", "a", pytest.approx(139.5, abs=TICK)),
-        ("resolved", "StreamingInputMissing", "a", pytest.approx(400.5, abs=TICK)),
-    ]
-
-
-@pytest.mark.parametrize(("rows", "settings"), [(0, {}), (5, {"expected_input_seconds": 120})])
-def test_present_or_unexpected_input_raises_no_alert(tmp_path, rows, settings):
-    assert reported(with_input(rows), tmp_path, **settings) == []
-
-
-def test_stall_is_reported_while_sibling_queries_continue(tmp_path):
+def two_queries(a_until, b_until):
+    """Both start; each commits every 2 s until then, if ever."""
     log = EventLog().started("a", at=1).started("b", at=1)
     for batch, at in enumerate(range(3, 400, 2)):
-        log.commit("b", batch=batch, at=at)
-        if at < 100:
-            log.commit("a", batch=batch, at=at)
-
-    assert reported(log, tmp_path) == [
-        ("firing", "StreamingQueryStalled", "a", pytest.approx(159.5, abs=TICK / 2))
-    ]
+        for name, until in (("a", a_until), ("b", b_until)):
+            if at < until:
+                log.commit(name, batch=batch, at=at)
+    return log
 
 
-def test_other_lines_advance_the_clock_to_a_stall_at_the_end(tmp_path):
-    log = steady(until=101).work(at=500)
+def one_stops():
+    log = EventLog().started("a", at=1).started("b", at=1).commits("a", since=3, until=11)
+    return log.ended("a").commits("b", since=12, until=200)
 
-    assert firing(reported(log, tmp_path)) == [("StreamingQueryStalled", "a")]
+
+EXPECTS_INPUT = {"expected_input_seconds": 120}
+ALERTS = [
+    ("a failure, at the newest time in the log",
+     steady(21).work(at=21.5).ended(exception=CONFLICT).work(at=400), {}, [failed(21.5)]),
+    ("a failure before the context stops", steady(21).ended(exception=CONFLICT).stopped(at=60), {}, [failed(21.0)]),
+    ("a commit of the next run resolves the failure",
+     next_run(), {}, [failed(21.0), ("resolved", "StreamingQueryFailed", "a", about(110.5))]),
+    ("a failure after a long silence",
+     steady(21).work(at=90_000).ended(exception=CONFLICT), {}, [stalled(about(81.5)), stalled(90_000.0, "resolved"), failed(90_000.0)]),
+    ("a batch of ten minutes", long_batch(), {}, [stalled(about(161.5)), stalled(about(725.5), "resolved")]),
+    ("a stall while a sibling continues", two_queries(100, 400), {}, [stalled(about(159.5))]),
+    ("other lines advance the clock to a stall", steady(101).work(at=500), {}, [stalled(about(161.5))]),
+    ("an expected query that never starts",
+     steady(400), {"expected_queries": ["a", "gold"]}, [("firing", "StreamingQueryMissing", "gold", about(300.5))]),
+    ("an expected query that stops",
+     one_stops(), {"expected_queries": ["a"]}, [("firing", "StreamingQueryStopped", "a", about(71.5))]),
+    ("a query that has started and does nothing",
+     two_queries(0, 400), {}, [("firing", "StreamingQueryMissing", "a", about(301.5))]),
+    ("expected rows do not come", with_input(0), EXPECTS_INPUT, [
+        ("firing", "StreamingInputMissing", "a", about(139.5, TICK)),
+        ("resolved", "StreamingInputMissing", "a", about(400.5, TICK)),
+    ]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", [row[1:] for row in ALERTS], ids=[row[0] for row in ALERTS])
+def test_alerts_fire_and_resolve_at_the_times_of_the_log(tmp_path, row):
+    log, settings, alerts = row
+
+    assert reported(log, tmp_path, **settings) == alerts
 
 
 @pytest.mark.parametrize("beyond", [0.5, 2.0, 14.0, 16.0])
@@ -116,51 +120,7 @@ def test_stall_that_ends_right_after_its_window_fires_and_resolves(tmp_path, bey
     ]
 
 
-def test_expected_query_that_never_starts_is_reported_missing(tmp_path):
-    log = steady(until=400)
-
-    assert reported(log, tmp_path, expected_queries=["a", "gold"]) == [
-        ("firing", "StreamingQueryMissing", "gold", pytest.approx(300.5, abs=TICK / 2))
-    ]
-
-
-def test_expected_query_that_stops_is_reported(tmp_path):
-    log = EventLog().started("a", at=1).started("b", at=1).commits("a", since=3, until=11)
-    log.ended("a").commits("b", since=12, until=200)
-
-    assert reported(log, tmp_path, expected_queries=["a"]) == [
-        ("firing", "StreamingQueryStopped", "a", pytest.approx(71.5, abs=TICK / 2))
-    ]
-
-
-def test_started_query_without_any_activity_is_missing(tmp_path):
-    log = EventLog().started("a", at=1).started("b", at=1).commits("b", since=3, until=400)
-
-    assert firing(reported(log, tmp_path)) == [("StreamingQueryMissing", "a")]
-
-
-def test_failure_after_a_long_silence_is_reported(tmp_path):
-    log = steady(until=21).work(at=90_000).ended(exception=CONFLICT)
-
-    assert firing(reported(log, tmp_path)) == [
-        ("StreamingQueryStalled", "a"),
-        ("StreamingQueryFailed", "a"),
-    ]
-
-
 # -- logs that raise none -----------------------------------------------------------------------
-
-
-def nothing():
-    return EventLog()
-
-
-def batch_job():
-    return EventLog().work(at=5).work(at=4000).stopped(at=4001)
-
-
-def healthy():
-    return steady().stopped(at=301)
 
 
 def idle():
@@ -177,23 +137,6 @@ def slow_but_regular():
     return log
 
 
-def stopped_by_its_owner():
-    return steady(until=21).ended().work(at=2000)
-
-
-def stopped_with_its_application():
-    return (
-        steady(until=21)
-        .stopped(at=22)
-        .ended(exception="x: SparkContext was shut down")
-        .work(at=500)
-    )
-
-
-def a_log_that_just_ends():
-    return steady(until=21)
-
-
 def killed_in_mid_line():
     log = steady(until=21)
     log.lines.append('{"Event":"org.apache.spark.sql.streaming.StreamingQueryListener$QueryProg')
@@ -201,11 +144,8 @@ def killed_in_mid_line():
 
 
 def clock_set_back():
-    return (
-        steady(until=101)
-        .commits(since=40, until=101, batch=60)
-        .commits(since=103, until=150, batch=99)
-    )
+    log = steady(until=101).commits(since=40, until=101, batch=60)
+    return log.commits(since=103, until=150, batch=99)
 
 
 def restarted_at_once():
@@ -213,29 +153,33 @@ def restarted_at_once():
     return log.commit(run=2, batch=10, at=24).commit(run=2, batch=11, at=60)
 
 
+SHUT_DOWN = "x: SparkContext was shut down"
 HARMLESS = [
-    nothing, batch_job, healthy, idle, slow_but_regular, stopped_by_its_owner,
-    stopped_with_its_application, a_log_that_just_ends, killed_in_mid_line, clock_set_back,
-    restarted_at_once,
+    ("nothing", EventLog(), {}),
+    ("a batch job", EventLog().work(at=5).work(at=4000).stopped(at=4001), {}),
+    ("healthy", steady().stopped(at=301), {}),
+    ("idle", idle(), {}),
+    ("slow but regular", slow_but_regular(), {}),
+    ("stopped by its owner", steady(21).ended().work(at=2000), {}),
+    ("stopped with its application", steady(21).stopped(at=22).ended(exception=SHUT_DOWN).work(at=500), {}),
+    ("the end of the application of an expected query",
+     steady(21).stopped(at=22).work(at=4000), {"expected_queries": ["a"]}),
+    ("a log that just ends", steady(21), {}),
+    ("killed in mid-line", killed_in_mid_line(), {}),
+    ("the clock is set back", clock_set_back(), {}),
+    ("restarted at once", restarted_at_once(), {}),
+    ("no rows, and none are expected", with_input(0), {}),
+    ("expected rows come", with_input(5), EXPECTS_INPUT),
 ]  # fmt: skip
 
 
 def test_harmless_log_raises_no_alert(tmp_path):
-    alerts = {log.__name__: reported(log(), tmp_path / log.__name__) for log in HARMLESS}
+    alerts = {
+        name: reported(log, tmp_path / name.replace(" ", "-"), **settings)
+        for name, log, settings in HARMLESS
+    }
 
-    assert alerts == {log.__name__: [] for log in HARMLESS}
-
-
-def test_end_of_the_application_reports_no_expected_query(tmp_path):
-    log = steady(until=21).stopped(at=22).work(at=4000)
-
-    assert reported(log, tmp_path, expected_queries=["a"]) == []
-
-
-def test_failure_before_the_context_stops_stays_reported(tmp_path):
-    log = steady(until=21).ended(exception=CONFLICT).stopped(at=60)
-
-    assert reported(log, tmp_path) == [("firing", "StreamingQueryFailed", "a", 21.0)]
+    assert {name: changes for name, changes in alerts.items() if changes} == {}
 
 
 def test_applications_in_one_file_are_evaluated_separately(tmp_path):
@@ -257,12 +201,8 @@ def test_applications_in_one_file_are_evaluated_separately(tmp_path):
 
 
 def test_replay_counts_events_alerts_and_what_they_span(tmp_path):
-    log = (
-        steady(until=101)
-        .commit(batch=50, at=725, seconds=620)
-        .ended(exception=CONFLICT)
-        .stopped(at=730)
-    )
+    log = steady(until=101).commit(batch=50, at=725, seconds=620)
+    log.ended(exception=CONFLICT).stopped(at=730)
     ((_, replay),) = replayed(log.write(tmp_path / "log"))
 
     assert (replay.app, replay.events, replay.opened) == ("etl", 53, 2)
@@ -328,13 +268,8 @@ def event_of(query, run, what, batch):
 
 def play(story, wanted, *, every_tick=False):
     """The alerts of a story as (status, second) by alert; ``every_tick`` evaluates each second."""
-    engine, now, batch, runs = (
-        ReplayEngine(wanted, "app", BEGAN),
-        BEGAN,
-        0,
-        dict.fromkeys("abc", 1),
-    )
-    alerts = []
+    engine, now, batch = ReplayEngine(wanted, "app", BEGAN), BEGAN, 0
+    runs, alerts = dict.fromkeys("abc", 1), []
     for query, what, pause in [*story, ("a", None, 1000.0)]:
         second, now, batch = int(now - BEGAN), now + pause, batch + 1
         while every_tick and (second := second + 1) <= now - BEGAN:
@@ -346,9 +281,8 @@ def play(story, wanted, *, every_tick=False):
             alerts += engine.apply(event_of(query, runs[query], what, batch), now)
     histories = {}
     for alert in alerts:
-        histories.setdefault((alert.alertname, alert.query), []).append(
-            (alert.status, after(alert.at))
-        )
+        history = histories.setdefault((alert.alertname, alert.query), [])
+        history.append((alert.status, after(alert.at)))
     return histories
 
 

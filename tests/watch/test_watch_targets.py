@@ -42,20 +42,17 @@ def test_the_path_of_a_url_is_ignored(url, shown):
     assert endpoint_of(url, "here") == Endpoint(shown)
 
 
-@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.8.8.8", "[::1]"])
-def test_loopback_hosts_are_this_machine(host):
-    assert endpoint_of(f"http://{host}:9719", "here").loopback
+def test_only_loopback_hosts_are_this_machine():
+    hosts = dict.fromkeys(["localhost", "127.0.0.1", "127.8.8.8", "[::1]"], True)
+    hosts |= dict.fromkeys(["localhost.example.com", "10.0.0.1", "[fd00::1]"], False)
+
+    assert {host: endpoint_of(f"http://{host}:9719", "here").loopback for host in hosts} == hosts
 
 
-@pytest.mark.parametrize("host", ["localhost.example.com", "10.0.0.1", "[fd00::1]"])
-def test_other_hosts_are_not_this_machine(host):
-    assert not endpoint_of(f"http://{host}:9719", "here").loopback
+WRONG = ["", "ftp://a", "http://", "http://a:port", "http://a:99999", "http://[::1", "file:///etc"]
 
 
-@pytest.mark.parametrize(
-    "url",
-    ["", "ftp://a", "http://", "http://a:port", "http://a:99999", "http://[::1", "file:///etc"],
-)
+@pytest.mark.parametrize("url", WRONG)
 def test_an_invalid_url_is_rejected_with_its_source_and_the_allowed_form(url):
     with pytest.raises(match=r"list line 3.*http://"):
         endpoint_of(url, "list line 3")
@@ -80,24 +77,13 @@ def test_a_url_given_twice_is_one_endpoint():
 # -- the file ---------------------------------------------------------------------------------
 
 
-def test_the_file_has_one_url_per_line_and_comments(tmp_path):
+def test_the_file_has_one_url_per_line_and_comments_and_is_read_again(tmp_path):
     file = tmp_path / "drivers"
     file.write_text("# ours\nhttp://a:1\n\n  b:2  # theirs\n")
-    assert Targets([], str(file), []).now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
-
-
-def test_the_file_is_read_again(tmp_path):
-    file = tmp_path / "drivers"
-    file.write_text("a:1\n")
     watched = Targets([], str(file), [])
-    file.write_text("b:2\n")
-    assert watched.now() == [Endpoint("http://b:2")]
-
-
-def test_a_file_may_be_empty_for_now(tmp_path):
-    file = tmp_path / "drivers"
+    assert watched.now() == [Endpoint("http://a:1"), Endpoint("http://b:2")]
     file.write_text("")
-    assert Targets([], str(file), []).now() == []
+    assert watched.now() == []
 
 
 def test_a_wrong_line_is_named(tmp_path):
@@ -123,29 +109,15 @@ def pod(address):
     return Endpoint("http://drivers:9719", address)
 
 
-def test_a_name_is_resolved_to_all_its_addresses(dns):
+def test_a_name_is_resolved_again_and_keeps_its_last_addresses_while_it_cannot_be(dns):
+    watched = Targets([], None, ["http://drivers:9719"])
+    assert watched.now() == [pod("")]
     dns["drivers"] = ["10.0.0.2", "10.0.0.1", "10.0.0.1"]
-    assert Targets([], None, ["http://drivers:9719"]).now() == [pod("10.0.0.1"), pod("10.0.0.2")]
-
-
-def test_a_name_is_resolved_again(dns):
-    dns["drivers"] = ["10.0.0.1"]
-    watched = Targets([], None, ["drivers:9719"])
-    watched.now()
+    assert watched.now() == [pod("10.0.0.1"), pod("10.0.0.2")]
     dns["drivers"] = ["10.0.0.2"]
     assert watched.now() == [pod("10.0.0.2")]
-
-
-def test_a_name_that_cannot_be_resolved_keeps_its_last_addresses(dns):
-    dns["drivers"] = ["10.0.0.1"]
-    watched = Targets([], None, ["drivers:9719"])
-    watched.now()
     del dns["drivers"]
-    assert watched.now() == [pod("10.0.0.1")]
-
-
-def test_a_name_without_an_address_is_still_an_endpoint(dns):
-    assert Targets([], None, ["drivers:9719"]).now() == [pod("")]
+    assert watched.now() == [pod("10.0.0.2")]
 
 
 def test_an_address_is_shown_beside_its_name():
