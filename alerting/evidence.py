@@ -63,6 +63,9 @@ def evidence(context: RuleContext, window: Window | None = None) -> dict[str, st
         "sources_unread": query.source_trouble,
         "signals": _signals(context),
     }
+    if query.is_unnamed and query.progress is not None:
+        # Without a name, what it reads says best which query it is.
+        facts["reads"] = "; ".join(source.description for source in query.progress.sources)
     if query.facts is not None:
         facts |= {
             "trigger": str(query.facts.trigger),

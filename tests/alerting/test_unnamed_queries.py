@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 from support.id_story import IdStory, polled
-from support.story import CONFLICT, progress
+from support.story import CONFLICT, progress, source
 from support.worker_harness import WorkerHarness
 
 from querypulse.alerting.evaluate import evaluate
@@ -38,6 +38,15 @@ def test_unnamed_queries_with_one_alert_name_share_a_finding():
     assert finding.reason.startswith("2 queries without a name, the newest 00000002: ")
     lines = finding.evidence["queries"].splitlines()
     assert [line[:8] for line in lines] == ["00000002", "00000001"]
+
+
+def test_alert_of_an_unnamed_query_says_what_it_reads():
+    orders = source(None, description="KafkaV2[Subscribe[orders]]")
+    story = IdStory().start("00000001-id", "r-1", None, at=0)
+    story.commits("00000001-id", "r-1", None, at=1, batch=0, sources=(orders,))
+    (finding,) = findings(story.fails("00000001-id", "r-1", at=2), 5)
+
+    assert finding.evidence["reads"] == "KafkaV2[Subscribe[orders]]"
 
 
 def test_long_list_of_unnamed_queries_is_cut():

@@ -18,8 +18,9 @@ class IdStory(Story):
         )
         return self
 
-    def commits(self, query_id, run_id, name="q", *, at, batch):
-        event = replace(progress(batch=batch), query_id=query_id, run_id=run_id, name=name)
+    def commits(self, query_id, run_id, name="q", *, at, batch, **fields):
+        done = progress(batch=batch, **fields)
+        event = replace(done, query_id=query_id, run_id=run_id, name=name)
         self.state.apply_event(event, at)
         return self
 
