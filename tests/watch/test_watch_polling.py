@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -59,18 +60,12 @@ def listening(backlog=8):
 # -- what a driver reports --------------------------------------------------------------------
 
 
-def test_a_healthy_driver_reports_its_name_and_its_heartbeat():
-    with serving(published=lambda: published_driver("etl", 1_600_000_000.0)) as server:
-        result = seen(server.url)
-    assert (result.said, result.app, result.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
-    assert result.unhealthy == {}
-
-
-def test_unhealthy_queries_are_named_and_the_driver_is_healthy():
-    shown = published_driver("etl", bronze="running", silver="stalled", gold="failed")
+def test_a_healthy_driver_reports_its_name_its_heartbeat_and_its_unhealthy_queries():
+    queries = {"bronze": "running", "silver": "stalled", "gold": "failed"}
+    shown = published_driver("etl", 1_600_000_000.0, **queries)
     with serving(published=lambda: shown) as server:
         result = seen(server.url)
-    assert result.said is Said.HEALTHY
+    assert (result.said, result.app, result.heartbeat) == (Said.HEALTHY, "etl", 1_600_000_000.0)
     assert result.unhealthy == {"silver": "stalled", "gold": "failed"}
 
 
@@ -171,88 +166,66 @@ def test_an_unresolvable_name_is_unreachable():
     assert "cannot be resolved" in result.detail
 
 
-def test_a_network_without_a_route_is_unreachable(monkeypatch):
-    def no_way(*_, **__):
-        raise OSError(113, "No route to host")
+@pytest.mark.parametrize("number", [errno.EHOSTUNREACH, errno.EMFILE], ids=["route", "sockets"])
+def test_a_missing_route_is_a_poll_and_running_out_of_sockets_is_none(monkeypatch, number):
+    def fail(*_, **__):
+        raise OSError(number, "No")
 
-    monkeypatch.setattr(socket.socket, "connect", no_way)
-    assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
-
-
-def test_running_out_of_sockets_is_not_a_poll(monkeypatch):
-    def no_more(*_, **__):
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(socket_deadline, "PlainSocket", no_more)
-    with pytest.raises(OSError, match="Too many"):
-        seen("http://10.0.0.1:9719")
+    monkeypatch.setattr(socket_deadline, "PlainSocket", fail)
+    if number == errno.EHOSTUNREACH:
+        assert seen("http://10.0.0.1:9719").said is Said.UNREACHABLE
+    else:
+        with pytest.raises(OSError, match="No"):
+            seen("http://10.0.0.1:9719")
 
 
-BROKEN = [
-    raw(b""),
-    raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"),
-    raw(b"nonsense\r\n\r\n"),
-]
+DRIPPING = drip(b"HTTP/1.1 200 OK\r\n")
+ANSWERS = [
+    ("nothing", raw(b""), Said.BROKEN),
+    ("half a body", raw(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhal"), Said.BROKEN),
+    ("nonsense", raw(b"nonsense\r\n\r\n"), Said.BROKEN),
+    *((code, reply(code), Said.BARRED) for code in (401, 403, 421)),
+    *((code, reply(code, {"Location": "/elsewhere"}), Said.STUCK)
+      for code in (301, 404, 500, 502, 503, 504)),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("answer", BROKEN)
-def test_a_truncated_answer_is_broken(answer):
+@pytest.mark.parametrize(("answer", "said"), [(row[1], row[2]) for row in ANSWERS],
+                         ids=[str(row[0]) for row in ANSWERS])  # fmt: skip
+def test_each_answer_of_livez_has_its_meaning(answer, said):
     with HttpDouble(otherwise=answer) as driver:
-        assert seen(driver.url).said is Said.BROKEN
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [(401, Said.BARRED), (403, Said.BARRED), (421, Said.BARRED), (301, Said.STUCK), (404, Said.STUCK),
-     (500, Said.STUCK), (502, Said.STUCK), (503, Said.STUCK), (504, Said.STUCK)],
-)  # fmt: skip
-def test_each_status_of_livez_has_its_meaning(code, said):
-    with HttpDouble(otherwise=reply(code, {"Location": "/elsewhere"})) as driver:
         assert seen(driver.url).said is said
-        assert len(driver.requests) == 1
+        assert len(driver.requests) <= 1
 
 
 @pytest.mark.usefixtures("short_polls")
 def test_a_driver_that_answers_byte_by_byte_is_silent():
-    with HttpDouble(otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
+    with HttpDouble(otherwise=DRIPPING) as driver:
         assert ended(lambda: seen(driver.url)).said is Said.SILENT
 
 
 @pytest.mark.usefixtures("short_polls")
 def test_a_hanging_page_after_a_good_livez_leaves_the_driver_healthy():
-    with HttpDouble(reply(200), otherwise=drip(b"HTTP/1.1 200 OK\r\n")) as driver:
+    with HttpDouble(reply(200), otherwise=DRIPPING) as driver:
         result = ended(lambda: seen(driver.url))
     assert (result.said, result.app) == (Said.HEALTHY, "")
 
 
 @pytest.mark.parametrize(
     "body",
-    [
-        b"",
-        b"<html>",
-        b'{"app": 5}',
-        b"[]",
-        b"\xff",
-        b'{"monitor": null}',
-        b'{"x": ' + b"[" * 100_000,
-    ],
-)
+    [b"", b"<html>", b'{"app": 5}', b"[]", b"\xff", b'{"monitor": null}', b'{"x": ' + b"[" * 100_000],
+)  # fmt: skip
 def test_invalid_pages_leave_the_driver_healthy(body):
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
         result = seen(driver.url)
     assert (result.said, result.app, result.unhealthy) == (Said.HEALTHY, "", {})
 
 
-def test_labels_of_the_settings_are_read():
-    body = b'{"app": "etl", "labels": {"env": "prod"}}'
+def test_labels_are_read_and_a_long_name_is_cut():
+    body = b'{"app": "%s", "labels": {"env": "prod"}}' % (b"x" * 10_000)
     with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
-        assert seen(driver.url).labels == {"env": "prod"}
-
-
-def test_a_long_name_is_cut():
-    body = b'{"app": "%s"}' % (b"x" * 10_000)
-    with HttpDouble(reply(200), otherwise=reply(200, body=body)) as driver:
-        assert len(seen(driver.url).app) == 200
+        result = seen(driver.url)
+    assert (result.app, result.labels) == ("x" * 200, {"env": "prod"})
 
 
 def test_a_driver_is_polled_at_the_address_of_its_endpoint():
