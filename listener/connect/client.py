@@ -14,11 +14,7 @@ from contextlib import closing
 from enum import Enum
 from typing import Any, TypeVar
 
-_SESSION_CLOSED = ("INVALID_HANDLE.SESSION_CLOSED",)
-_SESSION_LOST = (
-    "INVALID_HANDLE.SESSION_CHANGED",
-    "INVALID_HANDLE.SESSION_NOT_FOUND",
-)
+_SESSION_LOST = ("INVALID_HANDLE.SESSION_CHANGED", "INVALID_HANDLE.SESSION_NOT_FOUND")
 _UNREACHABLE = frozenset({"UNAVAILABLE", "CANCELLED", "UNAUTHENTICATED", "PERMISSION_DENIED"})
 
 
@@ -38,18 +34,13 @@ class CallFailure(str, Enum):
     REJECTED = "rejected"
     """The server answers, but not to this call."""
 
-    @property
-    def is_of_connection(self) -> bool:
-        """Whether no call would be answered now, as far as is known."""
-        return self is not CallFailure.REJECTED
-
 
 def failure_of(code: str, details: str) -> CallFailure:
     """Classify a gRPC status by its code's name and its details.
 
     Spark names its error class in the details: ``[INVALID_HANDLE.SESSION_CLOSED] The handle ...``.
     """
-    if any(name in details for name in _SESSION_CLOSED):
+    if "INVALID_HANDLE.SESSION_CLOSED" in details:
         return CallFailure.SESSION_CLOSED
     if any(name in details for name in _SESSION_LOST):
         return CallFailure.SESSION_LOST
@@ -191,9 +182,9 @@ class ConnectClient:
         except self._error as error:
             details = " ".join((error.details() or "").split())
             failure = failure_of(error.code().name, details)
-            if failure.is_of_connection:
-                raise ServerSilentError(failure, details[:300]) from error
-            raise ConnectCallError(details[:300]) from error
+            if failure is CallFailure.REJECTED:
+                raise ConnectCallError(details[:300]) from error
+            raise ServerSilentError(failure, details[:300]) from error
         except ValueError as error:
             # gRPC raises it for a closed channel.
             raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error

@@ -89,21 +89,12 @@ class ConnectRun:
         A server knows a query for an hour after its end: ``SparkConnectStreamingQueryCache``.
         """
         try:
-            self._poll_end()
+            self._poll_progress()
+            exception, error_class = self._exception()
         except ConnectCallError as error:
             if not _UNKNOWN_RUN.search(str(error)):
                 raise
-            self._ended_with(RUN_LOST, "")
-
-    def _poll_end(self) -> None:
-        self._poll_progress()
-        answer = self._client.query(self._key, exception=True).exception
-        text: str | None = None
-        if answer.HasField("exception_message"):
-            text = "\n".join(filter(None, (answer.exception_message, answer.stack_trace)))
-        self._ended_with(text, answer.error_class)
-
-    def _ended_with(self, exception: str | None, error_class: str) -> None:
+            exception, error_class = RUN_LOST, None
         self.last = replace(
             self.last,
             active=False,
@@ -111,8 +102,15 @@ class ConnectRun:
             idle_progress=None,
             batch_id=self._batch_id,
             exception=exception,
-            error_class=error_class or None,
+            error_class=error_class,
         )
+
+    def _exception(self) -> tuple[str | None, str | None]:
+        answer = self._client.query(self._key, exception=True).exception
+        if not answer.HasField("exception_message"):
+            return None, None
+        texts = filter(None, (answer.exception_message, answer.stack_trace))
+        return "\n".join(texts), answer.error_class or None
 
     def _poll_progress(self) -> None:
         newest = self._progresses(last_progress=True)
@@ -168,15 +166,11 @@ class ConnectRuns:
         """
         # Before the active queries: a run that starts now must not seem to have ended.
         for facts in self._new_starts():
-            self._living[facts.run_id] = ConnectRun(
-                self._client, facts, self._on_progress, is_new=True
-            )
+            self._add(facts, is_new=True)
         active = {query.id.run_id: query for query in self._active()}
         for run_id, query in active.items():
             if run_id not in self._living:
-                facts = self._unknown(query.id.id, run_id, query.name)
-                run = ConnectRun(self._client, facts, self._on_progress, is_new=False)
-                self._living[run_id] = run
+                self._add(self._facts(query), is_new=False)
         for run_id, run in list(self._living.items()):
             if run_id in active:
                 # One name for all runs: what is missing is remembered by name.
@@ -195,6 +189,10 @@ class ConnectRuns:
             # Such as ``spark.interruptAll()``; without this answer nothing is known.
             raise ServerSilentError(CallFailure.UNREACHABLE, str(error)) from error
 
+    def _add(self, facts: RunFacts, *, is_new: bool) -> None:
+        run = ConnectRun(self._client, facts, self._on_progress, is_new=is_new)
+        self._living[facts.run_id] = run
+
     def _end(self, run_id: str, run: ConnectRun) -> None:
         run.end_polls += 1
         self._details.ask("how a query ended", run.poll_end, None)
@@ -204,11 +202,12 @@ class ConnectRuns:
         if not run.last.active:
             self._ended.add(run.last)
 
-    def _unknown(self, query_id: str, run_id: str, name: str) -> RunFacts:
+    def _facts(self, query: Any) -> RunFacts:
+        """What is known of a run that the job's client has not started."""
         return RunFacts(
-            query_id=query_id,
-            run_id=run_id,
-            name=name or None,
+            query_id=query.id.id,
+            run_id=query.id.run_id,
+            name=query.name or None,
             trigger=Trigger(UNKNOWN_TRIGGER),
             sink="",
             checkpoint="",

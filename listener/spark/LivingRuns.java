@@ -19,6 +19,7 @@ public class LivingRuns {
   private final Map methods = new HashMap();
   private final ThreadMXBean threads = ManagementFactory.getThreadMXBean();
   private Map known = new HashMap();
+  private boolean inContext = true;
 
   /**
    * For each run: its ids, whether it is active, or was stopped and goes on, the CPU time of its
@@ -28,28 +29,26 @@ public class LivingRuns {
    * <p>For a run that throws: its ids and the exception's class.
    *
    * @param executions SharedState.activeStreamingQueries: a StreamExecution by query id
-   * @param batchHolder the StreamExecution method whose result holds the batch id; empty where
-   *     the StreamExecution holds it itself
    */
-  public String ask(Map executions, String batchHolder, Object context) throws Exception {
+  public String ask(Map executions, Object context) throws Exception {
     StringBuilder answer = new StringBuilder();
     Map before = known;
     known = new HashMap();
     for (Object each : executions.entrySet()) {
       Map.Entry entry = (Map.Entry) each;
       answer.append(entry.getKey()).append(FIELD);
-      describe(entry.getValue(), batchHolder, before, answer);
+      describe(entry.getValue(), before, answer);
       answer.append(RUN);
     }
     return answer.append(call(context, "isStopped")).append(RUN).toString();
   }
 
-  private void describe(Object execution, String batchHolder, Map before, StringBuilder answer) {
+  private void describe(Object execution, Map before, StringBuilder answer) {
     Object runId = "";
     int length = answer.length();
     try {
       runId = call(execution, "runId");
-      Run now = read(execution, batchHolder, (Run) before.get(runId));
+      Run now = read(execution, (Run) before.get(runId));
       answer.append(runId).append(FIELD);
       now.describe(answer);
       known.put(runId, now);
@@ -60,7 +59,7 @@ public class LivingRuns {
   }
 
   /** Reports offsets once per batch, and each progress of a trigger without a batch once. */
-  private Run read(Object execution, String batchHolder, Run before) throws Exception {
+  private Run read(Object execution, Run before) throws Exception {
     Run now = new Run();
     Thread thread = (Thread) call(execution, "queryExecutionThread");
     boolean active = Boolean.TRUE.equals(call(execution, "isActive"));
@@ -77,7 +76,7 @@ public class LivingRuns {
     // Do not ask a continuous query for its batch; its offsets are those of its last epoch.
     boolean counts = !execution.getClass().getSimpleName().startsWith("Continuous");
     if (counts) {
-      now.batchId = batchId(execution, batchHolder);
+      now.batchId = batchId(execution);
     }
     if (!counts || before == null || !now.batchId.equals(before.batchId)) {
       now.offsets = clean(call(execution, "committedOffsets"));
@@ -90,11 +89,16 @@ public class LivingRuns {
     return now;
   }
 
-  private String batchId(Object execution, String holder) throws Exception {
-    Object id = holder.isEmpty()
-        ? call(execution, "currentBatchId")
-        : call(call(execution, holder), "batchId");
-    return String.valueOf(id);
+  private String batchId(Object execution) throws Exception {
+    if (inContext) {
+      try {
+        return String.valueOf(call(call(execution, "getLatestExecutionContext"), "batchId"));
+      } catch (NoSuchMethodException error) {
+        // Spark 3.5 holds it in the execution itself.
+        inContext = false;
+      }
+    }
+    return String.valueOf(call(execution, "currentBatchId"));
   }
 
   private boolean hasFailed(Object execution) throws Exception {

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 from msgspec.structs import replace
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 
 from ...core.redaction import MAX_CHARACTERS, redact
 from ..probe import UNKNOWN_TRIGGER, IdleProgress, ProbedRun, RunFacts, parse_trigger, short_sink
@@ -164,12 +165,9 @@ class SparkRun:
         details: OptionalCalls,
         query_id: str,
         run_id: str,
-        *,
-        has_context: bool,
     ) -> None:
         self._java = java
         self._jvm = jvm
-        self._has_context = has_context
         self._ask = details.ask
         self.facts = self._facts(query_id, run_id or str(java.runId().toString()))
         self.last = ProbedRun(self.facts, active=True)
@@ -331,9 +329,13 @@ class SparkRun:
 
     def _batch_id(self) -> int:
         """The batch in flight, or the next one. Never call this for a continuous query."""
-        if self._has_context:
+        try:
             return int(self._java.getLatestExecutionContext().batchId())
-        return int(self._java.currentBatchId())
+        except Py4JError as error:
+            if isinstance(error, (Py4JJavaError, Py4JNetworkError)):
+                raise
+            # Spark 3.5 has no such method.
+            return int(self._java.currentBatchId())
 
     def _committed_offsets(self) -> str:
         """Where the last committed batch ended."""

@@ -192,9 +192,7 @@ def parse_flag(text: str) -> bool:
 # in Java call methods by name, and each path of events has a fallback.
 OLDEST = (3, 5)
 """The first with ``onQueryIdle`` and with a listener API that PySpark supports on every path."""
-WITH_EXECUTION_CONTEXT = 4
 _NUMBERS = re.compile(r"(\d+)\.(\d+)")
-_MAJOR = re.compile(r"v?(\d+)(?:\.|$)")
 
 
 class UnsupportedSparkError(RuntimeError):
@@ -214,12 +212,3 @@ def require_supported(version: str) -> None:
         raise UnsupportedSparkError(
             f"Spark {version} is too old: querypulse needs {oldest} or newer"
         )
-
-
-def has_execution_context(version: str) -> bool:
-    """Whether a query keeps its batch id in ``getLatestExecutionContext``, as Spark 4 does.
-
-    True where the version is not understood.
-    """
-    major = _MAJOR.match(version)
-    return major is None or int(major[1]) >= WITH_EXECUTION_CONTEXT

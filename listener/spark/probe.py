@@ -18,7 +18,6 @@ from .jvm import (
     THROWN,
     OptionalCalls,
     compile_in_driver,
-    has_execution_context,
     is_gone,
 )
 
@@ -77,7 +76,6 @@ class SparkQueries:
         self._active = java_session.sharedState().activeStreamingQueries()
         self._context = java_context.sc()
         self._uuid = getattr(self._jvm, "java.util.UUID")
-        self._has_context = has_execution_context(spark.version)
         self._path = path
         self._closer_after = closer_after_seconds
         self._details = details
@@ -123,8 +121,7 @@ class SparkQueries:
     def _living_runs(self) -> tuple[dict[str, Reported], bool]:
         if self._java is None:
             self._java = compile_in_driver(self._jvm, "LivingRuns").newInstance()
-        batch_holder = "getLatestExecutionContext" if self._has_context else ""
-        return parse_living_runs(str(self._java.ask(self._active, batch_holder, self._context)))
+        return parse_living_runs(str(self._java.ask(self._active, self._context)))
 
     def _query_ids(self) -> list[str]:
         return _UUID.findall(self._active.keySet().toString())
@@ -142,14 +139,7 @@ class SparkQueries:
         java = self._active.get(self._uuid.fromString(query_id))
         if java is None:
             return
-        run = SparkRun(
-            java,
-            self._jvm,
-            self._details,
-            query_id,
-            reported.run_id,
-            has_context=self._has_context,
-        )
+        run = SparkRun(java, self._jvm, self._details, query_id, reported.run_id)
         if previous is not None:
             self._ended.add(previous.final_poll())
         self._living[query_id] = run

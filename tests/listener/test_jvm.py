@@ -15,7 +15,6 @@ import pytest
 from querypulse.listener.spark import jvm
 from querypulse.listener.spark.jvm import (
     UnsupportedSparkError,
-    has_execution_context,
     is_gone,
     require_supported,
 )
@@ -112,10 +111,3 @@ def test_supported_or_unknown_version_is_accepted():
         require_supported(version)
     for unknown in ("next", ""):
         require_supported(unknown)
-
-
-def test_only_a_known_version_before_4_has_no_execution_context():
-    older = ["3.5.9", "3.5.0-amzn-1", "v3.5.1", "3"]
-    others = ["4.0.0", "v4.0.0", "10.1", "dbr-16.4", "dbr-3", "next", ""]
-
-    assert [version for version in older + others if not has_execution_context(version)] == older

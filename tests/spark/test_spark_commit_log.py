@@ -246,7 +246,7 @@ def test_bulk_and_single_queries_of_the_jvm_give_the_same_result(
     spark, signal, tmp_path, monkeypatch, at_once
 ):
     if not at_once:
-        monkeypatch.setattr(signal.probe._queries._living_runs, "ask", lambda _: None)
+        monkeypatch.setattr(signal.probe._queries, "_refused_at", float("inf"))
     (tmp_path / "a.json").write_text('{"a": 1}')
     files = spark.readStream.schema("a long").json(str(tmp_path))
     query = start(files, "waiting", trigger="100 milliseconds")

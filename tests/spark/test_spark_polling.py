@@ -52,7 +52,7 @@ def test_odd_object_among_sparks_queries_does_not_affect_others(spark, probe):
         active.remove(odd)
 
     assert list(runs(probe)) == ["plain"]
-    assert probe.details.missing == {"living_run", "trigger", f"run of query {odd}"}
+    assert probe.details.missing == {"living_run", f"run of query {odd}"}
 
 
 def test_two_hung_batches_report_their_own_python_lines(spark, probe):

@@ -48,13 +48,6 @@ def test_poll_of_all_runs_is_one_command(spark):
     assert (spark.commands, spark.cook.call_count) == (["ask"], 1)
 
 
-@pytest.mark.parametrize("version", ["dbr-16.4", "v4.0.0", "next", ""])
-def test_vendors_version_of_spark_is_polled_like_any_other(spark, version):
-    spark.version = version
-
-    assert set(poll(fake_probe(spark))) == {"query 1", "query 2", "query 3"}
-
-
 def test_session_of_a_query_is_known(spark):
     assert poll(fake_probe(spark))["query 1"].facts.session == "session-1"
 
@@ -87,10 +80,11 @@ def test_run_that_throws_is_polled_on_its_own(spark):
     ("answers", "stopping", "batch_id"),
     [
         ({}, False, 3),
+        ({"getLatestExecutionContext": Py4JError("no such method"), "currentBatchId": 3}, False, 3),
         ({"isActive": False, "queryExecutionThread": {"isAlive": True}}, True, 3),
         ({"trigger": {"toString": "ContinuousTrigger(1000)"}}, False, None),
     ],
-    ids=["active", "stopped, and its thread works", "continuous, without batches"],
+    ids=["active", "Spark 3.5", "stopped, and its thread works", "continuous, without batches"],
 )
 def test_run_is_polled_on_its_own_as_in_the_answer_for_all(spark, answers, stopping, batch_id):
     execution = undescribed(spark, 2)

@@ -23,10 +23,9 @@ from querypulse.examples.delta.artifacts import (
     cache_folder,
     fetch,
 )
-from querypulse.listener.spark.jvm import has_execution_context
 
 STARTED = "Spark Connect server started"
-IS_OUTSIDE = not has_execution_context(pyspark.__version__)
+IS_OUTSIDE = pyspark.__version__.startswith("3.")
 """From Spark 4.0 on, PySpark contains the server."""
 OUTSIDE = Packages(
     # Not every registry has the newest one of 3.5.
