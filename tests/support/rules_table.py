@@ -41,6 +41,8 @@ ONCE = "OneTimeTrigger"
 AVAILABLE_NOW = "AvailableNowTrigger"
 HOURLY = "ProcessingTimeTrigger(3600000)"
 MINUTELY = "ProcessingTimeTrigger(60000)"
+AT_ONCE = "ProcessingTimeTrigger(0)"
+GROWING = range(45, 195, 10)
 TEN_MINUTES = "ProcessingTimeTrigger(600000)"
 SHUTDOWN = "org.apache.spark.SparkException: Job 1 cancelled because SparkContext was shut down"
 
@@ -324,13 +326,18 @@ def looping(*lags, every=60, lasts=5, rows=10, batches=1, reads=1000, files=Fals
     return story
 
 
-def batches_of(*lengths, trigger=MINUTELY, at=0):
-    """Query a commits batches of these lengths in seconds, each when the trigger or the last is due."""
+def batches_of(*lengths, trigger=MINUTELY, at=0, lags=()):
+    """Query a commits batches of these lengths in seconds, each when the trigger or the last is due.
+
+    ``lags`` is what each of them leaves unread; not known by default.
+    """
     story = Story().started(at=at)
     for number, seconds in enumerate(lengths):
         story.probe(run(trigger=trigger, batch=number), at=at)
         at += seconds
-        story.commit(batch=number, at=at, seconds=seconds)
+        behind = lags[number : number + 1]
+        sources = tuple(source(topic(number), topic(number + lag)) for lag in behind)
+        story.commit(batch=number, at=at, seconds=seconds, sources=sources)
         at += 0 if trigger != MINUTELY else max(0, 60 - seconds)
     return story
 
@@ -1287,7 +1294,8 @@ def cases() -> tuple[Case, ...]:
         ("restarted after a long outage, and it reads on", restarted(read=True), 990, {}, None, "running"),
         # -- StreamingQueryFallingBehind -------------------------------------------------------------------
         ("batches grow from 30 s to 170 s, at a trigger of a minute", batches_of(*range(30, 180, 10)), 1600, {}, "StreamingQueryFallingBehind", "slow"),
-        ("batches grow, and each begins when the last has ended", batches_of(*range(40, 190, 10), trigger="ProcessingTimeTrigger(0)"), 1640, {}, "StreamingQueryFallingBehind", "slow"),
+        ("batches grow, each begins when the last has ended, and the lag rises",
+         batches_of(*GROWING, trigger=AT_ONCE, lags=range(100, 400, 20)), 1726, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as a day ago", batches_of(*[20] * 1440, *[70] * 10), 87_110, {}, "StreamingQueryFallingBehind", "slow"),
         ("batches of 70 s take three times as long as a day ago, and as long as two days ago",
          batches_of(*[60] * 240, *[20] * 2640, *[70] * 10), 173_510, {}, "StreamingQueryFallingBehind", "slow"),
@@ -1297,7 +1305,13 @@ def cases() -> tuple[Case, ...]:
         ("batches outlast their trigger, as a day ago", batches_of(*[90] * 970), 87_310, {}, None, "running"),
         ("batches take twice as long as a day ago", batches_of(*[35] * 1440, *[70] * 10), 87_110, {}, None, "running"),
         ("batches grow, and fit into their trigger interval", batches_of(*range(5, 58, 2)), 1625, {}, None, "running"),
-        ("batches grow, and take less than a minute, without a trigger interval", batches_of(*range(1, 58), trigger="ProcessingTimeTrigger(0)"), 1655, {}, None, "running"),
+        ("batches grow by the time of day, and each begins when the last has ended: the lag is not known", batches_of(*GROWING, trigger=AT_ONCE), 1726, {}, None, "running"),
+        ("batches grow by the time of day, and each reads all there is", batches_of(*GROWING, trigger=AT_ONCE, lags=[0] * 15), 1726, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag is steady", batches_of(*GROWING, trigger=AT_ONCE, lags=[900] * 15), 1726, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag falls", batches_of(*GROWING, trigger=AT_ONCE, lags=range(900, 600, -20)), 1726, {}, None, "running"),
+        ("batches grow, each begins when the last has ended, and the lag rose once", batches_of(*GROWING, trigger=AT_ONCE, lags=[100] * 4 + [900] * 11), 1726, {}, None, "running"),
+        ("batches take three times as long as a day ago, and each begins when the last has ended", batches_of(*[20] * 4300, *[70] * 10, trigger=AT_ONCE), 86_705, {}, None, "running"),
+        ("batches grow, and take less than a minute, without a trigger interval", batches_of(*range(1, 58), trigger=AT_ONCE), 1655, {}, None, "running"),
         ("batches grow a little", batches_of(*range(90, 105)), 1460, {}, None, "running"),
         ("batches grew for a while, and the last one fits again", batches_of(*range(30, 180, 10), 50), 1650, {}, None, "running"),
         ("batches grow, four of them so far", batches_of(*[30] * 5, *range(70, 190, 30)), 765, {}, None, "running"),
