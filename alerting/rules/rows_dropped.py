@@ -24,10 +24,9 @@ def check(context: RuleContext) -> Finding | None:
     seconds = context.watched_since(late.since)
     if late.batches < MIN_BATCHES or seconds <= context.trend_seconds:
         return None
-    reason = (
-        f"each of the last {late.batches} batches with rows dropped some as late, for "
-        f"{seconds:.0f} s ({late.rows} counted after aggregation){_newest(progress)}"
-    )
+    dropped = f"each of the last {late.batches} batches with rows dropped late ones"
+    count = f" ({late.rows}, counted after aggregation)" if late.rows else ""
+    reason = f"{dropped}, for {seconds:.0f} s{count}{_newest(progress)}"
     return report(
         context, NAME, Severity.WARNING, QueryState.LAGGING, reason, does="drops late rows"
     )
